@@ -9,9 +9,9 @@ study.stated("fig4", "speedup")          what the source says
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,16 @@ def start(
 ) -> Study:
     """Open a room by the parameters of a notebook; see `artifact.measure.run.start`."""
     return Study(harness.start(room, mode, gpu, preset, seed, folder))
+
+
+def given(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function of tables return None where one of them is None: it was not measured."""
+
+    @wraps(make)
+    def made(*tables: Any) -> Any:
+        return None if any(table is None for table in tables) else make(*tables)
+
+    return made
 
 
 # ---------------------------------------------------------------- arithmetic on records

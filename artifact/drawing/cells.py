@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -14,7 +14,7 @@ from pandas.io.formats.style import Styler
 from artifact import paths, registry
 from artifact.book import figures as figures_
 from artifact.book import tables
-from artifact.book.text import Text, rendered
+from artifact.book.text import Text
 from artifact.drawing import gpus, prose, races, style
 from artifact.drawing.pages import elsewhere, which
 from artifact.drawing.words import listed
@@ -51,18 +51,14 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, of
-    a figure in its figures.toml; their captions may name the facts that `text` knows by then; None shows nothing."""
+def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
+    of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; None, or a
+    table without rows, shows nothing. order: the published kernel first and our best last, for their looks; by default
+    the room's variants."""
     declared = (registry.FOLDER / room / figures_.FILE).is_file()
-    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
-    return say, partial(_table, room, text), figures_.shower(room, text, order) if declared else figures(room)
-
-
-def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:
-    spec = tables.specs(room)[name]
-    if df is not None:
-        table(tables.styled(df, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
+    ranked = tuple(order or importlib.import_module(f"kernels.{room}").VARIANTS)
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:
@@ -130,8 +126,7 @@ def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str,
         return
     fig, data, *narrow = drawn
     said = alt if isinstance(alt, str) else alt(data)
-    shown = style.show(fig, room, name, data, said, caption, *narrow)
-    display(HTML(folded(fold, shown.markup)) if fold else shown)
+    display(figures_.shown(room, name, fig, data, said, caption, fold, *narrow))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:

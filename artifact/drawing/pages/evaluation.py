@@ -7,11 +7,11 @@ import contextlib
 import html
 import io
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
-from artifact import cli, registry
+from artifact import registry
 from artifact.book import facts as facts_
 from artifact.book.facts import Fact, under
 from artifact.drawing.pages.appendix import LEDGER, Appendix, each, runs, total
@@ -19,6 +19,7 @@ from artifact.drawing.prose import captioned
 from artifact.measure import minutes, records
 from artifact.verdicts import load, measures, page
 
+Main = Callable[[Sequence[str]], int]
 #: Lines of a command's output that a transcript shows, and characters of a line.
 SHOWN, WIDE = 14, 80
 #: Of a driver: the least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
@@ -129,16 +130,16 @@ def _measuring(spent: pd.DataFrame) -> str:
     return f"{total(first):.0f}, the longest room {first.groupby('room')['minutes'].sum().max():.0f}"
 
 
-def typed(*commands: str) -> str:
+def typed(main: Main, *commands: str) -> str:
     """Commands of `python -m artifact` and what they print, as a block of Markdown; run when the page is made, so none
-    may need a GPU. Long output is shown by its first lines and its last."""
-    return "\n".join(["```console", *(line for c in commands for line in _typed(c)), "```"])
+    may need a GPU. Long output is shown by its first lines and its last. main: `artifact.cli.main`."""
+    return "\n".join(["```console", *(line for c in commands for line in _typed(main, c)), "```"])
 
 
-def _typed(command: str) -> list[str]:
+def _typed(main: Main, command: str) -> list[str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        code = cli.main(shlex.split(command))
+        code = main(shlex.split(command))
     lines = [line[:WIDE].rstrip() for line in out.getvalue().splitlines() if line.strip()]
     if len(lines) > SHOWN:
         lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]

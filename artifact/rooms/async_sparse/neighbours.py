@@ -3,7 +3,7 @@
     python -m artifact.rooms.async_sparse.neighbours     neighbours.csv beside this file anew: a GPU, and ncu
 
 Each launch is one panel of 128 columns of the kernel for groups of four rows, the second of two, under ncu with its
-clocks left alone.
+clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+from kernels import distributed
+from kernels.async_sparse import union
+from kernels.distributed import generate
+
 FILE = Path(__file__).with_suffix(".csv")
 SIDES, TASKS, WIDTH, SEED = (203, 255, 256), (8, 1), 128, 5
 METRICS = {
@@ -29,76 +33,46 @@ METRICS = {
     "asked": "lts__t_sectors_op_read.sum",
     "hit": "lts__t_sectors_op_read_lookup_hit.sum",
 }
-COLUMNS = ["side", "n", "tasks", "ms", "dram_read_bytes", "dram_write_bytes", "l2_hit"]
-
-
-def read() -> pd.DataFrame:
-    """`COLUMNS`; l2_hit: the share of sectors read that L2 had."""
-    return pd.read_csv(FILE)
+NCU = "ncu --clock-control none -k regex:union_rows --csv --print-units base --metrics".split()
 
 
 def counted(lines: Iterable[str]) -> dict[str, float]:
-    """What ncu's CSV says of the last launch, by `COLUMNS`. Raises ValueError where it says nothing."""
+    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes, l2_hit. Raises ValueError where it says
+    nothing."""
     table = [row for row in csv.DictReader(x for x in lines if x.startswith('"'))]
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
-    found = {
-        row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in table if row["ID"] == table[-1]["ID"]
-    }
-    of = {name: found[metric] for name, metric in METRICS.items()}
-    return {
-        "ms": of["ms"] / 1e6,
-        "dram_read_bytes": of["dram_read_bytes"],
-        "dram_write_bytes": of["dram_write_bytes"],
-        "l2_hit": of["hit"] / of["asked"],
-    }
+    last = [row for row in table if row["ID"] == table[-1]["ID"]]
+    found = {row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in last}
+    ns, read, written, asked, hit = (found[metric] for metric in METRICS.values())
+    return {"ms": ns / 1e6, "dram_read_bytes": read, "dram_write_bytes": written, "l2_hit": hit / asked}
 
 
 def multiply(side: int, tasks: int) -> None:
-    """Two products of a mesh, on the GPU that is here."""
-    from kernels import distributed
-    from kernels.async_sparse import union
-    from kernels.distributed import generate
-
+    """Multiply a mesh twice, on the GPU that is here."""
     here, mesh = distributed.Gpu(0), generate.Stencil(side, SEED)
     with mock.patch.multiple(union, MOST_TASKS=tasks, WORK=np.inf):
-        part = generate.part(mesh, np.array([0, mesh.m]), 0)
-        plan = distributed.plan(part, WIDTH, machine=here)
+        plan = distributed.plan(generate.part(mesh, np.array([0, mesh.m]), 0), WIDTH, machine=here)
     generate.fill_dense(plan.operand(), 0, SEED)
     for _ in range(2):
         plan()
     here.sync()
 
 
-def measure() -> None:
-    """The file anew, each launch in a process of its own."""
-    if shutil.which("ncu") is None:
-        raise FileNotFoundError("counters need ncu, of Nsight Compute, which is not on the PATH")
-    rows = []
-    for side in SIDES:
-        for tasks in TASKS:
-            command = [
-                "ncu",
-                "--clock-control",
-                "none",
-                "-k",
-                "regex:union_rows",
-                "--csv",
-                "--print-units",
-                "base",
-                "--metrics",
-                ",".join(METRICS.values()),
-                sys.executable,
-                "-m",
-                "artifact.rooms.async_sparse.neighbours",
-                "--multiply",
-                str(side),
-                str(tasks),
-            ]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
-            rows.append({"side": side, "n": WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())})
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    table.to_csv(FILE, index=False, float_format="%.6g", lineterminator="\n")
+def measured(side: int, tasks: int) -> dict[str, float]:
+    """Count a launch in a process of its own."""
+    command = [
+        *NCU,
+        ",".join(METRICS.values()),
+        sys.executable,
+        "-m",
+        __spec__.name,
+        "--multiply",
+        str(side),
+        str(tasks),
+    ]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
+    return {"side": side, "n": WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -106,9 +80,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--multiply", type=int, nargs=2, metavar=("SIDE", "TASKS"), help="only this, for ncu")
     given = parser.parse_args(argv)
     if given.multiply:
-        multiply(*given.multiply)
-    else:
-        measure()
+        return multiply(*given.multiply)
+    if shutil.which("ncu") is None:
+        raise FileNotFoundError("counters need ncu, of Nsight Compute, which is not on the PATH")
+    table = pd.DataFrame([measured(side, tasks) for side in SIDES for tasks in TASKS])
+    table.to_csv(FILE, index=False, float_format="%.6g", lineterminator="\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from artifact.measure import records
 from artifact.rooms.casper_sparse.experiments import BEST, traffic
 from kernels import casper_sparse as room
 
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
 #: Sweep → the source's figure.
 SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 
@@ -56,17 +58,16 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         )
         for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
     )
-    tops = ((gather, "L2", "l2_read"), (gather, "shared memory", "shared_read"), (once, "DRAM", "copy"))
-    return _ranges(rates, [(memory, called, study.ceiling(name, "gbps") / 1e3) for memory, called, name in tops])
+    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
 
 
 def counted(study: Study) -> pd.DataFrame | None:
     """Return what Nsight Compute counted at each memory; None without its counters."""
     if not study.counters:
         return None
-    tops = (("DRAM", "copy"), ("L2", "l2_read"), ("shared memory", "shared_read"))
-    ceilings = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in tops]
-    return _ranges(traffic(study.counters), ceilings)
+    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
+    return _ranges(traffic(study.counters), tops)
 
 
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -84,7 +85,7 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return `experiments.speedups` of real matrices in long form, the largest of `auto` on top; None without any."""
+    """Return the speedup on each matrix of `experiments.speedups`, the largest of `auto` on top; None without one."""
     if table is None:
         return None
     speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)

@@ -211,8 +211,8 @@ def test_throttle_bits_are_those_of_nvml():
 
 
 def test_a_sample_without_nvml_is_empty_and_raises_nothing(monkeypatch):
-    monkeypatch.setattr(device, "_nvml_handle", lambda bus: None)
-    seen = device.sample()
+    monkeypatch.setattr(device, "_nvml", lambda bus: None)
+    seen = device.sample(SimpleNamespace(pci_bus_id="0"))
     assert math.isnan(seen.sm_mhz) and math.isnan(seen.power_w) and seen.throttle == ""
 
 

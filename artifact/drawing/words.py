@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 def listed(words: Iterable[object]) -> str:
     """ "a, b and c"; nothing for nothing."""
-    words = [str(word) for word in words]
-    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
+    said = [str(word) for word in words]
+    return "".join(said) if len(said) < 2 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 #: Letters that are spoken with a vowel first: an H200, an RTX 4090.

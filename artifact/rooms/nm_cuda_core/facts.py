@@ -63,7 +63,7 @@ def of(run: Run) -> Iterator[Fact]:
 
 
 def by_size(speedup: pd.Series) -> dict[str, Any]:
-    """Of a speedup by size: its spread over all sizes and on both sides of 1024³, and how often it is above 1."""
+    """Return the spread of a speedup over all sizes and on both sides of 1024³, and how often it is above 1."""
     small, ahead = speedup.index < 1024, int((speedup > 1).sum())
     sides = {"below_1024": summary(speedup[small]), "from_1024": summary(speedup[~small]), "at": speedup}
     return summary(speedup) | sides | {"largest": speedup.iloc[-1], "ahead": ahead, "behind": len(speedup) - ahead}
@@ -73,8 +73,8 @@ def by_size(speedup: pd.Series) -> dict[str, Any]:
 
 
 def which_index(run: Run) -> Iterator[Fact]:
-    """Of the smallest element-wise 2:4 case: A · B, and what the published gather multiplies instead, in float64; with
-    a GPU also what the kernel itself computes."""
+    """Yield how far what the published gather multiplies is from A · B, of the smallest element-wise 2:4 case, in
+    float64; with a GPU also how far off the kernel itself is."""
     case, shared = (room.problem(**SMALLEST, seed=run.seed, vector=vector) for vector in (1, 32))
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(room.as_gathered(b))
@@ -102,9 +102,9 @@ def _off(out: np.ndarray, reference: np.ndarray) -> float:
 
 
 def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
-    """Of the compile report, with registers a thread on Hopper for the 2:4 pattern; what the compiler makes there of
-    the report to the letter, and of ours; on how many targets `prefetch` is not the baseline. prefetch: as
-    `machine_code.prefetch` compares them."""
+    """Yield what the compile report holds, with registers a thread on Hopper for the 2:4 pattern; what the compiler
+    makes there of the source's kernels to the letter, and of ours; on how many targets `prefetch`, as
+    `machine_code.prefetch` compares it, is not the baseline."""
     distinct = report.drop_duplicates(["entry", "target"])
     here = where(report, target=HOPPER, entry=[room.entry(v) for v in VARIANTS])
     names = (*LETTER, "baseline", "double_buffer")
@@ -134,7 +134,7 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
 
 
 def library(scaling: pd.DataFrame, published: pd.DataFrame, sequential: pd.DataFrame | None) -> dict[str, Any]:
-    """Speedups over cuBLAS by size; at 512³ over a call that makes a handle, in each record that has both."""
+    """Return speedups over cuBLAS by size; at 512³ over a call that makes a handle, in each record that has both."""
     both = {"published": published, "cpu": sequential}
     return {
         "largest": scaling["m"].max(),
@@ -146,7 +146,7 @@ def library(scaling: pd.DataFrame, published: pd.DataFrame, sequential: pd.DataF
 
 
 def contains(study: Study, published: pd.DataFrame) -> dict[str, Any]:
-    """What a call of the report's cuBLAS contains, by the fit of its times; what its parts cost here, µs."""
+    """Return what a call of the report's cuBLAS contains, by the fit of its times, and what its parts cost here, µs."""
     theirs = readings.stated(study)
     fit, without_one = readings.fit(theirs), [readings.fit(theirs.drop(size)).tflops for size in theirs.index]
     terms, near = fit.terms([1024, 4096, 8192]), readings.compare(published, theirs)[0]
@@ -166,8 +166,8 @@ def contains(study: Study, published: pd.DataFrame) -> dict[str, Any]:
 
 
 def variants(scaling: pd.DataFrame) -> dict[str, Any]:
-    """Each variant over the baseline, the report's kernels to the letter over ours of the same idea, and the fastest at
-    each size."""
+    """Compare each variant with the baseline, and the report's kernels to the letter with ours of the same idea; name
+    the fastest at each size."""
     mine = where(scaling, variant=VARIANTS)
     pairs = zip(LETTER, PUBLISHED, strict=True)
     return {
@@ -182,9 +182,9 @@ def variants(scaling: pd.DataFrame) -> dict[str, Any]:
 
 
 def counted(study: Study) -> dict[str, Any]:
-    """What keeps the kernels from being faster: at 256³, where most of the GPU is idle; at 4096³, what is busy, in per
-    cent; wavefronts of a 16-byte read at 2048³; L1 traffic, MB, as stated, of `verbatim`, and of the baseline if it
-    stored C as the report does."""
+    """Return what keeps the kernels from being faster: at 256³, where most of the GPU is idle; at 4096³, what is busy,
+    in per cent; wavefronts of a 16-byte read at 2048³; L1 traffic, MB, as stated, of `verbatim`, and of the baseline if
+    it stored C as the report does."""
     get, machine, launches = study.counters.get, study.machine, ncu.launches(study.run.folder)
     traffic = study.stated("fig3", "l1_traffic", variant="baseline").drop_duplicates("size").set_index("size")["value"]
     base = get("baseline", TRAFFIC, m=2048)
@@ -228,8 +228,8 @@ def wavefronts(study: Study, variant: str, size: int) -> float:
 
 
 def reversal(scaling: pd.DataFrame, fma: float) -> dict[str, Any]:
-    """Of `verbatim` at the largest sizes; ms that its requests and FLOPs at 4096³ would take on the report's card. fma:
-    the FMA ceiling, TFLOP/s."""
+    """Return the rates of `verbatim` at the largest sizes; ms that its requests and FLOPs at 4096³ would take on the
+    report's card. fma: the FMA ceiling, TFLOP/s."""
     rate = by(scaling, LETTER[0], "tflops")
     requested, flops = (by(scaling, LETTER[0], what).get(4096, np.nan) for what in ("requested_bytes", "useful_flops"))
     at_4096, largest = rate.get(4096, np.nan), rate.iloc[-1]
@@ -242,7 +242,8 @@ def reversal(scaling: pd.DataFrame, fma: float) -> dict[str, Any]:
 
 
 def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> dict[str, Any]:
-    """`element_wise` over the baseline on a vector-wise matrix, at the largest size, by its own matrix; over cuBLAS."""
+    """Compare `element_wise`, on vectors and on elements, with the baseline on vectors at the largest size, and with
+    cuBLAS at all."""
     speed, baseline = ratio(element, "element_wise", "cublas"), by(scaling, "baseline").iloc[-1]
     times = {"vectors": scaling, "elements": element}
     found = {on: by(df, "element_wise").iloc[-1] / baseline for on, df in times.items()}
@@ -251,7 +252,7 @@ def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> dict[str, Any]
 
 
 def hosts(study: Study, sequential: pd.DataFrame | None) -> dict[str, Any]:
-    """The host, and how many times as fast the published kernel is at the largest size."""
+    """Name the host, and tell how many times as fast the published kernel is at the largest size."""
     host = {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))}
     if sequential is None:
         return {"host": host}
@@ -259,7 +260,7 @@ def hosts(study: Study, sequential: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def repeats(scaling: pd.DataFrame, second: pd.DataFrame | None) -> dict[str, Any]:
-    """The largest error; how far a second run is from the first, and two names of one program within a run."""
+    """Return the largest error; how far a second run is from the first, and two names of one program within a run."""
     off = pd.Series(dtype=float) if second is None else again.apart(scaling, second)
     return {
         "error": {"most": scaling["max_err"].max()},

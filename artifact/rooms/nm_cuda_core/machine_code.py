@@ -27,7 +27,7 @@ def the_same(one: str, two: str, target: str) -> bool:
     Of one source, too, a compilation now and then comes out otherwise (see `jit.compile_cubin`). Two variants whose
     instructions differ are therefore compiled anew, and are the same where any of one are those of the other.
     """
-    made = {one: set(), two: set()}
+    made: dict[str, set[tuple[str, ...]]] = {one: set(), two: set()}
     for compilation in range(1 + AGAIN):
         for variant, known in made.items():
             known.add(tuple(instructions(variant, target, anew=compilation > 0)))

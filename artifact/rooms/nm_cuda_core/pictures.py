@@ -60,8 +60,8 @@ def gather_picture(b: nm.Nm, block: int):
     for r in range(b.group):
         sketch.put(ax, label - 0.3, r + 0.5, f"row {r} of B", ha="right")
         for j in range(block):
-            cell = {"fill": False, "edgecolor": INK, "linewidth": 0.5, "alpha": 0.35}
-            ax.add_patch(Rectangle((label + j * step, r), step, 1, **cell))
+            at = label + j * step, r
+            ax.add_patch(Rectangle(at, step, 1, fill=False, edgecolor=INK, linewidth=0.5, alpha=0.35))
     for line, text in enumerate(("column of the block", "it needs row", "it gets row")):
         sketch.put(ax, label - 0.3, y + line + 0.5, text, ha="right")
     for j, column in enumerate(data.itertuples()):

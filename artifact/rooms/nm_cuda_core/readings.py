@@ -46,8 +46,8 @@ def fit(times: pd.Series) -> Fit:
     allocation), per element of a matrix (transfers) and per multiplication (the kernel).
     """
     n = times.index.to_numpy(float)
-    coefficients, residuals = _nearest(np.stack([np.ones_like(n), n**2, n**3], axis=1), times)
-    return Fit(*coefficients[:3].tolist(), residuals)
+    (constant, square, cube), residuals = _nearest(np.stack([np.ones_like(n), n**2, n**3], axis=1), times)
+    return Fit(float(constant), float(square), float(cube), residuals)
 
 
 def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndarray]:

@@ -166,7 +166,7 @@ def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) 
     (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
-    known = specs(registry.FOLDER / room / FILE)
+    known = specs(registry.home(room) / FILE)
 
     def show(name: str, drawn: Drawn) -> None:
         if drawn is None:

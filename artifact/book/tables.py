@@ -46,7 +46,7 @@ FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
 @cache
 def specs(room: str) -> dict[str, Spec]:
     """Return what a room says of its tables, by their names. Raises ValueError for a key that is none."""
-    path = registry.FOLDER / room / FILE
+    path = registry.home(room) / FILE
     found = registry.toml(path)
     for name, spec in found.items():
         wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}

@@ -54,8 +54,8 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
 def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, of
     a figure in its figures.toml; their captions may name the facts that `text` knows by then; None shows nothing."""
-    declared = (registry.FOLDER / room / figures_.FILE).is_file()
-    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
+    declared = (registry.home(room) / figures_.FILE).is_file()
+    order = tuple(getattr(importlib.import_module(f"kernels.{room}"), "VARIANTS", ()))
     return say, tables.tabler(room, text), figures_.shower(room, text, order) if declared else figures(room)
 
 

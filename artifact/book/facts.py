@@ -50,9 +50,10 @@ def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
 
 
 def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
-    """Yield the facts of nested mappings and series, named by their keys with dots between; what is NaN or None was
-    not measured, and is no fact."""
+    """Yield the facts of nested mappings, series and tables, of which each row is one, named by their keys with dots
+    between; what is NaN or None was not measured, and is no fact."""
     for key, value in values.items():
+        value = value.to_dict("index") if isinstance(value, pd.DataFrame) else value
         if isinstance(value, Mapping | pd.Series):
             yield from ((f"{key}.{rest}", inner) for rest, inner in flat(value))
         elif not pd.isna(value):

@@ -190,6 +190,26 @@ def mean(df: pd.DataFrame, variant: str, baseline: str, **at: Any) -> float:
     return records.geomean(records.speedup(where(df, **at), variant, baseline))
 
 
+def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.DataFrame:
+    """Return the mean and the range of each contender's speedup over another by experiment, and its prediction.
+
+    variants: contender → what was predicted of it, in their order.
+    """
+    speeds = pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
+    groups = speeds.groupby(["variant", "experiment"], sort=False)["speedup"]
+    table = groups.agg(speedup=records.geomean, least="min", most="max", points="count").reset_index()
+    return table.assign(prediction=table["variant"].map(variants))
+
+
+def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the time of each point in two runs of a measurement, and the second over the first, also in per cent
+    off."""
+    key = ["experiment", *records.KEY]
+    both = first.merge(second, on=key, suffixes=("_first", "_second"))
+    ratio = both["median_us_second"] / both["median_us_first"]
+    return both[[*key, "median_us_first", "median_us_second"]].assign(ratio=ratio, percent=100 * (ratio - 1))
+
+
 def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataFrame:
     """Return a column of records, a row for each value of `key` and a column for each contender, in the order of the
     records."""

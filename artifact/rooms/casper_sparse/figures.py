@@ -6,9 +6,11 @@ import pandas as pd
 
 from artifact.book.study import Study, where
 from artifact.measure import records
-from artifact.rooms.casper_sparse.experiments import BEST, MEMORIES, Ceilings, Counters
+from artifact.rooms.casper_sparse.experiments import BEST, traffic
 from kernels import casper_sparse as room
 
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
 #: Sweep → the source's figure.
 SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 
@@ -46,7 +48,7 @@ def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.D
     return pd.concat([df.assign(share=share), tops], ignore_index=True)
 
 
-def asked(everything: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
+def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return what the points of the sweeps ask of the memories, by arithmetic: every row of B that a gather reads, and
     every operand once."""
     gather, once = "every read of the gather", "A, B and C once"
@@ -56,18 +58,16 @@ def asked(everything: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
         )
         for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
     )
-    tops = [(gather, "L2", ceilings.l2_gbps), (gather, "shared memory", ceilings.shared_gbps)]
-    tops += [(once, "DRAM", ceilings.copy_gbps)]
-    return _ranges(rates, [(memory, name, gbps / 1e3) for memory, name, gbps in tops])
+    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
 
 
-def counted(counters: Counters | None, ceilings: Ceilings) -> pd.DataFrame | None:
+def counted(study: Study) -> pd.DataFrame | None:
     """Return what Nsight Compute counted at each memory; None without its counters."""
-    if counters is None:
+    if not study.counters:
         return None
-    rates = counters.traffic.melt(["variant", "group"], MEMORIES, "memory", "tbps").dropna(subset=["tbps"])
-    tops = zip(MEMORIES, (ceilings.copy_gbps, ceilings.l2_gbps, ceilings.shared_gbps), strict=True)
-    return _ranges(rates, [(memory, "ceiling", gbps / 1e3) for memory, gbps in tops])
+    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
+    return _ranges(traffic(study.counters), tops)
 
 
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -85,10 +85,10 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the speedup on each real matrix, the largest of `auto` on top; table: `tables.real`. None without one."""
+    """Return the speedup on each matrix of `experiments.speedups`, the largest of `auto` on top; None without one."""
     if table is None:
         return None
-    speeds = table.set_index("matrix").drop(columns=["domain", "rows", "nnz"]).sort_values("auto", ascending=False)
+    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
     return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
 
 

@@ -32,7 +32,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from artifact import paths, registry
-from artifact.book import charts, text
+from artifact.book import charts, tables, text
 from artifact.drawing import findings, style
 from artifact.measure import records
 
@@ -132,23 +132,28 @@ class Shown:
         return f"<figure>{picture}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
 
 
-def save(fig: Figure, folder: str, name: str) -> Path:
-    """Save a figure as <figures>/<folder>/<name>.svg, whole or not at all, and close it. The same figure gives the same
-    bytes."""
+def to_svg(fig: Figure, name: str) -> str:
+    """Return a figure as SVG, and close it. The same figure of the same name gives the same bytes."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": f"{folder}-{name}"}):
+    with matplotlib.rc_context({"svg.hashsalt": name}):
         fig.savefig(out, format="svg", transparent=True, metadata=nothing)
     plt.close(fig)
-    picture = out.getvalue()
-    path = Path(paths.FIGURES) / folder / f"{name}.svg"
-    return records.write_text(path, picture[picture.index("<svg") :])
+    return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+def save(fig: Figure, folder: str, name: str) -> Path:
+    """Save a figure as <figures>/<folder>/<name>.svg, whole or not at all, and close it."""
+    return records.write_text(Path(paths.FIGURES) / folder / f"{name}.svg", to_svg(fig, f"{folder}-{name}"))
 
 
 def shown(
     room: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
 ) -> Shown:
-    """Save a figure and the data behind it, and return what displays it."""
+    """Save a figure and the data behind it, and return what displays it. Raises ValueError where no data are behind it,
+    or no alternative text says what it shows."""
+    if data.empty or not alt.strip():
+        raise ValueError(f"The figure {name!r} has no data behind it, or no alternative text.")
     csv = Path(paths.FIGURES) / room / f"{name}.csv"
     records.write_text(csv, data.to_csv(index=False, lineterminator="\n"))
     small = save(narrow, room, f"{name}-narrow") if narrow else None
@@ -171,7 +176,7 @@ def shower(
     calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
-    known = specs(registry.FOLDER / room / FILE)
+    known = specs(tables.folder(room) / FILE)
 
     def show(name: str, drawn: Drawn) -> None:
         if drawn is None:

@@ -12,6 +12,16 @@ def listed(words: Iterable[object]) -> str:
     return "".join(said) if len(said) < 2 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
+#: Letters that are spoken with a vowel first: an H200, an RTX 4090.
+SPOKEN = "AEFHILMNORSX"
+
+
+def article(name: str) -> str:
+    """A name with its indefinite article: "an NVIDIA H200", "a GeForce GTX 1080"."""
+    word = name.split()[0]
+    return f"{'an' if word[0] in (SPOKEN if word.upper() == word else 'AEIOU') else 'a'} {name}"
+
+
 def cube(size: int) -> str:
     return f"{size}³"
 

@@ -120,17 +120,14 @@ Bind = Callable[[Problem], Bound]
 
 
 def get(run: Run, name: str) -> pd.DataFrame | None:
-    """Return an experiment of `SWEEPS` or `REAL`; None where it was not recorded, or nothing of it runs on the GPU."""
-    return sweep(run, name) if name in SWEEPS else real(run, name)
-
-
-def sweep(run: Run, name: str) -> pd.DataFrame | None:
-    """Measure or read one of the sweeps of the room's kernels."""
+    """Measure or read an experiment of `SWEEPS` or `REAL`; None where it was not recorded, or no kernel of it runs on
+    the GPU."""
+    if name in REAL:
+        return real(run, name)
     here = offered(run, name, SWEEPS[name])
-    if not set(here) & set(LADDER):
-        return None
     shapes = kernels.sweeps(run.preset)[name]
-    return run.measure(name, [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes], here)
+    problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes]
+    return run.measure(name, problems, here) if set(here) & set(LADDER) else None
 
 
 def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
@@ -314,10 +311,10 @@ def _conversion(name: str, where: Path) -> dict[str, Any] | None:
     device = csr.to_device(a)
     blocks, bcsr_ms = timed(lambda: bcsr.from_csr(device, dtype=dtype))
     windowed, wcsr_ms = timed(lambda: wcsr_format.from_csr(device, dtype=dtype))
-    fill, fill_rcm = fills(given), fills(a)
+    (bcsr_fill, wcsr_fill), (bcsr_rcm, wcsr_rcm) = map(fills, (given, a))
     return {
         **{"matrix": name, "m": a.m, "k": a.k, "nnz": a.nnz},
-        **{"bcsr_fill": fill[0], "wcsr_fill": fill[1], "bcsr_fill_rcm": fill_rcm[0], "wcsr_fill_rcm": fill_rcm[1]},
+        **{"bcsr_fill": bcsr_fill, "wcsr_fill": wcsr_fill, "bcsr_fill_rcm": bcsr_rcm, "wcsr_fill_rcm": wcsr_rcm},
         **{"rcm_ms": rcm_ms, "bcsr_ms": bcsr_ms, "wcsr_ms": wcsr_ms},
         **{"bcsr_bytes": blocks.nbytes, "wcsr_bytes": windowed.nbytes},
     }

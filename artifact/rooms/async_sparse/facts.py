@@ -18,7 +18,6 @@ from artifact.drawing.words import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse import arithmetic, contenders, experiments, fit, plans, rule, tasks_of_a_warp
-from artifact.rooms.async_sparse import neighbours as neighbouring
 from artifact.rooms.async_sparse.arithmetic import CONSUMERS, N, break_even, means, present, side, speedups, value
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
@@ -51,7 +50,6 @@ from kernels.async_sparse.operands import WINDOW
 #: The steps that the source adds up to most of the gain.
 THREE = ["opt1", "opt2", "opt3"]
 RIVALS = (KEPT, TRITON, TUNED, TORCH)  #: what our last rung is held against
-WIDE = 1024  #: N of the abstract
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
@@ -78,25 +76,21 @@ def of(run: Run) -> Iterator[Fact]:
     study, get = Study(run), partial(experiments.get, run)
     table1, table2, table3, text = map(arithmetic.stated, ("table1", "table2", "table3", "text"))
     df, layer, ladder, tf32, float32 = map(get, ("ablation", "gate_proj", "ladder", "spmm_tf32", "spmm"))
-    counted_ = profile(study.counters)
     return chain(
-        names(),
-        claimed(table2, table3, text),
+        claimed(table1, table2, table3, text),
         own_arithmetic(table1, table2, table3, text),
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
         matrices(df),
         ablation(df, table2),
         left_out(run, "ablation", df),
-        counted(counted_),
-        l2_bound(counted_, study),
+        counted(profile(study.counters), study),
         tiles(get("tile_n")),
         gate(layer),
         layout(both_layouts(layer, ladder)),
         ours(ladder),
         blocks(get("blocks")),
         left_out(run, "spmm_tf32", tf32),
-        claimed_windows(table1),
         windows_of(tf32),
         over_csr(tf32),
         parts(get("wcsr_parts")),
@@ -117,12 +111,6 @@ def of(run: Run) -> Iterator[Fact]:
     )
 
 
-@part
-def names() -> Facts:
-    """told.VARIANT: how a sentence calls a contender."""
-    return {"told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)}}
-
-
 def over(df: pd.DataFrame, variant: str, baselines: Iterable[str]) -> Facts:
     """Return the geometric-mean speedup of a contender over each of these."""
     return {base: means(df, [variant], base).get(variant) for base in baselines}
@@ -137,16 +125,20 @@ def first(df: pd.DataFrame) -> Facts:
 
 
 @part
-def claimed(table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> Facts:
-    """What the source states of BCSR."""
+def claimed(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> Facts:
+    """What the source states of BCSR, and of WCSR at its widest N; told.VARIANT: how a sentence calls a contender."""
+    over = where(table1, quantity="wcsr_speedup", n=N, density=0).set_index("kernel")["low"]
     layer = where(table3, quantity="speedup_range").itertuples()
     matrices = table2.drop_duplicates("variant").set_index("variant")["matrices"]
     return {
+        "told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)},
         "stated.over_bell": arithmetic.over_bell(table2),
         "stated.gain": {v: value(text, "gain", variant=v) for v in ("opt1", "opt2", "opt3", "opt4", "opt6", "opt7")},
         "stated.share_of_gain": value(text, "share_of_gain"),
         "stated.layer": {sparsity(row.density): {"low": row.low, "high": row.high} for row in layer},
         "stated.matrices": {v: int(matrices[v]) for v in (KEPT, "opt7")},
+        "stated.wcsr_over": over,
+        "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
     }
 
 
@@ -193,14 +185,6 @@ def own_arithmetic(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFr
         # Of savings in disjoint parts of one run time.
         "stated.end_to_end.together": 1 / (1 / both[KEPT] + 1 / both["minference"] - 1),
     }
-
-
-@part
-def claimed_windows(table1: pd.DataFrame) -> Facts:
-    """What the source states of WCSR at its widest N."""
-    over = where(table1, quantity="wcsr_speedup", n=WIDE, density=0).set_index("kernel")["low"]
-    rate = value(table1, "tflops", kernel="WCSR", n=WIDE, density=0.01)
-    return {"stated.wcsr_over": over, "stated.wcsr_tflops": rate}
 
 
 @part
@@ -297,23 +281,17 @@ def profile(counters: Counters) -> pd.DataFrame | None:
 
 
 @part
-def counted(df: pd.DataFrame) -> Facts:
-    """Why each step is faster, by the profile of gate_proj."""
+def counted(df: pd.DataFrame, study: Study) -> Facts:
+    """Why each step is faster, by the profile of gate_proj, and how near our last rung is to what L2 can move."""
     steps = df[df.index.isin(STEPS)]
     known = df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1)  # the busiest unit
-    reasons = steps.groupby("reason", sort=False)
+    reasons, moved = steps.groupby("reason", sort=False), df["gbps"].get("auto", np.nan)
     return {
         "busy": steps["the tensor pipe"],
         "waits": {reason: listed(rows.index) for reason, rows in reasons},
         "busiest": first(known.rename_axis("unit").reset_index(name="share")),
+        "l2": {"tbps": moved / 1e3, "share": moved / study.ceiling("l2_read", "gbps")},
     }
-
-
-@part
-def l2_bound(df: pd.DataFrame, study: Study) -> Facts:
-    """How near our last rung is to what L2 can move."""
-    moved = df["gbps"].get("auto", np.nan)
-    return {"l2": {"tbps": moved / 1e3, "share": moved / study.ceiling("l2_read", "gbps")}}
 
 
 @part
@@ -454,7 +432,7 @@ def parts(df: pd.DataFrame) -> Facts:
 @part
 def voltrix(found: pd.DataFrame) -> Facts:
     """What Voltrix reached, apart from this harness."""
-    return {"voltrix.over_csr": value(found, "speedup_csr", kernel="Voltrix", n=WIDE)}
+    return {"voltrix.over_csr": value(found, "speedup_csr", kernel="Voltrix", n=N)}
 
 
 @part
@@ -511,8 +489,8 @@ def tasks() -> Facts:
 @part
 def mesh() -> Facts:
     """What DRAM's bytes say of it, on meshes of several sides."""
-    df = pd.read_csv(neighbouring.FILE)
-    many, one = (where(df, tasks=count).set_index("side") for count in neighbouring.TASKS)
+    df = pd.read_csv(tasks_of_a_warp.NEIGHBOURS)
+    many, one = (where(df, tasks=count).set_index("side") for count in tasks_of_a_warp.COUNTED_TASKS)
     gain = many["ms"] / one["ms"]
     ends, read = {"most": gain.idxmax(), "least": gain.idxmin()}, {"many_gb": many, "one_gb": one}
     each = {
@@ -543,7 +521,7 @@ def proposals() -> Facts:
 @part
 def short_of(tf32: pd.DataFrame) -> Facts:
     """How far our kernel gets on dense matrices, and how little work they are."""
-    here = where(tf32, variant=AUTO_TF32, n=WIDE)
+    here = where(tf32, variant=AUTO_TF32, n=N)
     here = here[here["density"] > 0.01]
     rate = 2 * here["nnz"] * here["n"] / here["median_us"] / 1e6
     return {

@@ -100,11 +100,10 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].assign(
         variant=KEPT, speedup=said["low"]
     )
-    found = mean.rename_axis("variant").reset_index(name="speedup")
-    found["over"] = [BEFORE.get(variant) for variant in mean.index]
-    found["gain"] = found["speedup"] / found["over"].map(mean)
-    found["prediction"] = [times(VARIANTS[variant].prediction) for variant in mean.index]
-    found["stated"] = found["variant"].map(said.set_index("variant")["low"])
+    base = pd.Series(BEFORE).reindex(mean.index)
+    found = pd.DataFrame({"speedup": mean, "over": base, "gain": mean / base.map(mean)}).reset_index(names="variant")
+    predicted = [times(VARIANTS[variant].prediction) for variant in mean.index]
+    found = found.assign(prediction=predicted, stated=found["variant"].map(said.set_index("variant")["low"]))
     return plot.behind(found, said[["variant", "speedup"]])
 
 

@@ -182,15 +182,15 @@ def thread_block(width: int = 256) -> Drawn:
     for q in range(arithmetic.STAGES):
         x = 2.35 + 0.82 * q
         sketch.put(ax, x + 0.36, 0.05, f"stage {q}")
-        sketch.box(ax, x, 0.2, a, RUNGS[3], 0.72, 0.7)
-        sketch.box(ax, x, 1.0, b, BASELINE, 0.72, 0.8)
-        sketch.box(ax, x, 1.85, b, BASELINE, 0.72, 0.8)
-    sketch.arrow(ax, (1.77, 1.55), (2.3, 1.55), INK)
-    sketch.put(ax, 2.04, 1.38, "TMA")
-    sketch.arrow(ax, (4.98, 3.15), (0.9, 3.15), BOUND)
-    sketch.put(ax, 2.95, 3.32, "empty[q]: a consumer has read the stage")
-    sketch.arrow(ax, (0.9, 2.9), (4.98, 2.9), BOUND)
-    sketch.put(ax, 2.95, 2.76, "full[q]: both tiles have landed")
+        for y, text, colour, height in ((0.2, a, RUNGS[3], 0.7), (1.0, b, BASELINE, 0.8), (1.85, b, BASELINE, 0.8)):
+            sketch.box(ax, x, y, text, colour, 0.72, height)
+    for start, end, colour, at, said in (
+        ((1.77, 1.55), (2.3, 1.55), INK, (2.04, 1.38), "TMA"),
+        ((4.98, 3.15), (0.9, 3.15), BOUND, (2.95, 3.32), "empty[q]: a consumer has read the stage"),
+        ((0.9, 2.9), (4.98, 2.9), BOUND, (2.95, 2.76), "full[q]: both tiles have landed"),
+    ):
+        sketch.arrow(ax, start, end, colour)
+        sketch.put(ax, *at, said)
     _bare(ax, (-0.05, 8.0), (3.5, -0.1))
     table = {"stage": range(arithmetic.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}
     block = {"registers": arithmetic.WARPGROUP * sum(arithmetic.REGISTERS), "shared_bytes": 3 * sum(stage.values())}

@@ -37,11 +37,6 @@ def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return made
 
 
-def groups_of(points: pd.DataFrame) -> list[str]:
-    """List the kinds that a map compares."""
-    return list(points["winner"].cat.categories)
-
-
 def statistics(df: pd.DataFrame) -> pd.DataFrame:
     """Return a record's rows with what decides: `per_row`, non-zeros a row, and `shared`, non-zeros for each column of
     a window's union, windows of 64 rows.
@@ -70,7 +65,7 @@ def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFra
 def split(points: pd.DataFrame) -> dict[str, Any]:
     """Return the split of one statistic that loses the least time: choose `below` where `statistic` is less than `at`,
     `above` elsewhere. points: two or more, of `fastest`."""
-    groups = groups_of(points)
+    groups = list(points["winner"].cat.categories)
     logs = np.log(points[groups].to_numpy(float))
     one = groups[logs.sum(axis=0).argmin()]
     best, found = np.inf, ("shared", 0.0, one, one)
@@ -87,11 +82,6 @@ def split(points: pd.DataFrame) -> dict[str, Any]:
     return {"statistic": statistic, "axis": STATISTICS[statistic], "at": at, "below": below, "above": above}
 
 
-def choose(rule: Mapping[str, Any], points: pd.DataFrame) -> pd.Series:
-    """Return the choice of a rule, of `split`, at each point."""
-    return pd.Series(np.where(points[rule["statistic"]] < rule["at"], rule["below"], rule["above"]), points.index)
-
-
 def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
     """Make the rule without each matrix in turn, all of its N, and apply it there; points: of three matrices or more.
 
@@ -99,9 +89,11 @@ def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
     as a share of the fastest's, the geometric mean and the most; fixed: who is the best without a choice, and
     fixed_lost, what that loses.
     """
-    groups = groups_of(points)
-    parts = [(points[points["label"] != label], rows) for label, rows in points.groupby("label", sort=False)]
-    chosen = pd.concat([choose(split(others), rows) for others, rows in parts]).reindex(points.index)
+    groups = list(points["winner"].cat.categories)
+    chosen = pd.Series("", points.index)
+    for label, rows in points.groupby("label"):
+        rule = split(points[points["label"] != label])
+        chosen[rows.index] = np.where(rows[rule["statistic"]] < rule["at"], rule["below"], rule["above"])
     best = points[groups].min(axis=1)
     lost = pd.Series([points.at[i, kind] for i, kind in chosen.items()], points.index) / best
     one = np.log(points[groups]).mean().idxmin()

@@ -13,7 +13,7 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import shape, times
 from artifact.measure import apart
 from artifact.measure.records import POINT, geomean
-from artifact.rooms.async_sparse import arithmetic, neighbours, plans
+from artifact.rooms.async_sparse import arithmetic, plans, tasks_of_a_warp
 from artifact.rooms.async_sparse.arithmetic import BLOCK, means, present, speedups
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
@@ -263,6 +263,6 @@ def errors(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
 
 def mesh() -> pd.DataFrame:
     """Return what neighbours.csv beside the room has: time, DRAM's bytes, hits in L2."""
-    df = pd.read_csv(neighbours.FILE)
+    df = pd.read_csv(tasks_of_a_warp.NEIGHBOURS)
     read = df["dram_read_bytes"]
     return df.assign(mesh=df["side"].map("{}³".format), gb=read / 1e9, of_b=read / (4 * df["n"] * df["side"] ** 3))

@@ -1,15 +1,24 @@
 """How many tasks a warp of union_rows.cu should have: the experiment behind `union.WORK`.
 
-    python -m artifact.rooms.async_sparse.tasks_of_a_warp [FILE]     tasks_of_a_warp.csv anew: a GPU, SPARSITY_MATRICES
+    python -m artifact.rooms.async_sparse.tasks_of_a_warp [FILE]       the file anew: a GPU, SPARSITY_MATRICES
+    python -m artifact.rooms.async_sparse.tasks_of_a_warp --counters   neighbours.csv beside it anew: a GPU, and ncu
 
 The file has the median of six launches, cold L2, with up to 1, 2, 4 and 8 tasks a warp, of real matrices that have
 enough groups of rows for more than one, and of meshes and power-law graphs that are made from a seed. Its columns rows
 and loads are of the configuration, columns is of a task, on average, and tasks of a warp at most.
+
+neighbours.csv says why the side of a mesh decided how fast it was multiplied: DRAM's bytes with one task a warp, and
+with eight. Each launch is one panel of 128 columns of the kernel for groups of four rows, the second of two, under ncu
+with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +28,7 @@ import pandas as pd
 
 from artifact.measure import matrices
 from artifact.rooms.async_sparse.measured import SEED, folder, problem, script
+from kernels import distributed
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
 from kernels.distributed import generate
@@ -28,11 +38,21 @@ from kernels.formats.csr import Csr
 from kernels.tuning import heats
 
 FILE = Path(__file__).with_suffix(".csv")
+NEIGHBOURS = FILE.with_name("neighbours.csv")
 COLUMNS = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
 MOST = (1, 2, 4, 8)  #: tasks of a warp at most
 CONFIGS = (Union(1, 4, 1, 8), Union(1, 4, 2, 4), Union(2, 4, 1, 8), Union(4, 4, 1, 4))
 SIDES, SCALES, DEGREE = (64, 100, 128, 150), (16, 18), 32  #: of meshes; of graphs
 WIDTHS, LAUNCHES = (128, 512), 6
+COUNTED_SIDES, COUNTED_TASKS, COUNTED_WIDTH = (203, 255, 256), (8, 1), 128
+METRICS = {
+    "ms": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "asked": "lts__t_sectors_op_read.sum",
+    "hit": "lts__t_sectors_op_read_lookup_hit.sum",
+}
+NCU = "ncu --clock-control none -k regex:union_rows --csv --print-units base --metrics".split()
 
 
 def gains(df: pd.DataFrame) -> pd.DataFrame:
@@ -83,5 +103,60 @@ def rows(device: Any) -> Iterator[tuple]:
                         yield name, a.m, a.nnz, n, *at, tasks, f"{us:.2f}"
 
 
+# ---------------------------------------------------------------- counters
+
+
+def counted(lines: Iterable[str]) -> dict[str, float]:
+    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes, l2_hit. Raises ValueError where it says
+    nothing."""
+    table = [row for row in csv.DictReader(x for x in lines if x.startswith('"'))]
+    if not table:
+        raise ValueError("ncu counted no launch: run it by hand and read what it says")
+    last = [row for row in table if row["ID"] == table[-1]["ID"]]
+    found = {row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in last}
+    ns, read, written, asked, hit = (found[metric] for metric in METRICS.values())
+    return {"ms": ns / 1e6, "dram_read_bytes": read, "dram_write_bytes": written, "l2_hit": hit / asked}
+
+
+def multiply(side: int, tasks: int) -> None:
+    """Multiply a mesh twice, on the GPU that is here."""
+    here, mesh = distributed.Gpu(0), generate.Stencil(side, SEED)
+    with mock.patch.multiple(union, MOST_TASKS=tasks, WORK=np.inf):
+        plan = distributed.plan(generate.part(mesh, np.array([0, mesh.m]), 0), COUNTED_WIDTH, machine=here)
+    generate.fill_dense(plan.operand(), 0, SEED)
+    for _ in range(2):
+        plan()
+    here.sync()
+
+
+def launched(side: int, tasks: int) -> dict[str, float]:
+    """Count a launch in a process of its own."""
+    command = [
+        *NCU,
+        ",".join(METRICS.values()),
+        sys.executable,
+        "-m",
+        __spec__.name,
+        "--multiply",
+        str(side),
+        str(tasks),
+    ]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
+    return {"side": side, "n": COUNTED_WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
+
+
+def count() -> None:
+    """Count every launch, and write neighbours.csv. Raises FileNotFoundError without ncu."""
+    if shutil.which("ncu") is None:
+        raise FileNotFoundError("counters need ncu, of Nsight Compute, which is not on the PATH")
+    table = pd.DataFrame([launched(side, tasks) for side in COUNTED_SIDES for tasks in COUNTED_TASKS])
+    table.to_csv(NEIGHBOURS, index=False, float_format="%.6g", lineterminator="\n")
+
+
 if __name__ == "__main__":
-    script(__doc__, FILE, COLUMNS, rows)
+    if sys.argv[1:] == ["--counters"]:
+        count()
+    elif sys.argv[1:2] == ["--multiply"]:  # only this, for ncu
+        multiply(*map(int, sys.argv[2:]))
+    else:
+        script(__doc__, FILE, COLUMNS, rows)

@@ -20,8 +20,10 @@ from kernels.formats import nm
 from kernels.nm_spmm import analysis
 
 #: The room's contenders, for their looks: the published kernel, what leads from it to our best, that last.
-ORDER = ("v3", "v1", "v2", "wide", "banks", "bulk", "turned", "nmsparse_vw32", "v3_searched", "ahead", "cluster")
-ORDER += ("v3_split_k", "small", "medium", "large", "tf32", "bf16", "auto")
+ORDER = (
+    *("v3", "v1", "v2", "wide", "banks", "bulk", "turned", "nmsparse_vw32", "v3_searched", "ahead", "cluster"),
+    *("v3_split_k", "small", "medium", "large", "tf32", "bf16", "auto"),
+)
 #: Of the published libraries: our contenders of the same idea, in whose lane they are drawn.
 OURS = {"nm_spmm": "v3_searched", "nmsparse": "nmsparse_vw32"}
 RECORD = ["experiment", "variant", "label", *PLACE, "median_us"]  #: columns of a record that figures keep
@@ -63,8 +65,8 @@ def transition(study: Spmm, stated: float) -> pd.DataFrame:
     it: 0 where it is below throughout, NaN where never."""
     df = model.intensities(study.here)
     for _, line in df.groupby(["gpu", "kind"]):
-        falling = (line[column].to_numpy()[::-1] for column in ("intensity", "sparsity"))
-        df.loc[line.index, "crossing"] = np.interp(line["ridge"].iloc[0], *falling, left=np.nan, right=0.0)
+        falling, sparsities = line["intensity"].to_numpy()[::-1], line["sparsity"].to_numpy()[::-1]
+        df.loc[line.index, "crossing"] = np.interp(line["ridge"].iloc[0], falling, sparsities, left=np.nan, right=0.0)
     ridge = df.drop_duplicates("gpu")[["gpu", "ridge"]].assign(intensity=lambda df: df["ridge"])
     return joined(df, ridge.assign(kind="transition", sparsity=stated), ridge.assign(kind="ridge"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,7 +83,7 @@ def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
     the other."""
     kept = {name: s.index.get_level_values("density") for name, s in v.by.items()}
     at = {f"{name} at {density(d)}": s[kept[name] == d] for name, s in v.by.items() for d in densities}
-    parts = at or v.by
+    parts: Mapping[str, pd.Series] = at or v.by
     if missing := [name for name, s in parts.items() if s.empty]:
         raise NotMeasured(f"{v.name}: nothing was measured of {missing[0]}.")
     means = pd.Series({name: records.geomean(s) for name, s in parts.items()})

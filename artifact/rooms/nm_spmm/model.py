@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
 
@@ -47,7 +48,7 @@ def needed(b: nm.Nm, vectors: int) -> float:
     return asked(b)[:, : b.q // vectors * vectors].reshape(b.k, -1, vectors).any(axis=2).mean()
 
 
-def col_info_shares(patterns: dict[float, nm.Nm]) -> pd.Series:
+def col_info_shares(patterns: Mapping[float, nm.Nm]) -> pd.Series:
     """Return bytes of `col_info` over those of B's values, for blocks of 128 columns, at sparsities that are packed."""
     high = {d: b for d, b in patterns.items() if 1 - d > analysis.HIGH}
     made = {d: packing.prepare(b, columns=128, windows=1, packed=True, slot=VECTOR) for d, b in high.items()}

@@ -58,7 +58,7 @@ def grid(ax, x: float, rows: int, columns: int, steps: tuple[int, int], cell: fl
 
 def unused(ax, x: float, y: float, width: float, height: float, hatch: str = "////") -> None:
     """Outline what no vector needs, hatched."""
-    how = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
+    how: dict[str, Any] = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
     ax.add_patch(Rectangle((x, y), width, height, hatch=hatch, **how))
 
 
@@ -125,9 +125,9 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
         sketch.put(ax, depth, top + 0.5, share, ha="right")
         for row, vector in np.argwhere(need):
             sketch.box(ax, row, top + 1.2 + vector, "", RUNGS[3])
-        for row in np.flatnonzero(used):
+        for row in np.flatnonzero(used).tolist():
             sketch.box(ax, row, y, "", PUBLISHED, height=2)
-        for row in np.flatnonzero(~used):
+        for row in np.flatnonzero(~used).tolist():
             unused(ax, row, y, 1, 2)
         for edge in range(0, depth + 1, b.group):
             sketch.rule(ax, (edge, edge), (top + 1.2, y + 2), True)
@@ -247,11 +247,11 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
         sketch.box(ax, x_rows + 1.1 * vector, top + row, "", ROWS[vector], width=1.1)
     for row in range(0, depth + 1, b.group):
         sketch.rule(ax, (x_rows, x_rows + 1.1 * len(vectors)), (top + row,) * 2, True)
-    for place, row in enumerate(staged):
-        y, by = (high - len(staged)) / 2 + place, np.flatnonzero(need[row])
+    for number, row in enumerate(staged):
+        y, by = (high - len(staged)) / 2 + number, np.flatnonzero(need[row])
         colour = ROWS[by[0]] if len(by) == 1 else BOUND
         sketch.box(ax, x_list, y, f"{row}", colour, width=2.2, size=8.5)
-        sketch.put(ax, x_list + 2.5, y + 0.5, f"{place}", ha="left", fontsize=8, alpha=0.8)
+        sketch.put(ax, x_list + 2.5, y + 0.5, f"{number}", ha="left", fontsize=8, alpha=0.8)
         sketch.arrow(ax, (x_list - 3.1, top + row + 0.5), (x_list - 0.1, y + 0.5), colour)
     shown, size, pitch = (min(packed.steps, 3), min(packed.blocks, 3)), packed.rows * packed.columns, packed.blocks
     layouts = (

@@ -94,7 +94,7 @@ def counters(study: Spmm) -> pd.DataFrame:
     """Return what Nsight Compute counted at 4096³, a row for each contender and density: METRICS, us, useful (FFMA
     of all issued), useful_flops, tflops, bytes of DRAM, of reads of L2 (32 B a sector), of shared memory (128 B a
     wavefront). cuBLAS multiplies the dense matrix at every density."""
-    df = study.counted.where(variant=PROFILED).wide(METRICS, "density")
+    df = study.counters.where(variant=PROFILED, m=BIG, n=BIG, k=BIG).wide(METRICS, "density")
     df = df.reindex(columns=["variant", "density", *METRICS.values()])
     dense = df["variant"].str.startswith("cublas")
     flops = 2.0 * BIG**3 * df["density"].where(~dense, 1.0)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cached_property, partial
 
 import pandas as pd
 
 from artifact.book import study
-from artifact.book.study import Counters, Study
+from artifact.book.study import Study
 from artifact.drawing.words import shape
 from artifact.measure import bench, others, records
 from artifact.measure import run as harness
-from artifact.profiling import ncu
 from kernels import jit
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis, family, ladder
@@ -126,7 +124,7 @@ class Spmm(Study):
     def arch(self) -> str:
         """The GPU's generation as compilers name it, "sm_90a"."""
         capability = self.machine["compute_capability"]
-        return f"sm_{capability.replace('.', '')}{'a' * (capability == '9.0')}"
+        return f"sm_{capability.replace('.', '')}{'a' if capability == '9.0' else ''}"
 
     @cached_property
     def target(self) -> str:
@@ -144,15 +142,6 @@ class Spmm(Study):
     def rungs(self) -> list[str]:
         """Our rungs that this GPU takes."""
         return [v for v in RUNGS if self.takes(v)]
-
-    @cached_property
-    def counted(self) -> Counters:
-        """The counters of 4096³."""
-        return self.counters.where(m=BIG, n=BIG, k=BIG)
-
-    def profiled(self, among: Iterable[str] = PROFILED) -> list[str]:
-        """List the contenders that were profiled."""
-        return [v for v in among if self.counted.has(v, metrics=[ncu.TIME], density=HALF)]
 
 
 def start(mode: str = "auto", gpu: str = "nvidia-h200", preset: str = "full", seed: int = 0, folder: str = "") -> Spmm:

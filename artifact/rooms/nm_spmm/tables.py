@@ -61,11 +61,12 @@ def proposed(here: analysis.Device) -> pd.DataFrame:
     rows = []
     for label, (expected, (m, n, k)) in analysis.TABLE_2.items():
         chosen = analysis.class_of(here, m, n)
-        row = {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
-        steps = {f"k_s at {sparsity(d)}": analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES}
-        row |= {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
-        rows.append(row | {at: f"{t.windows * GROUP}{', packed' * t.packed}" for at, t in steps.items()})
-    return pd.DataFrame(rows)
+        blocks = analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count
+        steps = [analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES]
+        depths = [f"{t.windows * GROUP}{', packed' if t.packed else ''}" for t in steps]
+        rows.append((label, shape((m, n, k)), expected, chosen, blocks, *depths))
+    columns = ["size", "shape", "expected", "chosen", "blocks", *(f"k_s at {sparsity(d)}" for d in SPARSITIES)]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # ---------------------------------------------------------------- the paper's figures
@@ -91,19 +92,15 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     """Return the three kernels at each matrix of Table II, each over the best of the three, geometric means over the
     sparsities that both have: here, and as the authors published it for a GPU of theirs, with the best of split-K and
     with one pass."""
-    ours, columns = by_size.rename(columns={"variant": "library"}), {}
-    for head, df, rate in (
-        ("here", ours, "tflops"),
-        ("theirs", stated, "tflops"),
-        ("theirs, one pass", stated, "tflops_one_pass"),
-    ):
-        other = stated if df is ours else ours
-        df = df[df["library"].isin(CLASSES)].merge(other[PLACE].drop_duplicates())
-        share = df[rate] / df.groupby(PLACE)[rate].transform("max")
-        means = share.groupby([sizes_of(df), df["library"]]).agg(geomean).unstack()
-        columns |= {f"{kernel}, {head}": means[kernel] for kernel in means}
-    df = pd.DataFrame(columns)[[c for kernel in CLASSES for c in columns if c.startswith(kernel)]]
-    return df.assign(matrix=[f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in df.index])
+    ours, one_pass = by_size.rename(columns={"variant": "library"}), stated.assign(tflops=stated["tflops_one_pass"])
+    heads = {"here": ours, "theirs": stated, "theirs, one pass": one_pass}
+    df = pd.concat(heads, names=["head"]).reset_index("head").query("library in @CLASSES")
+    df = df[df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
+    share = df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max")
+    df = df.assign(share=share, size=sizes_of(df))
+    means = df.pivot_table(index="size", columns=["library", "head"], values="share", aggfunc=geomean)[CLASSES]
+    matrix = [f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
+    return means.set_axis([", ".join(column) for column in means], axis=1).assign(matrix=matrix)
 
 
 def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:

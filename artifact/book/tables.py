@@ -46,8 +46,8 @@ FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a key
-    that is none."""
+    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
+    key that is none."""
     path = registry.home(room) / FILE
     found = registry.toml(path)
     for name, spec in found.items():

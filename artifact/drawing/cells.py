@@ -11,7 +11,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import figures as figures_
 from artifact.book import html, tables
 from artifact.book.text import Text

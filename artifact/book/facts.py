@@ -9,8 +9,9 @@ beside its records, so that a reviewer can search it:
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,52 @@ Fact = tuple[str, Value]
 FILE = f"{records.FACTS}.csv"
 
 
+def summary(values: pd.Series) -> dict[str, Value]:
+    """Return a series' least, largest and geometric mean, and how many there are; nothing of an empty one."""
+    if values.empty:
+        return {}
+    return {"low": values.min(), "high": values.max(), "mean": records.geomean(values), "count": len(values)}
+
+
 def spread(name: str, values: pd.Series) -> Iterator[Fact]:
-    """Yield a series' least, largest and geometric mean, and how many there are; nothing for an empty one."""
-    if len(values):
-        yield from under(name, low=values.min(), high=values.max(), mean=records.geomean(values), count=len(values))
+    """Yield `summary` of a series under a name."""
+    return each(name, summary(values))
 
 
 def under(name: str, /, **values: Any) -> Iterator[Fact]:
-    """Yield name.key → value for each."""
+    """Yield name.key → value for each, as `flat`."""
     return each(name, values)
 
 
 def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
     """Yield name.key → value for each, where keys need not be Python's names."""
-    return ((f"{name}.{key}", value) for key, value in values.items())
+    return flat({name: values})
+
+
+def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
+    """Yield the facts of nested mappings, series and tables, of which each row is one, named by their keys with dots
+    between; what is NaN or None was not measured, and is no fact."""
+    for key, value in values.items():
+        value = value.to_dict("index") if isinstance(value, pd.DataFrame) else value
+        if isinstance(value, Mapping | pd.Series):
+            yield from ((f"{key}.{rest}", inner) for rest, inner in flat(value))
+        elif not pd.isna(value):
+            yield str(key), value
+
+
+def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
+    """Have a function of tables that returns nested facts list them as `flat` does; none where a table is None."""
+
+    @functools.wraps(make)
+    def made(*given: Any) -> list[Fact]:
+        return [] if any(table is None for table in given) else list(flat(make(*given)))
+
+    return made
+
+
+def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:
+    """Yield verdict.CLAIM of each claim in what `cells.verdicts` returns."""
+    return each("verdict", judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_")))
 
 
 def tree(facts: Mapping[str, Value]) -> dict[str, Any]:

@@ -1,130 +1,136 @@
-"""The chapter's experiments: measured on the GPU that is here, or read from records, as `run` says.
+"""What the chapter measures, or reads from records, and what its tables show of it.
 
-Records are DataFrames in `records.COLUMNS`; `sweeps` adds the rows of "cusparse_best", the fastest algorithm
-of cuSPARSE at each point.
+Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE at each point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.measure import ceilings as ceilings_
+from artifact.book.study import Counters, Study, by, ratio, where
 from artifact.measure import matrices, records
+from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from kernels import casper_sparse as room
 
-NAMES = tuple(room.VARIANTS)
 BEST = "cusparse_best"
 POINT = ["experiment", *records.POINT]
 #: Odd numbers of columns, M = K = 4096, 1%.
 RAGGED = {"full": (1, 3, 5, 17, 33, 65, 129, 257, 1001), "kick": (3, 65, 257)}
 NEED_FOUR = ("warp_per_row", "no_staging", "shared_tiles")  #: take multiples of four columns only
 REAL_N = 256  #: columns of B for real matrices
+N = 4096  #: columns of B whose instantiations the table of machine code shows
+#: Variant → the instantiation that N takes; `auto` has none.
+USED = {name: room.entry(name, N) for name, kernel in room.VARIANTS.items() if kernel.entries}
+
+# ---------------------------------------------------------------- records
 
 
-def contenders(run: Run, variants: Iterable[str] = NAMES) -> dict:
-    return run.variants(variants) | run.baselines()
-
-
-def sweep(run: Run, experiment: str) -> pd.DataFrame:
-    """One of the source's three sweeps, all contenders."""
-    shapes = room.sweeps(run.preset)[experiment]
-    problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(experiment, problems, contenders(run))
-
-
-def all_sweeps(run: Run) -> pd.DataFrame:
-    frames = [sweep(run, experiment) for experiment in room.sweeps(run.preset)]
-    return pd.concat(frames, ignore_index=True)
+def sweeps(run: Run) -> pd.DataFrame:
+    """Measure or read the source's three sweeps, all contenders; without rows of BEST."""
+    contenders = run.variants() | run.baselines()
+    problems = {
+        name: [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
+        for name, shapes in room.sweeps(run.preset).items()
+    }
+    return pd.concat([run.measure(name, made, contenders) for name, made in problems.items()], ignore_index=True)
 
 
 def again(run: Run) -> pd.DataFrame | None:
-    """The sweeps a second time; run: started with repeat=True. None where no second run was recorded."""
-    if run.mode == "measure" or (run.folder / "wide.csv").exists():
-        return all_sweeps(run)
-    return None
+    """Measure or read the sweeps a second time; None where no second run was recorded."""
+    return sweeps(run) if run.mode == "measure" or (run.folder / "wide.csv").exists() else None
 
 
 def ragged(run: Run) -> pd.DataFrame:
-    """Odd numbers of columns, for the variants that take any."""
-    sizes = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
+    """Measure or read odd numbers of columns, for the variants that take any."""
+    sizes: dict[str, Any] = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
+    contenders = run.variants(v for v in room.VARIANTS if v not in NEED_FOUR) | run.baselines()
     problems = [partial(room.problem, n=n, **sizes) for n in RAGGED[run.preset]]
-    takes_any = [v for v in NAMES if v not in NEED_FOUR]
-    return records.best_of(run.measure("ragged", problems, contenders(run, takes_any)))
+    return records.best_of(run.measure("ragged", problems, contenders))
 
 
-def real(run: Run) -> pd.DataFrame | None:
-    """Real matrices, from the folder that the user names; None where there are no records of them."""
-    names = list_of_matrices(run.preset)["name"]
-    where = matrices.folder() if run.mode == "measure" else None
-    if where is not None:
-        problems = [partial(_real_problem, name, where, run.seed) for name in names]
-        run.measure("real", problems, contenders(run))
-    path = run.folder / "real.csv"
-    if not path.exists():
+def real(study: Study) -> pd.DataFrame | None:
+    """Measure real matrices from the folder that the user names, or read them; None where there are no records."""
+    run, names = study.run, matrices.listed()["name"].head({"kick": 3}.get(study.run.preset, 1000))
+    if run.mode == "measure" and (folder := matrices.folder()):
+        problems = [partial(_of_a_matrix, name, folder, run.seed) for name in names]
+        run.measure("real", problems, run.variants() | run.baselines())
+    df = study.read("real")
+    return None if df is None else where(records.best_of(df), label=names)
+
+
+def _of_a_matrix(name, folder, seed):
+    return room.problem_from_csr(matrices.load(name, folder), REAL_N, seed, name)
+
+
+# ---------------------------------------------------------------- tables of the sweeps
+
+
+def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return a row for each sweep: `auto` against the library, and how near it comes to the roofline."""
+    df = where(everything, variant="auto").set_index(POINT)
+    moved_us = df["least_bytes"] / study.ceiling("copy", "gbps") / 1e3
+    multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
+    share = np.maximum(moved_us, multiplied_us) / df["median_us"]
+    df = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share)
+    table = df.groupby("experiment", sort=False).agg(
+        mean=("speedup", geomean),
+        least=("speedup", "min"),
+        most=("speedup", "max"),
+        points=("speedup", "count"),
+        share=("share", "median"),
+    )
+    return table.reset_index()
+
+
+def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
+    """Return what preparing costs, and after how many multiplications it is worth it against the library."""
+    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
+    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight"))
+    df = df.join(library, on=POINT)
+    gain_us = df["median_us_library"] - df["median_us"]
+    extra_us = 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
+    even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
+    columns = {
+        "median": ("prepare_ms", "median"),
+        "largest": ("prepare_ms", "max"),
+        "mib": ("mib", "max"),
+        "even": ("even", "median"),
+    }
+    df = df.assign(even=even, mib=df["prepare_bytes"] / 2**20)
+    return df.groupby("variant", sort=False).agg(**columns).reset_index()
+
+
+def odd(ragged: pd.DataFrame) -> pd.DataFrame:
+    """Return the library's time and speedups over it at each odd N."""
+    speedups = {v: ratio(ragged, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
+    return pd.DataFrame({"library": by(ragged, BEST, key="n")} | speedups).reset_index()
+
+
+def speedups(real: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return a row for each real matrix: domain, m, nnz, speedups over the library; None where none was measured."""
+    if real is None:
         return None
-    df = records.best_of(records.read(path))
-    return df[df["label"].isin(names)]
+    table = real.drop_duplicates("label").set_index("label")[["m", "nnz"]]
+    table = table.join(matrices.listed().set_index("name")["domain"])
+    shown = ("warp_per_row", "in_flight", "split_rows", "auto")
+    return table.assign(**{v: ratio(real, v, BEST, "label") for v in shown}).rename_axis("matrix").reset_index()
 
 
-def list_of_matrices(preset: str) -> pd.DataFrame:
-    listed = matrices.listed()
-    return listed.head(3) if preset == "kick" else listed
+def errors(everything: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest errors of each contender over all points."""
+    df = everything[everything["variant"] != BEST]
+    return df.groupby("variant", sort=False)[["rel_err", "max_err"]].max().reset_index()
 
 
-def _real_problem(name: str, where, seed: int):
-    return room.problem_from_csr(matrices.load(name, where), REAL_N, seed, name)
+# ---------------------------------------------------------------- counters
 
-
-# ---------------------------------------------------------------- what sentences ask of records
-
-
-def of(df: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    return df[df["experiment"] == experiment]
-
-
-def ratios(df: pd.DataFrame, variant: str, experiment: str, baseline: str = BEST) -> pd.Series:
-    """Speedups of a variant at the points of a sweep."""
-    return records.speedup(of(df, experiment), variant, baseline)
-
-
-def mean(df: pd.DataFrame, variant: str, experiment: str, baseline: str = BEST) -> float:
-    """Their geometric mean."""
-    return records.geomean(ratios(df, variant, experiment, baseline))
-
-
-def by_sweep(df: pd.DataFrame, variant: str, baseline: str = BEST) -> dict[str, pd.Series]:
-    """`ratios` of every sweep that the records have."""
-    return {e: ratios(df, variant, e, baseline) for e in dict.fromkeys(df["experiment"])}
-
-
-# ---------------------------------------------------------------- ceilings and counters
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What the machine does at most: GB/s of a copy, of L2 and of shared memory, TFLOP/s of FMAs."""
-
-    copy_gbps: float
-    l2_gbps: float
-    shared_gbps: float
-    fma_tflops: float
-
-
-def ceilings(run: Run) -> Ceilings:
-    """run: of the room "ceilings"."""
-    df = ceilings_.measure(run).set_index("variant")
-    gbps = (df.loc[name, "gbps"] for name in ("copy", "l2_read", "shared_read"))
-    return Ceilings(*gbps, df.loc["fma", "tflops"])
-
-
-#: Metric -> the column of a table.
+#: Metric → the column of a table.
 METRICS = {
     "dram__throughput.avg.pct_of_peak_sustained_elapsed": "DRAM",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed": "L2",
@@ -134,75 +140,44 @@ METRICS = {
     "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy",
 }
 FROM_DRAM = "dram__bytes_read.sum"
-#: The memories whose traffic is counted, the farthest from the cores first.
-MEMORIES = ("DRAM", "L2", "shared memory")
-COUNTED = (
-    ncu.TIME,
-    FROM_DRAM,
-    "dram__bytes_write.sum",
-    "lts__t_sectors_op_read.sum",
-    "lts__t_sectors_op_red.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-)
-#: Bytes of a sector of L2, and of a wavefront of shared memory.
-SECTOR, WAVEFRONT = 32, 128
+#: Metric → the memory whose traffic it counts, the farthest from the cores first, and the bytes of one count.
+TRAFFIC = {
+    FROM_DRAM: ("DRAM", 1),
+    "dram__bytes_write.sum": ("DRAM", 1),
+    "lts__t_sectors_op_read.sum": ("L2", 32),
+    "lts__t_sectors_op_red.sum": ("L2", 32),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("shared memory", 128),
+}
+SIZES = ["m", "n", "k", "density"]
 
 
-@dataclass(frozen=True)
-class Counters:
-    """Nsight Compute's counters, tidy, as `records.read_counters` gives them."""
-
-    tidy: pd.DataFrame
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """m, n, k, density, variant, and a column for each of METRICS that was counted."""
-        df = self.tidy[self.tidy["metric"].isin(METRICS)]
-        df = df.assign(metric=df["metric"].map(METRICS))
-        point = ["m", "n", "k", "density", "variant"]
-        wide = df.pivot_table(index=point, columns="metric", values="value", sort=False)
-        return wide[[c for c in METRICS.values() if c in wide]].reset_index()
-
-    @property
-    def traffic(self) -> pd.DataFrame:
-        """m, n, k, density, variant, group (the sweep that a shape is of) and a column of TB/s for each of MEMORIES."""
-        point = ["m", "n", "k", "density", "variant"]
-        wide = self.tidy.pivot_table(index=point, columns="metric", values="value", sort=False)
-        wide = wide.rename(columns={other: usual for usual, other in ncu.OTHER_NAMES.items()})
-        wide = wide.reindex(columns=[*wide, *(c for c in COUNTED if c not in wide)])
-        sectors = wide["lts__t_sectors_op_read.sum"] + wide["lts__t_sectors_op_red.sum"].fillna(0)
-        moved = {
-            "DRAM": wide[FROM_DRAM] + wide["dram__bytes_write.sum"],
-            "L2": SECTOR * sectors,
-            "shared memory": WAVEFRONT * wide["l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"],
-        }
-        rates = {m: counted / wide[ncu.TIME] / 1e3 for m, counted in moved.items()}
-        out = pd.DataFrame(rates).reset_index()
-        square, tall = (out["m"] == out["n"]) & (out["n"] == out["k"]), out["m"] > out["k"]
-        return out.assign(group=np.select([square, tall], ["square", "tall"], "wide"))
-
-    @property
-    def most_dense(self) -> pd.DataFrame:
-        """Of `table`, the largest density of the shapes that fill the GPU."""
-        table = self.table
-        return table[(table["density"] == table["density"].max()) & (table["m"] > 1024)]
-
-    def at(self, variant: str, m: int, n: int, column: str) -> float:
-        """A cell of `most_dense`. Raises KeyError where it was not counted."""
-        return self.most_dense.set_index(["variant", "m", "n"]).loc[(variant, m, n), column]
-
-    def has(self, points: Sequence[tuple[str, int, int]]) -> bool:
-        """Whether `at` has all of (variant, m, n)."""
-        return set(points) <= set(self.most_dense.set_index(["variant", "m", "n"]).index)
-
-    def read_from_dram(self, variant: str, m: int) -> float:
-        """Bytes, at the largest density. Raises KeyError where they were not counted."""
-        df = self.tidy[self.tidy["metric"] == FROM_DRAM]
-        values = df.set_index(["variant", "m", "density"])["value"]
-        return values[(variant, m, self.most_dense["density"].iloc[0])]
+def counted(counters: Counters) -> pd.DataFrame:
+    """Return SIZES, variant and a column for each of METRICS, per cent; empty without counters."""
+    return counters.wide(METRICS, *SIZES)
 
 
-def counters(run: Run) -> Counters | None:
-    """None where none were recorded."""
-    path = run.folder / "counters.csv"
-    return Counters(records.read_counters(path)) if path.exists() else None
+def dense(counted: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest density of the shapes that fill the GPU, of `counted`."""
+    return counted[(counted["density"] == counted["density"].max()) & (counted["m"] > 1024)]
+
+
+def at_most_dense(counters: Counters) -> pd.DataFrame | None:
+    """Return what the table of counters shows; None without counters."""
+    if not counters:
+        return None
+    shown = ("warp_per_row", "in_flight", "shared_tiles", "cusparse_alg2", "cusparse_alg3")
+    df = where(dense(counted(counters)), variant=shown)
+    shape = df[["m", "n", "k"]].astype(str).agg(" × ".join, axis=1)
+    return df.assign(shape=shape.where(~shape.duplicated(), ""))
+
+
+def traffic(counters: Counters) -> pd.DataFrame:
+    """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
+    rows, key = counters.rows, [*SIZES, "variant"]
+    time_ns = where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns")
+    memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
+    df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
+    df = df.reset_index().join(time_ns, on=key).sort_values("memory", kind="stable")
+    square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
+    group = np.select([square, tall], ["square", "tall"], "wide")
+    return df.assign(tbps=df["bytes"] / df["time_ns"] / 1e3, group=group)

@@ -3,170 +3,160 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import pandas as pd
 
-from artifact.book.facts import Fact, each, spread, under
+from artifact.book.facts import Fact, flat, summary, under
+from artifact.book.study import Counters, Study, by, mean, ratio, where
 from artifact.measure import again, matrices, records
-from artifact.measure import run as harness
 from artifact.measure.records import geomean
 from artifact.measure.run import Run
-from artifact.rooms.casper_sparse import experiments, tables
-from artifact.rooms.casper_sparse.experiments import BEST, POINT, Ceilings, Counters, by_sweep, mean, ratios
+from artifact.rooms.casper_sparse import experiments
+from artifact.rooms.casper_sparse.experiments import BEST, POINT
 from kernels import casper_sparse as room
 
 PUBLISHED = "warp_per_row"
-#: What the ladder's text compares: variant, the rung that it changes, the sweep.
-STEPS = (
-    ("any_n", PUBLISHED, "square"),
-    *(("column_tiles", "any_n", sweep) for sweep in ("wide", "square", "tall")),
-    ("l2_panels", "column_tiles", "wide"),
-    *(("rows_per_warp", "l2_panels", sweep) for sweep in ("wide", "tall")),
-    *(("in_flight", "rows_per_warp", sweep) for sweep in ("square", "tall")),
-    ("split_rows", "in_flight", "square"),
-    *((variant, PUBLISHED, sweep) for variant in ("scalar", "no_staging") for sweep in ("wide", "square", "tall")),
-)
+#: What the ladder's text compares: variant → the rung that it changes, the sweeps.
+STEPS = {
+    "any_n": (PUBLISHED, "square"),
+    "column_tiles": ("any_n", "wide", "square", "tall"),
+    "l2_panels": ("column_tiles", "wide"),
+    "rows_per_warp": ("l2_panels", "wide", "tall"),
+    "in_flight": ("rows_per_warp", "square", "tall"),
+    "split_rows": ("in_flight", "square"),
+    "scalar": (PUBLISHED, "wide", "square", "tall"),
+    "no_staging": (PUBLISHED, "wide", "square", "tall"),
+}
 
 
 def of(run: Run) -> Iterator[Fact]:
-    """Yield every fact that records hold."""
-    df = records.best_of(experiments.all_sweeps(run))
-    yield from sweeps(df, run.machine)
-    ceilings = experiments.ceilings(harness.start("ceilings", "recorded", run.gpu, records=run.folder.parent.parent))
-    yield from gather(df, ceilings)
-    yield from limits(experiments.counters(run))
-    yield from ladder(df, run.machine)
-    yield from ragged(tables.ragged(experiments.ragged(run)))
-    yield from real(tables.real(experiments.real(run)))
-    yield from accuracy(df)
-    second = harness.start(run.room, "recorded", run.gpu, records=run.folder.parent.parent, repeat=True)
-    yield from repeats(df, experiments.again(second))
+    """Return every fact that records hold."""
+    study, raw = Study(run), experiments.sweeps(run)
+    df = records.best_of(raw)
+    return chain(
+        sweeps(df, run.machine),
+        gather(df, study),
+        limits(study.counters),
+        ladder(df, run.machine),
+        ragged(experiments.odd(experiments.ragged(run))),
+        real(experiments.speedups(experiments.real(study))),
+        accuracy(df),
+        repeats(raw, experiments.again(study.again.run)),
+    )
 
 
 def compiled(report: pd.DataFrame) -> Iterator[Fact]:
-    """Of the compile report: what this page's compiler made."""
-    df = tables.distinct(report)
-    registers = tables.on_hopper(report)["registers"]
-    yield from under(
-        "compiled",
-        entries=df["entry"].nunique(),
-        targets=", ".join(dict.fromkeys(report["target"])),
-        count=len(df),
-        spilling=int(df["spills"].astype(bool).sum()),
-        n=tables.N,
-    )
-    yield from each("registers", {name: int(registers[entry]) for name, entry in tables.used().items()})
+    """Return what this page's compiler made, by its report."""
+    df = report.drop_duplicates(["entry", "target"])
+    registers = where(df, target="sm_90a").set_index("entry")["registers"]
+    about = {
+        "entries": df["entry"].nunique(),
+        "targets": ", ".join(df["target"].unique()),
+        "count": len(df),
+        "spilling": int(df["spills"].astype(bool).sum()),
+        "n": experiments.N,
+    }
+    return flat({"compiled": about, "registers": {v: registers[entry] for v, entry in experiments.USED.items()}})
 
 
 def sweeps(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
+    """Return where the published kernel is ahead of the library."""
     points = df.drop_duplicates(POINT)
     fits = 4 * points["k"] * points["n"] <= machine["l2_bytes"]
-    yield from under("points", count=len(points), fit_l2=int(fits.sum()), share_fit_l2=fits.mean())
-    yield from under("room", variants=len(room.VARIANTS), tried=len(room.TRIED))
-    yield "l2_mib", machine["l2_bytes"] / 2**20
-    winners = df.loc[df["variant"] == BEST, "best_of"].value_counts()
-    yield from each("winners", winners.rename(lambda name: name.removeprefix("cusparse_")))
-    for sweep, ratio in by_sweep(df, PUBLISHED).items():
-        yield from spread(f"published.{sweep}", ratio)
-        yield f"published.{sweep}.ahead", (ratio > 1).mean()
-    wide = ratios(df, PUBLISHED, "wide")
-    n = wide.index.get_level_values("n")
-    yield from under("narrowest", n=n.min(), ratio=geomean(wide[n == n.min()]))
-    yield from under("widest", n=n.max(), ratio=geomean(wide[n == n.max()]))
-    for name, baseline in (("ahead", BEST), ("ahead_default", "cusparse_default")):
-        ratio = pd.concat(list(by_sweep(df, PUBLISHED, baseline).values()))
-        yield from under(name, share=(ratio > 1).mean(), mean=geomean(ratio))
+    ours = {base: ratio(df, PUBLISHED, base, POINT) for base in (BEST, "cusparse_default")}
+    over = {sweep: values for sweep, values in ours[BEST].groupby("experiment", sort=False)}
+    by_n = over["wide"].groupby("n").agg(geomean)
+    ahead = {base: {"share": (values > 1).mean(), "mean": geomean(values)} for base, values in ours.items()}
+    return flat(
+        {
+            "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
+            "room": {"variants": len(room.VARIANTS), "tried": len(room.TRIED)},
+            "l2_mib": machine["l2_bytes"] / 2**20,
+            "winners": by(df, BEST, "best_of").str.removeprefix("cusparse_").value_counts(),
+            "published": {sweep: summary(values) | {"ahead": (values > 1).mean()} for sweep, values in over.items()},
+            "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
+            "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
+            "ahead": ahead[BEST],
+            "ahead_default": ahead["cusparse_default"],
+        }
+    )
 
 
-def gather(df: pd.DataFrame, ceilings: Ceilings) -> Iterator[Fact]:
-    """What a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s."""
-    yield from under("l2", tbps=ceilings.l2_gbps / 1e3, tflops=ceilings.l2_gbps / 2e3)
-    yield from under("shared", tbps=ceilings.shared_gbps / 1e3, tflops=ceilings.shared_gbps / 2e3)
-    ours = df[df["variant"] == PUBLISHED]
+def gather(df: pd.DataFrame, study: Study) -> Iterator[Fact]:
+    """Return what a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s."""
+    gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
+    ours = where(df, variant=PUBLISHED)
     drawn = (ours["requested_bytes"] / ours["median_us"] / 1e6).groupby(ours["experiment"], sort=False)
-    yield from each("drawn", drawn.max())
+    at_most = {name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()}
+    return flat(at_most | {"drawn": drawn.max()})
 
 
-def limits(counters: Counters | None) -> Iterator[Fact]:
-    """What Nsight Compute counted at the largest density, per cent."""
-    if counters is None:
+def limits(counters: Counters) -> Iterator[Fact]:
+    """Yield what Nsight Compute counted at the largest density, per cent; nothing without it."""
+    if not counters:
         return
-    dense, table = counters.most_dense, counters.table
-    yield "counted.density", table["density"].max()
-    yield "counted.n", dense.loc[dense["m"] == 4096, "n"].max()
-    ordered = dense[dense["variant"].isin(["l2_panels", "in_flight", "cusparse_alg2"])]
-    tiles = dense[dense["variant"] == "shared_tiles"]
-    for name, rows, column in (
-        ("ordered.l2", ordered, "L2"),
-        ("ordered.dram", ordered, "DRAM"),
-        ("tiles.l2", tiles, "L2"),
-        ("tiles.shared", tiles, "L1 and shared"),
-    ):
-        if len(rows) and column in rows:
-            yield from under(f"counted.{name}", low=rows[column].min(), high=rows[column].max())
+    table = experiments.counted(counters)
+    dense = experiments.dense(table)
+    ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
+    tiles = where(dense, variant="shared_tiles")
+    ends = {"min": "low", "max": "high"}
     columns = {"DRAM": "dram", "L2 hits": "l2_hits", "L1 hits": "l1_hits"}
-    for row in dense.to_dict("records"):
-        point = f"counted.{row['variant']}.m{row['m']}n{row['n']}"
-        yield from under(point, **{name: row[c] for c, name in columns.items() if pd.notna(row.get(c))})
-    few = table[(table["m"] == 1024) & (table["variant"] == PUBLISHED)]["occupancy"]
-    if len(few):
-        yield "counted.few_rows.occupancy", few.max()
-    m = dense["m"].max()
-    if counters.has([("rows_per_warp", m, 256), ("in_flight", m, 256)]):
-        ratio = counters.read_from_dram("rows_per_warp", m) / counters.read_from_dram("in_flight", m)
-        yield from under("second_cost", l1_hits=counters.at("rows_per_warp", m, 256, "L1 hits"), from_dram=ratio)
+    points = dense["variant"] + ".m" + dense["m"].astype(str) + "n" + dense["n"].astype(str)
+    at = {"m": dense["m"].max(), "density": table["density"].max()}
+    read = [counters.get(v, experiments.FROM_DRAM, **at) for v in ("rows_per_warp", "in_flight")]
+    counted = {
+        "density": at["density"],
+        "n": where(dense, m=4096)["n"].max(),
+        "ordered": {name.lower(): ordered[name].agg([*ends]).rename(ends) for name in ("L2", "DRAM")},
+        "tiles.l2": tiles["L2"].agg([*ends]).rename(ends),
+        "tiles.shared": tiles["L1 and shared"].agg([*ends]).rename(ends),
+        **dense[[*columns]].rename(columns=columns).set_index(points).to_dict("index"),
+        "few_rows.occupancy": where(table, m=1024, variant=PUBLISHED)["occupancy"].max(),
+    }
+    hits = counters.get("rows_per_warp", "l1tex__t_sector_hit_rate.pct", **at)
+    yield from flat({"counted": counted, "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]}})
 
 
 def ladder(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
-    """What each rung gains over the one that it changes: ladder.VARIANT.SWEEP."""
-    yield from ((f"ladder.{v}.{sweep}", mean(df, v, sweep, baseline)) for v, baseline, sweep in STEPS)
-    wide = df[df["experiment"] == "wide"]
-    yield (
-        "ladder.l2_panels.widest",
-        geomean(records.speedup(wide[wide["n"] == wide["n"].max()], "l2_panels", PUBLISHED)),
-    )
-    dense = df[df["density"] == df["density"].max()]
-    yield "ladder.shared_tiles.densest", geomean(records.speedup(dense, "shared_tiles", "in_flight"))
-    yield "rows_of_an_sm", 4096 // machine["sm_count"]
-    best = df[df["variant"].isin(room.TRIED)].groupby(POINT)["median_us"].min()
-    regret = df[df["variant"] == "auto"].set_index(POINT)["median_us"] / best - 1
-    yield from under("regret", median=abs(regret.median()), most=regret.max())
+    """Return what each rung gains over the one that it changes, ladder.VARIANT.SWEEP, and how near `auto` is."""
+    widest, densest = df["n"][df["experiment"] == "wide"].max(), df["density"].max()
+    steps = {v: {sweep: mean(df, v, base, experiment=sweep) for sweep in at} for v, (base, *at) in STEPS.items()}
+    steps["l2_panels"]["widest"] = mean(df, "l2_panels", PUBLISHED, experiment="wide", n=widest)
+    steps["shared_tiles"] = {"densest": mean(df, "shared_tiles", "in_flight", density=densest)}
+    best = where(df, variant=room.TRIED).groupby(POINT)["median_us"].min()
+    regret = by(df, "auto", key=POINT) / best - 1
+    about = {"median": abs(regret.median()), "most": regret.max()}
+    return flat({"ladder": steps, "rows_of_an_sm": 4096 // machine["sm_count"], "regret": about})
 
 
-def ragged(table: pd.DataFrame) -> Iterator[Fact]:
-    """table: `tables.ragged`."""
-    behind, least = table.loc[table["auto"] < 1, "N"], table.loc[table["auto"].idxmin()]
-    yield from under("ragged", points=len(table), behind=len(behind), where=", ".join(map(str, behind)))
-    yield from under("ragged.least", n=int(least["N"]), ratio=least["auto"])
+def ragged(odd: pd.DataFrame) -> Iterator[Fact]:
+    """Return where `auto` is behind the library; odd: `experiments.odd`."""
+    behind, least = odd["n"][odd["auto"] < 1], odd.loc[odd["auto"].idxmin()]
+    about = {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
+    return under("ragged", **about, least={"n": int(least["n"]), "ratio": least["auto"]})
 
 
 def real(table: pd.DataFrame | None) -> Iterator[Fact]:
-    """table: `tables.real`."""
+    """Yield how real matrices go; table: `experiments.speedups`."""
     yield from under("matrices", folder=matrices.VARIABLE, list=matrices.LIST.name)
-    if table is None:
-        return
-    least = table.loc[table["auto"].idxmin()]
-    yield from under("real", matrices=len(table), n=experiments.REAL_N, behind=int((table["auto"] < 1).sum()))
-    yield from under("real.mean", **{v: geomean(table[v]) for v in (PUBLISHED, "split_rows", "auto")})
-    yield from under("real.least", matrix=least["matrix"], ratio=least["auto"])
+    if table is not None:
+        means = {v: geomean(table[v]) for v in (PUBLISHED, "split_rows", "auto")}
+        least = table.loc[table["auto"].idxmin()]
+        about = {"matrices": len(table), "n": experiments.REAL_N, "behind": int((table["auto"] < 1).sum())}
+        yield from under("real", **about, mean=means, least={"matrix": least["matrix"], "ratio": least["auto"]})
 
 
 def accuracy(df: pd.DataFrame) -> Iterator[Fact]:
-    """Largest relative errors; those of the library that lose less than half of what ours do."""
-    error = tables.errors(df)["relative error"]
-    ours = error[[v for v in error.index if v in room.VARIANTS]].max()
-    library = [v for v in error.index if v not in room.VARIANTS]
-    better = [f"`{v.removeprefix('cusparse_')}`" for v in library if error[v] < ours / 2]
-    yield from under("error", bound=error.max() * 1.05, better=len(better), who=", ".join(better))
+    """Return the largest relative errors; those of the library that lose less than half of what ours do."""
+    error = experiments.errors(df).set_index("variant")["rel_err"]
+    mine = error.index.isin(room.VARIANTS)
+    better = [f"`{v.removeprefix('cusparse_')}`" for v in error.index[~mine & (error < error[mine].max() / 2)]]
+    return under("error", bound=error.max() * 1.05, better=len(better), who=", ".join(better))
 
 
-def repeats(df: pd.DataFrame, second: pd.DataFrame | None) -> Iterator[Fact]:
-    """How far a second run is from the first."""
+def repeats(first: pd.DataFrame, second: pd.DataFrame | None) -> Iterator[Fact]:
+    """Yield how far a second run is from the first."""
     if second is not None:
-        off = again.apart(df, second)
+        off = again.apart(first, second)
         yield from under("again", count=len(off), median=off.median(), most=off.max(), ninetieth=off.quantile(0.9))
-
-
-def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:
-    """judged: what `cells.verdicts` returns."""
-    return each("verdict", judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_")))

@@ -1,0 +1,43 @@
+"""Tables as data: what a page shows of a DataFrame by its specification, and that every table has one."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from artifact import paths, registry
+from artifact.book import tables
+
+SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{tables.FILE}"))]
+
+
+def test_a_table_is_written_as_its_specification_says():
+    df = pd.DataFrame({"variant": ["a", "b"], "ratio": [1.234, None], "sm_80": [1.0, 2.0], "other": 0})
+    columns = [{"of": "variant"}, {"title": "speedup", "of": "ratio", "as": "x"}, {"of": "^sm_", "as": "{:.0f}"}]
+    spec = {"caption": "`a` at {{ n }}", "columns": [*columns, {"of": "absent"}], "na": "–"}
+    markup = tables.styled(df, spec, {"n": 3}).to_html()
+    assert "<caption><code>a</code> at 3</caption>" in markup
+    assert re.findall(r"<t[hd][^>]*>([^<]*)</t", markup) == [
+        "variant",
+        "speedup",
+        "sm_80",
+        "a",
+        "1.23×",
+        "1",
+        "b",
+        "–",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("room", SPECIFIED)
+def test_every_table_of_a_chapter_is_specified(room):
+    chapters = [
+        path.read_text() for path in (paths.ROOT / "notebooks").glob("*.ipynb") if "artifact.rooms" in path.read_text()
+    ]
+    named = {
+        name for text in chapters if f'cells.of(\\"{room}' in text for name in re.findall(r'\btable\(\\"(\w+)\\"', text)
+    }
+    assert named == set(tables.specs(room))

@@ -25,21 +25,18 @@ _SCHEME = "<style>svg{color:#24292f}@media (prefers-color-scheme:dark){svg{color
 def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     """Write the README's figure, an SVG that stands alone: a GPU's records in `folder`, and those beside it. Raises
     FileNotFoundError where no kernel raced a library of the vendor."""
-    found, known = gpus.folders(folder, folder.parent), load.claims()
-    judged = {gpu: judge.judge(known, own) for gpu, own in found.items()}
+    found = gpus.folders(folder, folder.parent)
     style.apply()
-    drawn, said = front.raced(found, judged)
+    drawn, said = front.raced(found, judge.everywhere(load.claims(), found))
     if drawn is None:
         raise FileNotFoundError(
             f"{folder.name} has no records of a kernel beside a library of the vendor: make measure"
         )
-    fig, _, narrow = drawn
-    text = style.svg(fig, "readme", said["alt"])
-    for one in (fig, narrow):
-        plt.close(one)
-    if "xmlns=" not in text:
-        text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    text = re.sub(r"(<svg [^>]*>)", rf"\1{_SCHEME}", text, count=1)
+    text = style.svg(drawn[0], "readme", said["alt"])
+    plt.close("all")
+    # An SVG that stands alone names its namespace, and follows the reader's colour scheme by itself.
+    root = '<svg xmlns="http://www.w3.org/2000/svg" ' * ("xmlns=" not in text) or "<svg "
+    text = re.sub(r"<svg ([^>]*>)", lambda m: root + m[1] + _SCHEME, text, count=1)
     return records.write_text(target, text + "\n")
 
 

@@ -1,6 +1,5 @@
 """Reading claims: what a file may say, and what it is told where it says something else."""
 
-
 import pytest
 import synthetic
 from judging import GOOD, load

@@ -24,7 +24,6 @@ from importlib import resources
 from pathlib import Path
 
 from artifact import registry, stopped
-from artifact.drawing.pages.numbered import numbered
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
@@ -155,6 +154,8 @@ def book(notebooks: Path, target: Path) -> None:
         source = aside / "book"
         shutil.copytree(ROOT / "book", source)
         _add_rooms(source)
+        if FIGURES.is_dir():
+            shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
         command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]
@@ -174,9 +175,8 @@ def book(notebooks: Path, target: Path) -> None:
             print(result.stdout.replace(str(source), "book"), file=sys.stderr)
             raise BuildError("the book does not build without warnings: see the lines above")
         for page in html.glob("*.html"):
-            text, tables_ = numbered(page.read_text(encoding="utf-8"), page.stem)
-            text, files = linked(text, page.stem)
-            for path, content in ({page.name: text} | tables_ | files).items():
+            text, files = linked(page.read_text(encoding="utf-8"), page.stem)
+            for path, content in ({page.name: text} | files).items():
                 (html / path).parent.mkdir(parents=True, exist_ok=True)
                 (html / path).write_text(content, encoding="utf-8")
         (html / TABLES).write_text(tables(), encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -11,9 +11,10 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
+from artifact.book import figures as figures_
 from artifact.book import html, tables
-from artifact.book.text import Text, rendered
+from artifact.book.text import Text
 from artifact.drawing import gpus, prose, races, style
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
@@ -50,16 +51,16 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Return `say`, `table(name, df)` and `show` (`figures`) of a chapter. name: of a table in the room's tables.toml;
-    its caption and fold may name the facts that `text` knows by then; a `df` of None shows nothing."""
-    return say, partial(_table, room, text), figures(room)
+def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter, or of the pages of no room ("book").
 
-
-def _table(room: str, text: Text, name: str, df: pd.DataFrame | None = None) -> None:
-    spec = tables.specs(room)[name]
-    if (shown := tables.rows(spec, text.facts) if df is None else df) is not None:
-        table(tables.styled(shown, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
+    name: of a table in the room's tables.toml, or of a figure in its figures.toml, whose caption and fold may name the
+    facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
+    our best last, for their looks; by default the room's variants.
+    """
+    declared = (registry.home(room) / figures_.FILE).is_file()
+    ranked = tuple(order or registry.variants(room))
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:
@@ -126,14 +127,13 @@ def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str,
         return
     fig, data, *narrow = drawn
     said = alt if isinstance(alt, str) else alt(data)
-    shown = style.show(fig, room, name, data, said, caption, *narrow)
-    display(HTML(folded(fold, shown.markup)) if fold else shown)
+    display(figures_.shown(room, name, fig, data, said, caption, fold, *narrow))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:
     """Keep the data behind a table as those behind figures are, and return the link to them."""
     records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
-    return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
+    return f'<a href="{paths.FROM_PAGES}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
 #: A source whose abstract makes fewer claims has all of them open.

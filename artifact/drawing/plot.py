@@ -64,19 +64,20 @@ def sizes(ax, values: Sequence[float], most: int = 4) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
-def ratio(ax, values: Sequence[float]) -> None:
-    """Log y axis for ratios, from `values` and with 1 inside."""
+def ratio(ax, values: Sequence[float], axis: str = "y") -> None:
+    """Log axis, "x" or "y", for ratios, from `values` and with 1 inside."""
     low, high = min(min(values), 0.9), max(max(values), 1.12)
-    ax.set_yscale("log")
-    ax.set_ylim(low / 1.08, high * 1.08)
+    ax.set(**{f"{axis}scale": "log"})
+    ax.set(**{f"{axis}lim": (low / 1.08, high * 1.08)})
+    of = ax.xaxis if axis == "x" else ax.yaxis
     ticks = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10]
     if high / low > 8:
         ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
     elif high / low < 3:
         ticks = [0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5]
-    ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if low / 1.08 <= t <= high * 1.08]))
-    ax.yaxis.set_major_formatter(FuncFormatter(number))
-    ax.yaxis.set_minor_locator(NullLocator())
+    of.set_major_locator(FixedLocator([t for t in ticks if low / 1.08 <= t <= high * 1.08]))
+    of.set_major_formatter(FuncFormatter(number))
+    of.set_minor_locator(NullLocator())
 
 
 def percent(density: float) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, under
-from artifact.drawing import gpus, prose, style
+from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.verdicts import coverage, evidence, judge, load, measures, page
@@ -61,7 +61,7 @@ def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = p
     def copied(path: Path) -> str:
         to = Path(NUMBERS, *path.parts[-3:])
         records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
-        return f"{style.CSV_URL}/{to.as_posix()}"
+        return f"{paths.FROM_PAGES}/{to.as_posix()}"
 
     return {
         gpu: {c.id: {copied(p): p.stem for p in evidence.files(c.experiment, folder, c.room)} for c in known}

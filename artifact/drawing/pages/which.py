@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
+from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from artifact.book import text
 from artifact.book.facts import Fact, each, flat, under
-from artifact.drawing import plot, prose, style
+from artifact.drawing import plot, prose, sketch, style
 from artifact.measure import records
 from artifact.which import advice, atlas, model
 from artifact.which import pool as pools_
-from artifact.which.pool import Pool
+from artifact.which.pool import PRECISIONS, Pool
 from kernels.formats import csr
 
 #: Of all points, how many the advice should be good at.
 BAR = 0.9
+COLOURS = {
+    "non-zeros anywhere": style.PUBLISHED,
+    "blocks": style.BEST,
+    "N of M vectors": style.BASELINE,
+    "2 of 4 elements": style.CLAIM,
+}
+MARKS = dict(zip(COLOURS, ("o", "s", "D", "^"), strict=True))
+FORMATS = {"CSR": style.PUBLISHED, "windows": style.RUNGS[1], "blocks": style.BEST}
 #: Blocks of the text that say what the map shows.
 MAP = ("map", "map_lone", "map_real")
 
@@ -38,9 +49,66 @@ def pools(origin: prose.Origin) -> list[Pool]:
     return [] if origin.folder is None else pools_.pools(origin.folder)
 
 
-def drawn(df: pd.DataFrame) -> tuple | None:
-    """Draw the map, or None where there is nothing to draw."""
-    return atlas.figure(df) if len(df) else None
+def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
+    """Draw the map: speedup over dense by density, a panel for each precision. Lines are geometric means over sizes,
+    bands their range; dots are real matrices, in the colour of their fastest format; hollow is over an estimate. (fig,
+    data)
+
+    df: `points`. None where nothing can be compared with dense.
+    """
+    df = df.dropna(subset="speedup")
+    shown = [p for p in PRECISIONS if (df["precision"] == p).any()]
+    if not shown:
+        return None
+    fig, axes = plt.subplots(1, len(shown), figsize=(style.WIDTH, 4.4), sharey=True, squeeze=False)
+    handles: dict[str, object] = {}
+    left = 10 ** np.floor(np.log10(df["density"].min()))
+    ends, ideal = (df["speedup"].min() / 1.4, df["speedup"].max() * 1.4), np.array([left, 1.0])
+    for ax, precision in zip(axes[0], shown, strict=True):
+        ax.set(xscale="log", yscale="log", xlim=(left, 1.3), ylim=ends, title=precision, xlabel="share of non-zeros")
+        line = ax.plot(ideal, 1 / ideal, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1)
+        (handles["as fast as dense on what is left"],) = line
+        ax.axhline(1, color=style.INK, linewidth=1)
+        here = df[df["precision"] == precision]
+        real = here["pattern"] == atlas.REAL
+        for what, dots in here[real].groupby("format", sort=False):
+            looks = {
+                "color": FORMATS.get(what, style.BOUND),
+                "markerfacecolor": "none",
+                "markersize": 3.6,
+                "alpha": 0.7,
+            }
+            (handles[f"real matrix, {what} fastest"],) = ax.plot(dots["density"], dots["speedup"], "o", **looks)
+        for pattern, rows in here[~real].groupby("pattern", sort=False):
+            handles[pattern] = _line(ax, pattern, rows)
+        ax.xaxis.set_major_locator(FixedLocator([1e-5, 1e-3, 1e-1]))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: plot.percent(share)))
+    plot.log(axes[0, 0].yaxis)
+    axes[0, 0].set_ylabel("speedup over dense, same precision")
+    order = [*COLOURS, *(name for name in handles if name not in COLOURS)]
+    plot.legend(fig, {name: handles[name] for name in order if name in handles}, columns=3)
+    return fig, df
+
+
+def _line(ax: Any, pattern: str, rows: pd.DataFrame) -> Line2D:
+    """Draw the line of a pattern: a band from the slowest to the fastest size, a mark at each density."""
+    colour, by = COLOURS[pattern], rows.groupby("density")["speedup"]
+    mean, least, most = by.agg(records.geomean), by.min(), by.max()
+    if len(mean) > 1:
+        ax.fill_between(mean.index, least, most, color=colour, alpha=0.15, linewidth=0)
+    else:
+        ax.vlines(mean.index, least, most, color=colour, alpha=0.5, linewidth=2.5)
+    ax.plot(mean.index, mean, color=colour, linewidth=1.5)
+    hollow = rows.groupby("density")["dense"].agg(lambda names: (names == "").all())
+    for at, looks in ((~hollow, {"markeredgewidth": 0}), (hollow, {"markerfacecolor": "none"})):
+        ax.plot(mean.index[at], mean[at], MARKS[pattern], color=colour, markersize=5, **looks)
+    crossing = atlas.crossing(mean)
+    if 0 < crossing < 1:
+        said = f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}"
+        sketch.put(ax, crossing / 1.3, 0.72, said, fontsize=8.5, color=colour, ha="right", weight="bold")
+        ax.plot([crossing], [1], "x", color=colour, markersize=6)
+    return Line2D([], [], color=colour, marker=MARKS[pattern], markersize=5)
 
 
 def below_map(df: pd.DataFrame) -> dict[str, str]:
@@ -176,6 +244,39 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
 def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
     """Return every pool with `model.evaluate` of it."""
     return [(pool, model.evaluate(pool)) for pool in pools(origin)]
+
+
+def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFrame] | None:
+    """Draw how good the advice is: its time over the best one's at every point, sorted, a panel for each pool. (fig,
+    data)
+
+    found: pools with `model.evaluate` of them; None without any.
+    """
+    if not found:
+        return None
+    across = len(found) if len(found) < 4 else 2  # titles of four would meet
+    rows = -(-len(found) // across)
+    fig, axes = plt.subplots(rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False)
+    for ax in axes.flat[len(found) :]:
+        ax.set_visible(False)
+    handles, worst = {}, max(df["ratio"].max() for _, df in found)
+    for ax, (pool, df) in zip(axes.flat, found, strict=False):
+        df = df.sort_values("ratio", ignore_index=True)
+        good = df["ratio"] <= model.GOOD
+        for what, at, tint in (("good advice", good, style.BEST), ("not the best", ~good, style.PUBLISHED)):
+            looks = {"color": tint, "markersize": 4, "markeredgewidth": 0}
+            (handles[what],) = ax.plot(df.index[at] + 1, df["ratio"][at], "o", **looks)
+        bar = ax.axhline(model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1)
+        handles[f"{model.GOOD:g}× the best"] = bar
+        said = f"{pool.about.precision}, {pool.df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}"
+        ends = {"xlim": (0, 1.04 * len(df)), "ylim": (0.98, max(1.25, 1.05 * worst))}
+        ax.set(title=said, xlabel="points, sorted", **ends)
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("time over the best one's")
+    plot.legend(fig, handles)
+    data = [df.assign(precision=pool.about.precision) for pool, df in found]
+    return fig, pd.concat(data, ignore_index=True)
 
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:

@@ -635,7 +635,7 @@ def _trial(options: Options) -> None:
     print(table.to_string(index=False))
     print(court.verdict(table, contender.name))
     shown = yours.show(df, contender.name, options.room, info.gpu, room.VARIANTS)
-    print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg_path}")
+    print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg}")
 
 
 def _trial_problems(room: Any, options: Options) -> list:

@@ -85,6 +85,12 @@ def home(name: str) -> Path:
     return FOLDER / name if (FOLDER / name).is_dir() else FOLDER.parent / name
 
 
+def variants(name: str) -> tuple[str, ...]:
+    """The kernels of a room in their order; none of what has no kernels of its own."""
+    package = FOLDER.parent.parent / "kernels" / name
+    return tuple(getattr(importlib.import_module(f"kernels.{name}"), "VARIANTS", ())) if package.is_dir() else ()
+
+
 def toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises FileNotFoundError or ValueError, one sentence that names it."""
     try:

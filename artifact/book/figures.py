@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 import pandas as pd
@@ -64,16 +64,16 @@ def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
     return df
 
 
-def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = ()) -> Figure:
-    """Return a table drawn as its specification says; order: a room's variants, for their looks. Raises ValueError
-    where there is nothing to draw."""
+def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
+    """Return a table drawn as its specification says; order: a room's variants, for their looks; names: what it calls
+    them. Raises ValueError where there is nothing to draw."""
     df = drawn_rows(spec, df)
     if charts.parts(df)[0].empty:
         raise ValueError("There is nothing to draw: the table has no row that was measured.")
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     kind = charts.KINDS[spec["kind"]]
-    takes = kind.__kwdefaults__ or {}
-    return kind(df, **({"order": order} if "order" in takes else {}) | arguments)
+    usual = {"order": order} if "order" in (kind.__kwdefaults__ or {}) else {}
+    return kind(df, **usual | arguments | {"names": {**(names or {}), **arguments.get("names", {})}})
 
 
 def alt(spec: Spec, df: pd.DataFrame) -> str:
@@ -93,7 +93,7 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     found: dict[str, findings.Found] = {
         "ends": findings.ends(said, value, along, by, at),
         "means": findings.means(said, value, by, at),
-        "each": findings.each(said, value, by),
+        "each": findings.each(said, value, by, "sum" if kind == "stacked" else "max"),
         "none": lambda _: f"{said}.".replace("..", "."),
     }
     return found[how](drawn_rows(spec, df))
@@ -132,23 +132,28 @@ class Shown:
         return f"<figure>{picture}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
 
 
-def save(fig: Figure, folder: str, name: str) -> Path:
-    """Save a figure as <figures>/<folder>/<name>.svg, whole or not at all, and close it. The same figure gives the same
-    bytes."""
+def to_svg(fig: Figure, name: str) -> str:
+    """Return a figure as SVG, and close it. The same figure of the same name gives the same bytes."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": f"{folder}-{name}"}):
+    with matplotlib.rc_context({"svg.hashsalt": name}):
         fig.savefig(out, format="svg", transparent=True, metadata=nothing)
     plt.close(fig)
-    picture = out.getvalue()
-    path = Path(paths.FIGURES) / folder / f"{name}.svg"
-    return records.write_text(path, picture[picture.index("<svg") :])
+    return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+def save(fig: Figure, folder: str, name: str) -> Path:
+    """Save a figure as <figures>/<folder>/<name>.svg, whole or not at all, and close it."""
+    return records.write_text(Path(paths.FIGURES) / folder / f"{name}.svg", to_svg(fig, f"{folder}-{name}"))
 
 
 def shown(
     room: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
 ) -> Shown:
-    """Save a figure and the data behind it, and return what displays it."""
+    """Save a figure and the data behind it, and return what displays it. Raises ValueError where no data are behind it,
+    or no alternative text says what it shows."""
+    if data.empty or not alt.strip():
+        raise ValueError(f"The figure {name!r} has no data behind it, or no alternative text.")
     csv = Path(paths.FIGURES) / room / f"{name}.csv"
     records.write_text(csv, data.to_csv(index=False, lineterminator="\n"))
     small = save(narrow, room, f"{name}-narrow") if narrow else None
@@ -156,14 +161,19 @@ def shown(
     return Shown(save(fig, room, name), csv, number, " ".join(alt.split()), caption, fold, small)
 
 
-Drawn = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
+Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
 
 
-def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) -> Callable[[str, Drawn], None]:
+def shower(
+    room: str,
+    said: text.Text | None = None,
+    order: Iterable[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> Callable[[str, Drawn], None]:
     """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
 
-    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks. `show(name,
-    (figure, df))` takes a picture that code has drawn; None shows nothing.
+    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
+    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
     known = specs(registry.home(room) / FILE)
@@ -172,8 +182,8 @@ def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) 
         if drawn is None:
             return
         spec = known[name]
-        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order)), drawn)
-        caption = text.rendered(spec["caption"], said.facts if said else {})
-        display(shown(room, name, fig, data, alt(spec, data), caption, spec.get("fold", "")))
+        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
+        caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
+        display(shown(room, name, fig, data, alt({**spec, "alt": told}, data), caption, spec.get("fold", "")))
 
     return show

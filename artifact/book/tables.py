@@ -12,6 +12,7 @@ A room's `tables.toml` has a table for each:
     na = "–"                                                            what stands where there is no value
     fold = "The counters"                                               the table unfolds, and is called so
     prose = true                                                        columns of sentences, which may be wide
+    rows = [["T1", "{{ took.environment }}"]]                           the table itself: templates over facts
 
 A column that the DataFrame lacks is left out; without `columns`, all are shown. Numbers stand on the right.
 """
@@ -35,7 +36,7 @@ from artifact.drawing import prose, style
 from artifact.measure import records
 
 FILE = "tables.toml"
-KEYS = {"caption", "columns", "na", "fold", "prose"}
+KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
 COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
@@ -45,7 +46,8 @@ FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room says of its tables, by their names. Raises ValueError for a key that is none."""
+    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
+    key that is none."""
     path = registry.home(room) / FILE
     found = registry.toml(path)
     for name, spec in found.items():
@@ -53,6 +55,13 @@ def specs(room: str) -> dict[str, Spec]:
         if wrong or "caption" not in spec:
             raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
     return found
+
+
+def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Return the table that a specification writes out itself, filled; None of one that shows a DataFrame."""
+    columns = [column["of"] for column in spec.get("columns", ())]
+    cells = [[text.rendered(cell, facts) for cell in row] for row in spec.get("rows", ())]
+    return pd.DataFrame(cells, columns=columns) if cells else None
 
 
 def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None) -> Styler:
@@ -100,17 +109,19 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def tabler(room: str, said: text.Text | None = None) -> Callable[[str, pd.DataFrame | None], None]:
+def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
     """Return a chapter's `table(name, df)`, which displays a table of the room's file and keeps its data.
 
-    said: the chapter's text, whose facts captions may name. None shows nothing.
+    said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
+    its specification writes out itself.
     """
     known = specs(room)
 
-    def table(name: str, df: pd.DataFrame | None) -> None:
-        if df is None:
-            return
+    def table(name: str, df: pd.DataFrame | None = None) -> None:
         spec, facts = known[name], said.facts if said else {}
+        df = rows(spec, facts) if df is None else df
+        if df is None or df.empty:
+            return
         made = styled(df, spec, facts)
         csv = Path(paths.FIGURES) / room / f"table-{name}.csv"
         records.write_text(csv, made.data.to_csv(index=False, lineterminator="\n"))

@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
 from artifact import registry, trial
+from artifact.book import figures
 from artifact.drawing import plot, prose, style
 from artifact.drawing.prose import captioned
 from artifact.measure import records
@@ -61,7 +62,7 @@ def trials(root: Path | None = None) -> dict[tuple[str, str, str], Path]:
     return court.recorded(root or court.folder())
 
 
-def held(root: Path | None = None) -> list[style.Shown]:
+def held(root: Path | None = None) -> list[figures.Shown]:
     """The figure of every trial that was held here."""
     shown = []
     for (name, _, room), folder in trials(root).items():
@@ -112,14 +113,14 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()):
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 
-def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> style.Shown:
+def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> figures.Shown:
     """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
     fig, data = figure(df, name, ladder)
     said = court.verdict(court.standings(df, name), name)
-    return style.show(
-        fig,
+    return figures.shown(
         "trials",
         f"{name}-{room}",
+        fig,
         data,
         alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
         caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",

@@ -6,6 +6,7 @@ Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,7 @@ def again(run: Run) -> pd.DataFrame | None:
 
 def ragged(run: Run) -> pd.DataFrame:
     """Measure or read odd numbers of columns, for the variants that take any."""
-    sizes = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
+    sizes: dict[str, Any] = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
     contenders = run.variants(v for v in room.VARIANTS if v not in NEED_FOUR) | run.baselines()
     problems = [partial(room.problem, n=n, **sizes) for n in RAGGED[run.preset]]
     return records.best_of(run.measure("ragged", problems, contenders))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from artifact.book.study import Study, where
+from artifact.book.study import Study, repeated, rungs, where
 from artifact.measure import records
 from artifact.rooms.casper_sparse.experiments import BEST, traffic
 from kernels import casper_sparse as room
 
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
 #: Sweep → the source's figure.
 SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 
@@ -56,35 +58,32 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         )
         for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
     )
-    tops = ((gather, "L2", "l2_read"), (gather, "shared memory", "shared_read"), (once, "DRAM", "copy"))
-    return _ranges(rates, [(memory, called, study.ceiling(name, "gbps") / 1e3) for memory, called, name in tops])
+    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
 
 
 def counted(study: Study) -> pd.DataFrame | None:
     """Return what Nsight Compute counted at each memory; None without its counters."""
     if not study.counters:
         return None
-    tops = (("DRAM", "copy"), ("L2", "l2_read"), ("shared memory", "shared_read"))
-    ceilings = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in tops]
-    return _ranges(traffic(study.counters), ceilings)
+    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
+    return _ranges(traffic(study.counters), tops)
 
 
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return the mean and the range of each rung's speedup by sweep, its prediction, and what the source states of the
     published kernel."""
-    rungs = [v for v in room.VARIANTS if v in set(everything["variant"])]
-    groups = over_best(everything, rungs).groupby(["variant", "experiment"], sort=False)["speedup"]
-    df = groups.agg(speedup=records.geomean, least="min", most="max", points="count").reset_index()
-    df["prediction"] = df["variant"].map({v: room.VARIANTS[v].prediction for v in rungs})
+    predictions = {v: room.VARIANTS[v].prediction for v in room.VARIANTS if v in set(everything["variant"])}
+    first = next(iter(predictions))
     stated = [
-        study.stated(figure, "speedup")[["low", "high"]].assign(variant=rungs[0], experiment=sweep, source="stated")
+        study.stated(figure, "speedup")[["low", "high"]].assign(variant=first, experiment=sweep, source="stated")
         for sweep, figure in SWEEPS.items()
     ]
-    return pd.concat([df.assign(source="measured"), *stated], ignore_index=True)
+    return pd.concat([rungs(everything, predictions, BEST).assign(source="measured"), *stated], ignore_index=True)
 
 
 def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return `experiments.speedups` of real matrices in long form, the largest of `auto` on top; None without any."""
+    """Return the speedup on each matrix of `experiments.speedups`, the largest of `auto` on top; None without one."""
     if table is None:
         return None
     speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
@@ -93,10 +92,5 @@ def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
 
 def spread(first: pd.DataFrame, second: pd.DataFrame | None) -> pd.DataFrame | None:
     """Return the second run over the first, point by point; None without one."""
-    if second is None:
-        return None
     shown = ["warp_per_row", "auto", "cusparse_alg2", "cusparse_alg3"]
-    key = ["experiment", *records.KEY]
-    both = where(first, variant=shown).merge(second, on=key, suffixes=("_first", "_second"))
-    ratio = both["median_us_second"] / both["median_us_first"]
-    return both[[*key, "median_us_first", "median_us_second"]].assign(ratio=ratio, percent=100 * (ratio - 1))
+    return None if second is None else repeated(where(first, variant=shown), second)

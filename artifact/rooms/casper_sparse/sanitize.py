@@ -7,11 +7,10 @@ from functools import partial
 
 from artifact.sanitize.cases import bound, own, scattered
 from artifact.sanitize.lab import Case, Lab
+from kernels import casper_sparse as room
 
 
 def casper_sparse(lab: Lab) -> Iterable[Case]:
-    from kernels import casper_sparse as room
-
     for n in (256, 100, 7):
         yield from lab.products(room.problem_from_csr(scattered(), n), own(room))
     yield from lab.products(room.problem(90, 40, 70, 0.3), {"scalar": partial(bound, room, "scalar")})

@@ -147,7 +147,7 @@ def test_trials_that_were_held_are_drawn(tmp_path):
     records.write(place / f"{court.EXPERIMENT}.csv", df)
     records.write_machine(place, synthetic.machine())
     (shown,) = yours.held(tmp_path)
-    assert shown.svg_path.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markup
+    assert shown.svg.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markdown
     assert yours.held(tmp_path / "none") == []
 
 

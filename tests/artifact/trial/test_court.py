@@ -245,5 +245,5 @@ def test_without_a_library_bars_are_over_the_fastest_other():
 
 def test_the_figure_is_kept_with_its_data(folder):
     shown = yours.show(record(), "mine", "casper_sparse", "NVIDIA H200")
-    assert shown.svg_path == folder / "trials" / "mine-casper_sparse.svg" and shown.csv_path.is_file()
-    assert "slower at 21" in shown.markup and "NVIDIA H200" in shown.markup
+    assert shown.svg == folder / "trials" / "mine-casper_sparse.svg" and shown.csv.is_file()
+    assert "slower at 21" in shown.markdown and "NVIDIA H200" in shown.markup

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drawn import legible, overlaps
 
 from artifact.book import study as studies
 from artifact.measure import records
@@ -22,24 +21,13 @@ def everything(study):
     return records.best_of(experiments.sweeps(study.run))
 
 
-def test_panels_have_the_data_of_their_sweep(study, everything):
-    for experiment in figures.SWEEPS:
-        for (fig, data), named, below in figures.panels(everything, experiment, study):
-            assert set(data["experiment"].dropna()) == {experiment} and named.startswith(experiment)
-            assert below["caption"].startswith(f"The {experiment} sweep")
-            assert not overlaps(fig)
-
-
-def test_memories_are_drawn_beside_their_ceilings(study, everything):
-    fig, data = figures.asked(everything, study)
-    legible(fig)
+def test_memories_are_beside_their_ceilings(study, everything):
+    data = figures.asked(everything, study)
     rows = everything[(everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")]
     drawn = data[(data["variant"] == "warp_per_row") & (data["group"] == "tall")]
-    rates = rows["requested_bytes"] / rows["median_us"] / 1e6
-    assert drawn["most"].iloc[0] == pytest.approx(rates.max())
-    fig, data = figures.counted(study)
-    legible(fig)
-    assert (data["most"] < 1.05 * data["ceiling"]).all()  # no memory delivers more than it can
+    assert drawn["most"].iloc[0] == pytest.approx((rows["requested_bytes"] / rows["median_us"] / 1e6).max())
+    data = figures.counted(study)
+    assert not (data["most"] >= 1.05 * data["ceiling"]).any()  # no memory delivers more than it can
 
 
 def test_traffic_is_bytes_over_time(study):

@@ -1,0 +1,137 @@
+"""Two things of the chapter that are no plain product: pruning, and C = alpha·A·B + beta·C + bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from artifact.measure import bench, check, records
+from artifact.measure import run as harness
+from artifact.measure.run import Run
+from kernels import tensor_core_24 as room
+from kernels.contract import Problem
+from kernels.formats import half, two_four
+from kernels.tensor_core_24 import pruning as kernels
+
+# ---------------------------------------------------------------- pruning and compressing
+
+
+def pruning(run: Run) -> pd.DataFrame:
+    """Return how long pruning and compressing a dense matrix takes, a row for each size, in `records.COLUMNS`: measured
+    where `run` measures, else read.
+
+    Measuring keeps the sizes that the record already holds. Raises `check.WrongResult` where the GPU and NumPy do not
+    make the same bits; nothing of that size is recorded.
+    """
+    path = run.folder / "prepare.csv"
+    problems = [kernels.problem(size, size, run.seed) for size in kernels.SIZES[run.preset]]
+    if run.mode == "measure":
+        records.plan(path, [(kernels.VARIANT, p.label, p.m, p.n, p.k, p.density) for p in problems])
+        for problem in problems:
+            known = records.read(path)[["m", "seed"]].to_numpy().tolist() if path.exists() else []
+            if [problem.m, problem.seed] not in known:
+                records.append(path, [_measured(run, problem)])
+    return harness.select(records.read(path), problems, [kernels.VARIANT], f"{run.room}/prepare on {run.gpu}")
+
+
+def _measured(run: Run, problem: Problem) -> dict[str, Any]:
+    stream = run.device.create_stream()
+
+    def once() -> None:
+        bound.launch(stream)
+        stream.sync()
+
+    def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
+        """Poison the output, launch once, compare all of it with what NumPy makes of that matrix."""
+        made = bound.result()
+        for array in (made.val, made.meta):
+            array.fill(0xFFFF)  # a NaN, and no pair of indices
+        run.device.sync()
+        launch()
+        dense, out = half.to_host(problem.device().a), two_four.to_host(made)
+        expected = two_four.compress(dense.bits, dense.dtype, prune=True)
+        for name in ("val", "meta"):
+            wrong = np.argwhere(getattr(out, name) != getattr(expected, name))
+            for line, column in wrong[:1]:
+                raise check.WrongResult(
+                    f"{bound.name} of {problem.m} x {problem.k} differs from NumPy in {len(wrong)} of "
+                    f"{getattr(out, name).size} elements of {name}, the first at row {line}, column {column}"
+                )
+        return check.Errors(0.0, 0.0)
+
+    try:
+        bound = kernels.bind(problem, run.device)
+        errors = verify("", once)
+        budget_s = harness.BUDGETS_S[run.preset]
+        timing = bench.time({kernels.VARIANT: bound}, run.device, budget_s=budget_s, verify=verify)[kernels.VARIANT]
+        how = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
+        cost = harness.prepared(bound)
+        return harness.row(problem, kernels.VARIANT, "prepare", cost, errors, timing, **how)
+    finally:
+        problem.release()
+        stream.close()
+
+
+# ---------------------------------------------------------------- beta·C and a bias
+
+ALPHA, BETA = 0.5, 2.0
+CHECKED, TIMED = {"m": 1000, "n": 520, "k": 712}, {"m": 4096, "n": 4096, "k": 4096}
+
+
+@dataclass(frozen=True)
+class Tried:
+    rel_err: float  #: Frobenius, against float64, at CHECKED
+    all_us: float  #: at TIMED
+    plain_us: float
+
+
+def epilogue(run: Run) -> Tried | None:
+    """Try C = alpha·A·B + beta·C + bias against NumPy, and time it beside the plain product; None where `run` only
+    reads: nothing of it is recorded."""
+    if run.device is None:
+        return None
+    return Tried(_error(run), *_times(run))
+
+
+def _error(run: Run) -> float:
+    import cupy
+
+    case = room.problem(**CHECKED, seed=run.seed)
+    try:
+        more = _more(run.seed, case.m, case.n)
+        bound = room.bind("auto", case, run.device, **more)
+        bound.launch(run.device.default_stream)
+        run.device.sync()
+        host = case.host()
+        a, b = (dense.astype(np.float64) for dense in (two_four.to_dense(host.a), half.to_dense(host.b)))
+        c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (more["c"], bound.result()))
+        wanted = ALPHA * (a @ b) + BETA * c + cupy.asnumpy(more["bias"])[:, None]
+    finally:
+        case.release()
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def _times(run: Run) -> tuple[float, float]:
+    """Return the time of all of it, and of the plain product, µs."""
+    case = room.problem(**TIMED, seed=run.seed)
+    try:
+        plain = room.bind("auto", case, run.device)
+        more = room.bind("auto", case, run.device, **_more(run.seed, case.m, case.n))
+        timed = bench.time({"plain": plain, "all": more}, run.device)
+    finally:
+        case.release()
+    return timed["all"].median_us, timed["plain"].median_us
+
+
+def _more(seed: int, m: int, n: int) -> dict[str, Any]:
+    """Return alpha, beta, a random BF16 c (m, n) and a float32 bias (m,), on the device."""
+    import cupy
+
+    random = cupy.random.default_rng(seed).random((m, n), dtype=cupy.float32)
+    c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
+    return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(m, dtype=cupy.float32) / m}

@@ -16,15 +16,6 @@ from artifact.measure.records import geomean
 Found = Callable[[pd.DataFrame], str]
 
 
-def dots(data: pd.DataFrame) -> str:
-    """Of `charts.dots`: at how many rows each contender is ahead of 1, and its largest value."""
-    told = []
-    for variant, rows in data.groupby("variant", sort=False):
-        ahead, most = (rows["value"] > 1).sum(), rows["value"].max()
-        told.append(f"{style.name(variant)} is above 1 at {ahead} of {len(rows)}, at most {most:.2f}")
-    return f"Dot plot, a row for each problem: {'; '.join(told)}."
-
-
 def means(said: str, value: str, by: str = "variant", at: str = "") -> Found:
     """Return what says `said`, and of each contender in the column `by` the mean of `value` and its range; apart for
     each value of the column `at`, and for what is stated where there is a column `source`."""
@@ -55,19 +46,6 @@ def ends(said: str, value: str, along: str, by: str = "variant", at: str = "") -
 def each(said: str, value: str, by: str, how: str = "max") -> Found:
     """Return what says `said`, and of each value of the column `by` the largest `value`, or their sum."""
     return lambda data: f"{said}: {_listed(data, by, lambda rows: short(rows[value].agg(how)))}."
-
-
-def counts(said: str, column: str, at: str) -> Found:
-    """`said`, and how often the column has each of its values, apart for each value of the column `at`."""
-
-    def of(data: pd.DataFrame) -> str:
-        texts = []
-        for where, rows in data.groupby(at, sort=False):
-            told = listed([f"{n} of {len(rows)} {v}" for v, n in rows[column].value_counts().items()])
-            texts.append(f"{value_of(at, where)}: {told}")
-        return f"{said}. {'; '.join(texts)}."
-
-    return of
 
 
 def _listed(data: pd.DataFrame, by: str, told: Callable[[pd.DataFrame], str]) -> str:

@@ -200,9 +200,10 @@ dist: $(ENV) ## The release in build/dist: sources, records, rendered book, chec
 	@SPARSITY_BUILD=$(CURDIR)/build/dist $(PY) -m artifact.dist build/dist/html build/dist
 
 CUDA = $(sort $(shell find artifact kernels tests -name '*.cu' -o -name '*.cuh'))
-lint: $(ENV) ## Check style and formatting, as .pre-commit-config.yaml does before a commit
+lint: $(ENV) ## Check style, formatting, import layers and types, as .pre-commit-config.yaml does before a commit
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo --no-cache
 	$(PY) -m mypy
 	$(PY) -c 'import clang_format; clang_format.clang_format()' --dry-run -Werror $(CUDA)
 

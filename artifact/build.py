@@ -24,7 +24,6 @@ from importlib import resources
 from pathlib import Path
 
 from artifact import registry, stopped
-from artifact.drawing.pages.numbered import numbered
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
@@ -176,9 +175,8 @@ def book(notebooks: Path, target: Path) -> None:
             print(result.stdout.replace(str(source), "book"), file=sys.stderr)
             raise BuildError("the book does not build without warnings: see the lines above")
         for page in html.glob("*.html"):
-            text, tables_ = numbered(page.read_text(encoding="utf-8"), page.stem)
-            text, files = linked(text, page.stem)
-            for path, content in ({page.name: text} | tables_ | files).items():
+            text, files = linked(page.read_text(encoding="utf-8"), page.stem)
+            for path, content in ({page.name: text} | files).items():
                 (html / path).parent.mkdir(parents=True, exist_ok=True)
                 (html / path).write_text(content, encoding="utf-8")
         (html / TABLES).write_text(tables(), encoding="utf-8")

@@ -13,5 +13,6 @@ RECORDED = ROOT / "artifact" / "recorded"  #: the records we ship
 HOME = "nvidia-h200"
 RECORDS = BUILD / "records"  #: fresh records
 FIGURES = BUILD / "figures"
+FROM_PAGES = "../figures"  #: from the notebooks to a copy of FIGURES beside them; `build` copies it beside the pages
 #: In the built book, beside the pages: what makes the ledger's table searchable.
 TABLES = "itables.js"

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from kernels.contract import Bound, Problem
+
+Kind = TypeVar("Kind")
 
 #: The package of the rooms, and where it lies.
 PACKAGE = "artifact.rooms"
@@ -76,6 +78,17 @@ def find(folder: Path = FOLDER) -> dict[str, Room]:
     where a room.toml is not whole."""
     rooms = [_read(path) for path in folder.glob(f"*/{ROOM}")]
     return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
+
+
+def home(name: str) -> Path:
+    """Where what a chapter says lies: the folder of a room, or of a part of the harness that has a chapter."""
+    return FOLDER / name if (FOLDER / name).is_dir() else FOLDER.parent / name
+
+
+def variants(name: str) -> tuple[str, ...]:
+    """The kernels of a room in their order; none of what has no kernels of its own."""
+    package = FOLDER.parent.parent / "kernels" / name
+    return tuple(getattr(importlib.import_module(f"kernels.{name}"), "VARIANTS", ())) if package.is_dir() else ()
 
 
 def toml(path: Path) -> dict[str, Any]:
@@ -172,17 +185,22 @@ def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
 
 
-def _read(path: Path) -> Room:
-    table = toml(path)
+def made(path: Path, kind: type[Kind], table: Mapping[str, Any], room: str) -> Kind:
+    """Return a dataclass of a TOML table's keys, the room's name before them. Raises ValueError that names file and key
+    where one is missing, or there is none of that name."""
     known = {
-        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Room)[1:]
-    }  # key -> whether it must be there
-    for key in (*known, *table):
+        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)[1:]
+    }  # must it be there?
+    for key in (*table, *known):
         if key not in known:
-            raise ValueError(f"{path}: the key {key!r} is none of a room's ({', '.join(known)}).")
+            raise ValueError(f"{path}: the key {key!r} is none of {', '.join(known)}.")
         if key not in table and known[key]:
             raise ValueError(f"{path}: the key {key!r} is missing.")
-    room = Room(path.parent.name, **table)
+    return kind(room, **table)
+
+
+def _read(path: Path) -> Room:
+    room = made(path, Room, toml(path), path.parent.name)
     if room.unit not in UNITS:
         raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
     at = [PATTERNS.index(pattern) if pattern in PATTERNS else -1 for pattern in room.patterns]

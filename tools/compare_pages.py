@@ -19,6 +19,7 @@ from bs4 import BeautifulSoup
 
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?\s?[%×]?")
 AROUND = 40
+MOST = 12  # of what was added
 
 
 def text_of(notebook: Path) -> str:
@@ -30,7 +31,7 @@ def text_of(notebook: Path) -> str:
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             if "text/markdown" in data:
-                parts.append(data["text/markdown"])
+                parts.append(re.sub(r"^:alt:.*$", "", data["text/markdown"], flags=re.MULTILINE))
             elif "text/html" in data:
                 parts.append(visible(data["text/html"]))
     return " ".join(" ".join(parts).split())
@@ -61,7 +62,7 @@ def compare_texts(page: str, old: str, new: str) -> int:
     print(f"{page}: {sum(count['old'].values())} numbers, {sum(gone.values())} gone, {sum(added.values())} added")
     for number, times in gone.items():
         print(f"  gone {times} × {number}: …{before[number][0]}…")
-    for number, times in added.items():
+    for number, times in list(added.items())[:MOST]:
         print(f"  added {times} × {number}: …{after[number][-1]}…")
     return sum(gone.values())
 
@@ -86,7 +87,10 @@ def same(old: Path, new: Path) -> bool:
     a, b = pd.read_csv(old), pd.read_csv(new)
     if not set(a) <= set(b):
         return False
-    rows = [Counter(df[list(a)].round(9).astype(str).itertuples(index=False, name=None)) for df in (a, b)]
+    numbers = dict.fromkeys(a.select_dtypes("number"), float)
+    rows = [
+        Counter(df[list(a)].astype(numbers).round(9).astype(str).itertuples(index=False, name=None)) for df in (a, b)
+    ]
     return not rows[0] - rows[1]
 
 

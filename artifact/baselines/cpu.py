@@ -30,7 +30,7 @@ from scipy.sparse import csr_array
 
 from artifact import paths
 from kernels import formats
-from kernels.contract import Operands, Problem, require
+from kernels.contract import Operands, Problem
 
 SOURCE = Path(__file__).with_name("cpu_loop.c")
 #: No -ffast-math: it would let the compiler reorder the sum. No -march: the report had none.
@@ -64,9 +64,8 @@ class Bound:
 def bind(name: str, problem: Problem) -> Bound:
     """Make one contender ready.
 
-    Raises ValueError for an unknown one, and FileNotFoundError where "cpu_loop" finds no C compiler.
+    Raises FileNotFoundError where "cpu_loop" finds no C compiler.
     """
-    require(name in _PREPARE, f"there is no CPU baseline {name!r}: choose one of {', '.join(_PREPARE)}")
     if name == "cpu_loop":
         library()  # compiling it is no preprocessing of operands
     operands = problem.host()
@@ -89,11 +88,8 @@ def available() -> tuple[str, ...]:
 def threads() -> int:
     """Threads that NumPy's BLAS may use: the cores of this process, or fewer if the user says so."""
     cores = len(os.sched_getaffinity(0))
-    for name in THREAD_LIMITS:
-        said = os.environ.get(name, "")
-        if said.isdigit() and int(said):
-            return min(cores, int(said))
-    return cores
+    said = (os.environ.get(name, "") for name in THREAD_LIMITS)
+    return min(cores, next((int(x) for x in said if x.isdigit() and int(x)), cores))
 
 
 def _loop(operands: Operands) -> Callable[[], np.ndarray]:
@@ -160,27 +156,17 @@ def build() -> Path:
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(file)
-    try:
-        done = subprocess.run(
-            (*command, *FLAGS, "-o", temporary, str(SOURCE)),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = (*command, *FLAGS, "-o", f"{folder}/{path.name}", str(SOURCE))
+        done = subprocess.run(made, capture_output=True, encoding="utf-8", errors="replace")
         if done.returncode:
             said = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")
             raise RuntimeError(f"{command[0]} does not compile {SOURCE.name}: {said}")
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        os.replace(f"{folder}/{path.name}", path)
     return path
 
 
 def compiler() -> tuple[str, ...] | None:
     """The system's C compiler: $CC, or the first of `COMPILERS` on the PATH; None without."""
-    for words in (shlex.split(os.environ.get("CC", "")), *([name] for name in COMPILERS)):
-        if words and shutil.which(words[0]):
-            return tuple(words)
-    return None
+    known = (shlex.split(os.environ.get("CC", "")), *([name] for name in COMPILERS))
+    return next((tuple(words) for words in known if words and shutil.which(words[0])), None)

@@ -10,15 +10,13 @@ as the room has them. Making A dense is `prepare_ms`, and the dense A and a work
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from functools import partial
 
 from artifact.baselines import cublas_tensor
+from artifact.baselines._library import Bound, hold, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
-from artifact.baselines.cusparselt import DATA_TYPE, Bound
-from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.half import array_of
 
@@ -30,11 +28,10 @@ _ORDERS = {", A row-major": "C", ", A column-major": "F"}
 def bind(name: str, problem: Problem, device) -> Bound:
     """Make the library ready: A dense, and an algorithm and its workspace. Overwrites C.
 
-    name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError for another name,
+    name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError
     where A is not BCSR with a B and a C of its dtype, where float32 values are others than TF32
     holds, for "cublas_dense" where m, n or k is 1, and where the library refuses the problem.
     """
-    require(name in NAMES, f"there is no dense contender {name!r}: choose one of {', '.join(NAMES)}")
     operands = problem.device()
     require_blocks(name, problem, operands)
     b, c = array_of(operands.b), array_of(operands.c)
@@ -45,10 +42,9 @@ def bind(name: str, problem: Problem, device) -> Bound:
     device.set_current()
     if name == "cublas_dense_default":
         return _default(dtype, problem, operands)
-    m, n, k = problem.m, problem.n, problem.k
     require(
-        min(m, n, k) > 1,
-        f"cublas_dense is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is a "
+        min(problem.m, problem.n, problem.k) > 1,
+        f"cublas_dense is planned from the strides of matrices, and at {sizes(problem)} one is a "
         "vector, which has no order: compare with cublas_dense_default",
     )
     return cublas_tensor.in_best_order(name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device)
@@ -65,35 +61,11 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     from nvmath.bindings import cublas
 
     a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))
-    halves = dtype in DATA_TYPE
-    arguments = gemm_arguments(
-        cublas,
-        a,
-        array_of(operands.b),
-        array_of(operands.c),
-        DATA_TYPE[dtype] if halves else "CUDA_R_32F",
-        "COMPUTE_32F" if halves else "COMPUTE_32F_FAST_TF32",
-    )
-    handle = cublas.create()
-    try:
+    matrices, compute = (a, array_of(operands.b), array_of(operands.c)), "COMPUTE_32F"
+    arguments = gemm_arguments(cublas, *matrices, dtype, compute + ("_FAST_TF32" if dtype == "tf32" else ""))
+    with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
+        handle = owned(stack, cublas.destroy, cublas.create())
         call = multiplication(cublas, handle, arguments)
         call(cupy.cuda.get_current_stream().ptr)
-        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
-    except cublas.cuBLASError as error:
-        cublas.destroy(handle)
-        raise ValueError(
-            f"cuBLAS refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: {first_line(error)}"
-        ) from error
-    except BaseException:
-        cublas.destroy(handle)
-        raise
-    choice = "the library's default"
-    bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), choice, call, operands.c)
-    # `call` holds raw addresses alone.
-    bound.close = weakref.finalize(bound, _destroy, cublas, handle, (a, operands))
-    return bound
-
-
-def _destroy(cublas, handle: int, keep: tuple) -> None:
-    """Destroy a handle; `keep` only has to live until then."""
-    cublas.destroy(handle)
+        bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), call, operands.c, "the library's default")
+        return hold(bound, stack, a, operands)

@@ -13,7 +13,6 @@ The library is cuBLASLt, tuned by `cublaslt.tune`; cuBLAS's own calls end in its
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines.cusparselt import Bound, release_all
+from artifact.baselines._library import Bound, require_taken, sizes
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm
@@ -38,18 +37,13 @@ _ORDERS = {", B column-major": "F", ", B row-major": "C"}
 def bind(dtype: str, problem: Problem, device) -> Bound:
     """Make cuBLASLt ready: B dense, its better order, an algorithm and its workspace. Overwrites C.
 
-    dtype: "tf32" or "bfloat16". device: `cuda.core.Device`, current. Raises ValueError for another
-    dtype, where m, n or k is 1, where the operands are others than this module's docstring lists,
+    dtype: "tf32" or "bfloat16". device: `cuda.core.Device`, current. Raises ValueError
+    where m, n or k is 1, where the operands are others than this module's docstring lists,
     and where the library refuses the problem.
     """
     require(
-        dtype in NAMES,
-        f"cuBLAS has no tensor cores for {dtype!r} here: choose one of {', '.join(NAMES)}",
-    )
-    m, n, k = problem.m, problem.n, problem.k
-    require(
-        min(m, n, k) > 1,
-        f"{NAMES[dtype]} is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is "
+        min(problem.m, problem.n, problem.k) > 1,
+        f"{NAMES[dtype]} is planned from the strides of matrices, and at {sizes(problem)} one is "
         "a vector, which has no order: compare with another baseline",
     )
     operands = problem.device()
@@ -68,12 +62,9 @@ def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
     halves = dtype == "bfloat16"
     arrays = [x.bits if halves and isinstance(x, Half) and x.dtype == dtype else x for x in (operands.a, operands.c)]
     number = np.uint16 if halves else np.float32
-    require(
-        isinstance(operands.b, nm.Nm)
-        and all(getattr(x, "dtype", None) == number and x.flags.f_contiguous for x in arrays),
-        f"{NAMES[dtype]} takes an N:M B with a column-major A and C in {dtype}, and {problem.room} "
-        "has something else here: compare with another baseline",
-    )
+    by_columns = all(getattr(x, "dtype", None) == number and x.flags.f_contiguous for x in arrays)
+    takes = f"an N:M B with a column-major A and C in {dtype}"
+    require_taken(isinstance(operands.b, nm.Nm) and by_columns, NAMES[dtype], takes, problem)
     exact = {"B": operands.b.val} if halves else {"A": arrays[0], "B": operands.b.val}
     require_exact(NAMES[dtype], dtype, exact, problem)
     return tuple(arrays)
@@ -84,11 +75,7 @@ def require_exact(contender: str, dtype: str, operands: Mapping[str, Any], probl
     rounding them would make it another product."""
     for name, values in operands.items():
         lost = values.view(np.uint32) & np.uint32(_LOST[dtype])
-        require(
-            not lost.any(),
-            f"{contender} takes values that {dtype} holds exactly, and {name} of {problem.room} "
-            "has others here: compare with another baseline",
-        )
+        require_taken(not lost.any(), contender, f"values of {name} that {dtype} holds exactly", problem)
 
 
 def in_best_order(
@@ -109,13 +96,9 @@ def in_best_order(
     """
     made = {words: timed(lambda order=order: made_dense(sparse, dtype, order)) for words, order in orders.items()}
     products = {words: place(dense) for words, (dense, _) in made.items()}
-    choice, won, release = cublaslt.tune(products, dtype, problem, device)
-    dense, prepare_ms = made[won.product]
-    memory = int(dense.nbytes + won.workspace.nbytes)
-    bound = Bound(name, prepare_ms, memory, choice, won.call, problem.device().c)
-    # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (products[won.product], problem.device()))
-    return bound
+    tuned = cublaslt.tune(products, dtype, problem, device)
+    dense, prepare_ms = made[tuned[1].name]
+    return cublaslt.bound(name, tuned, dense, prepare_ms, problem.device(), products[tuned[1].name])
 
 
 def made_dense(sparse: Any, dtype: str, order: str):

@@ -16,21 +16,15 @@ a launch that may be captured.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from artifact.baselines.cusparselt import (
-    DATA_TYPE,
-    Bound,
-    fastest,
-    release_all,
-    require_two_four,
-)
+from artifact.baselines._library import ALPHA, BETA, Bound, data_type, fastest, hold, owned, refusing, sizes
+from artifact.baselines.cusparselt import require_two_four
 from artifact.measure.device import first_line
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
@@ -40,33 +34,12 @@ PLANNED, TUNED = 16, 6
 ITERATIONS = 5
 #: Bytes that an algorithm may ask for; on Hopper the library recommends 32 MiB.
 WORKSPACE_BYTES = 256 * 2**20
-#: Host scalars, read when the call is made, captured or not.
-_ALPHA, _BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
-#: Member of cudaDataType for a dtype of the operands, and what sums are computed in.
-_DATA = DATA_TYPE | {"tf32": "CUDA_R_32F"}
+#: What sums are computed in.
 _COMPUTE = {"bfloat16": "COMPUTE_32F", "float16": "COMPUTE_32F", "tf32": "COMPUTE_32F_FAST_TF32"}
 
 
 class NoAlgorithm(Exception):
     """The library knows no algorithm for a problem."""
-
-
-@dataclass(eq=False)
-class Candidate:
-    """One algorithm with everything that it is called with: a contender of `bench.time`."""
-
-    library: Any  #: nvmath.bindings.cublasLt
-    arguments: tuple  #: of cublasLtMatmul, but for the stream
-    workspace: Any  #: CuPy bytes
-    algorithm: np.ndarray  #: cublasLtMatmulHeuristicResult_t, which begins with the algorithm
-    product: str  #: of `tune`'s products, the one that it multiplies
-
-    def call(self, stream: int) -> None:
-        """Enqueue the multiplication on a stream, given by its handle."""
-        self.library.matmul(*self.arguments, stream)
-
-    def launch(self, stream) -> None:
-        self.call(int(stream.handle))
 
 
 def bind(problem: Problem, device) -> Bound:
@@ -75,22 +48,17 @@ def bind(problem: Problem, device) -> Bound:
     device: `cuda.core.Device`, current. Raises ValueError where A is not 2:4 or B not 16-bit of the
     same dtype, where m, n or k is 1 (but n of B and C by columns), and where the library refuses the problem.
     """
-    m, n, k = problem.m, problem.n, problem.k
     require(
-        min(m, k) > 1 and (n > 1 or problem.orders == "FF"),
-        f"cuBLASLt is planned from the strides of matrices, and at m={m}, n={n}, k={k} one is a "
+        min(problem.m, problem.k) > 1 and (problem.n > 1 or problem.orders == "FF"),
+        f"cuBLASLt is planned from the strides of matrices, and at {sizes(problem)} one is a "
         "vector, which has no order: compare with another baseline",
     )
     operands = problem.device()
     require_two_four("cuBLASLt", problem, operands)
     device.set_current()
     a, prepare_ms = timed(lambda: two_four.to_dense_bits(operands.a))
-    choice, won, release = tune({"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device)
-    memory = int(a.nbytes + won.workspace.nbytes)
-    bound = Bound("cublaslt", prepare_ms, memory, choice, won.call, operands.c)
-    # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (a, operands))
-    return bound
+    tuned = tune({"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device)
+    return bound("cublaslt", tuned, a, prepare_ms, operands)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -98,56 +66,62 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     return {"cublaslt": partial(bind, device=device)}
 
 
-def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) -> tuple[str, Candidate, list]:
-    """The fastest algorithm in words, ready to launch, and what `release_all` is to destroy.
+#: The fastest algorithm in words, ready to launch, and what is to be destroyed with it.
+Tuned = tuple[str, Bound, ExitStack]
+
+
+def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) -> Tuned:
+    """Find the fastest algorithm.
 
     products: what to add to the words -> A (m, k), B (k, n) and C (m, n), CuPy arrays without gaps,
     each row-major or column-major: the same multiplication with operands in another order. dtype:
     "bfloat16" or "float16", whose arrays are uint16, or "tf32", whose arrays are float32.
     Overwrites C. Raises ValueError where the library refuses the problem.
     """
-    import cupy
+
+    def propose(library, handle: int, stack: ExitStack) -> dict[str, Bound]:
+        found = {}
+        for product, matrices in products.items():
+            a, b, c = matrices
+            tuned = _tuned(handle, a, b, c, dtype)
+            made = partial(candidate, library, handle, *_describe(library, matrices, dtype, stack), matrices)
+            found |= {words + product: made(algorithm, product) for words, algorithm in tuned.items()}
+        return found
+
+    return search(propose, dtype, problem, device)
+
+
+def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: Problem, device) -> Tuned:
+    """Find the fastest of the candidates that `propose` makes of the library, a handle and a stack of what to destroy.
+    Overwrites C. Raises ValueError where the library refuses the problem, or knows no algorithm."""
     from nvmath.bindings import cublasLt
 
-    release: list[tuple[Callable[[int], None], int]] = []
-    candidates = {}
-    try:
-        handle = cublasLt.create()
-        release.append((cublasLt.destroy, handle))
-        for product, matrices in products.items():
-            tuned = _tuned(handle, *matrices, dtype)
-            described = _describe(cublasLt, matrices, dtype, release)
-            candidates |= {
-                words + product: _candidate(cublasLt, handle, *described, matrices, algorithm, product)
-                for words, algorithm in tuned.items()
-            }
+    with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
+        handle = owned(stack, cublasLt.destroy, cublasLt.create())
+        candidates = propose(cublasLt, handle, stack)
+        if not candidates:
+            raise NoAlgorithm("it knows no algorithm")
         choice = fastest(candidates, device)[0]
-        won = candidates.pop(choice)
-        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
-    except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
-        release_all(release)
-        raise ValueError(
-            f"cuBLASLt refuses m={problem.m}, n={problem.n}, k={problem.k} in {dtype}: {first_line(error)}"
-        ) from error
-    except BaseException:
-        release_all(release)
-        raise
-    return choice, won, release
+        return choice, candidates[choice], stack.pop_all()
+
+
+def bound(name: str, tuned: Tuned, dense: Any, prepare_ms: float, operands, *keep: Any) -> Bound:
+    """Make a `Bound` of what was tuned. dense: made of the sparse operand; keep: other arrays that are read."""
+    choice, won, stack = tuned
+    made = Bound(name, prepare_ms, int(dense.nbytes) + won.prepare_bytes, won.call, operands.c, choice)
+    return hold(made, stack, dense, operands, keep, won)
 
 
 def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
-    """The `TUNED` fastest algorithms that Matmul finds for c = a · b, in words -> as an array."""
+    """Return the `TUNED` fastest algorithms that Matmul finds for c = a · b, in words -> as an array."""
     # Gives NumPy, and through it CuPy and nvmath, the dtype bfloat16: before nvmath lists them.
     import ml_dtypes
     from nvmath.bindings import cublas
     from nvmath.linalg.advanced import Matmul
 
     numbers = np.dtype({"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "tf32": np.float32}[dtype])
-    options = {
-        "compute_type": int(getattr(cublas.ComputeType, _COMPUTE[dtype])),
-        "handle": handle,
-        "memory_limit": WORKSPACE_BYTES,
-    }
+    compute = int(getattr(cublas.ComputeType, _COMPUTE[dtype]))
+    options = {"compute_type": compute, "handle": handle, "memory_limit": WORKSPACE_BYTES}
     # A result lies as A does, unless there is a C to add, which zero times is nothing.
     added = {} if _by_rows(c) == _by_rows(a) else {"c": c.view(numbers), "beta": 0.0}
     if added and c.shape[1] == 1:  # or it would be added to every column
@@ -166,56 +140,45 @@ def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
 
 
 def _by_rows(matrix) -> bool:
-    """Whether a matrix lies by rows; what a vector says are its strides."""
+    """Tell whether a matrix lies by rows; what a vector says are its strides."""
     return matrix.strides[1] == matrix.itemsize
 
 
-def _describe(library, matrices: tuple, dtype: str, release: list) -> tuple[int, list[int]]:
-    """The operation's descriptor and the layouts of A, B and C."""
-    from cuda.bindings import runtime
+def _describe(library, matrices: tuple, dtype: str, stack: ExitStack) -> tuple[int, list[int]]:
+    """Return the operation's descriptor and the layouts of A, B and C."""
     from nvmath.bindings import cublas
 
-    float32 = int(runtime.cudaDataType.CUDA_R_32F)
-    numbers = int(getattr(runtime.cudaDataType, _DATA[dtype]))
     compute = int(getattr(cublas.ComputeType, _COMPUTE[dtype]))
-    description = library.matmul_desc_create(compute, float32)
-    release.append((library.matmul_desc_destroy, description))
+    description = owned(stack, library.matmul_desc_destroy, library.matmul_desc_create(compute, data_type("float32")))
     layouts = []
     for matrix in matrices:
-        rows, columns = matrix.shape
         by_rows = _by_rows(matrix)
-        layout = library.matrix_layout_create(numbers, rows, columns, columns if by_rows else rows)
-        release.append((library.matrix_layout_destroy, layout))
+        made = layout(library, dtype, *matrix.shape, stack, by_rows)
         order = np.array([int(library.Order.ROW if by_rows else library.Order.COL)], np.int32)
-        library.matrix_layout_set_attribute(
-            layout, int(library.MatrixLayoutAttribute.ORDER), order.ctypes.data, order.nbytes
-        )
-        layouts.append(layout)
+        attribute = int(library.MatrixLayoutAttribute.ORDER)
+        library.matrix_layout_set_attribute(made, attribute, order.ctypes.data, order.nbytes)
+        layouts.append(made)
     return description, layouts
 
 
-def _candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Candidate:
-    """One of the algorithms that `_tuned` found, with a workspace of its own."""
+def layout(library, dtype: str, rows: int, columns: int, stack: ExitStack, by_rows: bool = False) -> int:
+    """Return a layout of a matrix without gaps."""
+    made = library.matrix_layout_create(data_type(dtype), rows, columns, columns if by_rows else rows)
+    return owned(stack, library.matrix_layout_destroy, made)
+
+
+def candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Bound:
+    """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
+    `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
     import cupy
 
-    a, b, c = (matrix.data.ptr for matrix in matrices)
-    layout_a, layout_b, layout_c = layouts
+    (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
-    arguments = (
-        handle,
-        description,
-        _ALPHA.ctypes.data,
-        a,
-        layout_a,
-        b,
-        layout_b,
-        _BETA.ctypes.data,
-        c,
-        layout_c,
-        c,
-        layout_c,
-        algorithm.ctypes.data,
-        workspace.data.ptr,
-        workspace.nbytes,
-    )
-    return Candidate(library, arguments, workspace, algorithm, product)
+    factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data
+    how = algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes
+    arguments = (handle, description, *factors, c, layout_c, c, layout_c, *how)
+
+    def call(stream: int) -> None:
+        library.matmul(*arguments, stream)
+
+    return Bound(product, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))

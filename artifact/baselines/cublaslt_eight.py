@@ -13,30 +13,23 @@ Scales, one for each operand, are handed over as device addresses.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, Candidate, NoAlgorithm
-from artifact.baselines.cusparselt import (
-    DATA_TYPE,
-    MULTIPLE_EIGHT,
-    Bound,
-    fastest,
-    release_all,
-    require_eight,
-)
-from artifact.measure.device import first_line
+from artifact.baselines import cublaslt
+from artifact.baselines._library import Bound, data_type, owned, sizes
+from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, layout
+from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four_eight
 
 NAME = "cublaslt_eight"
 #: How sums are made -> cublasLt's FAST_ACCUM.
 SUMS = {"fast": 1, "promoted": 0}
-#: Host scalars, read when the call is made, captured or not.
-_ALPHA, _BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
 
 
 def bind(problem: Problem, device) -> Bound:
@@ -45,43 +38,22 @@ def bind(problem: Problem, device) -> Bound:
     device: `cuda.core.Device`, current. Raises ValueError where the operands are no e4m3 with one scale each and a
     bfloat16 C, where m, n (of C by rows) or k is no multiple of 16, and where the library refuses the problem.
     """
-    import cupy
-    from nvmath.bindings import cublasLt
-
-    m, n, k = problem.m, problem.n, problem.k
     operands = problem.device()
     require_eight("cuBLASLt", problem, operands)
-    lines = 0 if problem.orders == "FF" else n  # one column is as good as another
+    lines = 0 if problem.orders == "FF" else problem.n  # one column is as good as another
     require(
-        not (m % MULTIPLE_EIGHT or lines % MULTIPLE_EIGHT or k % MULTIPLE_EIGHT),
-        f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but m={m}, n={n}, k={k}: compare with "
+        not any(size % MULTIPLE_EIGHT for size in (problem.m, lines, problem.k)),
+        f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but {sizes(problem)}: compare with "
         "another baseline",
     )
     device.set_current()
     a, prepare_ms = timed(lambda: two_four_eight.to_dense_bits(operands.a))
-    release: list[tuple[Callable[[int], None], int]] = []
-    try:
-        handle = cublasLt.create()
-        release.append((cublasLt.destroy, handle))
-        candidates = {}
-        for sums in SUMS:
-            candidates |= _candidates(cublasLt, handle, problem, a, sums, release)
-        if not candidates:
-            raise NoAlgorithm("it knows no algorithm")
-        choice = fastest(candidates, device)[0]
-        won = candidates.pop(choice)
-        cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
-    except (cublasLt.cuBLASLtError, NoAlgorithm) as error:
-        release_all(release)
-        raise ValueError(f"cuBLASLt refuses m={m}, n={n}, k={k} in e4m3: {first_line(error)}") from error
-    except BaseException:
-        release_all(release)
-        raise
-    memory = int(a.nbytes + won.workspace.nbytes)
-    bound = Bound(NAME, prepare_ms, memory, choice, won.call, operands.c)
-    # The arrays behind the raw addresses live for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (a, operands))
-    return bound
+
+    def propose(library, handle: int, stack: ExitStack) -> dict[str, Bound]:
+        made = (_candidates(library, handle, problem, a, sums, stack) for sums in SUMS)
+        return {words: candidate for each in made for words, candidate in each.items()}
+
+    return cublaslt.bound(NAME, cublaslt.search(propose, "e4m3", problem, device), a, prepare_ms, operands)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -89,67 +61,30 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     return {NAME: partial(bind, device=device)}
 
 
-def _candidates(library, handle: int, problem: Problem, a, sums: str, release: list) -> dict:
+def _candidates(library, handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:
     """Words -> candidate, of every algorithm that the library proposes and runs."""
     import cupy
 
     operands = problem.device()
-    b = operands.b.bits
     # (bits, scale, lines of k) of both, in the library's order
-    both = [(b, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]
+    both = [(operands.b.bits, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]
     if problem.orders == "FF":
         both.reverse()
-    description, layouts = _describe(library, both, problem.k, sums, release)
-    preference = library.matmul_preference_create()
-    release.append((library.matmul_preference_destroy, preference))
-    limit = np.array([WORKSPACE_BYTES], np.uint64)
-    library.matmul_preference_set_attribute(
-        preference,
-        int(library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES),
-        limit.ctypes.data,
-        limit.nbytes,
-    )
-    first, second, out = layouts
-    found = np.zeros(PLANNED, library.matmul_heuristic_result_dtype)
-    count = np.zeros(1, np.int32)
+    description, layouts = _describe(library, both, problem.k, sums, stack)
+    preference = owned(stack, library.matmul_preference_destroy, library.matmul_preference_create())
+    limit, most = np.array([WORKSPACE_BYTES], np.uint64), library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+    library.matmul_preference_set_attribute(preference, int(most), limit.ctypes.data, limit.nbytes)
+    found, count = np.zeros(PLANNED, library.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+    asked = (handle, description, *layouts, layouts[2], preference, PLANNED)
     try:
-        library.matmul_algo_get_heuristic(
-            handle,
-            description,
-            first,
-            second,
-            out,
-            out,
-            preference,
-            PLANNED,
-            found.ctypes.data,
-            count.ctypes.data,
-        )
+        library.matmul_algo_get_heuristic(*asked, found.ctypes.data, count.ctypes.data)
     except library.cuBLASLtError:
         return {}
     made = {}
     for place in range(int(count[0])):
+        matrices = both[0][0], both[1][0], operands.c.bits
         algorithm = found[place : place + 1].copy()
-        workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
-        c = operands.c.bits.data.ptr
-        arguments = (
-            handle,
-            description,
-            _ALPHA.ctypes.data,
-            both[0][0].data.ptr,
-            first,
-            both[1][0].data.ptr,
-            second,
-            _BETA.ctypes.data,
-            c,
-            out,
-            c,
-            out,
-            algorithm.ctypes.data,
-            workspace.data.ptr,
-            workspace.nbytes,
-        )
-        candidate = Candidate(library, arguments, workspace, algorithm, sums)
+        candidate = cublaslt.candidate(library, handle, description, layouts, matrices, algorithm, sums)
         try:
             candidate.call(cupy.cuda.get_current_stream().ptr)
         except library.cuBLASLtError:
@@ -158,29 +93,23 @@ def _candidates(library, handle: int, problem: Problem, a, sums: str, release: l
     return made
 
 
-def _describe(library, both, k: int, sums: str, release: list):
-    """The operation's descriptor, and column-major layouts of both operands, the first to be transposed, and of C."""
-    from cuda.bindings import runtime
+def _describe(library, both: list[tuple], k: int, sums: str, stack: ExitStack) -> tuple[int, list[int]]:
+    """Return the operation's descriptor, and column-major layouts of both operands, the first to be transposed, and of
+    C."""
     from nvmath.bindings import cublas
 
-    e4m3, bfloat16 = (int(getattr(runtime.cudaDataType, DATA_TYPE[dtype])) for dtype in ("e4m3", "bfloat16"))
-    description = library.matmul_desc_create(int(cublas.ComputeType.COMPUTE_32F), int(runtime.cudaDataType.CUDA_R_32F))
-    release.append((library.matmul_desc_destroy, description))
-    for name, value, dtype in (
-        ("TRANSA", int(cublas.Operation.T), np.int32),
-        ("TRANSB", int(cublas.Operation.N), np.int32),
-        ("FAST_ACCUM", SUMS[sums], np.int8),
-        ("A_SCALE_POINTER", both[0][1].data.ptr, np.uint64),
-        ("B_SCALE_POINTER", both[1][1].data.ptr, np.uint64),
-    ):
-        value = np.array([value], dtype)
-        library.matmul_desc_set_attribute(
-            description, int(library.MatmulDescAttribute[name]), value.ctypes.data, value.nbytes
-        )
-    layouts = []
+    sum_type = int(cublas.ComputeType.COMPUTE_32F)
+    description = owned(stack, library.matmul_desc_destroy, library.matmul_desc_create(sum_type, data_type("float32")))
+    attributes: dict[str, Any] = {
+        "TRANSA": np.array([int(cublas.Operation.T)], np.int32),
+        "TRANSB": np.array([int(cublas.Operation.N)], np.int32),
+        "FAST_ACCUM": np.array([SUMS[sums]], np.int8),
+        "A_SCALE_POINTER": np.array([both[0][1].data.ptr], np.uint64),
+        "B_SCALE_POINTER": np.array([both[1][1].data.ptr], np.uint64),
+    }
+    for name, value in attributes.items():
+        attribute = int(library.MatmulDescAttribute[name])
+        library.matmul_desc_set_attribute(description, attribute, value.ctypes.data, value.nbytes)
     high, wide = both[0][2], both[1][2]
-    for dtype, rows, columns in ((e4m3, k, high), (e4m3, k, wide), (bfloat16, high, wide)):
-        layout = library.matrix_layout_create(dtype, rows, columns, rows)
-        release.append((library.matrix_layout_destroy, layout))
-        layouts.append(layout)
-    return description, layouts
+    shapes = ("e4m3", k, high), ("e4m3", k, wide), ("bfloat16", high, wide)
+    return description, [layout(library, *shape, stack) for shape in shapes]

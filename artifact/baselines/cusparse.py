@@ -20,16 +20,27 @@ buffer belongs to one matrix descriptor and one algorithm, so every `bind` makes
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from artifact.baselines._library import (
+    ALPHA,
+    BETA,
+    Bound,
+    data_type,
+    hold,
+    on_stream,
+    owned,
+    refusing,
+    require_taken,
+    sizes,
+)
 from artifact.baselines.cublas import require_column_major
-from artifact.baselines.cusparselt import DATA_TYPE, release_all
-from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr
@@ -40,35 +51,6 @@ from kernels.formats.nm import Nm, per_column_index
 #: Our name -> the member of cusparseSpMMAlg_t.
 _ENUM = {"default": "DEFAULT", "alg1": "CSR_ALG1", "alg2": "CSR_ALG2", "alg3": "CSR_ALG3"}
 ALGORITHMS = tuple(_ENUM)
-#: Member of cudaDataType for a dtype of the operands. Sums are in float32; the library has no other
-#: compute type for these.
-_DATA = DATA_TYPE | {"float32": "CUDA_R_32F"}
-
-
-@dataclass(eq=False)
-class Bound:
-    """A `kernels.contract.Bound` over a cuSPARSE handle; `close()` frees that one early."""
-
-    name: str
-    prepare_ms: float
-    prepare_bytes: int  #: the work buffer, and what `bind` made of the operands
-    multiply: Callable[[], None] = field(repr=False)
-    set_stream: Callable[[int], None] = field(repr=False)
-    output: Any = field(repr=False)
-    close: Callable[[], None] = field(default=lambda: None, repr=False)
-    _stream: int | None = field(default=None, repr=False)
-
-    def launch(self, stream) -> None:
-        """Enqueue the multiplication on a `cuda.core.Stream`, which may be under capture."""
-        handle = int(stream.handle)
-        if handle != self._stream:
-            self.set_stream(handle)
-            self._stream = handle
-        self.multiply()
-
-    def result(self):
-        """C (m, n), a CuPy array, or a `Half` of one."""
-        return self.output
 
 
 @dataclass(frozen=True)
@@ -88,61 +70,50 @@ class Sparse:
 def bind(algorithm: str, problem: Problem, device) -> Bound:
     """Make cuSPARSE ready: descriptors, work buffer, preprocessing; CSR of an N:M B or a BCSR A.
 
-    device: `cuda.core.Device`, current. Overwrites C. Raises ValueError for an unknown algorithm,
+    algorithm: one of ALGORITHMS. device: `cuda.core.Device`, current. Overwrites C. Raises ValueError
     for a problem without non-zeros, for alg3 with a row of more than k entries, for an N:M B where A
     or C is not a float32 array in Fortran order, for a BCSR A with a B or C of another dtype, and,
     naming the algorithm, where the library refuses the problem.
     """
-    require(
-        algorithm in ALGORITHMS,
-        f"cuSPARSE has no algorithm {algorithm!r} for CSR: choose one of {', '.join(ALGORITHMS)}",
-    )
     require_work(problem)
     device.set_current()
-    operands, ms, nbytes = problem.device(), 0.0, 0
-    output = operands.c
-    if isinstance(operands.b, Nm):
+    operands = problem.device()
+    a, b, c, ms, nbytes = operands.a, operands.b, operands.c, 0.0, 0
+    if isinstance(b, Nm):
         require_column_major("cuSPARSE", problem, operands)
-        made, ms = timed(lambda: transposed_csr(problem.device().b))
-        nbytes = made.nbytes
-        operands = Operands(made, operands.a.T, output.T)
-    elif isinstance(operands.a, Bcsr):
+        a, ms = timed(lambda: transposed_csr(operands.b))
+        b, c, nbytes = operands.a.T, operands.c.T, a.nbytes
+    elif isinstance(a, Bcsr):
         require_blocks("cuSPARSE", problem, operands)
-        made, ms = timed(lambda: csr_of_blocks(problem.device().a))
-        nbytes = made.nbytes
-        operands = Operands(made, operands.b, output)
-    elif isinstance(operands.b, Half):
-        made, ms = timed(lambda: in_dtype(problem.device().a, problem.device().b.dtype))
-        nbytes = made.val.nbytes
-        operands = Operands(made, operands.b, output)
-    if algorithm == "alg3":
-        # Its reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
-        # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
-        lengths = operands.a.row_ptr[1:] - operands.a.row_ptr[:-1]
-        require(
-            int(lengths.max()) <= problem.k,
-            f"cuSPARSE's alg3 fails where a row holds more entries than A has columns, here "
-            f"{int(lengths.max())} in {problem.k}: use another algorithm",
-        )
-    a = operands.a
+        a, ms = timed(lambda: csr_of_blocks(operands.a))
+        nbytes = a.nbytes
+    elif isinstance(b, Half):
+        a, ms = timed(lambda: in_dtype(operands.a, operands.b.dtype))
+        nbytes = a.val.nbytes
+    # alg3's reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
+    # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
+    longest = int((a.row_ptr[1:] - a.row_ptr[:-1]).max()) if algorithm == "alg3" else 0
+    require(
+        longest <= problem.k,
+        f"cuSPARSE's alg3 fails where a row holds more entries than A has columns, here "
+        f"{longest} in {problem.k}: use another algorithm",
+    )
 
     def describe(cusparse, data: int) -> int:
-        int32 = int(cusparse.IndexType.INDEX_32I)
-        return cusparse.create_csr(
-            a.m,
-            a.k,
-            a.nnz,
-            a.row_ptr.data.ptr,
-            a.col_idx.data.ptr,
-            a.val.data.ptr,
-            int32,
-            int32,
-            int(cusparse.IndexBase.ZERO),
-            data,
-        )
+        return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), *indices(cusparse, 2), data)
 
-    sparse = Sparse(algorithm, _ENUM[algorithm], describe, operands, ms, nbytes, True)
-    return ready(f"cusparse_{algorithm}", sparse, operands.b, operands.c, output, problem)
+    sparse = Sparse(algorithm, _ENUM[algorithm], describe, (a, operands), ms, nbytes, True)
+    return ready(f"cusparse_{algorithm}", sparse, b, c, operands.c, problem)
+
+
+def pointers(a: Csr | Bcsr) -> tuple[int, int, int]:
+    """Return the addresses of what a matrix holds."""
+    return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr
+
+
+def indices(cusparse, arrays: int) -> list[int]:
+    """Return how the library is told of so many arrays of indices: int32, from zero."""
+    return [int(cusparse.IndexType.INDEX_32I)] * arrays + [int(cusparse.IndexBase.ZERO)]
 
 
 def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
@@ -156,54 +127,35 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
     import cupy
     from nvmath.bindings import cusparse
 
-    by_rows = array_of(b).flags.c_contiguous, array_of(c).flags.c_contiguous
-    ways = (False,) if _fits(array_of(b), by_rows[1]) else (True, False)
-    handle = cusparse.create()
-    # Freed in reverse order: the handle last.
-    release: list[tuple[Callable[[int], None], int]] = [(cusparse.destroy, handle)]
-    try:
+    flags = array_of(b).flags, array_of(c).flags
+    orders = ["row-major" if each.c_contiguous else "column-major" for each in flags]
+    # A vector is both.
+    alike = flags[0].c_contiguous if flags[1].c_contiguous else flags[0].f_contiguous
+    what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {number(c)}"
+    with refusing(f"cuSPARSE refuses {sparse.words} at {what}", cusparse.cuSPARSEError) as stack:
+        # Freed in reverse order: the handle last.
+        handle = owned(stack, cusparse.destroy, cusparse.create())
         cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
+        prepare = partial(_prepare, cusparse, handle, sparse, b, c)
         # The first time in a process also loads the library's code: prepare twice, time the second.
-        transpose = _first_way(cusparse, handle, sparse, b, c, ways, release)
+        transpose = _first_way(cusparse, prepare, (False,) if alike else (True, False))
         begin = time.perf_counter()
-        arguments, buffer, keep = _prepare(cusparse, handle, sparse, b, c, transpose, release)
+        arguments, buffer = prepare(transpose, stack)
         cupy.cuda.get_current_stream().synchronize()
-        prepare_ms = (time.perf_counter() - begin) * 1e3
-    except cusparse.cuSPARSEError as error:
-        release_all(release)
-        orders = ["row-major" if rows else "column-major" for rows in by_rows]
-        raise ValueError(
-            f"cuSPARSE refuses {sparse.words} at m={problem.m}, n={problem.n}, k={problem.k}, "
-            f"nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {number(c)}: {first_line(error)}"
-        ) from error
-    except BaseException:
-        release_all(release)
-        raise
-
-    def multiply() -> None:
-        cusparse.sp_mm(*arguments)
-
-    bound = Bound(
-        name=name,
-        prepare_ms=sparse.ms + prepare_ms,
-        prepare_bytes=int(buffer.nbytes) + int(sparse.nbytes),
-        multiply=multiply,
-        set_stream=lambda stream: cusparse.set_stream(handle, stream),
-        output=output,
-    )
-    # `keep` holds the arrays behind the raw pointers for as long as the library may read them.
-    bound.close = weakref.finalize(bound, release_all, release, (keep, sparse.keep, b, c))
-    return bound
-
-
-def contender(algorithm: str, device) -> Callable[[Problem], Bound]:
-    """`bind` as a measurement takes it: problem -> Bound."""
-    return lambda problem: bind(algorithm, problem, device)
+        prepare_ms = sparse.ms + (time.perf_counter() - begin) * 1e3
+        call = on_stream(partial(cusparse.set_stream, handle), lambda: cusparse.sp_mm(*arguments))
+        bound = Bound(name, prepare_ms, int(buffer.nbytes) + int(sparse.nbytes), call, output)
+        return hold(bound, stack, buffer, sparse.keep, b, c)
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     """Every algorithm as a contender, by the name that the records use: "cusparse_default" ..."""
     return {f"cusparse_{algorithm}": contender(algorithm, device) for algorithm in ALGORITHMS}
+
+
+def contender(algorithm: str, device) -> Callable[[Problem], Bound]:
+    """`bind` as a measurement takes it: problem -> Bound."""
+    return lambda problem: bind(algorithm, problem, device)
 
 
 def transposed_csr(b: Nm) -> Csr:
@@ -243,16 +195,11 @@ def require_work(problem: Problem) -> None:
 
 def require_blocks(contender: str, problem: Problem, operands: Operands) -> None:
     """Raise ValueError unless A is BCSR, and B and C of its dtype and without gaps."""
-    dtype = getattr(operands.a, "dtype", None)
-    require(
-        isinstance(operands.a, Bcsr)
-        and all(
-            number(x) == dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
-            for x in (operands.b, operands.c)
-        ),
-        f"{contender} takes a BCSR A with a B and a C of its dtype, without gaps, and {problem.room} "
-        "has something else here: compare with another baseline",
+    blocks = isinstance(operands.a, Bcsr) and all(
+        number(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
+        for x in (operands.b, operands.c)
     )
+    require_taken(blocks, contender, "a BCSR A with a B and a C of its dtype, without gaps,", problem)
 
 
 def number(x) -> str:
@@ -260,73 +207,46 @@ def number(x) -> str:
     return x.dtype if isinstance(x, Half) else np.dtype(x.dtype).name
 
 
-def _fits(array, by_rows: bool) -> bool:
-    """Whether an array is row-major, or column-major; a vector is both."""
-    return bool(array.flags.c_contiguous if by_rows else array.flags.f_contiguous)
-
-
-def _first_way(cusparse, handle: int, sparse: Sparse, b, c, ways, release: list) -> bool:
-    """The first of the ways, to transpose B or not, in which the library multiplies."""
+def _first_way(cusparse, prepare: Callable, ways: tuple[bool, ...]) -> bool:
+    """Return the first of the ways, to transpose B or not, in which the library multiplies. Raise its first refusal
+    where there is none."""
     import cupy
 
-    refused = None
+    refused = []
     for transpose in ways:
         try:
-            arguments, *_ = _prepare(cusparse, handle, sparse, b, c, transpose, release)
-            cusparse.sp_mm(*arguments)
-            cupy.cuda.get_current_stream().synchronize()
+            with ExitStack() as attempt:
+                arguments, _ = prepare(transpose, attempt)
+                cusparse.sp_mm(*arguments)
+                cupy.cuda.get_current_stream().synchronize()
             return transpose
         except cusparse.cuSPARSEError as error:
-            refused = refused or error
-        finally:
-            release_all(release, leave=1)
-    raise refused
+            refused.append(error)
+    raise refused[0]
 
 
-def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, release: list):
-    """Descriptors, buffer and preprocessing.
-
-    Returns the arguments of sp_mm, the buffer, and what must stay alive as long as they are used.
-    """
+def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStack) -> tuple[tuple, Any]:
+    """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
     import cupy
-    from cuda.bindings import runtime
 
-    data = int(getattr(runtime.cudaDataType, _DATA[number(c)]))
-    float32 = int(runtime.cudaDataType.CUDA_R_32F)
+    data = data_type(number(c))
 
     def dense(array) -> int:
-        rows, columns = array.shape
         by_rows = array.flags.c_contiguous
-        order = cusparse.Order.ROW if by_rows else cusparse.Order.COL
-        leading = columns if by_rows else rows
-        matrix = cusparse.create_dn_mat(rows, columns, leading, array.data.ptr, data, int(order))
-        release.append((cusparse.destroy_dn_mat, matrix))
-        return matrix
+        order = int(cusparse.Order.ROW if by_rows else cusparse.Order.COL)
+        leading = array.shape[1 if by_rows else 0]
+        made = cusparse.create_dn_mat(*array.shape, leading, array.data.ptr, data, order)
+        return owned(stack, cusparse.destroy_dn_mat, made)
 
-    mat_a = sparse.describe(cusparse, data)
-    release.append((cusparse.destroy_sp_mat, mat_a))
-    mat_b = dense(array_of(b).T if transpose else array_of(b))
-    mat_c = dense(array_of(c))
-
-    # Host scalars: cuSPARSE's default pointer mode. It reads them when the call is made, captured
-    # or not.
-    alpha, beta = np.ones(1, np.float32), np.zeros(1, np.float32)
+    mat_a = owned(stack, cusparse.destroy_sp_mat, sparse.describe(cusparse, data))
+    mat_b, mat_c = dense(array_of(b).T if transpose else array_of(b)), dense(array_of(c))
     as_is = cusparse.Operation.NON_TRANSPOSE
-    op_b = cusparse.Operation.TRANSPOSE if transpose else as_is
-    call = (
-        handle,
-        int(as_is),
-        int(op_b),
-        alpha.ctypes.data,
-        mat_a,
-        mat_b,
-        beta.ctypes.data,
-        mat_c,
-        float32,
-        int(cusparse.SpMMAlg[sparse.algorithm]),
-    )
+    operations = int(as_is), int(cusparse.Operation.TRANSPOSE if transpose else as_is)
+    matrices = ALPHA.ctypes.data, mat_a, mat_b, BETA.ctypes.data, mat_c
+    # The library has no other compute type for these than float32.
+    how = data_type("float32"), int(cusparse.SpMMAlg[sparse.algorithm])
+    call = (handle, *operations, *matrices, *how)
     buffer = cupy.empty(cusparse.sp_mm_buffer_size(*call), cupy.uint8)
-    arguments = (*call, buffer.data.ptr)
     if sparse.preprocess:
-        cusparse.sp_mm_preprocess(*arguments)
-    return arguments, buffer, (alpha, beta, buffer)
+        cusparse.sp_mm_preprocess(*call, buffer.data.ptr)
+    return (*call, buffer.data.ptr), buffer

@@ -25,14 +25,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from artifact.baselines.cusparse import (
-    Bound,
-    Sparse,
-    number,
-    ready,
-    require_blocks,
-    require_work,
-)
+from artifact.baselines._library import Bound
+from artifact.baselines.cusparse import Sparse, indices, number, pointers, ready, require_blocks, require_work
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
 from kernels.formats.bcsr import Bcsr
@@ -46,15 +40,11 @@ BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of
 def bind(format: str, problem: Problem, device) -> Bound:
     """Make cuSPARSE ready: the format, descriptors, work buffer. Overwrites C.
 
-    format: "bell" or "bsr". device: `cuda.core.Device`, current. Raises ValueError for another
-    format, for a problem without non-zeros, where A is not CSR, or BCSR with a B and a C of its dtype, for
-    "bell" where a block is not square or the padding does not fit in the GPU's memory, and, naming
-    the algorithm, where the library refuses the problem.
+    format: one of FORMATS. device: `cuda.core.Device`, current. Raises ValueError for a problem
+    without non-zeros, where A is not CSR, or BCSR with a B and a C of its dtype, for "bell" where a
+    block is not square or the padding does not fit in the GPU's memory, and, naming the algorithm,
+    where the library refuses the problem.
     """
-    require(
-        format in FORMATS,
-        f"cuSPARSE has no block format {format!r} here: choose one of {', '.join(FORMATS)}",
-    )
     name = f"cusparse_{format}"
     require_work(problem)
     device.set_current()
@@ -80,8 +70,7 @@ def in_blocks(problem: Problem) -> tuple[Operands, float, int]:
     operands = problem.device()
     if not isinstance(operands.a, Csr):
         return operands, 0.0, 0
-    dtype = number(operands.b)
-    made, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=dtype))
+    made, ms = timed(lambda: bcsr.from_csr(operands.a, block=BLOCK, dtype=number(operands.b)))
     return Operands(made, operands.b, operands.c), ms, made.nbytes
 
 
@@ -118,8 +107,7 @@ def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
     columns: int32 (rows of blocks, width), -1 where a row has no more blocks, width being the blocks
     of the longest row; values: of A's storage, row-major (rows of blocks · block, width · block).
     """
-    xp = array_module(a.val)
-    width, block = _width(a), a.block[0]
+    xp, width, block = array_module(a.val), _width(a), a.block[0]
     row = bcsr.block_rows_of(a)
     slot = xp.arange(a.blocks, dtype=xp.int64) - a.row_ptr[row]
     columns = xp.full_like(a.col_idx, -1, order="C", shape=(a.block_rows, width))
@@ -160,17 +148,8 @@ def _bell(problem: Problem, whole: Operands) -> Sparse:
     (columns, values), ms = timed(lambda: blocked_ell(a))
 
     def describe(cusparse, data: int) -> int:
-        return cusparse.create_blocked_ell(
-            a.m,
-            a.k,
-            block,
-            values.shape[1],
-            columns.data.ptr,
-            values.data.ptr,
-            int(cusparse.IndexType.INDEX_32I),
-            int(cusparse.IndexBase.ZERO),
-            data,
-        )
+        arrays = block, values.shape[1], columns.data.ptr, values.data.ptr
+        return cusparse.create_blocked_ell(a.m, a.k, *arrays, *indices(cusparse, 1), data)
 
     nbytes = columns.nbytes + values.nbytes
     return Sparse("Blocked-ELL", "BLOCKED_ELL_ALG1", describe, (columns, values), ms, nbytes)
@@ -180,21 +159,8 @@ def _bsr(whole: Operands) -> Sparse:
     a = whole.a
 
     def describe(cusparse, data: int) -> int:
-        int32 = int(cusparse.IndexType.INDEX_32I)
-        return cusparse.create_bsr(
-            a.block_rows,
-            a.block_columns,
-            a.blocks,
-            *a.block,
-            a.row_ptr.data.ptr,
-            a.col_idx.data.ptr,
-            a.val.data.ptr,
-            int32,
-            int32,
-            int(cusparse.IndexBase.ZERO),
-            data,
-            int(cusparse.Order.ROW),
-        )
+        blocks = a.block_rows, a.block_columns, a.blocks, *a.block
+        return cusparse.create_bsr(*blocks, *pointers(a), *indices(cusparse, 2), data, int(cusparse.Order.ROW))
 
     return Sparse("BSR", "BSR_ALG1", describe, whole)
 

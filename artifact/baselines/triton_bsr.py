@@ -19,15 +19,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
+from artifact.baselines._library import Bound, fastest, refusing, sizes
 from artifact.baselines.cusparse import require_blocks, require_work
 from artifact.baselines.cusparse_block import in_blocks, made_bytes, padded
-from artifact.baselines.cusparselt import fastest
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.half import array_of
@@ -44,90 +44,69 @@ LEAST = 16
 MOST_ELEMENTS = 2**31 - 1
 
 
-@dataclass(eq=False)
-class Bound:
-    """A `kernels.contract.Bound` that calls PyTorch. Also a contender of `bench.time`, while tuning."""
-
-    name: str
-    torch: Any = field(repr=False)
-    #: On PyTorch's current stream. Its tensors keep the memory of the operands.
-    multiply: Callable[[], Any] = field(repr=False)
-    output: Any = field(repr=False)
-    prepare_ms: float = 0.0
-    prepare_bytes: int = 0  #: padded B and C; 0 where they are shared
-    choice: str = ""  #: the kernel's parameters, in words
-    _streams: dict[int, Any] = field(default_factory=dict, repr=False)
-
-    def launch(self, stream) -> None:
-        """Enqueue the multiplication on a `cuda.core.Stream`, which may be under capture once a
-        launch on it has been made: PyTorch allocates a scalar there, and keeps its memory."""
-        handle = int(stream.handle)
-        if handle not in self._streams:
-            self._streams = {handle: self.torch.cuda.ExternalStream(handle)}
-        with self.torch.cuda.stream(self._streams[handle]):
-            self.multiply()
-
-    def result(self):
-        """C (m, n), a CuPy array, or a `Half` of one."""
-        return self.output
-
-
 def bind(name: str, problem: Problem, device) -> Bound:
     """Make PyTorch ready: tensors, and a compiled kernel. Overwrites C.
 
-    name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError for another name,
-    without PyTorch, its CUDA or Triton, for a problem without non-zeros, where A is not CSR, or BCSR with
-    a B and a C of its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or
-    more, and where PyTorch refuses the problem.
+    name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError without PyTorch, its
+    CUDA or Triton, for a problem without non-zeros, where A is not CSR, or BCSR with a B and a C of
+    its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or more, and where
+    PyTorch refuses the problem.
     """
-    require(name in NAMES, f"PyTorch has no contender {name!r} here: choose one of {', '.join(NAMES)}")
     require_work(problem)
     device.set_current()
     operands, blocks_ms, blocks_bytes = in_blocks(problem)
     require_blocks(name, problem, operands)
     a, n = operands.a, problem.n
     b_row, b_col = a.block
+    tile = n // max(n // b_row, 1)  # as `bsr_dense_addmm_meta` has it without an entry
     require(
-        n % LEAST == 0 and _power_of_two(_tile(n, b_row)) and n % _tile(n, b_row) == 0,
+        n % LEAST == 0 and tile & (tile - 1) == 0 and n % tile == 0,
         f"{name} cuts n into tiles of {b_row} columns, as many as a block has rows, or takes a power of "
         f"two from {LEAST} below that, but n={n}: choose another n",
     )
     most = max(a.val.size, a.block_rows * b_row * n, a.block_columns * b_col * n)
     require(
         most <= MOST_ELEMENTS,
-        f"{name} computes offsets in 32 bits, and at m={problem.m}, n={n}, k={problem.k} a matrix has "
-        f"{most} elements: choose a smaller n",
+        f"{name} computes offsets in 32 bits, and at {sizes(problem)} a matrix has {most} elements: choose a smaller n",
     )
     torch, ops = _pytorch(name)
     (whole, output), ms = timed(lambda: padded(operands))
     ms, nbytes = ms + blocks_ms, blocks_bytes + made_bytes(whole, operands)
-    made = partial(Bound, torch=torch, output=output, prepare_ms=ms, prepare_bytes=nbytes)
     bsr, dense, out = _tensors(torch, whole)
-    default = made(
-        "triton_bsr",
-        multiply=lambda: ops.bsr_dense_mm(bsr, dense, out=out),
-        choice="PyTorch's own parameters",
-    )
-    _compile(default, problem)
+
+    def made(choice: str, multiply: Callable[[], Any]) -> Bound:
+        """Compile by a launch, and wait. Raise ValueError, one sentence, where PyTorch refuses."""
+        # Triton's, PyTorch's and the driver's errors have no class in common.
+        says = f"PyTorch's bsr_dense_mm refuses {sizes(problem)} with {choice}"
+        with refusing(says, Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
+            multiply()
+            torch.cuda.synchronize()
+        return Bound(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
+
+    default = made("PyTorch's own parameters", partial(ops.bsr_dense_mm, bsr, dense, out=out))
     if name == "triton_bsr":
         return default
     candidates = {default.choice: default}
     for meta in parameters(n):
         words = ", ".join(f"{key} {value}" for key, value in meta.items())
         # With beta 0 the input is not read, and bsr_dense_mm passes the output in its place as well.
-        candidate = made(
-            name,
-            multiply=partial(ops.bsr_dense_addmm, out, bsr, dense, beta=0, alpha=1, out=out, meta=meta),
-            choice=words,
-        )
-        try:
-            _compile(candidate, problem)
-        except ValueError:
-            continue  # too much shared memory, say: the others stay
-        candidates[words] = candidate
-    won = candidates[fastest(candidates, device)[0]]
-    won.name = name
-    return won
+        multiply = partial(ops.bsr_dense_addmm, out, bsr, dense, beta=0, alpha=1, out=out, meta=meta)
+        with suppress(ValueError):  # too much shared memory, say: the others stay
+            candidates[words] = made(words, multiply)
+    return candidates[fastest(candidates, device)[0]]
+
+
+def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
+    """Return what multiplies on a stream, given by its handle. It may be under capture once a launch on it has been
+    made: PyTorch allocates a scalar there, and keeps its memory."""
+    external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
+
+    def call(handle: int) -> None:
+        with torch.cuda.stream(external(handle)):
+            multiply()
+
+    return call
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
@@ -138,25 +117,11 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 def parameters(n: int) -> list[dict[str, int]]:
     """The kernel's parameters to try for n columns, each as `bsr_dense_addmm` takes them."""
     return [
-        {
-            "SPLIT_N": n // tile,
-            "GROUP_SIZE_ROW": GROUP_SIZE_ROW,
-            "num_stages": stages,
-            "num_warps": warps,
-        }
+        {"SPLIT_N": n // tile, "GROUP_SIZE_ROW": GROUP_SIZE_ROW, "num_stages": stages, "num_warps": warps}
         for tile in TILES
         if n % tile == 0
         for stages, warps in PIPELINES
     ]
-
-
-def _tile(n: int, b_row: int) -> int:
-    """Columns of C in a thread block, as `bsr_dense_addmm_meta` has it without an entry."""
-    return n // max(n // b_row, 1)
-
-
-def _power_of_two(x: int) -> bool:
-    return x & (x - 1) == 0
 
 
 def _pytorch(name: str) -> tuple[Any, Any]:
@@ -169,12 +134,10 @@ def _pytorch(name: str) -> tuple[Any, Any]:
             f"{name} needs PyTorch, which cannot be imported here ({first_line(error)}): install it, or "
             "leave this contender out"
         ) from error
-    for there, what in (
-        (torch.cuda.is_available(), "CUDA"),
-        (getattr(_triton_ops, "bsr_dense_mm", None) is not None, "Triton"),
-    ):
+    there = {"CUDA": torch.cuda.is_available(), "Triton": getattr(_triton_ops, "bsr_dense_mm", None) is not None}
+    for what in there:
         require(
-            there,
+            there[what],
             f"{name} needs PyTorch with {what}, and the one here (version {torch.__version__}) is "
             "without: install another, or leave this contender out",
         )
@@ -201,17 +164,3 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
             check_invariants=False,
         )
     return bsr, numbers(array_of(whole.b)), numbers(array_of(whole.c))
-
-
-def _compile(bound: Bound, problem: Problem) -> None:
-    """Launch once, which compiles, and wait; ValueError, one sentence, where PyTorch refuses."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
-            bound.multiply()
-        bound.torch.cuda.synchronize()
-    except Exception as error:  # Triton's, PyTorch's and the driver's have no class in common
-        raise ValueError(
-            f"PyTorch's bsr_dense_mm refuses m={problem.m}, n={problem.n}, k={problem.k} with "
-            f"{bound.choice}: {first_line(error)}"
-        ) from error

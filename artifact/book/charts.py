@@ -17,6 +17,7 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import matplotlib
@@ -25,7 +26,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from artifact.book import text as texts
@@ -38,7 +39,8 @@ DASHES = ((), (6, 2), (2, 2), (5, 1, 1, 1), (1, 1), (3, 1, 1, 1, 1, 1))
 NAMED_DASHES = {"-": (), "--": (4, 2), "-.": (5, 1, 1, 1), ":": (1, 1)}
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED = "stated", "ceiling", "measured"
-DASHED = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+DASHED: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+ARROW = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
 #: Inches of a row, of a panel's title and axis, of a legend.
 ROW, FRAME, LEGEND = 0.24, 0.75, 0.35
 Text = Sequence[Mapping[str, Any]]
@@ -76,7 +78,7 @@ def _semantics(of: Levels) -> dict[str, dict]:
 
 def _handles(of: Levels, names: Mapping[str, str], line: bool) -> dict[str, object]:
     """Entries of a legend."""
-    how = {"markeredgewidth": 0, "markersize": 6}
+    how: dict[str, Any] = {"markeredgewidth": 0, "markersize": 6}
     return {
         called(level, names): Line2D(
             [],
@@ -94,7 +96,7 @@ def called(level: Any, names: Mapping[str, str]) -> str:
     """What a level is called in a figure: by the figure's own names, as a contender, or as a number."""
     if str(level) in names:
         return names[str(level)]
-    return plot.number(level) if isinstance(level, int | float | np.number) else style.name(str(level))
+    return plot.number(float(level)) if isinstance(level, Real) else style.name(str(level))
 
 
 def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -195,13 +197,15 @@ def lines(
     interval: Sequence[str] = (),
     reference: float | None = None,
     ends: bool = False,
+    markers: bool = True,
     legend: int = 4,
     sharey: Any = "row",
 ):
     """Draw values over `x`, a line for each level of `hue`.
 
     y: a column, or several, a row of panels each. interval: columns of the least and the largest of each value. scale,
-    labels: of `x` and of each `y`, see `_scaled`. ends: name lines where they end and not in a legend.
+    labels: of `x` and of each `y`, see `_scaled`. ends: name lines where they end and not in a legend. markers: false
+    for lines of so many points that markers would hide them; what is stated is then told apart by its dashes.
     """
     scale, labels, names = scale or {}, labels or {}, names or {}
     quantities = [y] if isinstance(y, str) else list(y)
@@ -209,16 +213,19 @@ def lines(
         df, row, value, sharey = _long(df, quantities), "quantity", "value", "row"
     else:
         value = quantities[0]
+        df = df[df["quantity"].isna() | (df["quantity"] == value)] if "quantity" in df else df
     measured, stated, ceilings = parts(df)
     of = looks(_levels(measured, hue), order)
     grid = _grid(df, row, col, height, sharey)
+    dashed = {level: DASHES[i] or (1, 0) for i, level in enumerate([] if markers else _levels(stated, hue))}
     named: list[tuple[Any, list[plot.End]]] = []
     for ax, part in _panels(grid):
         here, said, tops = parts(part)
         what = part["quantity"].iloc[0] if row == "quantity" else value
         dashes = {level: look["dashes"] or "" for level, look in of.items()}
         how = {"hue": hue, "style": hue, "estimator": None, "legend": False} | _semantics(of) | {"dashes": dashes}
-        sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, markersize=6, markeredgewidth=0, **how)
+        if len(here):
+            sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, markersize=6 * markers, markeredgewidth=0, **how)
         for level, line in here.groupby(hue, sort=False) if interval else ():
             line = line.sort_values(x)
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
@@ -226,15 +233,21 @@ def lines(
         _scaled(ax, "x", scale.get(x, "size"), here[x], None)
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _reference(ax, "y", reference)
-        _stated_along(ax, said, x, value, of, hue)
+        _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, names)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(what, what))
-        named.append((ax, [] if not ends else [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value)]))
+        lines_ = [*_ends(here, x, value, hue, of, names), *_ends_stated(said, x, value, hue, names)] if ends else []
+        named.append((ax, lines_))
     _titles(grid, row, col, names, titles)
     grid.axes[0, 0].figure.align_ylabels()
     handles = {} if ends else _handles(of, names, line=True)
+    handles |= {
+        f"{called(level, names)}, stated": Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
+        for level, dashes in dashed.items()
+    }
     bands = x not in stated or stated[x].isna().all()
-    _legend(grid.figure, handles, stated, ceilings, legend, bands=bool(bands))
+    stated, top = stated.iloc[: len(stated) * markers], names.get(CEILING, "measured ceiling")
+    _legend(grid.figure, handles, stated, ceilings, legend, bool(bands), top)
     for ax, found in named:
         if found:
             plot.ends(ax, found)
@@ -258,15 +271,17 @@ def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, names: Mapping
         yield plot.End(called(level, names), last[x], last[y], of[level]["color"], len(line) == 1)
 
 
-def _ends_stated(said: pd.DataFrame, x: str, y: str) -> Iterator[plot.End]:
+def _ends_stated(said: pd.DataFrame, x: str, y: str, hue: str, names: Mapping[str, str]) -> Iterator[plot.End]:
     rows = said.dropna(subset=[x, y]) if y in said else said.iloc[:0]
-    for who, line in rows.sort_values(x).groupby("variant", sort=False):
-        yield plot.End(f"{style.name(str(who))}, stated", line[x].iloc[-1], line[y].iloc[-1], CLAIM, len(line) == 1)
+    for who, line in rows.sort_values(x).groupby(hue, sort=False):
+        yield plot.End(f"{called(who, names)}, stated", line[x].iloc[-1], line[y].iloc[-1], CLAIM, len(line) == 1)
 
 
-def _stated_along(ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str) -> None:
-    """Draw what is stated: at a size hollow, with a bar where it is a range, joined where it is of several sizes; of no
-    size as a band."""
+def _stated_along(
+    ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str, dashed: Mapping[Any, tuple[int, ...]]
+) -> None:
+    """Draw what is stated: at a size hollow, with a bar where it is a range, with an arrow where it is one end of it,
+    joined where it is of several sizes; of no size as a band. dashed: those that are lines without markers."""
     for row in said.to_dict("records"):
         low, high = row.get("low", np.nan), row.get("high", np.nan)
         if x not in row or pd.isna(row[x]):
@@ -278,15 +293,26 @@ def _stated_along(ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str) 
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:
             ax.plot([row[x]] * 2, [low, high], color=CLAIM, linewidth=3.2, alpha=0.45)
+        elif low != high:
+            edge, away = (low, 17) if low == low else (high, -17)
+            ax.plot(row[x], edge, **plot.hollow(of.get(row[hue], {}).get("marker", "o")))
+            ax.annotate("", (row[x], edge), (0, away), textcoords="offset points", arrowprops=ARROW)
     points = said.dropna(subset=[x, y]) if {x, y} <= set(said) else said.iloc[:0]
     for level, line in points.sort_values(x).groupby(hue, sort=False):
         marker = of.get(level, {}).get("marker", "o")
-        ax.plot(line[x], line[y], color=CLAIM, linewidth=1, linestyle=(0, (4, 3)))
-        ax.plot(line[x], line[y], **plot.hollow(marker))
+        ax.plot(line[x], line[y], color=CLAIM, linewidth=1, linestyle=(0, dashed.get(level, (4, 3))))
+        if level not in dashed or len(line) == 1:
+            ax.plot(line[x], line[y], **plot.hollow(marker))
 
 
 def _legend(
-    fig, handles: dict[str, object], stated: pd.DataFrame, ceilings: pd.DataFrame, columns: int, bands: bool = False
+    fig,
+    handles: dict[str, object],
+    stated: pd.DataFrame,
+    ceilings: pd.DataFrame,
+    columns: int,
+    bands: bool = False,
+    top: str = "measured ceiling",
 ) -> None:
     if len(stated):
         band = Patch(facecolor=CLAIM, alpha=0.3)
@@ -294,7 +320,7 @@ def _legend(
         point = Line2D([], [], **plot.hollow())
         handles[plot.stated(who) if who else "stated by the source"] = band if bands else point
     if len(ceilings):
-        handles["measured ceiling"] = Line2D([], [], **DASHED)
+        handles[top] = Line2D([], [], **DASHED)
     if handles:
         plot.legend(fig, handles, columns=columns)
 
@@ -356,7 +382,7 @@ def dots(
             ax.axvline(top[x], **DASHED)
             left = top[x] > ax.get_xlim()[1] / 2
             how = {"ha": "right" if left else "left", "xytext": (-3 if left else 3, 0), "textcoords": "offset points"}
-            ax.annotate(f"{called(top[y], names)} {top[x]:.3g}", (top[x], -0.62), va="bottom", fontsize=8, **how)
+            ax.annotate(f"{called(top[y], names)} {top[x]:.3g}", (top[x], -0.62), va="bottom", fontsize=8.1, **how)
         _beside(ax, part[~part["_at"].isna()], y, text)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(y, ""))
     _titles(grid, "", col, names, titles)
@@ -381,9 +407,8 @@ def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
         known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
         ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
         if len(known) == 1 and not low == high:
-            to = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
             away = (22 if low == low else -22, 0)
-            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=to)
+            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=ARROW)
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -393,7 +418,7 @@ def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
     for column in columns:
         wrap, write = column.get("wrap", 0), _writes(column)
         right += column.get("width", 42 if not wrap else 12)
-        how = {"ha": "left" if wrap else "right", "fontsize": 8}
+        how = {"ha": "left" if wrap else "right", "fontsize": 8.1}
         if "title" in column:
             plot.right(ax, ax.get_ylim()[1], right, column["title"], **how | {"va": "bottom", "fontweight": "bold"})
         for _, rows in df.dropna(subset=[column["of"]]).groupby(y, sort=False):
@@ -468,7 +493,7 @@ def bars(
         if g is not None
     }
     for i, ceiling in enumerate(ceilings.to_dict("records")):
-        how = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, DASHES[i % len(DASHES)] or (1, 0))}
+        how: dict[str, Any] = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, DASHES[i % len(DASHES)] or (1, 0))}
         ax.axvline(ceiling[x], **how)
         said = called(ceiling[y], names) + (
             f", {called(ceiling[hue], names)}" if hue and pd.notna(ceiling[hue]) else ""
@@ -487,8 +512,10 @@ def stacked(
     x: str,
     y: str,
     hue: str,
+    col: str = "",
     labels: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    titles: str = "{}",
     colours: Sequence[str] = (),
     text: Text = (),
     height: float = ROW,
@@ -496,24 +523,28 @@ def stacked(
 ):
     """Draw parts that add up, a bar for each level of `y`, hatched by `hue`."""
     labels, names = labels or {}, names or {}
+    df, _, _ = parts(df)
     rows, groups = _levels(df, y), _levels(df, hue)
-    fig, ax = plt.subplots(figsize=(WIDTH, len(rows) * height + FRAME + LEGEND))
-    data = df.assign(_row=pd.Categorical(df[y].astype(str), [str(r) for r in rows], ordered=True))
+    df = df.assign(_row=pd.Categorical(df[y].astype(str), [str(r) for r in rows], ordered=True))
+    df["_at"] = df[y].map({r: i for i, r in enumerate(rows)})
+    grid = _grid(df, "", col, len(rows) * height + FRAME + LEGEND, True)
     palette = dict(zip(groups, [style.PALETTE.get(c, c) for c in colours] or [*ROWS, BOUND], strict=False))
     how = {"multiple": "stack", "shrink": 0.72, "edgecolor": INK, "linewidth": 0.5, "alpha": 0.85, "legend": False}
-    sns.histplot(data, y="_row", weights=x, hue=hue, hue_order=groups[::-1], palette=palette, ax=ax, **how)
-    for group, container in zip(groups[::-1], ax.containers[::-1], strict=False):
-        for bar in container:
-            bar.set(facecolor=palette[group], hatch=HATCHES[groups.index(group) % len(HATCHES)])
-    _rows(ax, rows, names)
-    _beside(ax, df.assign(_at=df[y].map({r: i for i, r in enumerate(rows)})), y, text)
-    ax.set(xlabel=labels.get(x, x), ylabel="")
+    for ax, part in _panels(grid):
+        sns.histplot(part, y="_row", weights=x, hue=hue, hue_order=groups[::-1], palette=palette, ax=ax, **how)
+        for group, container in zip(groups[::-1], ax.containers[::-1], strict=False):
+            for bar in container:
+                bar.set(facecolor=palette[group], hatch=HATCHES[groups.index(group) % len(HATCHES)])
+        _rows(ax, rows, names)
+        _beside(ax, part, y, text)
+        ax.set(xlabel=labels.get(x, x), ylabel="")
+    _titles(grid, "", col, names, titles)
     hatched = {
         called(g, names): Patch(facecolor=palette[g], edgecolor=INK, linewidth=0.5, hatch=HATCHES[i % len(HATCHES)])
         for i, g in enumerate(groups)
     }
-    plot.legend(fig, hatched, columns=legend)
-    return fig
+    plot.legend(grid.figure, hatched, columns=legend)
+    return grid.figure
 
 
 def boxes(
@@ -521,6 +552,7 @@ def boxes(
     *,
     x: str,
     y: str,
+    row: str = "",
     col: str = "",
     order: Sequence[str] = (),
     scale: str = "fine",
@@ -535,11 +567,11 @@ def boxes(
     """Draw the distribution of each level of `y`: a box of the quartiles, a dot for each value, the geometric mean."""
     labels, names = labels or {}, names or {}
     measured, stated, ceilings = parts(df)
-    rows = _levels(df, y)
+    rows = _levels(measured, y)
     named = [str(level) for level in rows]
     palette = {str(level): look["color"] for level, look in looks(rows, order).items()}
     df = df.assign(_row=df[y].astype(str), _at=df[y].map({r: i for i, r in enumerate(rows)}))
-    grid = _grid(df, "", col, len(rows) * height + FRAME, True)
+    grid = _grid(df, row, col, len(rows) * height + FRAME, True)
     for ax, part in _panels(grid):
         here, said, _ = parts(part)
         how = {"x": x, "y": "_row", "order": named, "hue": "_row", "palette": palette, "legend": False, "ax": ax}
@@ -558,8 +590,8 @@ def boxes(
         _rows(ax, rows, names)
         _beside(ax, here.assign(mean=here["_at"].map(means)), y, text)
         ax.set(xlabel=labels.get(x, x), ylabel="")
-    _titles(grid, "", col, names, titles)
-    handles = {
+    _titles(grid, row, col, names, titles)
+    handles: dict[str, object] = {
         "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
     }
     _legend(grid.figure, handles, stated, ceilings, legend)
@@ -583,13 +615,15 @@ def cloud(
     titles: str = "{}",
     reference: float | None = None,
     band: Sequence[float] = (),
+    xrange: Sequence[str] = (),
+    yrange: Sequence[str] = (),
     histogram: bool = False,
     height: float = 3.6,
     size: float = 26,
     legend: int = 4,
 ):
-    """Draw a point for each row of the table. band: a grey range of `y`; histogram: of all points along `y`, beside
-    them."""
+    """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange: columns of the ends of each
+    point's range; histogram: of all points along `y`, beside them."""
     scale, labels, names = scale or {}, labels or {}, names or {}
     measured, stated, ceilings = parts(df)
     of = looks(_levels(measured, hue), order)
@@ -598,10 +632,13 @@ def cloud(
         here, said, _ = parts(part)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=size, alpha=0.8, ax=ax, **how)
+        for ends, at, span in ((xrange, y, ax.hlines), (yrange, x, ax.vlines)):
+            if ends:
+                span(here[at], here[ends[0]], here[ends[1]], color=[of[v]["color"] for v in here[hue]], alpha=0.55)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
-        _scaled(ax, "x", scale.get(x, "log"), _values(df, x), None)
-        _scaled(ax, "y", scale.get(y, "linear"), _values(df, y), reference)
+        _scaled(ax, "x", scale.get(x, "log"), _values(df, x, *xrange), None)
+        _scaled(ax, "y", scale.get(y, "linear"), _values(df, y, *yrange), reference)
         _reference(ax, "y", reference)
         if band:
             ax.axhspan(*band, facecolor=BOUND, alpha=0.13, linewidth=0)
@@ -610,10 +647,12 @@ def cloud(
     if histogram:
         ax = grid.axes[0, 0]
         grid.figure.set_size_inches(WIDTH, height)
-        side = ax.inset_axes((1.03, 0, 0.22, 1), sharey=ax)
+        grid.figure.get_layout_engine().set(rect=(0, 0, 0.78, 1))
+        side = ax.inset_axes((1.04, 0, 0.22, 1), sharey=ax)
         sns.histplot(measured, y=y, bins=31, color=BOUND, linewidth=0, ax=side)
         side.set(xlabel="points", ylabel="")
         side.tick_params(labelleft=False)
+        side.xaxis.set_major_locator(MaxNLocator(2, prune="upper"))
     _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend)
     return grid.figure
 
@@ -627,9 +666,11 @@ def heat(
     form: str = ".2f",
     labels: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    frame: str = "",
     height: float = 0.3,
 ):
-    """Draw a table of ratios: green above 1, orange below, the stronger the farther; what is stated in brackets."""
+    """Draw a table of ratios: green above 1, orange below, the stronger the farther; what is stated in brackets. frame:
+    a column that tells which values have a frame."""
     labels, names = labels or {}, names or {}
     measured, stated, _ = parts(df)
     rows, columns = _levels(measured, y), sorted(_levels(measured, x))
@@ -638,11 +679,15 @@ def heat(
     for row in stated.to_dict("records"):
         if row[y] in written.index and row[x] in written.columns:
             known = dict.fromkeys(f"{row[c]:g}" for c in ("low", "high") if pd.notna(row[c]))
-            written.loc[row[y], row[x]] += f"\n({'–'.join(known)})"
+            sign = "< " if pd.isna(row["low"]) else "> " if pd.isna(row["high"]) else ""
+            written.loc[row[y], row[x]] += f"\n({sign}{'–'.join(known)})"
     fig, ax = plt.subplots(figsize=(WIDTH, (height + 0.12 * bool(len(stated))) * len(rows) + FRAME))
     colours = sns.blend_palette([PUBLISHED, "#ffffff00", BEST], as_cmap=True)
     how = {"center": 0, "vmin": -1.5, "vmax": 1.5, "cbar": False, "annot_kws": {"color": INK, "fontsize": 8.5}}
     sns.heatmap(np.log2(table), annot=written, fmt="", cmap=colours, ax=ax, **how)
+    for row in measured[measured[frame].astype(bool)].to_dict("records") if frame else ():
+        place = columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05
+        ax.add_patch(Rectangle(place, 0.92, 0.9, fill=False, edgecolor=INK, linewidth=1.4))
     ax.set_xticklabels([called(c, names) for c in columns], rotation=0)
     ax.set_yticklabels([called(r, names) for r in rows], rotation=0)
     ax.tick_params(length=0)
@@ -681,11 +726,15 @@ def roofline(
             ends = [min(span[0], ridge / 2), ridge]
             ax.plot(ends, [end * top.slope for end in ends], color=BOUND, linewidth=1.6)
             ax.plot([ridge, max(span[1], 2 * ridge)], [level] * 2, color=BOUND, linewidth=1.6)
+            side = "left" if top.slope == tops["slope"].min() else "right"
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            ax.annotate(called(getattr(top, hue), names), (ridge, level), xytext=(0, 3), **how)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, **how)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
         ax.set(xscale="log", yscale="log", xlabel=labels.get(x, x), ylabel=labels.get(y, y))
+        ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
         plot.log(ax.xaxis)
         plot.log(ax.yaxis)
     _titles(grid, "", col, names, titles)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,8 +27,7 @@ def table(folders: Mapping[str, Path]) -> pd.DataFrame:
             made.add(known[room][gpu])
         for block, condition in text.conditions(room, name):
             said = {gpu: SAID[text.holds(made, condition)] for gpu, made in texts.items()}
-            shown = f"<code>{html.escape(condition)}</code>"
-            rows.append({"chapter": registry.find()[room].name, "block": block, "condition": shown} | said)
+            rows.append({"chapter": registry.find()[room].name, "block": block, "condition": f"`{condition}`"} | said)
     return pd.DataFrame(rows)
 
 

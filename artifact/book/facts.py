@@ -9,8 +9,9 @@ beside its records, so that a reviewer can search it:
 from __future__ import annotations
 
 import csv
+import functools
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
             yield from ((f"{key}.{rest}", inner) for rest, inner in flat(value))
         elif not pd.isna(value):
             yield str(key), value
+
+
+def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
+    """Have a function of tables that returns nested facts list them as `flat` does; none where a table is None."""
+
+    @functools.wraps(make)
+    def made(*given: Any) -> list[Fact]:
+        return [] if any(table is None for table in given) else list(flat(make(*given)))
+
+    return made
 
 
 def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:

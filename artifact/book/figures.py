@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 import pandas as pd
@@ -40,8 +40,6 @@ FILE = "figures.toml"
 #: What of a specification is no argument of its kind.
 ABOUT = ("kind", "caption", "alt", "fold", "at", "by", "how", "where")
 Spec = Mapping[str, Any]
-#: From the folder of notebooks and from a page alike, see `artifact.build`.
-FOLDER = "../figures"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -57,7 +55,7 @@ def specs(path: Path) -> dict[str, Spec]:
     return found
 
 
-def shown(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
+def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are drawn: of what was measured those that `where` names, in its order, and all others."""
     for column, values in spec.get("where", {}).items():
         other = df["source"].isin([charts.STATED, charts.CEILING]) if "source" in df else pd.Series(False, df.index)
@@ -66,16 +64,16 @@ def shown(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
     return df
 
 
-def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = ()) -> Figure:
-    """Return a table drawn as its specification says; order: a room's variants, for their looks. Raises ValueError
-    where there is nothing to draw."""
-    df = shown(spec, df)
+def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
+    """Return a table drawn as its specification says; order: a room's variants, for their looks; names: what it calls
+    them. Raises ValueError where there is nothing to draw."""
+    df = drawn_rows(spec, df)
     if charts.parts(df)[0].empty:
         raise ValueError("There is nothing to draw: the table has no row that was measured.")
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     kind = charts.KINDS[spec["kind"]]
-    takes = kind.__kwdefaults__ or {}
-    return kind(df, **({"order": order} if "order" in takes else {}) | arguments)
+    usual = {"order": order} if "order" in (kind.__kwdefaults__ or {}) else {}
+    return kind(df, **usual | arguments | {"names": {**(names or {}), **arguments.get("names", {})}})
 
 
 def alt(spec: Spec, df: pd.DataFrame) -> str:
@@ -98,7 +96,7 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
         "each": findings.each(said, value, by, "sum" if kind == "stacked" else "max"),
         "none": lambda _: f"{said}.".replace("..", "."),
     }
-    return found[how](shown(spec, df))
+    return found[how](drawn_rows(spec, df))
 
 
 @dataclass(frozen=True)
@@ -111,6 +109,7 @@ class Shown:
     alt: str
     caption: str
     fold: str = ""
+    narrow: Path | None = None  #: the same figure for a page of a phone's width
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/markdown": self.markdown, "text/html": self.html, "text/plain": f"Figure: {self.alt}"}
@@ -118,10 +117,12 @@ class Shown:
     @property
     def markdown(self) -> str:
         """A directive of MyST, which Sphinx numbers."""
-        where = f"{FOLDER}/{self.svg.parent.name}"
+        where = f"{paths.FROM_PAGES}/{self.svg.parent.name}"
         link = f"{{download}}`data (CSV) <{where}/{self.csv.name}>`"
-        about = f":name: {self.number}\n:alt: {self.alt}\n:class: themed"
-        figure = f"```{{figure}} {where}/{self.svg.name}\n{about}\n\n{self.caption} {link}\n```"
+        about = f":alt: {self.alt}\n:class: themed"
+        small = f"```{{image}} {where}/{self.narrow.name}\n{about} narrow\n```\n\n" if self.narrow else ""
+        about += f"{' wide' * bool(small)}\n:name: {self.number}"
+        figure = f"{small}```{{figure}} {where}/{self.svg.name}\n{about}\n\n{self.caption} {link}\n```"
         return f"::::{{dropdown}} {self.fold}\n{figure}\n::::" if self.fold else figure
 
     @property
@@ -131,40 +132,58 @@ class Shown:
         return f"<figure>{picture}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
 
 
-def save(fig: Figure, folder: str, name: str, data: pd.DataFrame) -> tuple[Path, Path]:
-    """Save a figure as <figures>/<folder>/<name>.svg and its data as .csv beside it, both whole or not at all, and
-    close it. The same figure gives the same bytes."""
+def to_svg(fig: Figure, name: str) -> str:
+    """Return a figure as SVG, and close it. The same figure of the same name gives the same bytes."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": f"{folder}-{name}"}):
+    with matplotlib.rc_context({"svg.hashsalt": name}):
         fig.savefig(out, format="svg", transparent=True, metadata=nothing)
     plt.close(fig)
-    where = Path(paths.FIGURES) / folder
-    table = records.write_text(where / f"{name}.csv", data.to_csv(index=False, lineterminator="\n"))
-    picture = out.getvalue()
-    return records.write_text(where / f"{name}.svg", picture[picture.index("<svg") :]), table
+    return out.getvalue()[out.getvalue().index("<svg") :]
 
 
-Drawn = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
+def save(fig: Figure, folder: str, name: str) -> Path:
+    """Save a figure as <figures>/<folder>/<name>.svg, whole or not at all, and close it."""
+    return records.write_text(Path(paths.FIGURES) / folder / f"{name}.svg", to_svg(fig, f"{folder}-{name}"))
 
 
-def shower(room: str, said: text.Text | None = None, order: Iterable[str] = ()) -> Callable[[str, Drawn], None]:
+def shown(
+    room: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
+) -> Shown:
+    """Save a figure and the data behind it, and return what displays it. Raises ValueError where no data are behind it,
+    or no alternative text says what it shows."""
+    if data.empty or not alt.strip():
+        raise ValueError(f"The figure {name!r} has no data behind it, or no alternative text.")
+    csv = Path(paths.FIGURES) / room / f"{name}.csv"
+    records.write_text(csv, data.to_csv(index=False, lineterminator="\n"))
+    small = save(narrow, room, f"{name}-narrow") if narrow else None
+    number = f"{room}-{name}".replace("_", "-")
+    return Shown(save(fig, room, name), csv, number, " ".join(alt.split()), caption, fold, small)
+
+
+Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
+
+
+def shower(
+    room: str,
+    said: text.Text | None = None,
+    order: Iterable[str] = (),
+    names: Mapping[str, str] | None = None,
+) -> Callable[[str, Drawn], None]:
     """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
 
-    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks. `show(name,
-    (figure, df))` takes a picture that code has drawn; None shows nothing.
+    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
+    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
-    known = specs(registry.FOLDER / room / FILE)
+    known = specs(registry.home(room) / FILE)
 
     def show(name: str, drawn: Drawn) -> None:
         if drawn is None:
             return
         spec = known[name]
-        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order)), drawn)
-        svg, csv = save(fig, room, name, data)
-        caption = text.rendered(spec["caption"], said.facts if said else {})
-        number = f"{room}-{name}".replace("_", "-")
-        display(Shown(svg, csv, number, " ".join(alt(spec, data).split()), caption, spec.get("fold", "")))
+        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
+        caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
+        display(shown(room, name, fig, data, alt({**spec, "alt": told}, data), caption, spec.get("fold", "")))
 
     return show

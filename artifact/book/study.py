@@ -9,9 +9,9 @@ study.stated("fig4", "speedup")          what the source says
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -147,6 +147,16 @@ def start(
     return Study(harness.start(room, mode, gpu, preset, seed, folder))
 
 
+def given(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function of tables return None where one of them is None: it was not measured."""
+
+    @wraps(make)
+    def made(*tables: Any) -> Any:
+        return None if any(table is None for table in tables) else make(*tables)
+
+    return made
+
+
 # ---------------------------------------------------------------- arithmetic on records
 
 
@@ -178,6 +188,26 @@ def mean(df: pd.DataFrame, variant: str, baseline: str, **at: Any) -> float:
     """Return the geometric mean of the speedup of a contender over another, of the points at these values that both
     have."""
     return records.geomean(records.speedup(where(df, **at), variant, baseline))
+
+
+def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.DataFrame:
+    """Return the mean and the range of each contender's speedup over another by experiment, and its prediction.
+
+    variants: contender → what was predicted of it, in their order.
+    """
+    speeds = pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
+    groups = speeds.groupby(["variant", "experiment"], sort=False)["speedup"]
+    table = groups.agg(speedup=records.geomean, least="min", most="max", points="count").reset_index()
+    return table.assign(prediction=table["variant"].map(variants))
+
+
+def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the time of each point in two runs of a measurement, and the second over the first, also in per cent
+    off."""
+    key = ["experiment", *records.KEY]
+    both = first.merge(second, on=key, suffixes=("_first", "_second"))
+    ratio = both["median_us_second"] / both["median_us_first"]
+    return both[[*key, "median_us_first", "median_us_second"]].assign(ratio=ratio, percent=100 * (ratio - 1))
 
 
 def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataFrame:

@@ -11,7 +11,7 @@ the numbers. Templates have loops, blocks and `holds`: what a sentence says is i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -199,7 +199,7 @@ _ALL = (
     by_sparsity,
     ends,
 )
-FILTERS = {form.__name__: form for form in _ALL}
+FILTERS: dict[str, Callable[..., str]] = {form.__name__: form for form in _ALL}
 
 
 # ---------------------------------------------------------------- the template language

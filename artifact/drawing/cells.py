@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -11,16 +11,16 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import figures as figures_
-from artifact.book import tables
-from artifact.book.text import Text, rendered
+from artifact.book import html, tables
+from artifact.book.text import Text
 from artifact.drawing import gpus, prose, races, style
-from artifact.drawing.pages import elsewhere, which
+from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
-from artifact.verdicts import judge, load, page
+from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
 #: The GPU that the prose of the chapters was written for.
@@ -51,23 +51,21 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text, order: Iterable[str] = ()) -> tuple[Callable[..., None], ...]:
-    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter. name: of a table in the room's tables.toml, or
-    of a figure in its figures.toml, whose caption and fold may name the facts that `text` knows by then; None, or a
-    table without rows, shows nothing. order: the room's variants, for their looks."""
-    return say, partial(_table, room, text), figures_.shower(room, text, order)
+def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+    """Return `say`, `table(name, df)` and `show(name, df)` of a chapter, or of the pages of no room ("book").
 
-
-def _table(room: str, text: Text, name: str, df: pd.DataFrame | None) -> None:
-    spec = tables.specs(room)[name]
-    if df is not None and len(df):
-        table(tables.styled(df, spec, text.facts), fold=rendered(spec.get("fold", ""), text.facts))
+    name: of a table in the room's tables.toml, or of a figure in its figures.toml, whose caption and fold may name the
+    facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
+    our best last, for their looks; by default the room's variants.
+    """
+    declared = (registry.home(room) / figures_.FILE).is_file()
+    ranked = tuple(order or registry.variants(room))
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:
-    """HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
-    box = f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="{what}">{text}</div>'
-    return f'<details class="folded"><summary>{what}</summary>{box}</details>'
+    """Return HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
+    return html.part("fold", what, text)
 
 
 def banner(run: Run, part: bool = False) -> None:
@@ -129,14 +127,13 @@ def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str,
         return
     fig, data, *narrow = drawn
     said = alt if isinstance(alt, str) else alt(data)
-    shown = style.show(fig, room, name, data, said, caption, *narrow)
-    display(HTML(folded(fold, shown.markup)) if fold else shown)
+    display(figures_.shown(room, name, fig, data, said, caption, fold, *narrow))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:
     """Keep the data behind a table as those behind figures are, and return the link to them."""
     records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
-    return f'<a href="{style.CSV_URL}/{room}/{name}.csv" download="">data (CSV)</a>'
+    return f'<a href="{paths.FROM_PAGES}/{room}/{name}.csv" download="">data (CSV)</a>'
 
 
 #: A source whose abstract makes fewer claims has all of them open.
@@ -149,7 +146,7 @@ def verdicts(run: Run) -> pd.DataFrame:
     judged = judge.judge(mine, run.folder.parent)
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
-    display(HTML(page.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
+    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
     return judged
 
 

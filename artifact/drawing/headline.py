@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
+import html
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from artifact import paths
+from artifact.book import figures
 from artifact.drawing import gpus, style
 from artifact.drawing.pages import front
 from artifact.measure import records
@@ -19,7 +20,7 @@ from artifact.verdicts import judge, load
 REDRAW = "python -m artifact.drawing.headline readme"
 README_FIGURE = paths.ROOT / "book" / "_static" / "readme.svg"
 #: A picture in a README follows the reader's colour scheme by itself.
-_SCHEME = "<style>svg{color:#24292f}@media (prefers-color-scheme:dark){svg{color:#d5dae0}}</style>"
+_SCHEME = "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }"
 
 
 def readme(folder: Path, target: Path = README_FIGURE) -> Path:
@@ -34,12 +35,9 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
             f"{folder.name} has no records of a kernel beside a library of the vendor: make measure"
         )
     fig, _, narrow = drawn
-    text = style.svg(fig, "readme", said["alt"])
-    for one in (fig, narrow):
-        plt.close(one)
-    if "xmlns=" not in text:
-        text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    text = re.sub(r"(<svg [^>]*>)", rf"\1{_SCHEME}", text, count=1)
+    plt.close(narrow)
+    text = figures.to_svg(fig, "readme").replace('<style type="text/css">', f'<style type="text/css">{_SCHEME}', 1)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(said["alt"])}" ', 1)
     return records.write_text(target, text + "\n")
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import functools
-import html
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pandas.io.formats.style import Styler
 
 from artifact import paths
+from artifact.book import html
 from artifact.measure import device, records, run
+
+#: Text with `backticks` as HTML, everything else escaped.
+inline_code = html.code
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -31,6 +32,7 @@ class Origin:
     fresh: bool  #: measured on this machine's GPU, as opposed to read from what is shipped
 
     def has(self, room: str) -> bool:
+        """Tell whether a room has records."""
         return self.folder is not None and room in records.rooms(self.folder)
 
     @property
@@ -39,41 +41,12 @@ class Origin:
         where = "this GPU" if self.fresh else f"the GPU `{self.gpu}`"
         return f"There are no records of {where} yet: `make measure` on a machine with one makes them."
 
-    def machine(self) -> dict[str, Any]:
-        """machine.json of the room that was measured last."""
-        found = [records.read_machine(self.folder / room) for room in records.rooms(self.folder)]
-        return max(found, key=lambda machine: str(machine["date"]))
-
     def banner(self, alone: bool = False) -> str:
-        """An admonition as `Run.banner` gives it, for a page over all rooms: every GPU that has records, with when they
-        were measured. alone: the page draws from this origin's GPU and no other."""
-        if self.folder is None or not records.rooms(self.folder):
-            title, text = "Nothing measured yet.", inline_code(self.missing)
-        else:
-            found = folders(self.folder, paths.RECORDED)
-            made = {g: _made(at) for g, at in found.items() if not alone or at == self.folder}
-            title, text = _origins(made, self.fresh)
-        tag = "div" if "<details>" in text else "p"
-        return (
-            '<div class="admonition note">\n'
-            f'<p class="admonition-title">{html.escape(title)}</p>\n<{tag}>{text}</{tag}>\n</div>'
-        )
-
-
-def _origins(made: Mapping[str, tuple[str, list[str]]], fresh: bool) -> tuple[str, str]:
-    """Title and text of a banner. made: name of a GPU, this page's first -> `_made`; fresh: measured here."""
-    one, several = len(made) == 1, len(made) > 1
-    where = "; ".join(f"{article(gpu)}, {when}" for gpu, (when, _) in made.items())
-    commits = {gpu: f"commit{'s' * (len(of) > 1)} {', '.join(of)}" for gpu, (_, of) in made.items()}
-    title = f"From records of {where}{f', {next(iter(commits.values()))}' * one}."
-    which = f"Those of the {html.escape(next(iter(made)))}" if several else "They"
-    text = "Nothing on this page was measured on the machine that made it."
-    if fresh:
-        text = f"{which} were measured on this machine."
-    if several:
-        each = "; ".join(f"{gpu}: {of}" for gpu, of in commits.items())
-        text += f"<details><summary>Commits</summary>{html.escape(each)}.</details>"
-    return title, text
+        """Return an admonition as `Run.banner` gives it, for a page over all rooms: every GPU that has records, with
+        when they were measured. alone: the page draws from this origin's GPU and no other."""
+        found = folders(self.folder, paths.RECORDED)
+        made = {gpu: _made(at) for gpu, at in found.items() if not alone or at == self.folder}
+        return html.part("banner", made, self.fresh) if made else html.part("nothing_yet", self.missing)
 
 
 def name(folder: Path) -> str:
@@ -96,13 +69,15 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
     return {name(folder): folder for folder in found.values()}
 
 
-def _made(folder: Path) -> tuple[str, list[str]]:
-    """When and with which commits the rooms of a GPU were measured, which may be several."""
-    found = [records.read_machine(folder / room) for room in records.rooms(folder)]
-    parts = sorted((part for machine in found for part in records.made(machine)), key=attrgetter("date"))
-    days = list(dict.fromkeys(part.date[:10] for part in parts))
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return when, list(dict.fromkeys(part.commit for part in parts))
+def _made(folder: Path) -> dict[str, str]:
+    """Tell when and by which commits the rooms of a GPU were measured, which may be several."""
+    machines = (records.read_machine(folder / room) for room in records.rooms(folder))
+    parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
+    days, commits = (list(dict.fromkeys(of)) for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
+    return {
+        "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
+        "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
+    }
 
 
 def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
@@ -170,50 +145,18 @@ def table(df: pd.DataFrame | Styler, prose: bool = False, called: str = "") -> s
     return re.sub(r"<table[^>]*>", lambda m: f"{m[0]}<caption>{said}</caption>", text, count=1)
 
 
-def facts(rows: Mapping[str, object], called: str = "") -> str:
-    """Two columns, name and value, as an HTML table without a head. called: its caption."""
-    body = "".join(f'<tr><th scope="row">{key}</th><td>{value}</td></tr>' for key, value in rows.items())
-    said = f"<caption>{inline_code(called)}</caption>" if called else ""
-    return f'<table class="facts">{said}<tbody>{body}</tbody></table>'
+facts = functools.partial(html.part, "facts")
 
 
-def article(name: str) -> str:
-    """A name with its indefinite article: "an NVIDIA H200"."""
-    return f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}"
-
-
-def inline_code(text: str) -> str:
-    """Text with `backticks` as HTML, everything else escaped."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))
+_CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
 
 def constants(module: types.ModuleType) -> pd.DataFrame:
-    """The module's constants that a `#:` comment explains: constant, value (lists: those below one
+    """Return the module's constants that a `#:` comment explains: constant, value (lists: those below one
     comment share it), meaning. Numbers only."""
-    lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
     rows = []
-    for node in ast.parse("\n".join(lines)).body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
-            continue
-        comment, at = [], node.lineno - 2
-        while at >= 0 and lines[at].startswith("#:"):
-            comment.insert(0, lines[at][2:].strip())
-            at -= 1
-        # A constant right below another one shares its comment.
-        if not comment and rows and rows[-1]["line"] == node.lineno - 1:
-            comment = [rows[-1]["meaning"]]
-        value = getattr(module, targets[0].id)
-        if comment and isinstance(value, int | float):
-            rows.append(
-                {
-                    "constant": targets[0].id,
-                    "value": value,
-                    "meaning": " ".join(comment),
-                    "line": node.lineno,
-                }
-            )
-    # As objects, or whole numbers would become floats beside others.
-    df = pd.DataFrame(rows, columns=["constant", "value", "meaning"], dtype=object)
-    # One row for constants that share a comment.
-    return df.groupby("meaning", sort=False, as_index=False).agg(list)[list(df.columns)]
+    for said, below in _CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
+        found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        rows.append((list(numbers), list(numbers.values()), " ".join(said.replace("#:", "").split())))
+    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])

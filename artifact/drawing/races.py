@@ -222,7 +222,7 @@ VERDICT_COLOURS = {
     measures.NOT_MEASURED: style.BOUND,
     OWN: "none",
 }
-SIGNS = {verdict: page.BADGES[verdict][0] for verdict in measures.VERDICTS} | {OWN: "="}
+SIGNS = {verdict: page.LOOKS[verdict][0] for verdict in measures.VERDICTS} | {OWN: "="}
 #: (room, GPU) -> verdict or OWN -> number of claims.
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
 #: Inches of a row: what the source states, the marks of each GPU, the gap to the next row; a line of words.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,191 +11,130 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from artifact import registry
-from artifact.drawing import charts, plot, style
+from artifact.drawing import plot, style
 from artifact.measure import records
 
-#: FP32 FMA units of an SM; GPUs that are not listed have 128.
-FP32_LANES = {(8, 0): 64, (7, 0): 64, (7, 5): 64}
+Intensities = Mapping[str, tuple[float, float]]
+#: FP32 FMA units of an SM by compute capability; GPUs that are not listed have 128.
+FP32_LANES = {"8.0": 64, "7.0": 64, "7.5": 64}
 #: Bytes that the 32 banks of an SM's shared memory deliver in a clock.
 SHARED_BYTES_PER_CLOCK = 128
 #: Transfers per clock that NVML reports for the memory, HBM and GDDR alike.
 TRANSFERS_PER_CLOCK = 2
-
-
-@dataclass(frozen=True)
-class Roof:
-    """A ceiling: the microbenchmark, how it is called, its colour, and what it bounds."""
-
-    variant: str
-    name: str
-    colour: str
-    bounds: str
-
-
-ROOFS = (
-    Roof(
-        "copy",
+#: Microbenchmark of a ceiling → how it is called, its colour, and what it bounds.
+ROOFS = {
+    "copy": (
         "DRAM copy",
         style.BASELINE,
         "operands larger than the L2: what must come from memory, or go there, once",
     ),
-    Roof(
-        "l2_read",
-        "L2 read",
-        style.RUNGS[1],
-        "rows of B that several rows of A ask for, after the first fetch",
-    ),
-    Roof(
-        "shared_read",
-        "shared-memory read",
-        style.CLAIM,
-        "tiles of B that a block has staged for itself",
-    ),
-    Roof(
-        "fma",
-        "FP32 FMA",
-        style.BOUND,
-        "the arithmetic, once the data is in registers",
-    ),
-)
+    "l2_read": ("L2 read", style.RUNGS[1], "rows of B that several rows of A ask for, after the first fetch"),
+    "shared_read": ("shared-memory read", style.CLAIM, "tiles of B that a block has staged for itself"),
+    "fma": ("FP32 FMA", style.BOUND, "the arithmetic, once the data is in registers"),
+}
 
 
-def peak(variant: str, machine: Mapping[str, Any], sm_mhz: float) -> float | None:
-    """What arithmetic on the machine's description promises: GB/s, or TFLOP/s for "fma".
+def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
+    """Return what arithmetic on the machine's description promises of each roof, GB/s, and TFLOP/s of "fma"; NaN where
+    the machine does not say enough (the L2's width is not published).
 
-    sm_mhz: SM clock while the microbenchmark ran, else the highest. None where the machine does not
-    say enough (the L2's width is not published).
+    sm_mhz: SM clock while each microbenchmark ran, else the highest.
     """
-    clock = sm_mhz if sm_mhz == sm_mhz and sm_mhz else machine.get("sm_mhz_max")
-    sms, bits, memory = (machine.get(k) for k in ("sm_count", "memory_bus_bits", "memory_mhz_max"))
-    if variant == "copy" and bits and memory:
-        return bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3
-    if variant == "shared_read" and sms and clock:
-        return sms * SHARED_BYTES_PER_CLOCK * clock / 1e3
-    if variant == "fma" and sms and clock and machine.get("compute_capability"):
-        capability = tuple(map(int, str(machine["compute_capability"]).split(".")))
-        return sms * FP32_LANES.get(capability, 128) * 2 * clock / 1e6
-    return None
+    sms, bits, memory, most = (
+        machine.get(key) or np.nan for key in ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
+    )
+    clock = sm_mhz.replace(0, np.nan).fillna(most)
+    lanes = FP32_LANES.get(str(machine.get("compute_capability")), 128)
+    promised = {
+        "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,
+        "shared_read": sms * SHARED_BYTES_PER_CLOCK * clock["shared_read"] / 1e3,
+        "fma": sms * lanes * 2 * clock["fma"] / 1e6,
+    }
+    return pd.Series(promised).reindex(list(ROOFS))
 
 
 def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
-    """Measured ceilings beside what the machine's description promises.
+    """Return the measured ceilings beside what the machine's description promises.
 
-    df: the record of the room "ceilings". Columns: ceiling, variant, measured, unit, promised,
-    share, balance (FLOP per byte above which FMA is the lower roof), spread (quartiles over median),
-    bounds.
+    df: the record of the room "ceilings". Columns: ceiling, variant, measured, unit, promised, share, balance (FLOP per
+    byte above which FMA is the lower roof), spread (quartiles over median), bounds.
     """
-    rows = []
-    have = df.set_index("variant")
-    fma = float(have["tflops"].get("fma", np.nan))
-    for roof in ROOFS:
-        if roof.variant not in have.index:
-            continue
-        row = have.loc[roof.variant]
-        value = float(row["tflops"] if roof.variant == "fma" else row["gbps"])
-        promised = peak(roof.variant, machine, float(row["sm_mhz"]))
-        rows.append(
-            {
-                "ceiling": roof.name,
-                "variant": roof.variant,
-                "measured": value,
-                "unit": "TFLOP/s" if roof.variant == "fma" else "GB/s",
-                "promised": promised if promised else np.nan,
-                "share": value / promised if promised else np.nan,
-                "balance": np.nan if roof.variant == "fma" else fma * 1e3 / value,
-                "spread": float((row["q75_us"] - row["q25_us"]) / row["median_us"]),
-                "bounds": roof.bounds,
-            }
-        )
-    return pd.DataFrame(rows)
+    have = df.set_index("variant").reindex(list(ROOFS))
+    fma, promised = have.index == "fma", peaks(machine, have["sm_mhz"])
+    measured = have["gbps"].where(~fma, have["tflops"])
+    return pd.DataFrame(
+        {
+            "ceiling": [name for name, _, _ in ROOFS.values()],
+            "variant": have.index,
+            "measured": measured,
+            "unit": np.where(fma, "TFLOP/s", "GB/s"),
+            "promised": promised,
+            "share": measured / promised,
+            "balance": (measured["fma"] * 1e3 / measured).where(~fma),
+            "spread": (have["q75_us"] - have["q25_us"]) / have["median_us"],
+            "bounds": [bounds for _, _, bounds in ROOFS.values()],
+        }
+    ).reset_index(drop=True)
 
 
-def roofline(ceilings: pd.DataFrame, intensities: Mapping[str, tuple[float, float]] | None = None):
-    """The measured roofs, and where the multiplications of the records lie under them. (fig, data)
+def roofline(ceilings: pd.DataFrame, intensities: Intensities):
+    """Draw the measured roofs, and where the multiplications of the records lie under them; return figure and data.
 
-    ceilings: from `roofs`. intensities: format and count of bytes -> least and largest useful FLOP per
-    byte, drawn as bars along the bottom.
+    ceilings: from `roofs`. intensities: format and count of bytes → least and largest useful FLOP per byte, drawn as
+    bars along the bottom.
     """
-    memories = ceilings[ceilings["variant"] != "fma"]
-    fma = float(ceilings.set_index("variant")["measured"]["fma"])
-    look = {roof.variant: roof for roof in ROOFS}
-    marks = [*memories["balance"], *(v for pair in (intensities or {}).values() for v in pair)]
-    left, right = min(*marks, 0.4) / 2.5, max(marks) * 3
-    low = left * memories["measured"].min() / 1e3
-    bottom, top = low / 6, fma * 2.2
+    memories, fma = ceilings[ceilings["variant"] != "fma"], ceilings.set_index("variant")["measured"]["fma"]
+    slopes = memories["measured"] / 1e3
+    marks = [*memories["balance"], *(end for ends in intensities.values() for end in ends)]
+    left, right, start = min(*marks, 0.4) / 2.5, max(marks) * 6, memories["balance"].min()
+    low = left * slopes.min()
+    bottom = low / 6
     fig, ax = plt.subplots(figsize=(style.WIDTH, 4.4))
-    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    start = float(memories["balance"].min())
-    ax.plot([start, right], [fma, fma], color=style.BOUND, linewidth=2)
-    rows = [{"what": "FP32 FMA", "flop_per_byte": start, "tflops": fma}]
-    for memory in memories.itertuples():
-        slope = memory.measured / 1e3
-        colour = look[memory.variant].colour
-        ax.plot([left, memory.balance], [left * slope, fma], color=colour, linewidth=1.8)
-        ax.plot(memory.balance, fma, "o", color=colour, markersize=6)
-        ax.plot([memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3)))
-        rows.append({"what": memory.ceiling, "flop_per_byte": memory.balance, "tflops": fma})
-    ax.set_xlabel("useful FLOP per byte of that memory")
-    ax.set_ylabel("TFLOP/s at most")
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, fma * 2.2))
+    ax.set(xlabel="useful FLOP per byte of that memory", ylabel="TFLOP/s at most")
     plot.log(ax.xaxis)
     plot.log(ax.yaxis)
-    for number, (name, (least, most)) in enumerate((intensities or {}).items()):
+    ax.plot([start, right], [fma, fma], color=style.BOUND, linewidth=2)
+    for number, (name, (least, most)) in enumerate(intensities.items()):
         y = bottom * (low / bottom) ** (0.2 + 0.75 * (number + 0.5) / len(intensities))
-        ax.plot(
-            [least, most],
-            [y, y],
-            color=style.PUBLISHED,
-            linewidth=5,
-            alpha=0.55,
-            solid_capstyle="butt",
-        )
-        after = right / most > least / left  # where there is more room for the name
-        side = {"ha": "left", "xytext": (6, 0)} if after else {"ha": "right", "xytext": (-6, 0)}
-        at = most if after else least
-        ax.annotate(name, (at, y), textcoords="offset points", va="center", fontsize=8, **side)
-        rows += [{"what": name, "flop_per_byte": v, "tflops": np.nan} for v in (least, most)]
+        ax.plot([least, most], [y, y], color=style.PUBLISHED, linewidth=5, alpha=0.55, solid_capstyle="butt")
+        _said(ax, name, (most, y), (6, 0), ha="left", va="center", fontsize=8)
     fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
-    ax.annotate(
-        f"FP32 FMA {fma:.1f} TFLOP/s",
-        (right, fma),
-        xytext=(-2, 5),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8.5,
-    )
-    for memory in memories.itertuples():
-        slope = memory.measured / 1e3
-        at = left**0.62 * memory.balance**0.38
-        ends = (left, left * slope), (memory.balance, fma)
-        text = f"{memory.ceiling} {slope:.2f} TB/s"
-        charts.along(ax, text, (at, at * slope), ends, gap=5, size=8.5)
-        ax.annotate(
-            f"{memory.balance:.1f}",
-            (memory.balance, fma),
-            xytext=(0, 7),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8.5,
-        )
-    return fig, pd.DataFrame(rows)
+    _said(ax, f"FP32 FMA {fma:.1f} TFLOP/s", (right, fma), (-2, 5), ha="right")
+    for memory, slope in zip(memories.itertuples(), slopes, strict=True):
+        colour, ends = ROOFS[memory.variant][1], [(left, left * slope), (memory.balance, fma)]
+        ax.plot(*zip(*ends, strict=True), color=colour, linewidth=1.8)
+        ax.plot(memory.balance, fma, "o", color=colour, markersize=6)
+        ax.plot([memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3)))
+        _said(ax, f"{memory.balance:.1f}", (memory.balance, fma), (0, 7), ha="center")
+        at, ((x0, y0), (x1, y1)) = left**0.62 * memory.balance**0.38, ax.transData.transform(ends)
+        angle = np.arctan2(y1 - y0, x1 - x0)
+        turned = {"rotation": np.degrees(angle), "rotation_mode": "anchor", "ha": "center"}
+        above = (-5 * np.sin(angle), 5 * np.cos(angle))
+        _said(ax, f"{memory.ceiling} {slope:.2f} TB/s", (at, at * slope), above, **turned)
+    dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
+    bars = [(name, end, np.nan) for name, ends in intensities.items() for end in ends]
+    return fig, pd.DataFrame(dots + bars, columns=["what", "flop_per_byte", "tflops"])
+
+
+def _said(ax, text: str, at: tuple[float, float], points: tuple[float, float], **how: Any) -> None:
+    """Write text so many points from a place."""
+    ax.annotate(text, at, xytext=points, textcoords="offset points", **{"fontsize": 8.5} | how)
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:
-    """Useful FLOP per byte over all generated points under a GPU's folder, by format and by both
-    counts of bytes: {"CSR, requested bytes": (least, most), …}.
+    """Return the least and the largest useful FLOP per byte of all generated points under a GPU's folder, by format and
+    by both counts of bytes: {"CSR, requested bytes": (least, most), …}.
 
     Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
     """
-    found = {}
-    for system in registry.find().values():
-        here = records.experiments(folder / system.room)
-        if system.unit != "CUDA cores" or not here:
-            continue
-        df = pd.concat(records.read(folder / system.room / f"{name}.csv") for name in here)
-        df = df[(df["nnz"] > 0) & (df["label"] == "")]
-        for column in ("requested_bytes", "least_bytes") if len(df) else ():
-            ratio = df["useful_flops"] / df[column]
-            name = f"{system.format}, {column.replace('_', ' ')}"
-            least, most = found.get(name, (math.inf, 0.0))  # of another system with this format
-            found[name] = (min(least, float(ratio.min())), max(most, float(ratio.max())))
+    found: dict[str, tuple[float, float]] = {}
+    for system in (s for s in registry.find().values() if s.unit == "CUDA cores"):
+        here = folder / system.room
+        for df in (records.read(here / f"{name}.csv") for name in records.experiments(here)):
+            df = df[(df["nnz"] > 0) & (df["label"] == "")]
+            for kind in ("requested", "least"):
+                name, ratio = f"{system.format}, {kind} bytes", df["useful_flops"] / df[f"{kind}_bytes"]
+                ends = *found.get(name, ()), *ratio.agg(["min", "max"]).dropna()
+                found |= {name: (min(ends), max(ends))} if ends else {}
     return found

@@ -14,12 +14,18 @@ def put(ax, x: float, y: float, text: str, **how) -> None:
     ax.text(x, y, text, **({"ha": "center", "va": "center", "fontsize": 8.5} | how))
 
 
-def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0) -> None:
+def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch="") -> None:
     """A cell with its text, tinted so that text in the page's own colour reads on it in both modes."""
     ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=0.28, linewidth=0))
-    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1))
+    ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1, hatch=hatch))
     if text:
         put(ax, x + width / 2, y + height / 2, text, fontsize=size, rotation=rotation)
+
+
+def numbers(ax, places, **how) -> None:
+    """Count places, (x, y) each, from 0, in small faint digits."""
+    for number, (x, y) in enumerate(places):
+        put(ax, x, y, f"{number}", **({"fontsize": 8, "alpha": 0.7} | how))
 
 
 def rule(ax, x, y, thick: bool) -> None:

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Sequence
 
 def listed(words: Iterable[object]) -> str:
     """ "a, b and c"; nothing for nothing."""
-    words = [str(word) for word in words]
-    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
+    said = [str(word) for word in words]
+    return "".join(said) if len(said) < 2 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+#: Letters that are spoken with a vowel first: an H200, an RTX 4090.
+SPOKEN = "AEFHILMNORSX"
+
+
+def article(name: str) -> str:
+    """A name with its indefinite article: "an NVIDIA H200", "a GeForce GTX 1080"."""
+    word = name.split()[0]
+    return f"{'an' if word[0] in (SPOKEN if word.upper() == word else 'AEIOU') else 'a'} {name}"
 
 
 def cube(size: int) -> str:
@@ -34,5 +44,5 @@ def change(ratio: float) -> str:
 
 
 def times(text: str) -> str:
-    """A prediction as a page writes it: in the sources it is plain ASCII, "1.3x over mma_sp"."""
-    return re.sub(r"(?<=\d)x(?= |:|,|\.|$)", "×", text)
+    """A prediction as a page writes it: in the sources it is plain ASCII, "1.3x over mma_sp at 512 cubed"."""
+    return re.sub(r"(?<=\d)x(?=[ :,;.)]|$)", "×", text).replace(" cubed", "³")

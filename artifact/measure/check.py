@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from artifact.measure import device
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
-from kernels.formats.half import Half, array_of
+from kernels.formats.half import Half, array_module, array_of
 from kernels.tuning import outputs
 
 
@@ -152,39 +153,30 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     order. sizes: whether magnitudes are summed as well. Raises WrongResult, one sentence, where a product
     of the GPU's cannot be confirmed.
     """
-    if on not in ("auto", "cpu", "gpu"):
-        raise ValueError(f"on is {on!r}, but must be 'auto', 'cpu' or 'gpu'")
-    host = on == "cpu" or (on == "auto" and not _gpu())
+    host = on == "cpu" or (on == "auto" and device.find() is None)
     operands = problem.host() if host else problem.device()
-    size = problem.m * problem.k
+    a, b, size = operands.a, operands.b, problem.m * problem.k
     few = problem.nnz * CSR_BELOW < size or size > DENSE_ELEMENTS
-    first = operands.a
     if problem.source is not None:
-        first = problem.source if host else formats.to_device(problem.source)
-    elif few and formats.is_sparse(first):
-        first = formats.to_csr(first)
-    sparse = isinstance(first, csr.Csr)
+        a = problem.source if host else formats.to_device(problem.source)
+    elif few and formats.is_sparse(a):
+        a = formats.to_csr(a)
+    sparse = isinstance(a, csr.Csr)
     terms = problem.nnz if sparse else size
-    small = max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
-    if not host and not small:
-        a, b = first, _dense(operands.b)
-        if not sparse:
-            a = _dense(a)
-        multiply = cupy_product if sparse else dense_product
-        values = multiply(a, b)
-        confirm(values, a, b, describe(problem))
-        summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
-        return reference(values, summed, _longest(a))
-    a, b = (first, operands.b) if host else map(formats.to_host, (first, operands.b))
+    here = host or max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
+    if here and not host:
+        a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
         a, b = _dense(a), _dense(b)
-    multiply = scipy_product if sparse else dense_product
+    multiply = (scipy_product if here else cupy_product) if sparse else dense_product
     values = multiply(a, b)
+    if not here:
+        confirm(values, a, b, describe(problem))
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
-    if not host:
+    if here and not host:
         import cupy
 
-        values, summed = cupy.asarray(values), None if summed is None else cupy.asarray(summed)
+        values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
     return reference(values, summed, _longest(a))
 
 
@@ -215,14 +207,11 @@ def confirm(values, a, b, where: str) -> None:
     """
     if not values.size:
         return
-    xp = _array_module(values)
+    xp = array_module(values)
     x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
     y = _times(b, x)
-    if isinstance(a, csr.Csr):
-        host = a if xp is np else formats.to_host(a)
-        exact = xp.asarray(scipy_product(host, _here(y)[:, None])[:, 0])
-    else:
-        exact = _times(a, y)
+    by_scipy = isinstance(a, csr.Csr)
+    exact = xp.asarray(scipy_product(formats.to_host(a), _here(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
     norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
     off = xp.abs(_times(values, x) - exact)
@@ -237,13 +226,11 @@ def confirm(values, a, b, where: str) -> None:
 
 def reference(values, sizes=None, longest: int = 1) -> Reference:
     """Wrap a float64 product, NumPy or CuPy, with its norm; sizes, longest: as `Reference` has them."""
-    norm, of_sizes = (0.0 if x is None else math.sqrt(_squares(x)) for x in (values, sizes))
+    norm, of_sizes = (
+        math.sqrt(sum(float(array_module(part).square(part, dtype=np.float64).sum()) for part in _parts(x)))
+        for x in (values, np.zeros((0, 0)) if sizes is None else sizes)
+    )
     return Reference(values, norm, norm / math.sqrt(max(values.size, 1)), sizes, longest, of_sizes)
-
-
-def _squares(array) -> float:
-    xp = _array_module(array)
-    return sum(float(xp.square(part, dtype=np.float64).sum()) for part in _parts(array))
 
 
 def scipy_product(a, b, dtype=np.float64) -> np.ndarray:
@@ -264,7 +251,7 @@ def dense_product(a, b, dtype=np.float64):
     in float64, and of a `Half` in float32.
     """
     a, b = _dense(a), _dense(b)
-    xp = _array_module(array_of(a))
+    xp = array_module(array_of(a))
     (m, k), n = a.shape, b.shape[1]
     out = xp.zeros((m, n), dtype)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
@@ -327,29 +314,46 @@ def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> 
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
     where = _launched(bound, exact, reference, stream, None, "on whole numbers")
-    out = bound.result()
-    wrong, offset, first = 0, 0, None
+    out, wrong = bound.result(), _Marked()
     for part, product, _ in _written(out, reference, where):
-        off = part != _rounded(product, out)
-        if first is None and bool(off.any()):
-            at = int(off.argmax())
-            first = offset + at, float(part.ravel()[at]), float(product.ravel()[at])
-        wrong += int(off.sum())
-        offset += part.size
-    if first is not None:
-        row, column = divmod(first[0], out.shape[1])
+        wrong.add(part != _rounded(product, out), part, product)
+    if wrong.count:
         raise WrongResult(
-            f"{where} is wrong: {wrong} of {out.size} elements are not the product, which is exact there; the first "
-            f"one, at row {row}, column {column}, is {first[1]:.9g} instead of {first[2]:.9g}"
+            f"{where} is wrong: {wrong.count} of {out.size} elements are not the product, which is exact there; the "
+            f"first one, at {wrong.place(out)}, is {wrong.numbers[0]:.9g} instead of {wrong.numbers[1]:.9g}"
         )
+
+
+@dataclass
+class _Marked:
+    """Elements of an output that are marked, part after part: how many, and of the first one the position, row-major,
+    and numbers."""
+
+    count: int = 0
+    first: int = 0
+    numbers: tuple[float, ...] = ()
+    seen: int = 0
+
+    def add(self, marks, *arrays) -> None:
+        """Add a part: its marks, and arrays of what is remembered of the first one."""
+        count = int(marks.sum())
+        if count and not self.count:
+            at = int(marks.argmax())
+            self.first, self.numbers = self.seen + at, tuple(float(x.ravel()[at]) for x in arrays)
+        self.count, self.seen = self.count + count, self.seen + marks.size
+
+    def place(self, out) -> str:
+        """Return where the first one is."""
+        row, column = divmod(self.first, out.shape[1])
+        return f"row {row}, column {column}"
 
 
 def _rounded(product, out):
     """A float64 product rounded to the dtype of an output, as float64."""
     numbers = product.astype(np.float32)
-    if isinstance(out, (Half, eight.Eight)):
-        module = half if isinstance(out, Half) else eight
-        numbers = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype)
+    for kind, module in ((Half, half), (eight.Eight, eight)):
+        if isinstance(out, kind):
+            numbers = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype)
     return numbers.astype(np.float64)
 
 
@@ -366,12 +370,9 @@ def _launched(
     out.fill(math.nan)
     _finish(out)
     try:
-        if launch is not None:
-            launch()
-        else:
-            bound.launch(stream)
-            if stream is not None:
-                stream.sync()
+        (launch or partial(bound.launch, stream))()
+        if stream is not None:
+            stream.sync()
     except Exception as error:  # the driver's and the libraries' errors have no public class in common
         raise WrongResult(f"{where} failed to run: {device.first_line(error)}") from error
     return where
@@ -385,7 +386,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
     stored = array_of(out)
-    xp = _array_module(stored)
+    xp = array_module(stored)
     kind = limit or outputs.dtype_of(out)
     if kind not in LIMITS:
         raise ValueError(
@@ -400,20 +401,15 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
-    norm = math.sqrt(square)
+    norm, most, summed = math.sqrt(square), _relative(kind, reference), reference.sizes is not None
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
-    summed = reference.sizes is not None
-    said = ""
-    if not rel_err <= (most := _relative(kind, reference)):
-        said = f"relative error {rel_err:.2e}, but at most {most:.0e} for {kind}"
-    elif not bound <= 1 and summed:
-        said = f"an element is off by {bound:.2e} times what rounding explains for {kind}"
-    elif not bound <= 1:
-        most = LIMITS[kind].max_err
-        said = f"largest element-wise error {worst:.2e}, but at most {most:.0e} for {kind}"
-    if said:
-        raise WrongResult(f"{where} is wrong: {said}; {_first_wrong(out, reference, kind)}")
-    return Errors(rel_err, worst, bound) if summed else Errors(rel_err, worst)
+    if not (rel_err <= most and bound <= 1):
+        said = f"relative error {rel_err:.2e}, but at most {most:.0e}"
+        if rel_err <= most:
+            largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
+            said = f"an element is off by {bound:.2e} times what rounding explains" if summed else largest
+        raise WrongResult(f"{where} is wrong: {said} for {kind}; {_first_wrong(out, reference, kind, bound)}")
+    return Errors(rel_err, worst, bound if summed else math.nan)
 
 
 def _relative(kind: str, reference: Reference) -> float:
@@ -432,20 +428,14 @@ def _relative(kind: str, reference: Reference) -> float:
 def _written(out, reference: Reference, where: str):
     """`_beside_each_other`, up to the first part with a NaN, which the output was filled with: then WrongResult, one
     sentence, at the end."""
-    missing, first, offset = 0, -1, 0
+    missing = _Marked()
     for part, exact, sizes in _beside_each_other(out, reference):
-        holes = _array_module(part).isnan(part)
-        count = int(holes.sum())
-        if count and first < 0:
-            first = offset + int(holes.argmax())
-        missing += count
-        offset += part.size
-        if not missing:
+        missing.add(array_module(part).isnan(part))
+        if not missing.count:
             yield part, exact, sizes
-    if missing:
-        row, column = divmod(first, out.shape[1])
+    if missing.count:
         raise WrongResult(
-            f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at row {row}, column {column}"
+            f"{where} leaves {missing.count} of {out.size} elements unwritten or NaN, the first at {missing.place(out)}"
         )
 
 
@@ -453,13 +443,11 @@ def _beside_each_other(out, reference: Reference):
     """(part of an output in float64, of the product, of its magnitudes or None), row-major, so that a position in one
     is a row and a column."""
     stored = array_of(out)
-    xp = _array_module(stored)
-    every = [_parts(stored), _parts(reference.values)]
-    every += [] if reference.sizes is None else [_parts(reference.sizes)]
+    xp = array_module(stored)
+    every = [_parts(x) for x in (stored, reference.values, reference.sizes) if x is not None]
     for part, *others in zip(*every, strict=True):
-        part = _numbers(out, part).astype(xp.float64, order="C")
         exact, *sizes = (_beside(other, xp) for other in others)
-        yield part, exact, sizes[0] if sizes else None
+        yield _numbers(out, part).astype(xp.float64, order="C"), exact, sizes[0] if sizes else None
 
 
 def _explained(exact, sizes, reference: Reference, kind: str, out):
@@ -468,7 +456,7 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp = _array_module(exact)
+    xp = array_module(exact)
     size = xp.abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
     tiny = np.finfo(np.float64).tiny
@@ -483,34 +471,22 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     return most
 
 
-def _first_wrong(out, reference: Reference, kind: str) -> str:
+def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
     """Where a wrong output is wrong first, in words: the first element over its limit, or the farthest off where none
-    is."""
-    offset, farthest = 0, (-1.0, 0, 0.0, 0.0)
-    xp = _array_module(array_of(out))
+    is; bound: how far that is off."""
+    found = _Marked()
     for part, exact, sizes in _beside_each_other(out, reference):
-        ratio = xp.abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        over = ratio > 1
-        found = bool(over.any())
-        at = int((over if found else ratio).argmax())
-        off = float(ratio.ravel()[at])
-        if found or off > farthest[0]:
-            farthest = (off, offset + at, float(part.ravel()[at]), float(exact.ravel()[at]))
-        if found:
-            break
-        offset += part.size
-    else:
-        found = False
-    _, at, value, right = farthest
-    row, column = divmod(at, out.shape[1])
-    which = "the first such element" if found else "the element that is farthest off"
-    return f"{which}, at row {row}, column {column}, is {value:.6g} instead of {right:.6g}"
+        ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
+        found.add(~(ratio <= 1 if bound > 1 else ratio < bound), part, exact)
+    which = "the first such element" if bound > 1 else "the element that is farthest off"
+    value, right = found.numbers
+    return f"{which}, at {found.place(out)}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:
     """A problem in a sentence: its matrix's name, if it has one, and its sizes."""
-    name = f"{problem.label}, " if problem.label else ""
-    return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
+    sizes = f"m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
+    return ", ".join(filter(None, (problem.label, sizes)))
 
 
 def _dense(x):
@@ -520,7 +496,7 @@ def _dense(x):
 
 def _times(matrix, x):
     """A dense matrix, or a `Half`, times a vector, in float64 and without a library."""
-    xp = _array_module(x)
+    xp = array_module(x)
     parts = [(_numbers(matrix, part).astype(xp.float64) * x).sum(axis=1) for part in _parts(array_of(matrix))]
     return xp.concatenate(parts) if parts else xp.zeros(len(array_of(matrix)))
 
@@ -555,15 +531,3 @@ def _finish(array) -> None:
         import cupy
 
         cupy.cuda.get_current_stream().synchronize()
-
-
-def _array_module(array):
-    if isinstance(array, np.ndarray):
-        return np
-    import cupy
-
-    return cupy
-
-
-def _gpu() -> bool:
-    return device.find() is not None

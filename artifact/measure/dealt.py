@@ -50,9 +50,6 @@ def points(todo: Iterable, folder: Path, name: Callable, there: Callable) -> Ite
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Nobody else changes the folder's records meanwhile."""
-    if not gpu():
-        yield
-        return
     with _locked(folder, "records", True):
         yield
 
@@ -85,7 +82,10 @@ def _file(name: str) -> str:
 
 @contextmanager
 def _locked(folder: Path, name: str, waits: bool) -> Iterator[bool]:
-    """Whether the lock was had."""
+    """Whether the lock was had; without several GPUs there is none."""
+    if not gpu():
+        yield True
+        return
     where = folder / FOLDER
     where.mkdir(parents=True, exist_ok=True)
     with (where / f"{name}.lock").open("w", encoding="utf-8") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -15,8 +16,10 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from artifact import paths
@@ -64,6 +67,20 @@ THROTTLE_REASONS = {
     0x100: "display clock setting",
 }
 NOT_THROTTLED = "none"
+
+#: What is asked of NVML: of pynvml and a GPU's handle, and what stands where it does not say.
+Questions = Mapping[str, tuple[Callable[[Any, Any], Any], Any]]
+SAMPLED: Questions = {
+    "sm_mhz": (lambda nvml, gpu: float(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)), math.nan),
+    "power_w": (lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3, math.nan),
+    "throttle": (lambda nvml, gpu: throttle_words(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)), ""),
+}
+DESCRIBED: Questions = {
+    "driver": (lambda nvml, gpu: nvml.nvmlSystemGetDriverVersion(), "unknown"),
+    "sm_mhz_max": (lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM), None),
+    "memory_mhz_max": (lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM), None),
+    "power_limit_w": (lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3, None),
+}
 
 #: Suffixes of the files that make a number what it is.
 CODE = (".py", ".c", ".cu", ".cuh")
@@ -115,10 +132,8 @@ def find(ordinal: int = 0) -> DeviceInfo | None:
     have a GPU, so that must not pass for a machine without.
     """
     library = _driver_library()
-    if library is None:
-        return None
     # Without cuda-python first, so that what fails is the driver's and nothing else's.
-    status = library.cuInit(0)
+    status = CUDA_ERROR_NO_DEVICE if library is None else library.cuInit(0)
     if status == CUDA_ERROR_NO_DEVICE:
         return None
     if status:
@@ -129,11 +144,10 @@ def find(ordinal: int = 0) -> DeviceInfo | None:
         error, count = runtime.cudaGetDeviceCount()
     except Exception as failed:  # whatever a broken installation throws
         raise _broken(first_line(failed)) from failed
-    if error == runtime.cudaError_t.cudaErrorNoDevice:
-        return None
-    if error != runtime.cudaError_t.cudaSuccess:
+    known = {runtime.cudaError_t.cudaSuccess: count, runtime.cudaError_t.cudaErrorNoDevice: 0}
+    if error not in known:
         raise _broken(f"the CUDA runtime here says {error.name}")
-    if ordinal >= count:
+    if ordinal >= known[error]:
         return None
     # From here on there is a GPU, and what fails is an error that somebody should see.
     from cuda.core import Device
@@ -171,9 +185,8 @@ def _broken(why: str) -> NoGpu:
 def _cuda_error(library, status: int) -> str:
     """The name of a driver's status, in brackets of its own; empty where the driver knows none."""
     name = ctypes.c_char_p()
-    if library.cuGetErrorName(status, ctypes.byref(name)) or not name.value:
-        return ""
-    return f", {name.value.decode()}"
+    library.cuGetErrorName(status, ctypes.byref(name))
+    return f", {name.value.decode()}" if name.value else ""
 
 
 def require(ordinal: int = 0) -> DeviceInfo:
@@ -216,33 +229,22 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def sample(device=None) -> Sample:
+def sample(device) -> Sample:
     """SM clock (MHz), board power (W) and throttle reasons right now, through NVML.
 
-    device: `cuda.core.Device`, by default the current one. Never raises: a container may hide NVML.
+    device: `cuda.core.Device`. Never raises: a container may hide NVML.
     """
-    handle = _ask(lambda: _nvml_handle(_pci_bus_id(device)), None)
-    if handle is None:
-        return Sample(math.nan, math.nan, "")
-    import pynvml
-
-    return Sample(
-        _ask(lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)), math.nan),
-        _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3, math.nan),
-        _ask(lambda: throttle_words(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)), ""),
-    )
+    return Sample(**_answers(device, SAMPLED))
 
 
 def throttle_words(bits: int) -> str:
     """NVML's reason bits in words, joined by " + "; `NOT_THROTTLED` where no bit is set."""
     words = [word for bit, word in THROTTLE_REASONS.items() if bits & bit]
     unknown = bits & ~sum(THROTTLE_REASONS)
-    if unknown:
-        words.append(f"reason {unknown:#x}")
-    return " + ".join(words) or NOT_THROTTLED
+    return " + ".join([*words, *([f"reason {unknown:#x}"] if unknown else [])]) or NOT_THROTTLED
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: object) -> str:
     """What an error says, as part of a sentence: CUDA's own messages run over several lines."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
@@ -266,7 +268,7 @@ def describe(device) -> dict[str, Any]:
         "shared_bytes_per_sm": p.max_shared_memory_per_multiprocessor,
         "registers_per_sm": p.max_registers_per_multiprocessor,
         "ecc": bool(p.ecc_enabled),
-        **_nvml_facts(_pci_bus_id(device)),
+        **_answers(device, DESCRIBED),
         "cuda": _cuda_version(),
         "cublas": _library_version("cublas"),
         "cusparse": _library_version("cusparse"),
@@ -283,10 +285,8 @@ def package_versions() -> dict[str, str]:
     """Versions of those of `PACKAGES` that are installed."""
     versions = {}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -300,28 +300,20 @@ def commit() -> str:
         return os.environ["SPARSITY_COMMIT"]
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ("git", "-C", str(paths.ROOT), *arguments),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=True,
-        ).stdout.strip()
+        command = ("git", "-C", str(paths.ROOT), *arguments)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
+        return done.stdout.strip()
 
     try:
         # An archive unpacked inside somebody else's repository must not get that one's commit.
         if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
             return "unknown"
-        return git("rev-parse", "--short", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError) as error:
         if (paths.ROOT / ".git").exists():
             why = first_line(getattr(error, "stderr", "") or error)
-            print(
-                f"The commit is recorded as unknown: {why} (or name it in SPARSITY_COMMIT)",
-                file=sys.stderr,
-            )
+            print(f"The commit is recorded as unknown: {why} (or name it in SPARSITY_COMMIT)", file=sys.stderr)
         return "unknown"
 
 
@@ -337,14 +329,11 @@ def sources(room: str) -> str:
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
     modules = {name: module.replace(".", "/") for name, module in registry.modules().items()}
     shared = {f.name for f in kernels.iterdir() if f.is_dir() and not (f / "launch.py").exists()}
-    rooms, todo, baselines = {room} | shared, [], []
-    todo += getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ())
-    while todo:
-        baselines.append(todo.pop())
-        for module in _imported(paths.ROOT / f"{modules[baselines[-1]]}.py"):
-            package, _, name = module.rpartition(".")
-            if package == "artifact.baselines" and name in modules:
-                todo += {name} - {*baselines, *todo}
+    rooms, baselines = {room} | shared, list(getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ()))
+    for baseline in baselines:  # which grows meanwhile
+        for package, _, name in (x.rpartition(".") for x in _imported(paths.ROOT / f"{modules[baseline]}.py")):
+            if package == "artifact.baselines" and name in {*modules} - {*baselines}:
+                baselines.append(name)
             elif package == "kernels" and (kernels / name).is_dir():
                 rooms.add(name)
     files = [
@@ -353,6 +342,7 @@ def sources(room: str) -> str:
         artifact / "measure" / "bench.py",
         artifact / "measure" / "check.py",
         *(paths.ROOT / f"{modules[name]}.py" for name in baselines),
+        *(artifact / "baselines").glob("_library.py"),
         *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
@@ -362,15 +352,14 @@ def sources(room: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def _imported(file) -> set[str]:
+def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    parts = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return whole | {
+        x for node in parts for x in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+    }
 
 
 def _total_memory(ordinal: int) -> int:
@@ -383,46 +372,27 @@ def _total_memory(ordinal: int) -> int:
     return int(total)
 
 
-def _pci_bus_id(device) -> str:
-    if device is None:
-        from cuda.core import Device
-
-        device = Device()
-    return device.pci_bus_id
-
-
 @functools.cache
-def _nvml_handle(pci_bus_id: str):
-    """NVML's handle of the GPU, by bus id: CUDA and NVML number GPUs differently. None without."""
-    try:
-        import pynvml
+def _nvml(pci_bus_id: str) -> tuple[Any, Any]:
+    """pynvml and its handle of the GPU, by bus id: CUDA and NVML number GPUs differently."""
+    import pynvml
 
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-    except Exception:
-        return None
+    pynvml.nvmlInit()
+    return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+
+
+def _answers(device, questions: Questions) -> dict[str, Any]:
+    """What NVML says of a `cuda.core.Device`."""
+    nvml, gpu = _ask(lambda: _nvml(device.pci_bus_id), (None, None))
+    return {name: _ask(lambda ask=ask: ask(nvml, gpu), otherwise) for name, (ask, otherwise) in questions.items()}
 
 
 def _ask(question, otherwise):
-    """One NVML question; a GPU or a container may refuse any of them."""
+    """One question; a GPU, a container or an installation may refuse any of them."""
     try:
         return question()
     except Exception:
         return otherwise
-
-
-def _nvml_facts(pci_bus_id: str) -> dict[str, Any]:
-    handle = _nvml_handle(pci_bus_id)
-    if handle is None:
-        return {"driver": "unknown"}
-    import pynvml
-
-    return {
-        "driver": _ask(pynvml.nvmlSystemGetDriverVersion, "unknown"),
-        "sm_mhz_max": _ask(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM), None),
-        "memory_mhz_max": _ask(lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM), None),
-        "power_limit_w": _ask(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, None),
-    }
 
 
 def _cuda_version() -> str:
@@ -430,9 +400,8 @@ def _cuda_version() -> str:
     from cuda.bindings import driver
 
     error, version = driver.cuDriverGetVersion()
-    if error != driver.CUresult.CUDA_SUCCESS:
-        return "unknown"
-    return f"{version // 1000}.{version % 1000 // 10}"
+    known = error == driver.CUresult.CUDA_SUCCESS
+    return f"{version // 1000}.{version % 1000 // 10}" if known else "unknown"
 
 
 def _library_version(name: str) -> str | None:
@@ -441,11 +410,8 @@ def _library_version(name: str) -> str | None:
     The package's version may differ. cuBLASLt is a part of cuBLAS.
     """
 
-    def version() -> str:
-        library = importlib.import_module(f"nvmath.bindings.{name}")
-        return _property_version(library.get_property)  # one packed number would be ambiguous
-
-    return _ask(version, None)
+    # One packed number would be ambiguous.
+    return _ask(lambda: _property_version(importlib.import_module(f"nvmath.bindings.{name}").get_property), None)
 
 
 def cusparselt():
@@ -461,26 +427,20 @@ def cusparselt():
     wanted = _file_version(path) if path else None
     from nvmath.bindings import cusparseLt
 
-    if wanted is not None:
-        answers = _property_version(cusparseLt.get_property)
-        if answers != wanted:
-            raise ValueError(
-                f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
-                "with LD_PRELOAD set to the same file"
-            )
+    answers = _property_version(cusparseLt.get_property) if path else None
+    if answers != wanted:
+        raise ValueError(
+            f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
+            "with LD_PRELOAD set to the same file"
+        )
     return cusparseLt
 
 
 def _cusparselt_version() -> str | None:
     """Version of the cuSPARSELt that answers; None without any. ValueError where a file was chosen and is not it."""
-    try:
+    if os.environ.get(CUSPARSELT):
         return _property_version(cusparselt().get_property)
-    except ValueError:
-        raise
-    except Exception:
-        if os.environ.get(CUSPARSELT):
-            raise
-        return None
+    return _ask(lambda: _property_version(cusparselt().get_property), None)
 
 
 def _file_version(path: str) -> str:
@@ -513,18 +473,13 @@ def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)
-    except OSError:
-        names = []
-    return names[0] if names else platform.machine()
+            return re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)[0]
+    except (OSError, IndexError):
+        return platform.machine()
 
 
 def _os() -> str:
     """Distribution and kernel, numbers only: a suffix may name the machine it was built for."""
-    try:
-        name = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, KeyError):
-        name = platform.system()
-    number = re.match(r"\d+(\.\d+)*", platform.release())
-    kernel = f"{platform.system()} {number.group() if number else 'unknown'}"
-    return f"{name}, {kernel}, {platform.machine()}"
+    name = _ask(lambda: platform.freedesktop_os_release()["PRETTY_NAME"], platform.system())
+    number = re.match(r"[\d.]*\d|", platform.release())
+    return f"{name}, {platform.system()} {number.group() if number else ''}, {platform.machine()}"

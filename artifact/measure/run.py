@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,18 +35,7 @@ MODES = ("auto", "measure", "recorded")
 BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
 #: What must be the same for two rows to lie in one file; a commit that changes none of it changes
 #: no number.
-SAME = (
-    "gpu",
-    "sources",
-    "driver",
-    "cuda",
-    "cublas",
-    "cusparse",
-    "cusparselt",
-    "cpu",
-    "cpu_cores",
-    "packages",
-)
+SAME = ("gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores", "packages")
 SEEDS = 2**32 - 1  #: the largest seed that every generator of operands takes
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
@@ -54,7 +43,6 @@ SET_ASIDE = ".stale"
 Contender = Callable[[Problem], Bound]
 #: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
-Selection = Mapping[str, Contender] | Iterable[str]
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class Run:
         self,
         experiment: str,
         problems: Iterable[Problem | Callable[[], Problem]],
-        contenders: Selection,
+        contenders: Mapping[str, Contender] | Iterable[str],
         timer: Timer = bench.time,
     ) -> pd.DataFrame:
         """One row per (problem, contender), in that order, with the columns of `records.COLUMNS`.
@@ -109,22 +97,21 @@ class Run:
         contenders: name -> callable(problem) -> Bound, which may run on the CPU; in recorded mode
         the names suffice. timer: `bench.time`, or `bench.time_calls` for an experiment of its own.
         """
-        problems = [p() if callable(p) else p for p in problems]
-        names = list(contenders)
-        path = self.folder / f"{experiment}.csv"
+        asked = [p() if callable(p) else p for p in problems]
+        names, path = list(contenders), self.folder / f"{experiment}.csv"
         if self.mode == "measure":
             if not isinstance(contenders, Mapping):
                 raise ValueError(f"{experiment} needs callables to measure, but got only names: pass a dict")
-            self._measure(path, experiment, problems, contenders, timer)
+            self._measure(path, experiment, asked, contenders, timer)
         elif not path.exists():
             known = ", ".join(records.experiments(self.folder)) or "none"
             raise FileNotFoundError(
                 f"there are no records of {self.room}/{experiment} on {self.gpu} "
                 f"(recorded: {known}): measure it on a GPU, or choose one of these"
             )
-        if not problems or not names:
+        if not asked or not names:
             return pd.DataFrame(columns=list(records.COLUMNS))
-        return select(records.read(path), problems, names, f"{self.room}/{experiment} on {self.gpu}")
+        return select(records.read(path), asked, names, f"{self.room}/{experiment} on {self.gpu}")
 
     def _measure(
         self,
@@ -134,6 +121,13 @@ class Run:
         contenders: Mapping[str, Contender],
         timer: Timer,
     ) -> None:
+        def called(problem: Problem) -> str:
+            return f"{experiment} {point_name(problem)}"
+
+        def there(problem: Problem) -> bool:
+            known = _index(records.read(path)) if path.exists() else {}
+            return all(_key(name, problem) in known for name in contenders)
+
         have = _index(records.read(path)) if path.exists() else {}
         if problems and contenders:
             with dealt.alone(self.folder):
@@ -142,23 +136,11 @@ class Run:
         done = len(problems) - len(todo)
         if done:
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
-
-        def called(problem: Problem) -> str:
-            return f"{experiment} {point_name(problem)}"
-
-        def there(problem: Problem) -> bool:
-            known = _index(records.read(path)) if path.exists() else {}
-            return all(_key(contender, problem) in known for contender in contenders)
-
-        mine = dealt.points(todo, self.folder, called, there)
-        for number, problem in enumerate(mine, done + 1):
+        for number, problem in enumerate(dealt.points(todo, self.folder, called, there), done + 1):
             began = time.perf_counter()
             timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            rows = [
-                row(problem, name, experiment, *result, gpu=self.machine["gpu"], when=when)
-                for name, result in timed.items()
-            ]
+            said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
+            rows = [row(problem, name, experiment, *result, **said) for name, result in timed.items()]
             with dealt.alone(self.folder):
                 records.append(path, rows)
             dealt.mark(self.folder, experiment, called(problem))
@@ -175,30 +157,19 @@ class Run:
         It is HTML, because Markdown in a cell's output knows no admonitions, here or in the book.
         """
         name, date = self.machine["gpu"], str(self.machine["date"])[:10]
-        article = "an" if name[:1] in "AEIOUN" else "a"
-        origin = f"{article} {name}, {date}, commit {self.machine['commit']}"
+        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {date}, commit {self.machine['commit']}"
         since = "".join(
             f" Added on {part.date[:10]} by commit {part.commit}: {', '.join(part.experiments)}."
             for part in records.made(self.machine)[1:]
         )
-        if self.mode == "measure":
-            title, text = (
-                f"Measured here on {origin}.",
-                "Every kernel was compiled, checked and timed for this page.",
-            )
-        else:
-            why = (
-                "This machine has no GPU, so the" if self.asked == "auto" else "Recorded numbers were asked for, so the"
-            )
-            title = f"Recorded on {origin}."
-            text = (
-                f"{why} kernels were compiled and disassembled here, and times and errors are read from records.{since}"
-            )
-        return (
-            '<div class="admonition note">\n'
-            f'<p class="admonition-title">{html.escape(title)}</p>\n'
-            f"<p>{html.escape(text)}</p>\n</div>"
-        )
+        title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
+        if self.mode != "measure":
+            auto = self.asked == "auto"
+            why = "This machine has no GPU, so the" if auto else "Recorded numbers were asked for, so the"
+            text = f"{why} kernels were compiled and disassembled here, and times and errors are read from records."
+            title, text = f"Recorded on {origin}.", text + since
+        lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
+        return "\n".join(('<div class="admonition note">', *lines, "</div>"))
 
     def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
@@ -253,7 +224,7 @@ def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Pa
         )
     info = device.require()
     opened = info.open()
-    folder = _folder((root or paths.RECORDS) / info.slug, room, repeat)
+    folder = (root or paths.RECORDS) / info.slug / room / (records.REPEAT if repeat else "")
     machine = device.describe(opened) | {"sources": device.sources(room)}
     for name in set_aside(folder, machine, seed):
         _say(f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}")
@@ -264,7 +235,7 @@ def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Pa
 
 def _recorded(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
     known = records.resolve(gpu, root or paths.RECORDED)
-    folder = _folder(known, room, repeat)
+    folder = known / room / (records.REPEAT if repeat else "")
     # A repetition on the same machine needs no second description of it.
     described = folder if (folder / records.MACHINE).exists() else known / room
     if not described.is_dir():
@@ -275,33 +246,23 @@ def _recorded(room: str, asked: str, gpu: str, preset: str, seed: int, root: Pat
     return Run(room, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 
-def _folder(gpu_folder: Path, room: str, repeat: bool) -> Path:
-    return gpu_folder / room / records.REPEAT if repeat else gpu_folder / room
-
-
 def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     """Rename the records in `folder` of another machine or other code, or with another seed; returns their names.
 
     They agree with `machine` if everything in `SAME` does. A record without a readable machine.json
     agrees with none.
     """
-    here = sorted(folder.glob("*.csv"))
-    if not here:
-        return []
-    try:
+    old: dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError, ValueError):
         old = records.read_machine(folder)
-    except (FileNotFoundError, ValueError):
-        old = {}
-    if old and all(old.get(key) == machine.get(key) for key in SAME):
-        here = [path for path in here if _seed(path) not in (None, seed)]
-        if not here:
-            return []
-    for path in here:
+    same = bool(old) and all(old.get(key) == machine.get(key) for key in SAME)
+    aside = [path for path in sorted(folder.glob("*.csv")) if not same or _seed(path) not in (None, seed)]
+    for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
-    (folder / records.PLAN).unlink(missing_ok=True)  # it speaks of those
-    if folder / f"{records.COUNTERS}.csv" in here:
-        (folder / f"{records.COUNTERS}.json").unlink(missing_ok=True)
-    return [path.name for path in here]
+        # What speaks of them.
+        for name in (records.PLAN, f"{path.stem}.json"):
+            (folder / name).unlink(missing_ok=True)
+    return [path.name for path in aside]
 
 
 def _seed(path: Path) -> int | None:
@@ -324,6 +285,8 @@ def measure_point(
     wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `bind`,
     for one that does not take the problem.
     """
+    reference: Any = None
+    bounds: Any = None
     try:
         # First, so that a contender which changes the operands is wrong, and not the reference.
         reference = check.oracle(problem)
@@ -347,8 +310,8 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
     before the contenders are bound to the problem itself. Raises `check.WrongResult` for the first one that is wrong,
     and what its `bind` raises.
     """
-    exact = probe.exact(problem)
-    stream = opened.create_stream()
+    exact, stream = probe.exact(problem), opened.create_stream()
+    product: Any = None
     try:
         product = check.oracle(exact, sizes=False)
         for bind in contenders.values():
@@ -403,39 +366,23 @@ def row(
     when: str,
 ) -> dict[str, Any]:
     """One row of a record: the problem, the time, the rates that follow from it, the errors."""
-    return {
+    of_problem = ("label", "m", "n", "k", "density", "nnz", "seed", "flops_def", "useful_flops")
+    traffic = ("least_bytes", "requested_bytes")
+    made = {
         "room": problem.room,
         "experiment": experiment,
         "variant": variant,
-        "label": problem.label,
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "density": problem.density,
-        "nnz": problem.nnz,
-        "seed": problem.seed,
-        "median_us": timing.median_us,
-        "q25_us": timing.q25_us,
-        "q75_us": timing.q75_us,
-        "samples": timing.samples,
-        "flops_def": problem.flops_def,
-        "useful_flops": problem.useful_flops,
+        **{name: getattr(problem, name) for name in (*of_problem, *traffic)},
+        **asdict(timing),
+        **asdict(errors),
         "tflops": problem.useful_flops / timing.median_us / 1e6,
-        "least_bytes": problem.least_bytes,
-        "requested_bytes": problem.requested_bytes,
         "gbps": problem.least_bytes / timing.median_us / 1e3,
-        "rel_err": errors.rel_err,
-        "max_err": errors.max_err,
-        "bound": errors.bound,
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,
-        "graph": timing.graph,
-        "sm_mhz": timing.sm_mhz,
-        "power_w": timing.power_w,
-        "throttle": timing.throttle,
         "gpu": gpu,
         "when": when,
     }
+    return {name: made[name] for name in records.COLUMNS}
 
 
 def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: str) -> pd.DataFrame:
@@ -446,39 +393,33 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
     """
     have = _index(df)
     wanted = [(name, problem) for problem in problems for name in names]
-    missing = [(name, problem) for name, problem in wanted if _key(name, problem) not in have]
-    if missing:
+    if missing := [pair for pair in wanted if _key(*pair) not in have]:
         name, problem = missing[0]
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
             f"the records of {what} have no {name} at {point_name(problem)}, "
             f"seed={problem.seed}{more}: ask for recorded points, or measure on a GPU"
         )
-    return df.iloc[[have[_key(name, problem)] for name, problem in wanted]].reset_index(drop=True)
+    return df.iloc[[have[_key(*pair)] for pair in wanted]].reset_index(drop=True)
 
 
 # ---------------------------------------------------------------- small things
 
 
-def _key(variant: str, problem: Problem) -> tuple:
-    # Densities are decimal fractions that went through text: nine digits tell any two of them
-    # apart.
-    p = problem
-    return variant, p.label, p.m, p.n, p.k, round(p.density, 9), p.seed
+def _key(variant: str, point: Any) -> tuple:
+    """What tells rows of a record apart; point: a problem, or a row."""
+    # Densities are decimal fractions that went through text: nine digits tell any two of them apart.
+    return variant, point.label, point.m, point.n, point.k, round(point.density, 9), point.seed
 
 
 def _index(df: pd.DataFrame) -> dict[tuple, int]:
-    columns = [df[c] for c in ("variant", "label", "m", "n", "k", "density", "seed")]
-    return {
-        (variant, label, m, n, k, round(density, 9), seed): i
-        for i, (variant, label, m, n, k, density, seed) in enumerate(zip(*columns, strict=True))
-    }
+    return {_key(point.variant, point): i for i, point in enumerate(df.itertuples())}
 
 
 def point_name(problem: Problem) -> str:
     """What a line of progress and the dealing out of points call a point; a record's row has the same fields."""
-    name = f"{problem.label}, " if problem.label else ""
-    return f"{name}m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
+    where = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
+    return ", ".join(filter(None, (problem.label, where)))
 
 
 def close(stream) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -11,10 +10,11 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from artifact.measure.check import WrongResult
@@ -43,27 +43,32 @@ def load(what: str, name: str = "") -> Contender:
     """
     if what.endswith(".cu"):
         head = header.read(Path(what))
-        called = _name(name or head.source.stem)
-        bind = partial(bind_cuda, called, head)
-        return Contender(called, head.source, _digest(head.source), bind, head)
+        return _contender(name or head.source.stem, head.source, partial(bind_cuda, head), head)
     place, _, attribute = what.rpartition(":")
     if not place or not attribute.isidentifier():
         raise ValueError(f"{what!r} is no contender: name a file that ends in .cu, or module:function.")
-    with _theirs(place):
-        module = _module(place)
-        bind = getattr(module, attribute, None)
+    module = _module(place)
+    bind = getattr(module, attribute, None)
     if not callable(bind) or not getattr(module, "__file__", None):
         raise ValueError(f"{place} has no function {attribute!r} in a file of its own.")
     try:
         inspect.signature(bind).bind(None, None)
     except (TypeError, ValueError):
         raise ValueError(f"{place}:{attribute} is not called with (problem, device), as a contender is.") from None
-    called = _name(name or module.__name__.rpartition(".")[2])
-    source = Path(module.__file__)
-    return Contender(called, source, _digest(source), partial(_bind_python, called, bind))
+    return _contender(name or module.__name__.rpartition(".")[2], Path(str(module.__file__)), partial(_bind, bind))
 
 
-def bind_cuda(name: str, head: header.Header, problem: Problem, device) -> Launch:
+def _contender(name: str, source: Path, bind: Callable[..., Bound], head: header.Header | None = None) -> Contender:
+    """digest: of the source, and of headers of ours or beside it that a `.cu` includes."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores."
+        )
+    text = jit.with_includes(source).encode() if head else source.read_bytes()
+    return Contender(name, source, hashlib.sha256(text).hexdigest()[:12], partial(bind, name), head)
+
+
+def bind_cuda(head: header.Header, name: str, problem: Problem, device: Any) -> Launch:
     """Compile a `.cu` for `device` and make its launch from the header. Raises ValueError, one sentence, for what
     does not fit the problem or the GPU, or does not compile."""
     from cuda.core import LaunchConfig
@@ -90,13 +95,11 @@ def compiled(contender: Contender) -> list[dict[str, Any]]:
 
     Raises ValueError, one sentence with the compiler's first error, for what does not compile.
     """
-    if contender.header is None:
-        return []
     head = contender.header
-    cubins = [_compile(head, target) for target in head.targets]
+    cubins = [_compile(head, target) for target in head.targets] if head else []
     return [
         {"target": cubin.arch, "registers": used.registers, "shared_bytes": used.shared_bytes, "spills": used.spills}
-        for cubin, (used, _) in zip(cubins, jit.reports(cubins), strict=True)
+        for cubin, (used, _) in zip(cubins, jit.reports(cubins) if cubins else (), strict=True)
     ]
 
 
@@ -111,12 +114,13 @@ def check_header(contender: Contender, problem: Problem) -> None:
 def headers() -> list[Path]:
     """Where the CUDA toolkit's headers are, such as cuda_bf16.h: $CUDA_HOME, $CUDA_PATH, the toolkit's usual place, and
     the wheels of its runtime; what there is of them."""
-    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    nvidia: Any = importlib.util.find_spec("nvidia")
+    wheels = [
+        sorted(Path(folder).glob("*/include")) for folder in (nvidia.submodule_search_locations if nvidia else ())
+    ]
     found = [Path(root) / "include" for root in roots if root]
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations if spec else ():
-        found += sorted(Path(folder).glob("*/include"))
-    return [path for path in dict.fromkeys(found) if path.is_dir()]
+    return [path for path in dict.fromkeys(sum(wheels, found)) if path.is_dir()]
 
 
 def _compile(head: header.Header, target: str) -> jit.Cubin:
@@ -128,26 +132,14 @@ def _compile(head: header.Header, target: str) -> jit.Cubin:
         raise ValueError(f"{head.source.name}: {head.entry} does not compile for {target}: {first}.") from error
 
 
-def _bind_python(name: str, bind: Callable, problem: Problem, device) -> Bound:
-    """As the user's function binds, under the contender's name and with what a record asks for."""
-    with _theirs(name):
-        bound = bind(problem, device)
-    for attribute in ("launch", "result"):
-        if not callable(getattr(bound, attribute, None)):
-            raise ValueError(f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py.")
-    for attribute, usual in (("name", name), ("prepare_ms", 0.0), ("prepare_bytes", 0)):
-        if attribute == "name" or not hasattr(bound, attribute):
-            setattr(bound, attribute, usual)
-    return bound
+def _bind(bind: Callable, name: str, problem: Problem, device: Any) -> Bound:
+    """As the user's function binds, under the contender's name and with what a record asks for.
 
-
-@contextlib.contextmanager
-def _theirs(name: str) -> Iterator[None]:
-    """The code of a user runs within: what it raises, an exit of the program too, is a ValueError of one sentence. With
-    $DEBUG as it comes; always what says itself that it is no fault of the code, such as a problem that is not taken.
+    What it raises, an exit of the program too, is a ValueError of one sentence; with $DEBUG it comes as it is, and so
+    does what says itself that it is no fault of the code, such as a problem that is not taken.
     """
     try:
-        yield
+        bound = bind(problem, device)
     except (ValueError, FileNotFoundError, WrongResult):
         raise
     except (Exception, SystemExit) as error:
@@ -155,62 +147,44 @@ def _theirs(name: str) -> Iterator[None]:
             raise
         said = " ".join(str(error).split())
         raise ValueError(f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where).") from error
+    for attribute in ("launch", "result"):
+        if not callable(getattr(bound, attribute, None)):
+            raise ValueError(f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py.")
+    usual = {"prepare_ms": 0.0, "prepare_bytes": 0}
+    for attribute, value in {key: getattr(bound, key, value) for key, value in usual.items()}.items():
+        setattr(bound, attribute, value)
+    bound.name = name
+    return bound
 
 
-def _module(place: str):
-    if not place.endswith(".py"):
-        # `python -m` has the current folder in its path; a console script has not.
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, here)
-        try:
-            with _loading(place):
-                return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name and not (place == error.name or place.startswith(f"{error.name}.")):
-                raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
-            raise ValueError(f"There is no module {place!r} here or in Python's path.") from error
+def _module(place: str) -> ModuleType:
+    """A user's module by its path or its dotted name. Whatever it raises while it is loaded is one sentence: what, and
+    in which line of which file."""
     path = Path(place)
-    if not path.is_file():
+    if path.suffix == ".py" and not path.is_file():
         raise FileNotFoundError(f"{place}: there is no such module.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
     try:
-        with _loading(place):
-            spec.loader.exec_module(module)
+        if path.suffix != ".py":
+            # `python -m` has the current folder in its path; a console script has not.
+            sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(place)
+        spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)  # dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
     except ModuleNotFoundError as error:
-        raise ValueError(f"{place} needs {error.name}, which is not installed.") from error
-    return module
-
-
-@contextlib.contextmanager
-def _loading(place: str):
-    """Whatever a user's module raises while it is loaded, as one sentence: what, and in which line of which file."""
-    try:
-        yield
-    except ModuleNotFoundError:
-        raise
+        missing = f"{place} needs {error.name}, which is not installed."
+        if f"{place}.".startswith(f"{error.name}."):
+            missing = f"There is no module {place!r} here or in Python's path."
+        raise ValueError(missing) from error
     except SyntaxError as error:
         where = f"{Path(error.filename or place).name}, line {error.lineno}"
         raise ValueError(f"{place} is no Python ({where}: {error.msg}).") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = (str(error).splitlines() or [""])[0].rstrip(".")
         raise ValueError(
             f"{place} raises {type(error).__name__} while it is loaded ({Path(last.filename).name}, line "
             f"{last.lineno}: {said})."
         ) from error
-
-
-def _name(name: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(
-            f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores."
-        )
-    return name
-
-
-def _digest(source: Path) -> str:
-    """Of the source, and of headers of ours or beside it that a `.cu` includes."""
-    text = jit.with_includes(source).encode() if source.suffix == ".cu" else source.read_bytes()
-    return hashlib.sha256(text).hexdigest()[:12]

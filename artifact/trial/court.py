@@ -12,12 +12,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.patches import Patch
 
 from artifact import paths, registry
-from artifact.drawing import plot, style
 from artifact.measure import check, records, run, willing
 from artifact.trial.contenders import Contender
 from kernels.contract import Problem
@@ -107,30 +105,30 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
 
     Level is whose quartiles overlap. Raises ValueError where the record has no such contender, or nobody beside it.
     """
-    rows = []
-    for at, point in df.groupby(list(records.POINT), sort=False, dropna=False):
-        mine, others = point[point["variant"] == name], point[point["variant"] != name]
-        if mine.empty or others.empty:
-            raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
-        mine, best = mine.iloc[0], others.loc[others["median_us"].idxmin()]
-        library = others[others["variant"].str.startswith(registry.PREFIXES)]
-        fastest = library.loc[library["median_us"].idxmin()] if len(library) else None
-        apart = FASTER if mine["q75_us"] < best["q25_us"] else SLOWER if mine["q25_us"] > best["q75_us"] else LEVEL
-        rows.append(
-            dict(zip(records.POINT, at, strict=True))
-            | {
-                "median_us": mine["median_us"],
-                "best": best["variant"],
-                "best_us": best["median_us"],
-                "library": "" if fastest is None else fastest["variant"],
-                "library_us": float("nan") if fastest is None else fastest["median_us"],
-                "verdict": apart,
-            }
-        )
-    table = pd.DataFrame(rows)
-    table["over_best"] = table["best_us"] / table["median_us"]
-    table["over_library"] = table["library_us"] / table["median_us"]
-    return table
+    at = list(records.POINT)
+    mine, others = (df[own].set_index(at) for own in (df["variant"] == name, df["variant"] != name))
+    if mine.empty or set(mine.index) != set(others.index):
+        raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
+    best = _fastest(others).loc[mine.index]
+    library = _fastest(others[others["variant"].str.startswith(registry.PREFIXES)]).reindex(mine.index)
+    apart = np.where(mine["q25_us"] > best["q75_us"], SLOWER, LEVEL)
+    return pd.DataFrame(
+        {
+            "median_us": mine["median_us"],
+            "best": best["variant"],
+            "best_us": best["median_us"],
+            "library": library["variant"].fillna(""),
+            "library_us": library["median_us"],
+            "verdict": np.where(mine["q75_us"] < best["q25_us"], FASTER, apart),
+            "over_best": best["median_us"] / mine["median_us"],
+            "over_library": library["median_us"] / mine["median_us"],
+        }
+    ).reset_index()
+
+
+def _fastest(df: pd.DataFrame) -> pd.DataFrame:
+    """The row of the fastest at each point."""
+    return df.sort_values("median_us", kind="stable").groupby(level=list(records.POINT), dropna=False).head(1)
 
 
 def verdict(table: pd.DataFrame, name: str) -> str:
@@ -145,57 +143,3 @@ def verdict(table: pd.DataFrame, name: str) -> str:
         names = "/".join(dict.fromkeys(library["library"]))
         text += f" Over the fastest library ({names}): {records.geomean(library['over_library']):.2f}×."
     return text
-
-
-def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()):
-    """The main figure of a room with the contender's bar in it: speed over the fastest library, or over the fastest
-    other where none was measured; a bar for each, the geometric mean over its points, which are the dots. (fig, data)
-
-    ladder: the room's kernels in their order; what else was measured stands below, the contender first.
-    """
-    table = standings(df, name)
-    against = "library" if table["library"].ne("").all() else "best"
-    over = table.set_index(list(records.POINT))[f"{against}_us"]
-    data = df.join(over.rename("against_us"), on=list(records.POINT))
-    data["speedup"] = data["against_us"] / data["median_us"]
-    ladder = [v for v in ladder if v != name]
-    measured = list(dict.fromkeys(data["variant"]))
-    order = [name, *(v for v in ladder if v in measured)]
-    order += [v for v in measured if v not in order]
-    fig, ax = plt.subplots(figsize=(style.WIDTH, 1.0 + 0.3 * len(order)))
-    tints = {
-        "the contender": style.CLAIM,
-        "the room's kernels": style.BEST,
-        "libraries": style.BASELINE,
-    }
-    for y, variant in enumerate(order):
-        values = data.loc[data["variant"] == variant, "speedup"]
-        kind = "the contender" if variant == name else "the room's kernels"
-        kind = "libraries" if variant.startswith(registry.PREFIXES) else kind
-        mean = records.geomean(values)
-        ax.barh(y, mean, height=0.66, color=tints[kind], alpha=0.9 if variant == name else 0.5)
-        if len(values) > 1:
-            ax.plot(values, [y] * len(values), "o", color=style.INK, markersize=2.6, markeredgewidth=0)
-        plot.right(ax, y, 40, f"{mean:.2f}×", weight="bold" if variant == name else "normal")
-    ax.axvline(1, color=style.BASELINE, linewidth=1.3)
-    ax.set_yticks(range(len(order)), [style.name(variant) for variant in order])
-    ax.set(ylim=(len(order) - 0.5, -0.5), xlim=(0, 1.05 * max(1, data["speedup"].max())))
-    ax.set_xlabel(f"speedup over the fastest {'library' if against == 'library' else 'other'}; right: geometric means")
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    plot.legend(fig, {kind: Patch(color=tint, alpha=0.7) for kind, tint in tints.items()})
-    return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
-
-
-def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> style.Shown:
-    """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
-    fig, data = figure(df, name, ladder)
-    said = verdict(standings(df, name), name)
-    return style.show(
-        fig,
-        "trials",
-        f"{name}-{room}",
-        data,
-        alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
-        caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",
-    )

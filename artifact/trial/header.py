@@ -25,11 +25,12 @@ import dataclasses
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -42,12 +43,14 @@ MAYBE = ("shared", "clear", "targets")
 TYPES = ("int32", "uint32", "int64", "uint64", "float32", "float64", "uint16")
 SIZES = ("m", "n", "k", "nnz")
 
-_LINE = re.compile(r"//\s*([a-z]+)\s*:\s*(.*?)\s*")
-_OPERATORS = {
+#: The first comment, and a line of it: key, text.
+_COMMENT = re.compile(r"^(?:[ \t]*//.*\n?)+", re.MULTILINE)
+_LINE = re.compile(rf"[ \t]*//\s*({'|'.join((*ONCE, *MAYBE, 'require'))})\s*:\s*(.*?)\s*")
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: Fraction,
+    ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Eq: operator.eq,
@@ -57,8 +60,8 @@ _OPERATORS = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-#: Functions, and with how many numbers they are called at least and at most.
-_FUNCTIONS = {"ceil": (math.ceil, 1, 1), "min": (min, 1, 99), "max": (max, 1, 99)}
+#: Functions, and with how many numbers they are called at most.
+_FUNCTIONS: dict[str, tuple[Callable, int]] = {"ceil": (math.ceil, 1), "min": (min, 99), "max": (max, 99)}
 _LONGEST = 1000  #: characters of a sum: Python's parser ends with an error of its own behind some thousands
 
 
@@ -76,63 +79,57 @@ class Header:
     require: tuple[str, ...] = ()
     targets: tuple[str, ...] = jit.TARGETS
 
+    def refuse(self, why: str) -> NoReturn:
+        """Raise ValueError, which names the file."""
+        raise ValueError(f"{self.source.name}: {why}")
+
 
 def read(source: Path) -> Header:
     """The header of a `.cu`. Raises FileNotFoundError, or ValueError, one sentence that names file and line."""
     if not source.is_file():
         raise FileNotFoundError(f"{source}: there is no such kernel.")
-    found: dict[str, str] = {}
-    require: list[str] = []
     try:
-        lines = source.read_text(encoding="utf-8-sig").splitlines()
+        text = source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{source.name} is no text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}."
-        ) from None
-    for number, line in enumerate(lines, 1):
-        if not line.lstrip().startswith("//"):
-            if number > 1 and lines[number - 2].strip():
-                break  # behind the first comment
-            continue
-        match = _LINE.fullmatch(line.strip())
-        if not match or match[1] not in (*ONCE, *MAYBE, "require"):
-            continue
-        key, text = match.groups()
-        if not text:
-            raise ValueError(f"{source.name}, line {number}: {key} says nothing.")
-        if key == "require":
-            require.append(text)
-        elif key in found:
-            raise ValueError(f"{source.name}, line {number}: {key} is there a second time.")
-        else:
-            found[key] = text
-    for key in ONCE:
-        if key not in found:
-            raise ValueError(f"{source.name}: its first comment has no line `// {key}: …`; it needs {', '.join(ONCE)}.")
-    if found.get("clear", "c") != "c":
-        raise ValueError(f"{source.name}: clear is {found['clear']!r}, but only c, the output, can be.")
+        byte = error.object[error.start]
+        raise ValueError(f"{source.name} is no text in UTF-8: byte {error.start} is 0x{byte:02x}.") from None
+    begin, comment = next(((at.start(), at[0]) for at in _COMMENT.finditer(text)), (0, ""))
+    lines = enumerate(comment.splitlines(), 1 + text.count("\n", 0, begin))
+    said = [(number, at[1], at[2]) for number, line in lines if (at := _LINE.fullmatch(line))]
+    keys = [key for _, key, _ in said]
+    found = {key: text for _, key, text in said}
+    require = tuple(text for _, key, text in said if key == "require")
+    split = {key: _parts(found.get(key, "")) for key in ("grid", "block", "arguments")}
     targets = _parts(found.get("targets", ", ".join(jit.TARGETS)))
-    for target in targets:
-        if target not in jit.FAMILIES:
-            raise ValueError(f"{source.name}: there is no target {target!r}; known: {', '.join(jit.FAMILIES)}.")
-    dimensions = {key: _parts(found[key]) for key in ("grid", "block")}
-    for key, parts in dimensions.items():
-        if len(parts) > 3:
-            raise ValueError(f"{source.name}: {key} has {len(parts)} dimensions, at most 3.")
-    arguments = tuple(_typed(source, text) for text in _parts(found["arguments"]))
-    texts = [*dimensions["grid"], *dimensions["block"], found.get("shared", "0"), *require]
-    for text in [*texts, *(text for text, _ in arguments)]:
-        _tree(source, text)  # whatever cannot be read is said now, not at the launch
+    arguments = tuple((name.strip(), kind.strip()) for name, _, kind in (x.partition(":") for x in split["arguments"]))
+    sums = [*split["grid"], *split["block"], found.get("shared", "0"), *require, *(name for name, _ in arguments)]
+    faults = chain(
+        (f", line {i}: {key} says nothing" for i, key, text in said if not text),
+        (
+            f", line {i}: {key} is there a second time"
+            for at, (i, key, _) in enumerate(said)
+            if key != "require" and key in keys[:at]
+        ),
+        (
+            f": its first comment has no line `// {key}: …`; it needs {', '.join(ONCE)}"
+            for key in ONCE
+            if key not in found
+        ),
+        (f": clear is {x!r}, but only c, the output, can be" for x in [found.get("clear", "c")] if x != "c"),
+        (f": there is no target {x!r}; known: {', '.join(jit.FAMILIES)}" for x in targets if x not in jit.FAMILIES),
+        (f": {key} has {len(split[key])} dimensions, at most 3" for key in ("grid", "block") if len(split[key]) > 3),
+        (
+            f": the argument {name} has the type {kind!r}, none of {', '.join(TYPES)}"
+            for name, kind in arguments
+            if kind not in ("", *TYPES)
+        ),
+        filter(None, map(_unreadable, sums)),  # said now, not at the launch
+    )
+    for fault in faults:
+        raise ValueError(f"{source.name}{fault}.")
+    shared = found.get("shared", "0")
     return Header(
-        source,
-        found["entry"],
-        dimensions["grid"],
-        dimensions["block"],
-        arguments,
-        found.get("shared", "0"),
-        "clear" in found,
-        tuple(require),
-        targets,
+        source, found["entry"], split["grid"], split["block"], arguments, shared, "clear" in found, require, targets
     )
 
 
@@ -141,70 +138,53 @@ def names(problem: Problem, operands: Operands) -> dict[str, Any]:
 
     Numbers are int, arrays NumPy's or CuPy's, as `operands` are; c is None where there is none yet.
     """
-    found: dict[str, Any] = {name: int(getattr(problem, name)) for name in SIZES}
+    found: dict[str, Any] = {name: getattr(problem, name) for name in SIZES}
     for letter in ("a", "b", "c"):
         operand = getattr(operands, letter)
         if formats.is_sparse(operand):
-            for part in dataclasses.fields(operand):
-                held = getattr(operand, part.name)
-                if isinstance(held, np.integer):
-                    held = int(held)
-                if not isinstance(held, (str, bool)):
-                    found[f"{letter}.{part.name}"] = held
+            found |= {f"{letter}.{part.name}": getattr(operand, part.name) for part in dataclasses.fields(operand)}
         else:
             found[letter] = array_of(operand) if isinstance(operand, Half) else operand
-    return found
+    numbers = {name: int(held) for name, held in found.items() if isinstance(held, int | np.integer)}
+    return {name: numbers.get(name, held) for name, held in found.items() if not isinstance(held, str | bool)}
 
 
 def described(problem: Problem, operands: Operands) -> dict[str, str]:
     """Name -> what it is: a number's value, an array's type and shape, for whoever writes a header."""
-    found = {}
-    for name, held in names(problem, operands).items():
-        if isinstance(held, int):
-            found[name] = f"whole number, here {held}"
-        elif held is None:
-            found[name] = f"the output, {problem.m} x {problem.n}, as b's type"
-        else:
-            order = "row-major" if held.flags.c_contiguous else "column-major"
-            shape = " x ".join(map(str, held.shape))
-            flat = "" if held.ndim == 1 else f", {order}"
-            found[name] = f"{held.dtype} ({shape}){flat}"
-    return found
+    known = names(problem, operands)
+    arrays = {name: held for name, held in known.items() if hasattr(held, "shape")}
+    told = {name: f"whole number, here {held}" for name, held in known.items()}
+    for name, held in arrays.items():
+        order = "row-major" if held.flags.c_contiguous else "column-major"
+        told[name] = f"{held.dtype} ({' x '.join(map(str, held.shape))})" + f", {order}" * (held.ndim > 1)
+    output = f"the output, {problem.m} x {problem.n}, as b's type"
+    return told | {name: output for name, held in known.items() if held is None}
 
 
 def value(header: Header, text: str, known: Mapping[str, Any]) -> int | bool:
     """What a sum comes to, exactly. Raises ValueError, one sentence, for what has no value, or is no whole number."""
     result = _exact(header, text, known)
-    if isinstance(result, Fraction):
-        if result.denominator != 1:
-            raise ValueError(f"{header.source.name}: {text!r} is {_short(result)} here, no whole number: use ceil().")
-        return int(result)
-    return result
+    if result != result // 1:
+        header.refuse(f"{text!r} is {float(result):g} here, no whole number: use ceil().")
+    return result if isinstance(result, bool) else int(result)
 
 
-def _short(number: Fraction) -> str:
+def _exact(header: Header, text: str, known: Mapping[str, Any]) -> Fraction | bool:
+    """Raises ValueError, one sentence, for what has no value."""
     try:
-        return f"{float(number):g}"
-    except OverflowError:
-        return "huge"
-
-
-def _exact(header: Header, text: str, known: Mapping[str, Any]) -> int | Fraction | bool:
-    try:
-        return _value(_tree(header.source, text).body, known)
+        return _value(ast.parse(text, mode="eval").body, known)
     except KeyError as error:
         numbers = ", ".join(n for n, x in known.items() if isinstance(x, int))
-        raise ValueError(
-            f"{header.source.name}: {text!r} names {error.args[0]!r}, which is no number here; numbers are {numbers}."
-        ) from None
+        header.refuse(f"{text!r} names {error.args[0]!r}, which is no number here; numbers are {numbers}.")
     except ZeroDivisionError:
-        raise ValueError(f"{header.source.name}: {text!r} divides by 0.") from None
-    except (RecursionError, TypeError) as error:
-        said = "is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise ValueError(f"{header.source.name}: {text[:40]!r} {said}.") from None
+        header.refuse(f"{text!r} divides by 0.")
+    except RecursionError:
+        header.refuse(f"{text[:40]!r} is nested too deep.")
+    except TypeError as error:
+        header.refuse(f"{text[:40]!r} {error}.")
 
 
-def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, int]:
+def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Grid, block and bytes of dynamic shared memory. Raises ValueError for what is no size, and what the header
     requires and does not get."""
     for text in header.require:
@@ -212,98 +192,79 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple, tuple, 
             used = {n: known[n] for n in re.findall(r"[a-z_.]+", text) if isinstance(known.get(n), int)}
             here = ", ".join(f"{name} = {number}" for name, number in used.items())
             raise ValueError(f"{header.source.name} requires {text}, but {here or 'it is not so'}.")
-    sizes = []
-    for key, texts in (("grid", header.grid), ("block", header.block)):
-        sizes.append(tuple(value(header, text, known) for text in texts))
-        for text, size in zip(texts, sizes[-1], strict=True):
-            if type(size) is not int or size < 1:
-                raise ValueError(f"{header.source.name}: {key} {text!r} is {size} here, but must be 1 at least.")
-    shared = value(header, header.shared, known)
-    if type(shared) is not int or shared < 0:
-        raise ValueError(f"{header.source.name}: shared {header.shared!r} is {shared} here.")
-    return *sizes, shared
+
+    def size(key: str, text: str, least: int = 1) -> int:
+        found = value(header, text, known)
+        if isinstance(found, bool) or found < least:
+            header.refuse(f"{key} {text!r} is {found} here, but must be {least} at least.")
+        return found
+
+    grid, block = (tuple(size(k, text) for text in getattr(header, k)) for k in ("grid", "block"))
+    return grid, block, size("shared", header.shared, 0)
 
 
 def check_arguments(header: Header, known: Mapping[str, Any]) -> None:
     """Raise ValueError, one sentence, for an argument that the room has not, or not of its type."""
     for text, kind in header.arguments:
-        if text in known and not isinstance(known[text], int):
-            held = getattr(known[text], "dtype", kind)  # there is no c on the host
-            if kind and held != kind:
-                raise ValueError(f"{header.source.name}: {text} is {held} in this room, but the kernel takes {kind}.")
-        elif re.fullmatch(r"[a-z_][\w.]*", text) and text not in known:
-            raise ValueError(f"{header.source.name}: there is no argument {text!r}; the room has {', '.join(known)}.")
-        else:
+        held = known.get(text, 0)
+        has = getattr(held, "dtype", kind)  # there is no c on the host
+        if not isinstance(held, int) and kind and has != kind:
+            header.refuse(f"{text} is {has} in this room, but the kernel takes {kind}.")
+        if re.fullmatch(r"[a-z_][\w.]*", text) and text not in known:
+            header.refuse(f"there is no argument {text!r}; the room has {', '.join(known)}.")
+        if isinstance(held, int):
             number(header, text, kind, known)
 
 
-def number(header: Header, text: str, kind: str, known: Mapping[str, Any]):
+def number(header: Header, text: str, kind: str, known: Mapping[str, Any]) -> np.generic:
     """A scalar argument as a NumPy scalar. Raises ValueError where its type does not hold it."""
     dtype = np.dtype(kind or "int32")
-    if dtype.kind == "f":
-        exact = _exact(header, text, known)
-        if abs(exact) > Fraction(float(np.finfo(dtype).max)):
-            raise ValueError(f"{header.source.name}: the argument {text} is no {dtype.name}.")
-        return dtype.type(float(exact))
-    found, limits = value(header, text, known), np.iinfo(dtype)
-    if not limits.min <= found <= limits.max:
-        raise ValueError(
-            f"{header.source.name}: the argument {text} is {found}, which is no {dtype.name}: name another "
-            f"type, as in {text}:int64."
-        )
-    return dtype.type(found)
+    floats = dtype.kind == "f"
+    limits: Any = np.finfo(dtype) if floats else np.iinfo(dtype)
+    found = _exact(header, text, known) if floats else value(header, text, known)
+    if not Fraction(float(limits.min)) <= found <= Fraction(int(limits.max)):
+        told = "" if floats else f"is {found}, which "
+        more = "" if floats else f": name another type, as in {text}:int64"
+        header.refuse(f"the argument {text} {told}is no {dtype.name}{more}.")
+    return dtype.type(float(found) if floats else found)
 
 
 def _parts(text: str) -> tuple[str, ...]:
     """Split at the commas that stand in no brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return tuple(part.strip() for part in parts)
+    depths = accumulate((letter == "(") - (letter == ")") for letter in text)
+    marked = "".join(
+        "\n" if letter == "," and not depth else letter for letter, depth in zip(text, depths, strict=True)
+    )
+    return tuple(part.strip() for part in marked.split("\n"))
 
 
-def _typed(source: Path, text: str) -> tuple[str, str]:
-    name, _, kind = (part.strip() for part in text.partition(":"))
-    if kind and kind not in TYPES:
-        raise ValueError(f"{source.name}: the argument {name} has the type {kind!r}, none of {', '.join(TYPES)}.")
-    return name, kind
-
-
-def _tree(source: Path, text: str) -> ast.Expression:
+def _unreadable(text: str) -> str:
+    """Why a sum cannot be read; nothing where it can."""
     if len(text) > _LONGEST:
-        raise ValueError(f"{source.name}: {text[:40]!r} … has {len(text)} characters, at most {_LONGEST} are read.")
+        return f": {text[:40]!r} … has {len(text)} characters, at most {_LONGEST} are read"
     try:
-        return ast.parse(text, mode="eval")
+        ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{source.name}: {text!r} is neither a name nor a sum.") from None
+        return f": {text!r} is neither a name nor a sum"
+    return ""
 
 
-def _value(node: ast.expr, known: Mapping[str, Any]):
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Constant) and type(node.value) is float and math.isfinite(node.value):
-        return Fraction(repr(node.value))
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        name = ast.unparse(node)
-        if not isinstance(known.get(name), int):
-            raise KeyError(name)
-        return known[name]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, known)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _value(node.left, known), _value(node.right, known)
-        return _OPERATORS[type(node.op)](left, right)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
-        left, right = _value(node.left, known), _value(node.comparators[0], known)
-        return _OPERATORS[type(node.ops[0])](left, right)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in _FUNCTIONS and not node.keywords:
-        call, least, most = _FUNCTIONS[node.func.id]
-        if not least <= len(node.args) <= most:
-            raise TypeError(f"calls {node.func.id}() with {len(node.args)} numbers")
-        given = [_value(part, known) for part in node.args]
-        return given[0] if len(given) == 1 and call is not math.ceil else call(*given)
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """A number, a Fraction, or what a comparison says. Raises KeyError for what is no number."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if math.isfinite(number) and not isinstance(number, bool):
+            return Fraction(repr(number))
+        case ast.Name() | ast.Attribute() if isinstance(known.get(ast.unparse(node)), int):
+            return Fraction(known[ast.unparse(node)])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, known)
+        case ast.BinOp(left, op, right) | ast.Compare(left, [op], [right]) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, known), _value(right, known))
+        case ast.Call(ast.Name(name), args, []) if name in _FUNCTIONS:
+            call, most = _FUNCTIONS[name]
+            if not 1 <= len(args) <= most:
+                raise TypeError(f"calls {name}() with {len(args)} numbers")
+            return (
+                call(*(_value(part, known) for part in args)) if most == 1 else call([_value(p, known) for p in args])
+            )
     raise KeyError(ast.unparse(node))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -20,11 +21,10 @@ COLUMNS = ("section", "title", "claims", "says", "experiment", "figure", "reason
 
 
 def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The sections that `where` names, in their order, and its figures and tables. Sections that are themselves
+    """Return the sections that `where` names, in their order, and its figures and tables. Sections that are themselves
     figures count where there is no other. Raises ValueError, one sentence, where it names none, or something else.
     """
-    figures, rest = FIGURE.findall(where), FIGURE.sub("", where)
-    found = set()
+    figures, rest, found = FIGURE.findall(where), FIGURE.sub("", where), set()
     # The longest first, so that "V.D" is not "V".
     for key in sorted(sections, key=len, reverse=True):
         rest, count = re.subn(rf"(?<![\w.]){re.escape(key)}(?![\w-])(?:\.\d+)*", "", rest)
@@ -38,43 +38,42 @@ def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str
     return [key for key in sections if key in found], figures
 
 
+def first(room: registry.Room, where: str) -> str:
+    """Return the first section that `where` names; "" of a room that lists none."""
+    return places(where, room.sections)[0][0] if room.sections else ""
+
+
 def table(
-    room: registry.Room,
-    claims: Sequence[load.Claim],
-    untested: Sequence[load.Untested],
-    figures: Mapping[str, str],
+    room: registry.Room, claims: Sequence[load.Claim], untested: Sequence[load.Untested], figures: Mapping[str, str]
 ) -> pd.DataFrame:
-    """COLUMNS: a row for each section and choice of experiments with the ids of its claims, then one for each statement
-    that is untested, with its reason; a section of which there is nothing has a row of its own.
+    """Return COLUMNS: a row for each section and choice of experiments with the ids of its claims, then one for each
+    statement that is untested, with its reason; a section of which there is nothing has a row of its own.
 
     figures: experiment -> the figure of the source that it regenerates. Errors as `places`.
     """
-    mine = [(c, *places(c.where, room.sections)) for c in claims if c.room == room.room]
-    others = [(u, *places(u.where, room.sections)) for u in untested if u.room == room.room]
-    rows = []
-    for section, title in room.sections.items():
-        groups: dict[tuple[str, ...], list] = {}
-        for claim, named, said in mine:
-            if section in named:
-                groups.setdefault(claim.experiment, []).append((claim.id, said))
-        start = len(rows)
-        for experiments, group in groups.items():
-            sweeps = evidence.sweeps(experiments)
-            made = [figures[e.partition("@")[0]] for e in sweeps if e.partition("@")[0] in figures]
-            said = [figure for _, named in group for figure in named]
-            rows.append(
-                {
-                    "claims": [i for i, _ in group],
-                    "experiment": ", ".join(experiments),
-                    "figure": ", ".join(dict.fromkeys([*made, *said])),
-                }
-            )
-        for entry, named, said in others:
-            if section in named:
-                rows.append({"says": entry.says, "figure": ", ".join(said), "reason": entry.reason})
-        rows += [{}] if len(rows) == start else []
-        for row in rows[start:]:
-            row |= {"section": section, "title": title}
-    df = pd.DataFrame(rows, columns=list(COLUMNS))
-    df["claims"] = [ids if isinstance(ids, list) else [] for ids in df["claims"]]
-    return df.fillna("")
+    rows: dict[tuple, dict[str, Any]] = {}
+    for claim in (claim for claim in claims if claim.room == room.room):
+        sections, named = places(claim.where, room.sections)
+        sweeps = (e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment))
+        made = [figures[sweep] for sweep in sweeps if sweep in figures]
+        for section in sections:
+            empty: dict[str, Any] = {"claims": [], "experiment": ", ".join(claim.experiment), "made": made, "named": []}
+            row = rows.setdefault((section, *claim.experiment), empty)
+            row["claims"].append(claim.id)
+            row["named"] += named
+    for entry in (entry for entry in untested if entry.room == room.room):
+        sections, named = places(entry.where, room.sections)
+        told = {"claims": [], "says": entry.says, "made": [], "named": named, "reason": entry.reason}
+        rows |= {(section, entry): told for section in sections}
+    order = list(room.sections)
+    rows |= {(key,): {"claims": [], "made": [], "named": []} for key in order if key not in {at[0] for at in rows}}
+    df = pd.DataFrame(
+        row
+        | {
+            "section": at[0],
+            "title": room.sections[at[0]],
+            "figure": ", ".join(dict.fromkeys(row["made"] + row["named"])),
+        }
+        for at, row in sorted(rows.items(), key=lambda pair: order.index(pair[0][0]))
+    )
+    return df.reindex(columns=list(COLUMNS)).fillna("")

@@ -8,10 +8,12 @@ reproduced": a statement in words about the method in general, which one GPU is 
 that follows from the programs; what a source's own data contradicts.
 """
 
-import contextlib
+from __future__ import annotations
+
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -20,150 +22,132 @@ from artifact import registry
 from artifact.verdicts import evidence, load, measures, reasons
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
-from artifact.verdicts.measures import (
-    NOT_CARRIED,
-    NOT_MEASURED,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    Outcome,
-)
+from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
 
+#: Of a verdict: the claim, what was measured, why, and what it rests on. own: a series of the source's own decides it,
+#: and nothing that was measured here.
 LEDGER_COLUMNS = (
-    "id",
-    "source",
-    "where",
-    "says",
-    "published",
-    "measured",
-    "verdict",
-    "close",
-    "reason",
-    "why",
-    "minutes",
-    "gpu",
-    "extension",
-    "rests",
+    *("id", "room", "source", "where", "says", "published", "measured", "verdict", "close", "reason", "why"),
+    *("minutes", "gpu", "extension", "own", "rests"),
 )
+GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: what the tests hold of the shipped records
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
 #: What behind a GPU's number makes another GPU of it.
-_OTHERS = ("ti", "super", "d")
-GOLDEN_COLUMNS = ("id", "verdict", "measured")  # what the tests hold of the shipped records
+_OTHERS = {"ti", "super", "d"}
 
 
 def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
-    """Verdicts from the records in `folder`, that of one GPU: one row per claim, columns
+    """Return verdicts from the records in `folder`, that of one GPU: one row per claim, columns
     LEDGER_COLUMNS.
 
     A record that is there but not valid raises ValueError, one without its machine.json
     FileNotFoundError: a broken file is no verdict.
     """
     claims, folder = list(claims), Path(folder)
-    found = {room: Evidence(folder, room) for room in dict.fromkeys(c.room for c in claims)}
-    outcomes = {claim.id: _outcome(claim, found[claim.room]) for claim in claims}
+    known = {claim.id: claim for claim in (*load.claims(), *claims)}
+    found = {room: Evidence(folder, room) for room in dict.fromkeys(claim.room for claim in claims)}
 
-    def measured(i: str) -> str:
-        """Of another claim, which may be none of those that are judged."""
-        if i not in outcomes:
-            known = {claim.id: claim for claim in load.claims()}
-            if i not in known:
-                raise ValueError(f"A reason speaks of the claim {i!r}, which is none.")
-            outcomes[i] = _outcome(known[i], Evidence(folder, known[i].room))
-        missing = outcomes[i].verdict == NOT_MEASURED
-        return "not measured here" if missing else outcomes[i].measured
+    @cache
+    def outcome(i: str) -> Outcome:
+        """Of any claim: a reason may speak of one that is not judged."""
+        room = known[i].room
+        return _outcome(known[i], found[room] if room in found else Evidence(folder, room))
 
-    rows = []
-    for claim in claims:
-        outcome = outcomes[claim.id]
-        row = {key: getattr(outcome if hasattr(outcome, key) else claim, key) for key in LEDGER_COLUMNS}
-        if outcome.verdict == NOT_REPRODUCED and carried(claim, folder.name):
-            row["verdict"] = NOT_CARRIED
-        e = found[claim.room].only(claim.rule.at, claim.rule.repeats)
-        if outcome.verdict == NOT_MEASURED:
-            row["reason"] = outcome.why
-        elif outcome.verdict == REPRODUCED:
-            row["reason"] = ""
-        else:
-            row["reason"] = reasons.filled(claim, e, outcome, measured)
-        row["gpu"] = ", ".join(claim.gpu)
-        rows.append(row)
+    rows = (_row(claim, found[claim.room], outcome, folder.name) for claim in claims)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
 
 
+def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str) -> dict[str, object]:
+    found = outcome(claim.id)
+    verdict, reason = found.verdict, {NOT_MEASURED: found.why, REPRODUCED: ""}.get(found.verdict)
+    if reason is None:
+        reason = reasons.filled(claim, e.only(claim.rule.at, claim.rule.repeats), found, outcome)
+    if verdict == NOT_REPRODUCED and carried(claim, gpu):
+        verdict = NOT_CARRIED
+    own = bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment)
+    more = {"verdict": verdict, "reason": reason, "gpu": ", ".join(claim.gpu), "own": own}
+    return {key: getattr(found if hasattr(found, key) else claim, key, None) for key in LEDGER_COLUMNS} | more
+
+
+def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
+    """Return name of a GPU -> the verdicts by its records. folders: name of a GPU -> its records."""
+    claims = list(claims)
+    return {gpu: judge(claims, folder) for gpu, folder in folders.items()}
+
+
 def counted(df: pd.DataFrame) -> pd.DataFrame:
-    """Those of the verdicts of `judge` that are on claims of the sources: extensions are listed, not counted."""
+    """Return those of the verdicts that are on claims of the sources: extensions are listed, not counted."""
     return df[~df["extension"].astype(bool)]
 
 
-def on_their_data(df: pd.DataFrame) -> pd.DataFrame:
-    """Those that series of the source's own decide, whose experiments have an @, and nothing that was measured here."""
-    own = {c.id for c in load.claims() if c.experiment and all(SERIES in e for e in c.experiment)}
-    return df[df["id"].isin(own)]
-
-
 def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The `counted` verdicts apart: those that something measured here decides, and those `on_their_data`."""
+    """Return the `counted` verdicts apart: those that something measured here decides, and those that series of the
+    source's own do."""
     claims = counted(df)
-    theirs = on_their_data(claims)
-    return claims.drop(theirs.index), theirs
+    own = claims["own"].astype(bool)
+    return claims[~own], claims[own]
 
 
 def carried(claim: Claim, gpu: str) -> bool:
-    """Whether a claim that fails on this GPU is one that may hold on the source's."""
+    """Tell whether a claim that fails on this GPU is one that may hold on the source's."""
     own = any(SERIES in experiment for experiment in claim.experiment)
-    return claim.depends_on == load.GPU and not own and not any(same_gpu(g, gpu) for g in claim.gpu)
+    return claim.depends_on == load.GPU and not own and not any(same_gpu(said, gpu) for said in claim.gpu)
 
 
 def same_gpu(said: str, measured: str) -> bool:
-    """Whether a source that says `said` ("RTX 4070", "H100 96 GB") speaks of the GPU `measured`, a name or a slug
+    """Tell whether a source that says `said` ("RTX 4070", "H100 96 GB") speaks of the GPU `measured`, a name or a slug
     of one, or of one with the same chip."""
     said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
     ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
-    for i in range(len(ours) - len(theirs) + 1):
-        if ours[i : i + len(theirs)] == theirs and not set(ours[i + len(theirs) :][:1]) & {*_OTHERS}:
-            return True
-    return False
+    starts = range(len(ours) - len(theirs) + 1)
+    return any(ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & _OTHERS for i in starts)
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
-    rule = claim.rule
-    e = e.only(rule.at, rule.repeats)
+    e = e.only(claim.rule.at, claim.rule.repeats)
     try:
-        outcome = measures.outcome(rule, e, claim.experiment)
-        outcome = replace(outcome, rests=tuple(sorted(e.seen)))
+        found = replace(measures.outcome(claim.rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
     except NotMeasured as missing:
-        outcome = Outcome(NOT_MEASURED, "—", str(missing))
-    why = [outcome.why]
-    if rule.at and outcome.verdict != NOT_MEASURED:
-        why.append(f"Judged at {e.kept}.")
-    if any(SERIES in experiment for experiment in claim.experiment):
-        why.append("Judged by the series that the source published, not by this GPU's records.")
-    if any(name.startswith(OTHERS) for name in claim.experiment) and outcome.verdict != NOT_MEASURED:
-        why.append("Judged by the authors' own code, run on this GPU, and not by kernels of ours.")
-    if rule.repeats and outcome.verdict != NOT_MEASURED:
-        why.append(f"Judged by the geometric means of the runs; {_each_run(claim, e)}.")
-    if rule.also_over and outcome.verdict != NOT_MEASURED:
-        with contextlib.suppress(NotMeasured):
-            over = rule.quantity.parameters | {"over": rule.also_over}
-            other = replace(rule, quantity=replace(rule.quantity, parameters=over))
-            beside = measures.outcome(other, e, claim.experiment)
-            library = registry.library(rule.also_over)
-            why.append(f"Against {library}: {beside.measured} ({measures.said(beside.verdict, claim.extension)}).")
-    if claim.note:
-        why.append(claim.note)
-    if claim.contradicts:
-        why.append(f"The source also claims the opposite: {', '.join(claim.contradicts)}.")
-    return replace(outcome, why=" ".join(why))
+        found = Outcome(NOT_MEASURED, "—", str(missing))
+    given = found.verdict != NOT_MEASURED
+    series, theirs = ([mark in name for name in claim.experiment] for mark in (SERIES, OTHERS))
+    told = {
+        found.why: True,
+        f"Judged at {e.kept}.": claim.rule.at and given,
+        "Judged by the series that the source published, not by this GPU's records.": any(series),
+        "Judged by the authors' own code, run on this GPU, and not by kernels of ours.": any(theirs) and given,
+        _each_run(claim, e): given,
+        _also_over(claim, e): given,
+        claim.note: True,
+        f"The source also claims the opposite: {', '.join(claim.contradicts)}.": claim.contradicts,
+    }
+    return replace(found, why=" ".join(text for text, holds in told.items() if text and holds))
 
 
 def _each_run(claim: Claim, e: Evidence) -> str:
-    """What a claim whose experiments repeat each other would be by each of them alone."""
-    sweeps, texts = evidence.sweeps(claim.experiment), []
+    """Say what a claim whose experiments repeat each other would be by each of them alone; nothing of others."""
+    sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats else []
+    texts = []
     for name in sweeps:
         run = [other for other in claim.experiment if other == name or other not in sweeps]
-        try:
-            outcome = measures.outcome(claim.rule, e, run)
-            texts.append(f"{name} alone: {outcome.measured} ({outcome.verdict})")
-        except NotMeasured:
-            texts.append(f"{name} alone: {NOT_MEASURED}")
-    return "; ".join(texts)
+        alone = _tried(claim.rule, e, run)
+        texts.append(f"{name} alone: " + (f"{alone.measured} ({alone.verdict})" if alone else NOT_MEASURED))
+    return f"Judged by the geometric means of the runs; {'; '.join(texts)}." if texts else ""
+
+
+def _also_over(claim: Claim, e: Evidence) -> str:
+    """Say what a claim would be over its second baseline; nothing where it has none."""
+    quantity, over = claim.rule.quantity, claim.rule.also_over
+    other = replace(quantity, parameters={**quantity.parameters, "over": over})
+    found = _tried(replace(claim.rule, quantity=other), e, claim.experiment) if over else None
+    word = measures.said(found.verdict, claim.extension) if found else ""
+    return f"Against {registry.library(over)}: {found.measured} ({word})." if found else ""
+
+
+def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome | None:
+    """Return what a rule makes of experiments; None where their records do not decide."""
+    try:
+        return measures.outcome(rule, e, experiments)
+    except NotMeasured:
+        return None

@@ -53,14 +53,15 @@ A claim of a source is judged by a rule, which the file states in full:
   the records are of.
 """
 
-import functools
-import hashlib
+from __future__ import annotations
+
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -68,8 +69,8 @@ from artifact import paths, registry
 from artifact.measure import minutes, records
 from artifact.verdicts import evidence, measures, quantities
 
-SAID = "published"  # in the numbers of an expectation: those of the source
-GPU, METHOD = "gpu", "method"  # what a claim may depend on
+SAID = "published"  #: in the numbers of an expectation: those of the source
+GPU, METHOD = "gpu", "method"  #: what a claim may depend on
 #: Counters of what a program does, whatever GPU runs it. Bank conflicts are none: their counters also count collisions
 #: with data that arrives from L2.
 OF_PROGRAMS = re.compile(
@@ -84,23 +85,23 @@ COUNTERS = ("metric", "beside", "share_of", "plus")
 class Claim:
     id: str
     room: str
-    source: str  # the system's name
-    where: str  # section, figure or table of the source
-    says: str  # in our words
+    source: str  #: the system's name
+    where: str  #: section, figure or table of the source
+    says: str  #: in our words
     experiment: tuple[str, ...]
     rule: measures.Rule
-    published: str  # the source's value, for people
-    typed: Mapping[str, float]  # experiment -> minutes, for where no record tells them
+    published: str  #: the source's value, for people
+    typed: Mapping[str, float]  #: experiment -> minutes, for where no record tells them
     note: str = ""
     contradicts: tuple[str, ...] = ()
-    gpu: tuple[str, ...] = ()  # that the source speaks of
+    gpu: tuple[str, ...] = ()  #: that the source speaks of
     depends_on: str = METHOD
     reason: str = ""
-    extension: bool = False  # no claim of the source
+    extension: bool = False  #: no claim of the source
 
     @property
     def minutes(self) -> float:
-        """To measure its experiments, on the home GPU."""
+        """Minutes to measure its experiments, on the home GPU."""
         return round(took(self, paths.RECORDED / paths.HOME), 2)
 
 
@@ -109,252 +110,212 @@ class Untested:
     """A statement of a source that no experiment here tests."""
 
     room: str
-    where: str  # section, figure or table of the source
-    says: str  # in our words
-    reason: str  # one sentence
+    where: str  #: section, figure or table of the source
+    says: str  #: in our words
+    reason: str  #: one sentence
 
 
 # ---------------------------------------------------------------- loading
 
 REQUIRED = ("id", "where", "says", "experiment", *measures.PARTS, "published")
-OPTIONAL = (
-    "at",
-    "repeats",
-    "note",
-    "contradicts",
-    "gpu",
-    "depends_on",
-    "reason",
-    "extension",
-)
+OPTIONAL = ("at", "repeats", "note", "contradicts", "gpu", "depends_on", "reason", "extension")
 
 
-def claims(folder: str | Path = registry.FOLDER) -> list[Claim]:
-    """The claims of every room below `folder`, in the order of the rooms and of their files.
+@cache
+def claims() -> list[Claim]:
+    """Return the claims of every room, as `read` does, read once."""
+    return read(registry.FOLDER)
+
+
+def read(folder: Path) -> list[Claim]:
+    """Return the claims of every room below `folder`, in the order of the rooms and of their files.
 
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
     unknown, an unknown experiment, part of a rule or parameter, an id used twice.
     """
-    return list(_claims(Path(folder), _written(Path(folder))))
-
-
-def _written(folder: Path) -> str:
-    """A digest of the files that claims are made of."""
-    files = (path for path in sorted(folder.glob("*/**/*")) if path.suffix in (".toml", ".csv", ".py"))
-    texts = ((os.fsencode(path), path.read_bytes()) for path in files)
-    return hashlib.sha256(b"\0".join(part for pair in texts for part in pair)).hexdigest()
-
-
-@functools.lru_cache(maxsize=4)
-def _claims(folder: Path, written: str) -> list[Claim]:
-    """The claims below `folder`, whose files have the digest `written`."""
-    claims: list[Claim] = []
-    for room in registry.find(folder).values():
-        path = folder / room.room / registry.CLAIMS
-        if path.is_file():
-            data = registry.toml(path)
-            claims += [
-                _claim(c, room, data.get("minutes", {}), data.get("notes", {}), path) for c in data.get("claim", [])
-            ]
-    ids = [claim.id for claim in claims]
-    for claim in claims:
-        if ids.count(claim.id) > 1:
-            raise ValueError(f"{folder}: the claim {claim.id!r} is there twice.")
-        for other in claim.contradicts:
-            if other not in ids:
-                raise ValueError(f"{folder}: the claim {claim.id!r} contradicts {other!r}, which is no claim.")
-    return claims
-
-
-def took(claim: Claim, folder: Path) -> float:
-    """Minutes that the experiments of a claim took, by the records of one GPU in `folder`; those of claims.toml for an
-    experiment whose record is not there or does not tell, as of counters and of a single point."""
-    found = {e: _recorded(e, folder, claim.room) for e in claim.experiment}
-    return sum(claim.typed[e] if told is None else told for e, told in found.items())
-
-
-def _recorded(experiment: str, folder: Path, room: str) -> float | None:
-    """Minutes of an experiment's record; None where it has none: counters, a published series, others' code."""
-    if experiment == records.COUNTERS or experiment.startswith(evidence.OTHERS):
-        return None
-    if evidence.SERIES in experiment:
-        return None
-    return minutes.of_record(evidence.place(experiment, folder, room))
-
-
-def figures_of(folder: str | Path = registry.FOLDER) -> dict[str, dict[str, str]]:
-    """Room -> experiment -> the figure of the source that it regenerates. Errors as `claims`."""
-    files = {room: Path(folder) / room / registry.CLAIMS for room in registry.find(Path(folder))}
-    return {r: registry.toml(p).get("source", {}).get("figures", {}) for r, p in files.items() if p.is_file()}
-
-
-def untested(folder: str | Path = registry.FOLDER) -> list[Untested]:
-    """What the sources say and no experiment tests, in the order of the rooms and of their files. Raises ValueError,
-    one sentence, for an entry that lacks a key or has another one."""
-    found = []
-    for room in registry.find(Path(folder)):
-        path = Path(folder) / room / registry.CLAIMS
-        for table in registry.toml(path).get("untested", []) if path.is_file() else ():
-            if set(table) != {"where", "says", "reason"}:
-                raise ValueError(
-                    f"{path}: what is untested, {table.get('says', '?')!r}, has the keys {', '.join(table)}; it needs "
-                    "where, says and reason."
-                )
-            found.append(Untested(room, **table))
+    found = [_claim(table, room, data, path) for room, data, path in _files(folder) for table in data.get("claim", ())]
+    ids = [claim.id for claim in found]
+    for claim in found:
+        _refuse(
+            f"{folder}: the claim {claim.id!r}",
+            ["is there twice"] * (ids.count(claim.id) > 1),
+            [f"contradicts {other!r}, which is no claim" for other in claim.contradicts if other not in ids],
+        )
     return found
 
 
-def _claim(table: Mapping, room: registry.Room, typed: Mapping, notes: Mapping, path: Path) -> Claim:
-    name = f"{path}: the claim {table.get('id', '?')!r}"
-    for key in REQUIRED:
-        if key not in table:
-            raise ValueError(f"{name} has no {key!r}.")
-    for key in table:
-        if key not in REQUIRED + OPTIONAL:
-            raise ValueError(f"{name} has a key {key!r} that no claim has.")
-    experiments = tuple(table["experiment"])
-    for experiment in experiments:
-        if experiment not in typed:
-            raise ValueError(f"{name} asks for the experiment {experiment!r}; known: {', '.join(typed)}.")
-    numbers, text = {}, table["published"]
-    if isinstance(text, Mapping):
-        numbers, text = _published(text, path.parent / registry.PUBLISHED, name)
-    endless = [str(v) for v in _numbers([table["expect"], *numbers.values()]) if not math.isfinite(v)]
-    if endless:
-        raise ValueError(
-            f"{name} has the number {endless[0]} in its 'expect'; a range has two ends, and a limit is "
-            "'at_least' or 'at_most'."
-        )
-    rule = _rule(table, experiments, numbers, room.room, path.parent.parent, name)
+def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.Room, dict[str, Any], Path]]:
+    """Yield every room that has claims, what its claims.toml says, and where that lies."""
+    for room in registry.find(folder).values():
+        if (path := folder / room.room / registry.CLAIMS).is_file():
+            yield room, registry.toml(path), path
+
+
+def _refuse(name: str, *wrong: Iterable[str]) -> None:
+    """Raise ValueError that says the first of what is wrong, if anything is."""
+    for said in (said for several in wrong for said in several):
+        raise ValueError(f"{name} {said}.")
+
+
+def took(claim: Claim, folder: Path) -> float:
+    """Return minutes that the experiments of a claim took, by the records of one GPU in `folder`; those of claims.toml
+    for an experiment whose record is not there or does not tell, as of counters and of a single point."""
+    found = {e: minutes.of_record(evidence.place(e, folder, claim.room)) for e in claim.experiment if _is_record(e)}
+    told = {e: took for e, took in found.items() if took is not None}
+    return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
+
+
+def _is_record(experiment: str) -> bool:
+    """Tell whether an experiment is none of counters, a published series, others' code."""
+    return not (
+        experiment == records.COUNTERS or experiment.startswith(evidence.OTHERS) or evidence.SERIES in experiment
+    )
+
+
+def figures_of() -> dict[str, dict[str, str]]:
+    """Return room -> experiment -> the figure of the source that it regenerates."""
+    return {room.room: data.get("source", {}).get("figures", {}) for room, data, _ in _files()}
+
+
+def untested() -> list[Untested]:
+    """Return what the sources say and no experiment tests, in the order of the rooms and of their files."""
+    return [Untested(room.room, **table) for room, data, _ in _files() for table in data.get("untested", ())]
+
+
+def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any], path: Path) -> Claim:
+    """Return a claim of a room's file, which holds `data`."""
+    name, typed = f"{path}: the claim {table.get('id', '?')!r}", data.get("minutes", {})
+    experiments = tuple(table.get("experiment", ()))
+    _refuse(
+        name,
+        [f"has no {key!r}" for key in REQUIRED if key not in table],
+        [f"has a key {key!r} that no claim has" for key in table if key not in REQUIRED + OPTIONAL],
+        [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed],
+        ["has a 'gpu' that is no list of names"] * (not isinstance(table.get("gpu", []), list)),
+        ["has an 'extension' that is neither true nor false"] * (not isinstance(table.get("extension", False), bool)),
+    )
+    numbers: dict[str, float] = {}
+    said: Any = table["published"]
+    if of_source := isinstance(said, Mapping):
+        numbers, said = _published(said, path.parent / registry.PUBLISHED, name)
+    rule = _rule(table, experiments, numbers, room.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
-    measured = isinstance(table["published"], Mapping) and not _of_the_program(rule.quantity)
-    depends_on = table.get("depends_on", GPU if measured else METHOD)
-    if not isinstance(table.get("gpu", []), list):
-        raise ValueError(f"{name} has a 'gpu' that is no list of names.")
-    if not isinstance(table.get("extension", False), bool):
-        raise ValueError(f"{name} has an 'extension' that is neither true nor false.")
-    if depends_on not in (GPU, METHOD):
-        raise ValueError(f"{name} depends on {depends_on!r}; it must be {GPU!r} or {METHOD!r}.")
+    depends_on = table.get("depends_on", GPU if of_source and not _of_the_program(rule.quantity) else METHOD)
+    _refuse(name, [f"depends on {depends_on!r}; it must be {GPU!r} or {METHOD!r}"] * (depends_on not in (GPU, METHOD)))
     return Claim(
-        id=table["id"],
         room=room.room,
         source=room.name,
-        where=table["where"],
-        says=table["says"],
         experiment=experiments,
         rule=rule,
-        published=text,
+        published=said,
         typed={experiment: float(typed[experiment]) for experiment in experiments},
-        note=_note(table.get("note", ""), notes, name),
+        note=_note(table.get("note", ""), data.get("notes", {}), name),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or room.gpus)),
         depends_on=depends_on,
-        reason=table.get("reason", ""),
-        extension=table.get("extension", False),
+        **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
 
 
 def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
-    """A note as its file has it: a text, or a list of texts and of names in `notes`, which hold what several claims
-    say. Raises ValueError, one sentence, for one word that is no name there."""
+    """Return a note as its file has it: a text, or a list of texts and of names in `notes`, which hold what several
+    claims say. Raises ValueError, one sentence, for one word that is no name there."""
     parts = [said] if isinstance(said, str) else said
-    for part in parts:
-        if part and " " not in part and part not in notes:
-            known = ", ".join(notes) or "none"
-            raise ValueError(f"{name} has the note {part!r}, which is not among [notes]: {known}.")
+    unknown = [part for part in parts if part and " " not in part and part not in notes]
+    known = ", ".join(notes) or "none"
+    _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
     return " ".join(notes.get(part, part) for part in parts)
 
 
-def _numbers(value: object) -> Iterable[float]:
-    """Every number in a value of a claims.toml."""
+def _numbers(value: object) -> Iterator[float]:
+    """Yield every number in a value of a claims.toml."""
+    if isinstance(value, int | float):
+        yield value
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     for part in inner:
         yield from _numbers(part)
-    if isinstance(value, int | float):
-        yield value
 
 
 def _of_the_program(quantity: measures.Part) -> bool:
-    """Whether a quantity follows from the program alone, not from the GPU that runs it."""
-    if quantity.function.__name__ in measures.OF_PROGRAMS:
-        return True
-    metrics = [m for key in COUNTERS for m in quantities.contenders(quantity.parameters.get(key, ()))]
-    return bool(metrics) and all(OF_PROGRAMS.match(metric) for metric in metrics)
+    """Tell whether a quantity follows from the program alone, not from the GPU that runs it."""
+    metrics = _counters(quantity)
+    of_counters = bool(metrics) and all(OF_PROGRAMS.match(metric) for metric in metrics)
+    return of_counters or quantity.name in measures.OF_PROGRAMS
 
 
-def _rule(table: Mapping, experiments: tuple, numbers: Mapping, room: str, folder: Path, name: str) -> measures.Rule:
-    at, repeats = table.get("at", {}), table.get("repeats", False)
-    if not isinstance(at, Mapping) or not set(at) <= set(records.COLUMNS):
-        raise ValueError(f"{name} has an 'at' that is not a table of columns of the records.")
-    if repeats and len(evidence.sweeps(experiments)) < 2:
-        raise ValueError(f"{name} has 'repeats' and no two experiments that repeat each other.")
-    words = {key: table[key] for key in measures.PARTS}
-    also = ""
-    if isinstance(words["quantity"], Mapping):
-        words["quantity"] = dict(words["quantity"])
-        also = words["quantity"].pop("also_over", "")
-    if isinstance(words["expect"], Mapping):
-        words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
-    parts = {key: measures.part(key, words[key], room, folder, name) for key in measures.PARTS}
-    if also and not isinstance(parts["quantity"].parameters.get("over"), str):
-        raise ValueError(f"{name} has 'also_over' and no baseline 'over' beside which it stands.")
+def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: str, name: str) -> measures.Rule:
+    at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
+    endless = [v for v in _numbers([words["expect"], *numbers.values()]) if not math.isfinite(v)]
+    _refuse(
+        name,
+        ["has an 'at' that is not a table of columns of the records"]
+        * (not isinstance(at, Mapping) or not set(at) <= set(records.COLUMNS)),
+        ["has 'repeats' and no two experiments that repeat each other"]
+        * (repeats and len(evidence.sweeps(experiments)) < 2),
+        [
+            f"has the number {v} in its 'expect'; a range has two ends, and a limit is 'at_least' or 'at_most'"
+            for v in endless
+        ],
+    )
+    words = {k: dict(v) if isinstance(v, Mapping) else {v: None} for k, v in words.items()}
+    also = words["quantity"].pop("also_over", "")
+    words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
+    parts = {key: measures.part(key, word, room, name) for key, word in words.items()}
+    alone = isinstance(parts["quantity"].parameters.get("over"), str)
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not alone))
     written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
     return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
 
 
-def _said(value: object, numbers: Mapping[str, float], name: str) -> object:
-    """A value of an expectation, "published" replaced by the numbers of the source."""
-    ends = value if isinstance(value, list) else [value, value] if value == SAID else None
-    if ends is None or SAID not in ends:
+def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
+    """Return a value of an expectation, "published" replaced by the numbers of the source."""
+    ends = [SAID, SAID] if value == SAID else value
+    if not isinstance(ends, list) or SAID not in ends:
         return value
-    missing = [end for end, said in zip(("low", "high"), ends, strict=True) if said == SAID and end not in numbers]
-    if missing:
-        raise ValueError(f"{name} expects a published number, and its 'published' has no {missing[0]!r}.")
-    return [numbers[end] if said == SAID else said for end, said in zip(("low", "high"), ends, strict=True)]
+    named = list(zip(("low", "high"), ends, strict=True))
+    missing = [end for end, said in named if said == SAID and end not in numbers]
+    _refuse(name, [f"expects a published number, and its 'published' has no {end!r}" for end in missing])
+    return [numbers[end] if said == SAID else said for end, said in named]
 
 
-def _published(reference: Mapping, folder: Path, name: str) -> tuple[dict[str, float], str]:
-    """low and high of {figure, quantity} from the published numbers, and the same as text.
+def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[dict[str, float], str]:
+    """Return low and high of {figure, quantity} from the published numbers, and the same as text.
 
     Other keys are columns of that file, with a value or a list of values; rows that they leave must
     agree.
     """
-    if not {"figure", "quantity"} <= set(reference):
-        raise ValueError(f"{name} needs a figure and a quantity in 'published', or a text.")
-    figure = reference["figure"]
-    df = records.published(folder / f"{figure}.csv")
-    for key, value in reference.items():
-        if key == "figure":
-            continue
-        if key not in df.columns:
-            raise ValueError(f"{name}: {figure}.csv has no column {key!r}.")
-        df = df[df[key].isin(value if isinstance(value, list) else [value])]
+    keys, file = [key for key in reference if key != "figure"], f"{reference.get('figure')}.csv"
+    df, asked = records.published(folder / file), ", ".join(f"{key} = {reference[key]}" for key in keys)
+    _refuse(name, [f"asks {file} for a column {key!r}, which it has not" for key in keys if key not in df])
+    for key in keys:
+        df = df[df[key].isin(reference[key] if isinstance(reference[key], list) else [reference[key]])]
     said = df[["low", "high", "unit"]].drop_duplicates()
-    if len(said) != 1:
-        rest = "".join(f" at {k} = {v}" for k, v in reference.items() if k not in ("figure", "quantity"))
-        raise ValueError(f"{name}: {figure}.csv has no single quantity {reference['quantity']!r}{rest}.")
+    _refuse(name, [f"asks {file} for {asked}, which has no single number there"] * (len(said) != 1))
     low, high, unit = said.iloc[0]
     unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
     numbers = {key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)}
     if len(numbers) == 2:
         return numbers, quantities.stated(low, high) + unit
-    if not numbers:
-        raise ValueError(f"{name}: {figure}.csv gives {reference['quantity']!r} no number.")
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
 
 
+# ---------------------------------------------------------------- of claims
+
+
 def of_sources(claims: Iterable[Claim]) -> list[Claim]:
-    """Without extensions, which are no claims of a source."""
+    """Return those without extensions, which are no claims of a source."""
     return [claim for claim in claims if not claim.extension]
 
 
+def _counters(quantity: measures.Part) -> list[str]:
+    return [metric for key in COUNTERS for metric in quantities.contenders(quantity.parameters.get(key, ()))]
+
+
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
-    """Every hardware counter that a claim can use, for the profiler."""
-    given = (claim.rule.quantity.parameters for claim in claims)
-    wanted = (quantities.contenders(table[key]) for table in given for key in COUNTERS if key in table)
-    return sorted({metric for metrics in wanted for metric in metrics})
+    """Return every hardware counter that a claim can use, for the profiler."""
+    return sorted({metric for claim in claims for metric in _counters(claim.rule.quantity)})
 
 
 def contenders(claim: Claim) -> list[str]:
-    """The contenders that a claim's quantity is of, without what they are compared with."""
+    """Return the contenders that a claim's quantity is of, without what they are compared with."""
     return quantities.contenders(claim.rule.quantity.parameters.get("of", ()))

@@ -6,14 +6,10 @@ adds to them in its own `artifact/rooms/<room>/measures.py`, found by looking.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from artifact import registry
 from artifact.verdicts import expectations, quantities, reducers
@@ -30,10 +26,14 @@ from artifact.verdicts.expectations import (
 __all__ = ["NOT_CARRIED", "NOT_MEASURED", "NOT_REPRODUCED", "PARTLY", "REPRODUCED", "VERDICTS"]
 
 PARTS = ("quantity", "reduce", "expect")  #: keys of a claim
-_TABLES = ("QUANTITIES", "REDUCERS", "EXPECTATIONS")
-#: How many parameters of each are no words of the claim: evidence and experiments, then what came of the one before.
-_GIVEN = (2, 1, 1)
-MODULE = "measures"  # of a room
+#: Where the functions of each part are listed, the module that all rooms share, and how many of their parameters are no
+#: words of the claim: evidence and experiments, then what came of the one before.
+_PARTS = {
+    "quantity": ("QUANTITIES", quantities, 2),
+    "reduce": ("REDUCERS", reducers, 1),
+    "expect": ("EXPECTATIONS", expectations, 1),
+}
+MODULE = "measures"  #: of a room
 #: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of rooms.
 OF_PROGRAMS = {
     "column",
@@ -57,7 +57,7 @@ ANSWERS = {
 
 
 def said(verdict: str, extension: bool = False) -> str:
-    """A verdict in words: as it is of a claim, as an answer of an extension."""
+    """Return a verdict in words: as it is of a claim, as an answer of an extension."""
     return ANSWERS.get(verdict, verdict) if extension else verdict
 
 
@@ -66,10 +66,10 @@ class Part:
     """One of the three, with the parameters that the claim gives it."""
 
     name: str
-    function: Callable
-    parameters: Mapping[str, object]
+    function: Callable[..., Any]
+    parameters: Mapping[str, Any]
 
-    def __call__(self, *given):
+    def __call__(self, *given: Any) -> Any:
         return self.function(*given, **self.parameters)
 
 
@@ -78,90 +78,63 @@ class Rule:
     quantity: Part
     reduce: Part
     expect: Part
-    written: Mapping[str, object]  # as the claim has it, key by key
-    also_over: str = ""  # a second baseline, whose verdict is given beside the first
-    at: Mapping[str, object] = field(default_factory=dict)  # column: value, or list of values
-    repeats: bool = False  # the experiments are runs of one measurement
+    written: Mapping[str, object]  #: as the claim has it, key by key
+    also_over: str = ""  #: a second baseline, whose verdict is given beside the first
+    at: Mapping[str, object] = field(default_factory=dict)  #: column: value, or list of values
+    repeats: bool = False  #: the experiments are runs of one measurement
 
 
 @dataclass(frozen=True)
 class Outcome:
     verdict: str
-    measured: str  # value with its unit
+    measured: str  #: value with its unit
     why: str
-    close: str = ""  # a sentence where the verdict lies close to a threshold
-    values: quantities.Values | None = None  # what it was judged by
+    close: str = ""  #: a sentence where the verdict lies close to a threshold
+    values: quantities.Values | None = None  #: what it was judged by
     #: What it rests on: experiments, "counters", "ceilings"; nothing where it follows from programs alone.
     rests: tuple[str, ...] = ()
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
-    """What the rule makes of the records. Raises NotMeasured where they do not decide."""
-    values = rule.quantity(e, experiments)
-    found = replace(_judged(rule, values), values=values)
-    if values.upper is None:
-        return found
-    above = _judged(rule, values.upper)
-    if found.verdict != above.verdict:
-        raise NotMeasured(f"{values.how} These leave it between {found.measured} and {above.measured}.")
-    return replace(found, measured=f"between {found.measured} and {above.measured}")
+    """Return what the rule makes of the records. Raises NotMeasured where they do not decide."""
+    return judged(rule, rule.quantity(e, experiments))
 
 
-def _judged(rule: Rule, values: quantities.Values) -> Outcome:
+def judged(rule: Rule, values: quantities.Values) -> Outcome:
+    """Return what the rule makes of values. Raises NotMeasured where they do not decide."""
     reduced = rule.reduce(values)
-    judged = rule.expect(reduced)
-    why = " ".join(filter(None, (judged.asked, reduced.why, values.how)))
-    return Outcome(judged.verdict, judged.measured or reduced.measured, why, judged.close)
+    found = rule.expect(reduced)
+    why = " ".join(filter(None, (found.asked, reduced.why, values.how)))
+    below = Outcome(found.verdict, found.measured or reduced.measured, why, found.close, values)
+    if values.upper is None:
+        return below
+    above = judged(rule, values.upper)
+    if below.verdict != above.verdict:
+        raise NotMeasured(f"{values.how} These leave it between {below.measured} and {above.measured}.")
+    return replace(below, measured=f"between {below.measured} and {above.measured}")
 
 
 # ---------------------------------------------------------------- from the words of a claim
 
 
-def table(part: str, room: str, folder: Path = registry.FOLDER) -> dict[str, Callable]:
-    """Every function that a claim of the room may name as this part, by name."""
-    shared = dict(zip(PARTS, (quantities, reducers, expectations), strict=True))[part]
-    known = [shared, *filter(None, [_own(room, Path(folder))])]
-    listed = _TABLES[PARTS.index(part)]
-    return {f.__name__: f for module in known for f in getattr(module, listed, ())}
+def table(part: str, room: str) -> dict[str, Callable[..., Any]]:
+    """Return every function that a claim of the room may name as this part, by name."""
+    listed, shared, _ = _PARTS[part]
+    own = [registry.module(room, MODULE)] if (registry.FOLDER / room / f"{MODULE}.py").is_file() else []
+    return {f.__name__: f for module in (shared, *own) for f in getattr(module, listed, ())}
 
 
-def part(key: str, words: object, room: str, folder: Path, name: str) -> Part:
-    """A part of a rule from what a claim says under `key`: a name, or a table whose first key is the name
-    and whose other keys are parameters. Raises ValueError, one sentence that begins with `name`."""
-    words = {words: None} if isinstance(words, str) else words
-    if not isinstance(words, Mapping) or not words:
-        raise ValueError(f"{name} has {key!r} that is neither a name nor a table.")
-    said = next(iter(words)).replace(" ", "_")
-    known = table(key, room, folder)
+def part(key: str, words: Mapping[Any, Any], room: str, name: str) -> Part:
+    """Return a part of a rule from what a claim says under `key`, {name: its first parameter or None, parameter:
+    value …}. Raises ValueError, one sentence that begins with `name`."""
+    (first, value), *rest = words.items()
+    said, known = str(first).replace(" ", "_"), table(key, room)
     if said not in known:
         raise ValueError(f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
-    skip = _GIVEN[PARTS.index(key)]
-    takes = dict(list(inspect.signature(known[said]).parameters.items())[skip:])
-    first, *rest = [value for value in words.values()]
-    given = dict(zip(list(words)[1:], rest, strict=True))
-    if first is not None:
-        if not takes:
-            raise ValueError(f"{name} gives a value to {said!r}, which takes none.")
-        given = {next(iter(takes)): first} | given
-    for parameter in given:
-        if parameter not in takes:
-            raise ValueError(f"{name} gives {parameter!r} to {said!r}; it takes {', '.join(takes) or 'nothing'}.")
-    for parameter, described in takes.items():
-        if described.default is described.empty and parameter not in given:
-            raise ValueError(f"{name} does not give {parameter!r}, which {said!r} needs.")
-    return Part(said, known[said], given)
-
-
-def _own(room: str, folder: Path) -> ModuleType | None:
-    path = folder / room / f"{MODULE}.py"
-    return _load(path) if path.is_file() else None
-
-
-@cache
-def _load(path: Path) -> ModuleType:
-    if path.parent.parent == registry.FOLDER:
-        return registry.module(path.parent.name, MODULE)
-    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{MODULE}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    skip = _PARTS[key][2]
+    given = [None] * skip + [value] * (value is not None)
+    try:
+        bound = inspect.signature(known[said]).bind(*given, **dict(rest))
+    except TypeError as error:
+        raise ValueError(f"{name} names {said!r} as its {key!r}, with {error}.") from None
+    return Part(said, known[said], dict(list(bound.arguments.items())[skip:]))

@@ -9,7 +9,7 @@ is shown; a string is one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,12 +18,16 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import records
 from artifact.verdicts import counters
-from artifact.verdicts.evidence import INDEX, Evidence, NotMeasured
+from artifact.verdicts.evidence import INDEX, SHAPE, Evidence, NotMeasured
 
 #: Of times and rates. Counters know no label and no FLOPs.
 RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
 #: Columns that a claim may be about, in words.
 COLUMNS = {"rel_err": "relative error", "max_err": "largest error of an element"}
+
+
+#: What makes a quantity of the rows of records.
+Take = Callable[[pd.DataFrame], pd.Series]
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,11 @@ class Values:
     upper: Values | None = None  #: the same from above, where records only bound the quantity
 
     def one(self, value: float) -> str:
+        """Return a value as it is shown."""
         return f"{value * self.scale:{self.format}}{self.unit}"
 
     def range(self, values: Iterable[float]) -> str:
+        """Return the range of values as it is shown."""
         values = np.asarray(list(values), dtype=float) * self.scale
         low, high = (f"{v:{self.format}}" for v in (values.min(), values.max()))
         return f"{low}{self.unit}" if low == high else f"{low}–{high}{self.unit}"
@@ -86,15 +92,21 @@ def stated(low: float, high: float) -> str:
 
 
 def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
-    """The records of `variants`; NotMeasured if one of them has none."""
+    """Return the records of `variants`; NotMeasured if one of them has none."""
     return e.rows(experiments, variants)
 
 
-def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict:
-    """A column of records, by variant, indexed by experiment and point."""
+def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict[str, pd.Series]:
+    """Return a column of records, by variant, indexed by experiment and point."""
     values = df[column] if isinstance(column, str) else column
     table = df[["variant", *INDEX]].assign(value=values)
     return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
+
+
+def _of(e: Evidence, experiments, of: str | Sequence[str], take: Take, shown: Values) -> Values:
+    """Return what `take` makes of the rows of contenders, by contender, shown as `shown`."""
+    df = rows(e, experiments, *contenders(of))
+    return replace(shown, by=by_variant(df, take(df), contenders(of)), named=not isinstance(of, str))
 
 
 # ---------------------------------------------------------------- times and rates
@@ -105,69 +117,42 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
     several baselines it is the speedup over the fastest of them at each point."""
     if isinstance(over, str):
         by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
-        library, name = registry.library(over), contenders(of)[0]
-        words = {"above": f"{name} faster", "below": f"{library} faster"}
-        return Values(
-            by,
-            f"Speedup of {', '.join(by)} over {library}",
-            unit="×",
-            tail=f" over {library}",
-            named=not isinstance(of, str),
-            words=words,
-        )
-    each = {v: e.ratio(experiments, of, v) for v in over}
+        library, said = registry.library(over), f"Speedup of {', '.join(by)} over {registry.library(over)}"
+        words = {"above": f"{contenders(of)[0]} faster", "below": f"{library} faster"}
+        return Values(by, said, unit="×", tail=f" over {library}", named=not isinstance(of, str), words=words)
+    each = {v: e.ratio(experiments, str(of), v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
     if least.empty:
         raise NotMeasured(f"{of}, {', '.join(over)} were not measured at any common point.")
     means = ", ".join(f"{v} {records.geomean(s):.2f}×" for v, s in each.items())
-    return Values(
-        {of: least},
-        f"Speedup of {of} over the fastest of {', '.join(over)}",
-        unit="×",
-        words={"at_least": f"{of} the fastest"},
-        how=f"Geometric means over each: {means}.",
-    )
+    said = f"Speedup of {of} over the fastest of {', '.join(over)}"
+    how = f"Geometric means over each: {means}."
+    return Values({str(of): least}, said, unit="×", words={"at_least": f"{of} the fastest"}, how=how)
 
 
 def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     """Median time of one launch, in µs."""
-    by = by_variant(rows(e, experiments, *contenders(of)), "median_us", contenders(of))
-    return Values(by, "Time", ".3g", unit=" µs", named=not isinstance(of, str))
+    return _of(e, experiments, of, lambda df: df["median_us"], Values({}, "Time", ".3g", unit=" µs"))
 
 
 def tflops(e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful") -> Values:
     """TFLOP/s. Records give every contender the useful FLOPs of the sparse product; with
     `flops = "dense"` those of the dense product count, useful FLOPs over density, as a source counts
     them for a dense library."""
-    if flops not in ("useful", "dense"):
-        raise ValueError(f"`flops` is {flops!r}; it must be 'useful' or 'dense'.")
-    df = rows(e, experiments, *contenders(of))
-    rate = df["tflops"] / df["density"] if flops == "dense" else df["tflops"]
-    how = "Every FLOP of the dense product counts." if flops == "dense" else ""
-    return Values(
-        by_variant(df, rate, contenders(of)),
-        "Throughput",
-        ".3g",
-        unit=" TFLOP/s",
-        named=not isinstance(of, str),
-        how=how,
-    )
+    how, take = {
+        "useful": ("", lambda df: df["tflops"]),
+        "dense": ("Every FLOP of the dense product counts.", lambda df: df["tflops"] / df["density"]),
+    }[flops]
+    return _of(e, experiments, of, take, Values({}, "Throughput", ".3g", unit=" TFLOP/s", how=how))
 
 
 def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str) -> Values:
     """The contender's `rate`, "tflops" or "gbps", as a share of the ceiling that a microbenchmark
     measured on the same GPU."""
     top = e.ceiling(ceiling, rate)
-    by = by_variant(rows(e, experiments, of), rate, [of])
-    return Values(
-        {of: by[of] / top},
-        "Share",
-        ".0f",
-        100,
-        "%",
-        tail=f" of the {ceiling} ceiling",
-        how=f"Ceiling measured here: {top:.3g} {RATES[rate]}.",
-    )
+    how = f"Ceiling measured here: {top:.3g} {RATES[rate]}."
+    shown = Values({}, "Share", ".0f", 100, "%", f" of the {ceiling} ceiling", how=how)
+    return _of(e, experiments, of, lambda df: df[rate] / top, shown)
 
 
 # ---------------------------------------------------------------- columns of the records
@@ -177,44 +162,27 @@ def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Va
     """A column of the records, such as "rel_err", over all points of all the contenders."""
     df = rows(e, experiments, *contenders(of))
     worst = df.loc[df[column].idxmax()]
-    return Values(
-        {COLUMNS.get(column, column): df.set_index(INDEX)[column]},
-        column,
-        ".1e",
-        named=True,
-        how=f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, {density(worst['density'])}.",
-    )
+    how = f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, {density(worst['density'])}."
+    return Values({COLUMNS.get(column, column): df.set_index(INDEX)[column]}, column, ".1e", named=True, how=how)
 
 
 def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
     """Non-zeros of the generated matrices over the elements of the sparse `operand`, m × k of "A" or
     k × n of "B", over the density that they are labelled with."""
-    if operand not in ("A", "B"):
-        raise ValueError(f"`operand` is {operand!r}; it must be 'A' or 'B'.")
     df = e.frame(experiments)
     df = df[(df["variant"] == of) & (df["label"] == "")]
     if df.empty:
         raise NotMeasured("No generated matrix was measured.")
-    elements = df["k"].astype(float) * df["m" if operand == "A" else "n"]
-    ratio = df["nnz"] / elements / df["density"]
-    return Values(
-        by_variant(df, ratio, [of]), "True density over nominal density", ".3f", tail=" of the target density"
-    )
+    elements = df["k"].astype(float) * df[{"A": "m", "B": "n"}[operand]]
+    by = by_variant(df, df["nnz"] / elements / df["density"], [of])
+    return Values(by, "True density over nominal density", ".3f", tail=" of the target density")
 
 
 def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     """Device memory that a contender keeps beside the values of its sparse operand, such as indices, in bytes for each
     stored value."""
-    df = rows(e, experiments, *contenders(of))
-    by = by_variant(df, df["prepare_bytes"] / df["nnz"], contenders(of))
-    return Values(
-        by,
-        "Bytes beside a value",
-        ".3g",
-        unit=" bytes",
-        tail=" beside each value",
-        named=not isinstance(of, str),
-    )
+    shown = Values({}, "Bytes beside a value", ".3g", unit=" bytes", tail=" beside each value")
+    return _of(e, experiments, of, lambda df: df["prepare_bytes"] / df["nnz"], shown)
 
 
 # ---------------------------------------------------------------- hardware counters
@@ -223,51 +191,38 @@ def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
 def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0) -> Values:
     """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
     `over`."""
-    by = {}
-    for name in contenders(of):
-        values = e.counter(name, metric, experiments)
-        if over:
-            values, theirs = values.align(e.counter(over, metric, experiments), join="inner")
-            if values.empty or (theirs <= 0).any():
-                raise NotMeasured(f"The counter {metric} of {over} has no positive values to divide by.")
-            values = values / theirs
-        by[name] = values / per
-    scale = f" in units of {per:g}" if per != 1 else ""
-    unit, what = counters.words(metric, per)
-    plain = Values(
-        by,
-        f"Counter {metric}{scale}",
-        ".4g",
-        unit=unit,
-        tail=f" ({what})",
-        named=not isinstance(of, str),
-        called=what,
-    )
-    tail = f" over {registry.library(over)} ({what})"
-    return replace(plain, format=".2f", unit="×", tail=tail) if over else plain
+    named, (unit, what) = not isinstance(of, str), counters.words(metric, per)
+    by, called = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}, f"Counter {metric}"
+    if over:
+        theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
+        by = {name: _quotient(values, theirs, said) for name, values in by.items()}
+        tail = f" over {registry.library(over)} ({what})"
+        return Values(by, called, unit="×", tail=tail, named=named, called=what)
+    called += f" in units of {per:g}" * (per != 1)
+    return Values(by, called, ".4g", unit=unit, tail=f" ({what})", named=named, called=what)
+
+
+def _quotient(part: pd.Series, whole: pd.Series, said: str) -> pd.Series:
+    """Return one counter over another where both were read; NotMeasured, which says `said`, where that is not above
+    0."""
+    part, whole = part.align(whole, join="inner")
+    if part.empty or (whole <= 0).any():
+        raise NotMeasured(said)
+    return part / whole
 
 
 def counter_share(
-    e: Evidence,
-    experiments,
-    metric: str,
-    share_of: str,
-    of: str | Sequence[str],
-    plus: Sequence[str] = (),
+    e: Evidence, experiments, metric: str, share_of: str, of: str | Sequence[str], plus: Sequence[str] = ()
 ) -> Values:
     """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`."""
-    by = {}
+    by, said = {}, f"The counter {share_of} has no positive values where {metric} was read."
     for name in contenders(of):
-        part, whole = (e.counter(name, m, experiments) for m in (metric, share_of))
-        part = sum((e.counter(name, m, experiments) for m in plus), start=part).dropna()
-        part, whole = part.align(whole, join="inner")
-        if part.empty or (whole <= 0).any():
-            raise NotMeasured(f"The counter {share_of} has no positive values where {metric} was read.")
-        by[name] = part / whole
-    name = f"Counter {' + '.join([metric, *plus])} over {share_of}"
-    parts = " and ".join(counters.words(m)[1] for m in (metric, *plus))
-    tail = f" ({parts}, of {counters.words(share_of)[1]})"
-    return Values(by, name, ".1f", 100, "%", tail, named=not isinstance(of, str))
+        parts = (e.counter(name, m, experiments) for m in (metric, *plus))
+        by[name] = _quotient(sum(parts).dropna(), e.counter(name, share_of, experiments), said)
+    what = " and ".join(counters.words(m)[1] for m in (metric, *plus))
+    tail = f" ({what}, of {counters.words(share_of)[1]})"
+    called = f"Counter {' + '.join([metric, *plus])} over {share_of}"
+    return Values(by, called, ".1f", 100, "%", tail, named=not isinstance(of, str))
 
 
 def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:
@@ -277,39 +232,28 @@ def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Seq
     hardware counters from the least bytes to the requested ones over the copy ceiling, which may not decide. Caches,
     the counters `beside`, are said beside it and decide nothing. FMA units: useful FLOPs over the FMA ceiling.
     """
-    df = rows(e, experiments, of).set_index(["experiment", "m", "n", "k", "density"])
+    df = rows(e, experiments, of).set_index(["experiment", *SHAPE])
     fma = df["tflops"] / e.ceiling("fma", "tflops")
-    try:
-        used = e.counter(of, metric, experiments) / 100
-        fma = fma.loc[used.index]
-        how = f"Memory: DRAM, {metric}."
-        most = None
-    except NotMeasured:
-        used, most = (
-            (df[c] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps")).clip(upper=1.0)
-            for c in ("least_bytes", "requested_bytes")
-        )
-        how = "Memory: DRAM; no hardware counters, so from least to requested bytes over the copy ceiling."
-    how += f" At most {(used if most is None else most).max():.0%}."
-    for other in contenders(beside):
+    shares = {}
+    for name in (metric, *contenders(beside)):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
-            cache = e.counter(of, other, experiments) / 100
-            how += f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
+            shares[name] = e.counter(of, name, experiments) / 100
+    bounds, how = [shares.pop(metric, None)], f"Memory: DRAM, {metric}."
+    if bounds[0] is None:
+        rates = (df[c] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps") for c in ("least_bytes", "requested_bytes"))
+        bounds = [rate.clip(upper=1.0) for rate in rates]
+        how = "Memory: DRAM; no hardware counters, so from least to requested bytes over the copy ceiling."
+    how += f" At most {bounds[-1].max():.0%}."
+    for other, cache in shares.items():
+        how += f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
 
-    def values(memory: pd.Series) -> Values:
-        return Values(
-            {"memory": memory, "FMA units": fma},
-            "Use",
-            ".0f",
-            100,
-            "%",
-            how=how,
-            named=True,
-            text=f"DRAM {memory.median():.0%}, FMA units {fma.median():.0%} of peak (medians)",
-        )
+    def values(memory: pd.Series, upper: Values | None = None) -> Values:
+        units = fma.loc[memory.index]
+        text = f"DRAM {memory.median():.0%}, FMA units {units.median():.0%} of peak (medians)"
+        by = {"memory": memory, "FMA units": units}
+        return Values(by, "Use", ".0f", 100, "%", how=how, named=True, text=text, upper=upper)
 
-    found = values(used)
-    return found if most is None else replace(found, upper=values(most))
+    return values(bounds[0], *map(values, bounds[1:]))
 
 
 QUANTITIES = (

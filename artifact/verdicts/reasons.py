@@ -18,64 +18,59 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+import pandas as pd
+
 from artifact.measure import records
 from artifact.verdicts import quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.load import Claim
-from artifact.verdicts.measures import Outcome
+from artifact.verdicts.measures import NOT_MEASURED, Outcome
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
-_SPEEDUP = re.compile(r"speedup (\S+) / (\S+)")
-_COUNTER = re.compile(r"counter (\S+) of (\S+?)(?: / (\S+))?")
-_COLUMN = re.compile(r"value (\S+) of (\S+)")
-_WHERE = re.compile(r"(.*?)(?: at (\w+) = ([\d.]+))?(?: in ([\w/]+))?")
-_CLAIM = re.compile(r"claim (\S+)")
+_WHERE = re.compile(r"^(.*?)(?: at (\w+) = ([\d.]+))?(?: in ([\w/]+))?$")
+_REDUCED: Mapping[str, Callable[[pd.Series], float]] = {
+    "least": pd.Series.min,
+    "most": pd.Series.max,
+    "median": pd.Series.median,
+    "mean": records.geomean,
+}
 
 
-def filled(claim: Claim, e: Evidence, outcome: Outcome, measured: Callable[[str], str]) -> str:
-    """The claim's reason with numbers; what was asked and what came if it has none, as on a GPU on which a claim fails
-    that holds on others, or if a record that it speaks of is not there, counters say.
+def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
+    """Return the claim's reason with numbers; what was asked and what came if it has none, as on a GPU on which a claim
+    fails that holds on others, or if a record that it speaks of is not there, counters say.
 
-    e: the claim's own evidence. measured: from the id of another claim of the room what was measured for it.
+    e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
     asked = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
     plain = f"{asked}: {outcome.measured}. These records do not hold what would say why"
     try:
-        said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, measured), claim.reason)
+        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or f"{plain}."
     except NotMeasured as missing:
         return f"{plain}: {missing}"
-    return said or f"{plain}."
 
 
-def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, measured: Callable) -> str:
-    if word in ("measured", "published"):
-        return outcome.measured if word == "measured" else claim.published
+def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
     if word in _REDUCED and outcome.values is not None:
         return outcome.values.one(_REDUCED[word](outcome.values.all))
-    if found := _CLAIM.fullmatch(word):
-        return measured(found[1])
-    word, column, value, experiment = _WHERE.fullmatch(word).groups()
+    ((said, column, at, experiment),) = _WHERE.findall(word)
+    e = e.only({**e.where, column: float(at)}, e.repeats) if column else e
     experiments = [experiment] if experiment else claim.experiment
-    if column:
-        e = e.only({**e.where, column: float(value)}, e.repeats)
-    if found := _SPEEDUP.fullmatch(word):
-        return f"{records.geomean(e.ratio(experiments, *found.groups())):.2f}×"
-    if found := _COUNTER.fullmatch(word):
-        metric, of, over = found.groups()
-        if over:
-            values = quantities.counter(e, experiments, metric, of, over).by[of]
-            return f"{records.geomean(values):.2f}×"
-        return f"{e.counter(of, metric, experiments).median():.3g}"
-    if found := _COLUMN.fullmatch(word):
-        column, of = found.groups()
-        return f"{e.rows(experiments, [of])[column].median():.4g}"
+    match said.split():
+        case ["measured"]:
+            return outcome.measured
+        case ["published"]:
+            return claim.published
+        case ["claim", other]:
+            found = others(other)
+            return "not measured here" if found.verdict == NOT_MEASURED else found.measured
+        case ["speedup", of, "/", over]:
+            return f"{records.geomean(e.ratio(experiments, of, over)):.2f}×"
+        case ["counter", metric, "of", of]:
+            return f"{e.counter(of, metric, experiments).median():.3g}"
+        case ["counter", metric, "of", of, "/", over]:
+            return f"{records.geomean(quantities.counter(e, experiments, metric, of, over).by[of]):.2f}×"
+        case ["value", name, "of", of]:
+            return f"{e.rows(experiments, [of])[name].median():.4g}"
     raise ValueError(f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none.")
-
-
-_REDUCED: Mapping[str, Callable] = {
-    "least": lambda s: s.min(),
-    "most": lambda s: s.max(),
-    "median": lambda s: s.median(),
-    "mean": records.geomean,
-}

@@ -6,7 +6,7 @@ parameter `reduce = { quantile = 0.1 }`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,15 +41,11 @@ class Reduced:
 
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
-    shown = v.text
-    if not shown and v.named:
-        shown = ", ".join(f"{n} {digits(s * v.scale)}{v.unit}" for n, s in v.by.items()) + v.tail
-    elif not shown:
-        (s,) = v.by.values()
-        low, high = v.range([s.min()]), v.range([s.max()])
-        mean = f", geometric mean {v.one(records.geomean(s))}" if low != high else ""
-        shown = f"{v.range(s)}{v.tail}{mean}"
-    return Reduced(v, v.all, shown, f"{v.points}.")
+    named = ", ".join(f"{n} {digits(s * v.scale)}{v.unit}" for n, s in v.by.items())
+    low, high = v.range([v.all.min()]), v.range([v.all.max()])
+    mean = f", geometric mean {v.one(records.geomean(v.all))}" if low != high else ""
+    shown = f"{named}{v.tail}" if v.named else f"{v.range(v.all)}{v.tail}{mean}"
+    return Reduced(v, v.all, v.text or shown, f"{v.points}.")
 
 
 # ---------------------------------------------------------------- one number for many
@@ -58,28 +54,17 @@ def each_point(v: Values) -> Reduced:
 def geometric_mean(v: Values, of: str = "all") -> Reduced:
     """The geometric mean over all points, or over those of "each experiment" or of "each density" in
     each experiment."""
-    if of not in ("all", *GROUPS):
-        raise ValueError(f"`geometric mean` is of {of!r}; it must be of {' or '.join(GROUPS)}.")
-    each, texts = {}, []
+    each: dict[tuple, float] = {}
+    texts, several = [], "s" * (of == "each density")
     for name, s in v.by.items():
-        means = {"": _mean(v, s)}
-        if of != "all":
-            means = s.groupby(level=GROUPS[of], sort=False).apply(lambda g: _mean(v, g)).to_dict()
+        groups = [("", s)] if of == "all" else s.groupby(level=GROUPS[of], sort=False)
+        means = {key: _mean(v, group) for key, group in groups}
         each |= {(name, key): mean for key, mean in means.items()}
-        head = f"{name} " if v.named else ""
-        several = "s" if of == "each density" else ""
         shown = v.range(means.values()) if several else v.one(_mean(v, s))
-        texts.append(f"{head}geometric mean{several} {shown}")
-    by_experiment = ", ".join(
-        f"{name} {v.one(_mean(v, s))}" for name, s in v.all.groupby(level="experiment", sort=False)
-    )
-    return Reduced(
-        v,
-        pd.Series(each),
-        ", ".join(texts) + v.tail,
-        f"{v.points}: {by_experiment}; range {v.range(v.all)}.",
-        again=lambda s: _mean(v, s),
-    )
+        texts.append(f"{f'{name} ' * v.named}geometric mean{several} {shown}")
+    apart = ", ".join(f"{name} {v.one(_mean(v, s))}" for name, s in v.all.groupby(level="experiment", sort=False))
+    why = f"{v.points}: {apart}; range {v.range(v.all)}."
+    return Reduced(v, pd.Series(each), ", ".join(texts) + v.tail, why, again=lambda s: _mean(v, s))
 
 
 def _mean(v: Values, values: pd.Series) -> float:
@@ -95,17 +80,17 @@ def mean(v: Values) -> Reduced:
 
 def median(v: Values) -> Reduced:
     """The median over all points."""
-    return _each(v, lambda s: float(s.median()), "median ")
+    return _each(v, lambda s: float(s.median()), "median ", spread=True)
 
 
 def largest(v: Values) -> Reduced:
     """The largest value of any point."""
-    return _each(v, lambda s: float(s.max()), "at most ")
+    return _each(v, lambda s: float(s.max()), "at most ", bound=True)
 
 
 def smallest(v: Values) -> Reduced:
     """The smallest value of any point."""
-    return _each(v, lambda s: float(s.min()), "at least ")
+    return _each(v, lambda s: float(s.min()), "at least ", bound=True)
 
 
 def quantile(v: Values, share: float) -> Reduced:
@@ -113,17 +98,16 @@ def quantile(v: Values, share: float) -> Reduced:
     return _each(v, lambda s: float(s.quantile(share)), f"{share:g} quantile ")
 
 
-def _each(v: Values, take: Callable[[pd.Series], float], head: str) -> Reduced:
-    each = {name: take(s) for name, s in v.by.items()}
-    texts = []
+def _each(v: Values, take: Callable[[pd.Series], float], head: str, bound: bool = False, spread: bool = False):
+    """Reduce each contender's values by `take`. head: what that is called; bound: values lie on one side of it, which
+    their median tells; spread: their range does."""
+    each, texts = {name: take(s) for name, s in v.by.items()}, []
     for name, s in v.by.items():
-        bound = head in ("at most ", "at least ")
         several = s.nunique() > 1  # else it is the value, no bound
-        beside = f", median {v.one(s.median())}" if bound else f", {v.range(s)}"
-        beside = beside if several and (bound or (head == "median " and not v.named)) else ""
-        which = head if (bound and several) or not (bound or v.named) else ""
-        who = f"{name} " if v.named else ""
-        texts.append(f"{who}{which}{v.one(each[name])}{v.tail}{beside}")
+        said = head * (several if bound else not v.named)
+        beside = f", median {v.one(s.median())}" * (bound and several)
+        beside += f", {v.range(s)}" * (spread and several and not v.named)
+        texts.append(f"{f'{name} ' * v.named}{said}{v.one(each[name])}{v.tail}{beside}")
     why = f"{v.name}: {v.points}, {v.range(v.all)}."
     return Reduced(v, pd.Series(each), ", ".join(texts), why, again=take)
 
@@ -141,18 +125,13 @@ def share_of_points_below(v: Values, limit: float) -> Reduced:
 def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) -> Reduced:
     """The share of the points whose value is not under `limit` by more than the relative
     `tolerance`."""
-    held = v.all * (1 + tolerance) >= limit
-    return _share(v, held, v.words.get("at_least", f"at least {limit:g}"))
+    return _share(v, v.all * (1 + tolerance) >= limit, v.words.get("at_least", f"at least {limit:g}"))
 
 
 def _share(v: Values, held: pd.Series, what: str) -> Reduced:
-    means = ", ".join(f"{name} {v.range(s)}" for name, s in v.all.groupby(level="experiment", sort=False))
-    return Reduced(
-        v,
-        pd.Series([held.mean()]),
-        f"{what} at {held.sum()} of {points(len(held))}",
-        f"{v.name}: {means}.",
-    )
+    apart = ", ".join(f"{name} {v.range(s)}" for name, s in v.all.groupby(level="experiment", sort=False))
+    told = f"{what} at {held.sum()} of {points(len(held))}"
+    return Reduced(v, pd.Series([held.mean()]), told, f"{v.name}: {apart}.")
 
 
 # ---------------------------------------------------------------- along a size
@@ -161,8 +140,7 @@ def _share(v: Values, held: pd.Series, what: str) -> Reduced:
 def trend(v: Values, along: str) -> Reduced:
     """The values along a size ("m", "n" or "useful_flops"), in each experiment and at each density on
     its own; where several points have one size, their mean."""
-    (s,) = v.by.values()
-    course = [(name, line) for name, line in _lines(s, along) if len(line) > 1]
+    course = [(name, line) for name, line in _lines(v.all, along) if len(line) > 1]
     if not course:
         raise NotMeasured("No sweep has two sizes.")
     return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
@@ -171,32 +149,30 @@ def trend(v: Values, along: str) -> Reduced:
 def power_law(v: Values, along: str, scatter: float) -> Reduced:
     """The exponent of the values as a power of a size, fitted on log axes in each experiment and at
     each density; none where a point is further than the factor `scatter` from its fit."""
-    exponents, fits, worst = {}, [], 1.0
-    for who, s in v.by.items():
-        for name, line in _lines(s, along):
-            if len(line) < 3:
-                continue
-            x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
-            slope, offset = np.polyfit(x, y, 1)
-            off = float(np.exp(np.abs(y - slope * x - offset).max()))
-            exponents[who, name] = slope if off <= scatter else np.nan
-            fits.append(slope)
-            worst = max(worst, off)
-    if not exponents:
+    lines = {(who, name): line for who, s in v.by.items() for name, line in _lines(s, along) if len(line) > 2}
+    if not lines:
         raise NotMeasured("No sweep has three sizes.")
-    shown = "–".join(dict.fromkeys(f"{v:.2f}" for v in (min(fits), max(fits))))
+    fits = pd.DataFrame({key: _fit(line) for key, line in lines.items()}, index=["slope", "off"]).T
+    shown = "–".join(dict.fromkeys(f"{slope:.2f}" for slope in (fits["slope"].min(), fits["slope"].max())))
     return Reduced(
         v,
-        pd.Series(exponents),
-        f"exponent {shown}, points within {worst:.2f}× of the fit",
+        fits["slope"].where(fits["off"] <= scatter),
+        f"exponent {shown}, points within {fits['off'].max():.2f}× of the fit",
         f"{len(fits)} fits of {v.name.lower()} against {along}, a point further than {scatter:g}× from its "
         "fit being no power law.",
         lines=True,
     )
 
 
-def _lines(s: pd.Series, along: str):
-    """(name, values by size) of each experiment and density."""
+def _fit(line: pd.Series) -> tuple[float, float]:
+    """Return the slope of a line on log axes, and the factor by which a point is off at most."""
+    x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
+    slope, offset = np.polyfit(x, y, 1)
+    return slope, float(np.exp(np.abs(y - slope * x - offset).max()))
+
+
+def _lines(s: pd.Series, along: str) -> Iterator[tuple[str, pd.Series]]:
+    """Yield (name, values by size) of each experiment and density."""
     for (experiment, d), line in s.groupby(level=["experiment", "density"], sort=False):
         yield f"{experiment}, {density(d)}", line.groupby(level=along).mean()
 

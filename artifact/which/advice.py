@@ -17,7 +17,7 @@ from artifact.which import atlas, model, pool, statistics
 from artifact.which.model import Guess
 from artifact.which.pool import Pool
 from artifact.which.statistics import Statistics
-from kernels.contract import Problem
+from kernels.contract import Bound, Problem
 from kernels.formats.csr import Csr
 
 #: More than this and reverse Cuthill-McKee takes too long for a question.
@@ -67,75 +67,64 @@ def advise(
     if a.nnz == 0:
         raise ValueError(f"{name or 'The matrix'} has no non-zeros: there is nothing to multiply.")
     chosen = pool.pool(gpu_folder, precision, folder)
-    fitted = model.fit(chosen, name)
-    found = statistics.of(a)
-    reordered = None
+    fitted, found, reordered = model.fit(chosen, name), statistics.of(a), None
     if a.m == a.k and a.nnz <= MOST_REORDERED:
         other = statistics.of(statistics.ordered(a, statistics.RCM))
         reordered = other, model.guess(fitted, other, n)
     rates = atlas.dense_rates(gpu_folder, folder)
     dense = atlas.dense_us(rates, precision, a.m, n, a.k, atlas.copy_gbps(gpu_folder))
-    df = chosen.df
-    known = df[(df["label"] == name) & (df["n"] == n)]
-    guess = model.guess(fitted, found, n)
-    return Advice(name, n, chosen, found, guess, reordered, dense, known, model.evaluate(chosen))
+    known = chosen.df[(chosen.df["label"] == name) & (chosen.df["n"] == n)]
+    return Advice(
+        name, n, chosen, found, model.guess(fitted, found, n), reordered, dense, known, model.evaluate(chosen)
+    )
 
 
 def payoff(table: pd.DataFrame) -> tuple[float, str]:
     """(multiplications, contender): after how many the fastest of a guess has paid for its preparation, against the one
     that is ready first; 0 where it is that one."""
-    best = table.iloc[0]
-    ready = table.sort_values(["prepare_ms", "expected_us"]).iloc[0]
-    gain = ready["expected_us"] - best["expected_us"]
-    more = 1e3 * (best["prepare_ms"] - ready["prepare_ms"])
+    best, ready = table.iloc[0], table.sort_values(["prepare_ms", "expected_us"]).iloc[0]
+    gain, more = ready["expected_us"] - best["expected_us"], 1e3 * (best["prepare_ms"] - ready["prepare_ms"])
     return (more / gain if gain > 0 and more > 0 else 0.0), str(ready["variant"])
 
 
 def lines(answer: Advice, gpu: str) -> list[str]:
     """The advice in words, for a terminal. gpu: whose records these are."""
     s, about, table = answer.statistics, answer.pool.about, answer.guess.table
+    orders = {"as it lies": s} | ({"reordered": answer.reordered[0]} if answer.reordered else {})
     text = [
         f"{answer.name}: {s.m} x {s.k}, {s.nnz} non-zeros ({100 * s.density:.3g} %), times {answer.n} columns",
         "",
+        f"{'':44}" + "".join(f"{order:>12}" for order in orders),
     ]
-    other = answer.reordered[0] if answer.reordered else None
-    text.append(f"{'':44}{'as it lies':>12}" + (f"{'reordered':>12}" if other else ""))
     for key, said in WORDS.items():
-        row = f"{said:<44}{short(getattr(s, key), 4):>12}"
-        text.append(row + (f"{short(getattr(other, key), 4):>12}" if other else ""))
-    best = table.iloc[0]
+        text.append(f"{said:<44}" + "".join(f"{short(getattr(of, key), 4):>12}" for of in orders.values()))
+    best, (after, ready) = table.iloc[0], payoff(table)
     low, high = model.off(answer.evaluated)
     us = best["expected_us"]
     text += [
         "",
         f"Advice: {best['variant']}, A as {about.format(best['variant'])} (room {about.room}, {about.precision}): "
         f"{short(us)} µs expected on {gpu}, {short(low * us)} to {short(high * us)} µs in four of five cases.",
+        _why(answer.guess),
     ]
-    text += _why(answer)
-    after, ready = payoff(table)
     if after:
         text.append(
             f"It prepares A for about {best['prepare_ms']:.2g} ms, which pays off after {after:.0f} multiplications; "
             f"for fewer take {ready}."
         )
-    if answer.reordered:
-        again = answer.reordered[1].table.iloc[0]
-        if again["expected_us"] < us / 1.05:
-            text.append(
-                f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."
-            )
-    if answer.dense_us == answer.dense_us:
-        ratio = answer.dense_us / us
+    again = answer.reordered[1].table.iloc[0] if answer.reordered else best
+    if again["expected_us"] < us / 1.05:
         text.append(
-            f"A dense multiplication would take some {short(answer.dense_us)} µs, {short(ratio, 2)} times as long."
-            if ratio >= 1
-            else f"But a dense multiplication takes some {short(answer.dense_us)} µs: make A dense, if it fits."
+            f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."
         )
+    ratio, dense = answer.dense_us / us, f"a dense multiplication {{}} some {short(answer.dense_us)} µs"
+    if ratio >= 1:
+        text.append(f"A{dense[1:].format('would take')}, {short(ratio, 2)} times as long.")
+    elif ratio < 1:  # it is NaN where nothing tells it
+        text.append(f"But {dense.format('takes')}: make A dense, if it fits.")
     far = trusted(answer.pool, answer.evaluated)
     text.append(f"How far to trust it: {far[0].lower()}{far[1:]}")
-    if len(answer.known):
-        text.append(_truth(answer))
-    return text
+    return text + _truth(answer)
 
 
 def short(value: float, digits: int = 3) -> str:
@@ -155,29 +144,28 @@ def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
     )
 
 
-def _why(answer: Advice) -> list[str]:
+def _why(guess: Guess) -> str:
     """What its time goes to, who else was looked at, and whose records say so."""
-    guess, table = answer.guess, answer.guess.table
     parts = [f"{model.SAID[term]} ({share:.0%})" for term, share in guess.made_of.items() if share >= 0.1]
     names = ", ".join(dict.fromkeys(label for label, _ in guess.neighbours))
-    others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in table.iloc[1:4].itertuples())
+    others = ", ".join(f"{row.variant} {row.slower:.2f}×" for row in guess.table.iloc[1:4].itertuples())
     said = (
-        f"Of {len(table)} kernels the next ones are expected to take"
+        f"Of {len(guess.table)} kernels the next ones are expected to take"
         if guess.sums
-        else f"It was the fastest of {len(table)} there; the next ones took"
+        else f"It was the fastest of {len(guess.table)} there; the next ones took"
     )
-    return [
+    return (
         f"Why: its time goes to {', '.join(parts) or 'many small things'}. The recorded matrices most like this one "
         f"are {names}. {said} {others or 'nothing'} of its time."
-    ]
+    )
 
 
-def _truth(answer: Advice) -> str:
-    """What the records say of this very matrix, which the model has not seen."""
+def _truth(answer: Advice) -> list[str]:
+    """What the records say of this very matrix, which the model has not seen; nothing where they do not have it."""
     times = answer.known.set_index("variant")["median_us"]
-    told = f"Recorded of this very matrix: {times.idxmin()} {short(times.min())} µs"
-    mine = times.get(answer.guess.variant)
-    return told + (f", the advised {answer.guess.variant} {short(mine)} µs." if mine is not None else ".")
+    mine = [f", the advised {v} {short(us)} µs" for v, us in times.items() if v == answer.guess.variant]
+    best = [f"Recorded of this very matrix: {v} {short(us)} µs" for v, us in times.nsmallest(1).items()]
+    return [f"{''.join(best + mine)}."] if best else []
 
 
 def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0) -> pd.DataFrame:
@@ -187,38 +175,26 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     room = importlib.import_module(f"kernels.{about.room}")
     asked = problem(about, a, answer.n, seed, answer.name)
     libraries = registry.contenders(getattr(room, "BASELINES", ()), opened)
+    names = answer.pool.df["variant"].unique()
+    makers = {name: libraries.get(name) or partial(room.bind, name, device=opened) for name in names}
     found = willing.measure(
-        {
-            name: _installed(libraries.get(name) or partial(room.bind, name, device=opened))
-            for name in dict.fromkeys(answer.pool.df["variant"])
-        },
+        {name: partial(_installed, bind) for name, bind in makers.items()},
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
         lambda name, why: say(f"left out: {why}"),
     )
     expected = answer.guess.table.set_index("variant")["expected_us"]
-    df = pd.DataFrame(
-        {
-            "variant": name,
-            "expected_us": expected.get(name),
-            "measured_us": timing.median_us,
-            "prepare_ms": cost.prepare_ms,
-        }
-        for name, (cost, _, timing) in found.items()
-    )
+    rows = [(name, expected.get(name), time.median_us, cost.prepare_ms) for name, (cost, _, time) in found.items()]
+    df = pd.DataFrame(rows, columns=["variant", "expected_us", "measured_us", "prepare_ms"])
     df["over_best"] = df["measured_us"] / df["measured_us"].min()
     return df.sort_values("measured_us", ignore_index=True)
 
 
-def _installed(bind: Callable) -> Callable:
+def _installed(bind: Callable, asked: Problem) -> Bound:
     """A contender whose library is not installed refuses, in place of ending the others' measurement."""
-
-    def bound(asked: Problem):
-        try:
-            return bind(asked)
-        except ModuleNotFoundError as error:
-            raise ValueError(f"needs {error.name}, which is not installed") from error
-
-    return bound
+    try:
+        return bind(asked)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"needs {error.name}, which is not installed") from error
 
 
 def judged(df: pd.DataFrame, advised: str) -> str:
@@ -230,14 +206,9 @@ def judged(df: pd.DataFrame, advised: str) -> str:
     return f"The advice was {word}: {advised} takes {at[advised]:.2f}× the time of {at.idxmin()}, the fastest here."
 
 
-def arguments(about: pool.Real) -> dict:
-    """Of the room's problem_from_csr, for a matrix as it lies: what would reorder it is told not to."""
-    room = importlib.import_module(f"kernels.{about.room}")
-    knows = "reorder" in inspect.signature(room.problem_from_csr).parameters
-    return about.problem | ({"reorder": ""} if knows else {})
-
-
 def problem(about: pool.Real, a: Csr, n: int, seed: int, name: str) -> Problem:
-    """The room's problem with this matrix, as its record has them."""
-    room = importlib.import_module(f"kernels.{about.room}")
-    return room.problem_from_csr(a, n, seed, name, **arguments(about))
+    """The room's problem with this matrix as it lies, else as its record has them: what would reorder is told not
+    to."""
+    make = importlib.import_module(f"kernels.{about.room}").problem_from_csr
+    as_it_lies = {"reorder": ""} if "reorder" in inspect.signature(make).parameters else {}
+    return make(a, n, seed, name, **about.problem | as_it_lies)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from artifact.which.pool import GOOD, Pool
+from artifact.which.pool import AT, GOOD, Pool
 from artifact.which.statistics import WINDOWS, Statistics
 
 #: Terms of a time, with what one is a unit of.
@@ -97,39 +97,31 @@ class Guess:
 
 def terms(s: Statistics, n: int) -> np.ndarray:
     """TERMS of a matrix and N, a vector."""
-
-    def named(kind: str) -> list[float]:
-        return [s.nnz * n / 1e6 / max(1, getattr(s, f"{kind}_{h}")) for h in WINDOWS]
-
-    return np.array(
-        [
-            1.0,
-            s.nnz * n / 1e6,
-            (s.m + s.k) * n / 1e6,
-            s.m * n / 1e6,
-            *named("windows"),
-            *named("similar"),
-            s.nnz * n / 1e6 / max(1 / 64, s.blocks_64 * 64),
-            s.row_most / 100,
-            s.row_most * n / 1e5,
-        ]
-    )
+    work = s.nnz * n / 1e6
+    named = [work / max(1, getattr(s, f"{kind}_{h}")) for kind in ("windows", "similar") for h in WINDOWS]
+    blocks = work / max(1 / 64, s.blocks_64 * 64)
+    longest = s.row_most / 100, s.row_most * n / 1e5
+    return np.array([1.0, work, (s.m + s.k) * n / 1e6, s.m * n / 1e6, *named, blocks, *longest])
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
     """FEATURES of a matrix and N, a vector; what is 0 or missing counts as something small."""
-    values = (
-        max(s.nnz, 1) * n,
-        (s.m + s.k) * n,
-        max(s.row_most, 1),
-        s.row_mean + 1,
-        s.row_variation + 0.1,
-        max(s.windows_16, 1),
-        max(s.windows_64, 1),
-        max(s.blocks_64 * 64**2, 1),
-        s.spread + 1e-3,
+    return np.log2(
+        np.array(
+            [
+                max(s.nnz, 1) * n,
+                (s.m + s.k) * n,
+                max(s.row_most, 1),
+                s.row_mean + 1,
+                s.row_variation + 0.1,
+                max(s.windows_16, 1),
+                max(s.windows_64, 1),
+                max(s.blocks_64 * 64**2, 1),
+                s.spread + 1e-3,
+            ],
+            float,
+        )
     )
-    return np.log2(np.array(values, float))
 
 
 def fit(pool: Pool, without: str = "") -> Model:
@@ -137,34 +129,25 @@ def fit(pool: Pool, without: str = "") -> Model:
     df = pool.df[(pool.df["label"] != without) & pool.df["variant"].isin(pool.advisable)]
     if df.empty:
         raise ValueError(f"There is no record left without {without!r}.")
-    at = ["label", "n"]
-    wide = df.pivot_table(index=at, columns="variant", values=["median_us", "prepare_ms"], sort=False)
+    wide = df.pivot_table(index=AT, columns="variant", values=["median_us", "prepare_ms"], sort=False)
     variants = [v for v in pool.advisable if v in wide["median_us"]]
     times, waits = (wide[what][variants].to_numpy() for what in ("median_us", "prepare_ms"))
-    points = list(wide.index)
-    raw = np.array([features(pool.matrices[label], n) for label, n in points])
-    mean, scale = raw.mean(axis=0), raw.std(axis=0)
+    raw, x = (np.array([make(pool.matrices[label], n) for label, n in wide.index]) for make in (features, terms))
+    scale = raw.std(axis=0)
     scale[scale < 1e-9] = np.inf  # what all have alike tells nothing
-    x = np.array([terms(pool.matrices[label], n) for label, n in points])
-    weights = np.array(
-        [
-            _weights(x * _applies(pool.about.format(variant)), column)
-            for variant, column in zip(variants, times.T, strict=True)
-        ]
-    )
+    weights = [_weights(x * _applies(pool.about.format(v)), of) for v, of in zip(variants, times.T, strict=True)]
     logs = np.log2(times)
-    names = {label for label, _ in points}
     return Model(
         tuple(variants),
-        tuple(points),
-        (raw - mean) / scale,
-        mean,
+        tuple(wide.index),
+        (raw - raw.mean(axis=0)) / scale,
+        raw.mean(axis=0),
         scale,
-        weights,
-        logs - _logs(x @ weights.T),
+        np.array(weights),
+        logs - _logs(x @ np.array(weights).T),
         logs - np.nanmin(logs, axis=1)[:, None],
         np.log2(1 + 1e3 * waits),
-        len(names) >= ENOUGH * len(TERMS),
+        df["label"].nunique() >= ENOUGH * len(TERMS),
     )
 
 
@@ -190,11 +173,10 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
         }
     )
     table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
-    of_first = x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])])
-    order = np.argsort(-of_first, kind="stable")
-    made_of = {list(TERMS)[i]: float(of_first[i] / of_first.sum()) for i in order if of_first[i] > 0}
+    of_first = pd.Series(x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])]), [*TERMS])
+    made_of = (of_first / of_first.sum())[of_first > 0].sort_values(ascending=False, kind="stable")
     neighbours = tuple(model.points[i] for i in nearest[:RANKING])
-    return Guess(table, neighbours, made_of, model.sums)
+    return Guess(table, neighbours, made_of.to_dict(), model.sums)
 
 
 def evaluate(pool: Pool) -> pd.DataFrame:
@@ -205,26 +187,15 @@ def evaluate(pool: Pool) -> pd.DataFrame:
     point, as it did not take it, the next one is asked, as a user would.
     """
     rows = []
-    for label in pool.matrices:
-        model, here = fit(pool, label), pool.df[pool.df["label"] == label]
+    for label, here in pool.df.groupby("label", sort=False):
+        model = fit(pool, label)
         for n, point in here.groupby("n"):
             times = point.set_index("variant")["median_us"]
-            asked = guess(model, pool.matrices[label], n).table
-            asked = asked[asked["variant"].isin(times.index)].iloc[0]
-            rows.append(
-                {
-                    "label": label,
-                    "n": n,
-                    "advised": asked["variant"],
-                    "advised_us": times[asked["variant"]],
-                    "best": times.idxmin(),
-                    "best_us": times.min(),
-                    "expected_us": asked["expected_us"],
-                }
-            )
-    df = pd.DataFrame(rows)
-    df["ratio"] = df["advised_us"] / df["best_us"]
-    return df
+            asked = guess(model, pool.matrices[label], n).table.set_index("variant")["expected_us"]
+            advised = next(variant for variant in asked.index if variant in times)
+            rows.append((label, n, advised, times[advised], times.idxmin(), times.min(), asked[advised]))
+    df = pd.DataFrame(rows, columns=["label", "n", "advised", "advised_us", "best", "best_us", "expected_us"])
+    return df.assign(ratio=df["advised_us"] / df["best_us"])
 
 
 def good(evaluated: pd.DataFrame) -> float:
@@ -235,10 +206,10 @@ def good(evaluated: pd.DataFrame) -> float:
 def always(pool: Pool) -> tuple[str, float]:
     """The one contender that is the best advice for all matrices alike, and its share of good points: what a model
     must beat. A point that it does not take is none of its good ones."""
-    best = pool.df.groupby(["label", "n"])["median_us"].transform("min")
-    fine = pool.df.assign(good=pool.df["median_us"] <= GOOD * best).groupby("variant")["good"].sum()
-    fine = fine[fine.index.isin(pool.advisable)]
-    return str(fine.idxmax()), float(fine.max() / len(pool.df[["label", "n"]].drop_duplicates()))
+    best = pool.df.groupby(AT)["median_us"].transform("min")
+    fine = pool.df[pool.df["variant"].isin(pool.advisable)].assign(good=pool.df["median_us"] <= GOOD * best)
+    share = fine.groupby("variant")["good"].sum() / len(pool.df[AT].drop_duplicates())
+    return str(share.idxmax()), float(share.max())
 
 
 def off(evaluated: pd.DataFrame) -> tuple[float, float]:
@@ -249,10 +220,8 @@ def off(evaluated: pd.DataFrame) -> tuple[float, float]:
 
 def _applies(form: str) -> np.ndarray:
     """1 for the TERMS of a kernel for that format, else 0: only blocks read B by blocks, and they by nothing else."""
-    by_rows = ("work", "windows", "similar", "longest")
-    if form == "blocks":
-        return np.array([not term.startswith(by_rows) for term in TERMS], float)
-    return np.array([not term.startswith("blocks") for term in TERMS], float)
+    others = ("work", "windows", "similar", "longest") if form == "blocks" else ("blocks",)
+    return np.array([not term.startswith(others) for term in TERMS], float)
 
 
 def _weights(x: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -7,11 +7,11 @@ no GPU has measured yet is left out without a word, so that an entry may wait fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -25,9 +25,11 @@ PRECISIONS = ("FP32", "TF32", "BF16")
 GOOD, NEARLY_ALL = 1.1, 0.9
 #: An experiment with fewer matrices says nothing of one that is left out.
 LEAST_MATRICES = 8
+#: A point of real matrices.
+AT = ["label", "n"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Real:
     """Real matrices: an experiment whose rows' labels are their names."""
 
@@ -46,7 +48,7 @@ class Real:
         return fits(variant, self.raced)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Generated:
     """A sweep over generated matrices of a pattern."""
 
@@ -58,6 +60,9 @@ class Generated:
     contenders: list[str] = field(default_factory=lambda: ["*"])
     dense: list[str] = field(default_factory=list)
     free: str = "n"  #: the size that the sparse operand has not: "m" where that is B
+
+
+About = TypeVar("About", Real, Generated)
 
 
 @dataclass(frozen=True)
@@ -72,80 +77,68 @@ class Pool:
     def advisable(self) -> list[str]:
         """Contenders that can be advised: all that do not try others on the GPU, if one of these is as good at nearly
         all points; else everybody."""
-        measured = list(dict.fromkeys(self.df["variant"]))
-        chosen = [v for v in measured if not self.about.races(v)]
-        at = ["label", "n"]
-        best = self.df.groupby(at)["median_us"].min()
-        theirs = self.df[self.df["variant"].isin(chosen)].groupby(at)["median_us"].min()
+        chosen = self.df[~self.df["variant"].map(self.about.races)]
+        best, theirs = (df.groupby(AT)["median_us"].min() for df in (self.df, chosen))
         as_good = theirs.reindex(best.index) <= GOOD * best
-        return chosen if as_good.mean() >= NEARLY_ALL else measured
+        return list((chosen if as_good.mean() >= NEARLY_ALL else self.df)["variant"].unique())
+
+
+#: Key of an entry -> what it may be.
+ALLOWED = {
+    "precision": PRECISIONS,
+    "order": (statistics.GIVEN, statistics.RCM),
+    "pattern": registry.PATTERNS,
+    "free": ("n", "m"),
+}
 
 
 def maps(folder: Path = registry.FOLDER) -> tuple[list[Real], list[Generated]]:
     """What all rooms say, in their order. Raises ValueError that names file and key where one is not whole."""
-    real, generated = [], []
-    for room in registry.find(folder):
-        path = folder / room / registry.MAP
-        if not path.is_file():
-            continue
-        table = registry.toml(path)
-        for key, kind, found in (("real", Real, real), ("generated", Generated, generated)):
-            found += [_entry(path, room, kind, entry) for entry in table.pop(key, [])]
-        if table:
-            raise ValueError(f"{path}: there is no {next(iter(table))!r}, but real and generated.")
-    return real, generated
+    found: dict[str, list] = {"real": [], "generated": []}
+    kinds = {"real": Real, "generated": Generated}
+    for path in (folder / room / registry.MAP for room in registry.find(folder)):
+        for key, entries in registry.toml(path).items() if path.is_file() else ():
+            if key not in kinds:
+                raise ValueError(f"{path}: there is no {key!r}, but real and generated.")
+            found[key] += [_entry(path, kinds[key], entry) for entry in entries]
+    return found["real"], found["generated"]
+
+
+def _entry(path: Path, kind: type, entry: Mapping[str, Any]) -> Real | Generated:
+    for key, value in entry.items():
+        if value not in ALLOWED.get(key, [value]):
+            raise ValueError(f"{path}: {key} is {value!r}, but must be one of {', '.join(ALLOWED[key])}.")
+    return registry.made(path, kind, entry, path.parent.name)
 
 
 def pools(gpu_folder: Path, folder: Path = registry.FOLDER) -> list[Pool]:
     """The pools of a GPU's records, those with the most points first. Of records without statistics nothing is used."""
-    known = {}
-    for room in registry.find(folder):
-        if registry.statistics(room, folder).is_file():
-            known = statistics.read(registry.statistics(room, folder)) | known
+    files = [registry.statistics(room, folder) for room in registry.find(folder)]
+    known = {key: s for path in reversed(files) if path.is_file() for key, s in statistics.read(path).items()}
     found = []
-    for about in maps(folder)[0]:
-        path = gpu_folder / about.room / f"{about.experiment}.csv"
-        if not path.is_file():
-            continue
-        df = records.read(path)
+    for about, df in recorded(gpu_folder, maps(folder)[0]):
         df = df[[(label, about.order) in known for label in df["label"]]].reset_index(drop=True)
         if df["label"].nunique() >= LEAST_MATRICES:
-            names = dict.fromkeys(df["label"])
-            found.append(Pool(about, df, {name: known[name, about.order] for name in names}))
-    return sorted(found, key=lambda pool: -len(pool.df[["label", "n"]].drop_duplicates()))
+            found.append(Pool(about, df, {name: known[name, about.order] for name in df["label"].unique()}))
+    return sorted(found, key=lambda pool: -len(pool.df[AT].drop_duplicates()))
+
+
+def recorded(gpu_folder: Path, abouts: Iterable[About]) -> list[tuple[About, pd.DataFrame]]:
+    """Each of what rooms say with its record, where a GPU has it."""
+    paths = {about: gpu_folder / about.room / f"{about.experiment}.csv" for about in abouts}
+    return [(about, records.read(path)) for about, path in paths.items() if path.is_file()]
 
 
 def pool(gpu_folder: Path, precision: str = "FP32", folder: Path = registry.FOLDER) -> Pool:
     """The largest pool of a precision. Raises ValueError, one sentence, where there is none."""
     found = pools(gpu_folder, folder)
-    chosen = [p for p in found if p.about.precision == precision]
-    if not chosen:
-        known = ", ".join(dict.fromkeys(p.about.precision for p in found)) or "none"
+    known = list(dict.fromkeys(p.about.precision for p in found))
+    if precision not in known:
         raise ValueError(
-            f"There are no records of real matrices in {precision} on {gpu_folder.name}; recorded: {known}."
+            f"There are no records of real matrices in {precision} on {gpu_folder.name}; recorded: "
+            f"{', '.join(known) or 'none'}."
         )
-    return chosen[0]
-
-
-def _entry(path: Path, room: str, kind, entry: Mapping):
-    known = {f.name: f for f in fields(kind)[1:]}
-    for key in entry:
-        if key not in known:
-            raise ValueError(f"{path}: the key {key!r} is none of {', '.join(known)}.")
-    for key, f in known.items():
-        if key not in entry and f.default is MISSING and f.default_factory is MISSING:
-            raise ValueError(f"{path}: the key {key!r} is missing.")
-    made = kind(room, **entry)
-    allowed = {
-        "precision": PRECISIONS,
-        "order": (statistics.GIVEN, statistics.RCM),
-        "pattern": registry.PATTERNS,
-        "free": ("n", "m"),
-    }
-    for key, values in allowed.items():
-        if getattr(made, key, values[0]) not in values:
-            raise ValueError(f"{path}: {key} is {entry[key]!r}, but must be one of {', '.join(values)}.")
-    return made
+    return found[[p.about.precision for p in found].index(precision)]
 
 
 def fits(name: str, patterns: list[str]) -> bool:

@@ -7,16 +7,15 @@ The book is built from that file; the matrices are needed to make it, and not af
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from artifact import registry
+from artifact import command, registry
 from artifact.measure import matrices, records
 from kernels.formats import csr, reorder
 from kernels.formats.csr import Csr
@@ -64,23 +63,22 @@ def of(a: Csr) -> Statistics:
     """The statistics of a matrix on the host."""
     place = csr.distinct(csr.rows(a) * a.k + a.col_idx)
     row, column = place // max(a.k, 1), place % max(a.k, 1)
-    lengths = np.bincount(row, minlength=a.m) if a.m else np.zeros(1, int)
+    lengths = np.bincount(row, minlength=max(a.m, 1))
     mean = float(lengths.mean())
-    place_of = np.empty(a.m, np.int64)  # of each row, in the order of similar ones
-    place_of[reorder.similar(a)] = np.arange(a.m)
+    similar = np.argsort(reorder.similar(a))  # place of each row in the order of similar ones
     away = np.abs(column - row * (a.k / max(a.m, 1)))
     return Statistics(
         a.m,
         a.k,
-        int(place.size),
+        place.size,
         mean,
-        float(lengths.std() / mean) if mean else 0.0,
-        int(lengths.max(initial=0)),
+        float(lengths.std() / max(mean, 1e-300)),
+        int(lengths.max()),
         a.m - int(np.count_nonzero(lengths)),
         int(away.max(initial=0)),
-        float(away.mean() / a.k) if place.size else 0.0,
+        float(away.sum() / max(place.size, 1) / max(a.k, 1)),
         **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
-        **{f"similar_{height}": _shared(place_of[row] // height * a.k + column) for height in WINDOWS},
+        **{f"similar_{height}": _shared(similar[row] // height * a.k + column) for height in WINDOWS},
         **{f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2 for side in BLOCKS},
     )
 
@@ -97,17 +95,15 @@ def ordered(a: Csr, order: str) -> Csr:
     return reorder.permuted(a, reorder.rcm(a)[0])
 
 
-def table(names: Iterable[str], where: Path, say=lambda line: print(line, flush=True)) -> pd.DataFrame:
+def table(names: Iterable[str], where: Path) -> pd.DataFrame:
     """COLUMNS of the named matrices in a folder, a row for each order."""
     found = []
     for name in names:
         a = matrices.load(name, where)
-        for order in (GIVEN, RCM):
-            numbers = asdict(of(ordered(a, order)))
-            rounded = {key: float(f"{x:.6g}") if isinstance(x, float) else x for key, x in numbers.items()}
-            found.append({"name": name, "order": order} | rounded)
-        say(name)
-    return pd.DataFrame(found, columns=list(COLUMNS))
+        found += [{"name": name, "order": order} | asdict(of(ordered(a, order))) for order in (GIVEN, RCM)]
+        print(name, flush=True)
+    df = pd.DataFrame(found, columns=list(COLUMNS))
+    return df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)
 
 
 def read(path: Path) -> dict[tuple[str, str], Statistics]:
@@ -116,37 +112,28 @@ def read(path: Path) -> dict[tuple[str, str], Statistics]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there are no statistics; python -m artifact.which.statistics makes them.")
     df = pd.read_csv(path, comment="#", keep_default_na=False)
-    for column in COLUMNS:
-        if column not in df:
-            raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
+    for column in (name for name in COLUMNS if name not in df):
+        raise ValueError(f"{path}: row 1, column {column!r}: the column is missing.")
     return {(row.pop("name"), row.pop("order")): Statistics(**row) for row in df.to_dict("records")}
 
 
-def write(room: str, where: Path, target: Path | None = None) -> Path:
-    """Make a room's statistics.csv of those of its listed matrices that are in the folder."""
-    there = matrices.present(matrices.listed(registry.matrices(room)), where)
-    df = table(there["name"], where)
+def write(room: str) -> Path:
+    """Make a room's statistics.csv of those of its listed matrices that are in the folder of matrices."""
+    where = matrices.folder()
+    if where is None:
+        raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder.")
+    df = table(matrices.present(matrices.listed(registry.matrices(room)), where)["name"], where)
     head = (
         f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
     )
-    return records.write_text(target or registry.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
+    return records.write_text(registry.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
 
 
-def main(arguments: Iterable[str] | None = None) -> int:
-    """Write a room's statistics; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.which.statistics", description=__doc__)
-    parser.add_argument("--room", required=True, help="whose list of matrices")
-    options = parser.parse_args(None if arguments is None else list(arguments))
-    try:
-        where = matrices.folder()
-        if where is None:
-            raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder.")
-        print(write(options.room, where))
-    except (ValueError, FileNotFoundError) as error:
-        print(f"artifact.which.statistics: {error}", file=sys.stderr)
-        return 2
-    return 0
+def main(given: Sequence[str] | None = None) -> int:
+    """Write a room's statistics."""
+    room = command.option("--room", required=True, help="whose list of matrices")
+    return command.run(lambda o: print(write(o.room)), "artifact.which.statistics", __doc__, [room], given)
 
 
 if __name__ == "__main__":

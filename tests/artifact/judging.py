@@ -54,7 +54,8 @@ def frames(speedup=None, **more) -> dict[str, pd.DataFrame]:
 def rule(quantity, reduce, expect, room="casper_sparse", **more) -> measures.Rule:
     """A rule as a claim of the room writes it."""
     words = {"quantity": quantity, "reduce": reduce, "expect": expect}
-    parts = {k: measures.part(k, w, room, registry.FOLDER, "the test") for k, w in words.items()}
+    named = {k: w if isinstance(w, dict) else {w: None} for k, w in words.items()}
+    parts = {k: measures.part(k, w, room, "the test") for k, w in named.items()}
     return measures.Rule(**parts, written=words, **more)
 
 
@@ -82,4 +83,4 @@ def load(folder, text: str) -> list[load_.Claim]:
     if not room.exists():
         shutil.copytree(registry.FOLDER / "casper_sparse", room)
     (room / registry.CLAIMS).write_text(text)
-    return load_.claims(folder)
+    return load_.read(folder)

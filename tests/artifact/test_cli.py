@@ -116,7 +116,7 @@ def test_a_seed_is_counted_from_0(capsys):
 def test_what_a_terminal_cannot_show_is_replaced(shelf, monkeypatch, encoding):
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(cli, "_records", lambda _: print("1 µs … 2 × 3"))
+    monkeypatch.setitem(cli.COMMANDS, "records", (lambda _: print("1 µs … 2 × 3"), "", "", ()))
     assert cli.main(["records"]) == 0
     assert b"?" in out.buffer.getvalue() and b"3" in out.buffer.getvalue()
 
@@ -146,7 +146,7 @@ def test_a_library_that_is_not_there_is_one_line(capsys, monkeypatch):
     def needs(_):
         raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
 
-    monkeypatch.setattr(cli, "_records", needs)
+    monkeypatch.setitem(cli.COMMANDS, "records", (needs, "", "", ()))
     assert "nvmath is not installed" in refused(capsys, "records")
 
 
@@ -292,7 +292,8 @@ def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
 
 
 def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_trial", lambda options: sys.exit(0))
+    _, *about, arguments = cli.COMMANDS["trial"]
+    monkeypatch.setitem(cli.COMMANDS, "trial", (lambda options: sys.exit(0), *about, arguments))
     assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
 
 

@@ -1,227 +1,178 @@
-"""The ledger's tables and sentences besides the verdicts themselves, which are `artifact.verdicts.page`'s."""
+"""The ledger: verdicts of every GPU on every claim as HTML, how the sources fare, and the facts of the page's text."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
+from markupsafe import Markup
 
 from artifact import paths, registry
-from artifact.drawing import gpus, prose, style
-from artifact.drawing.prose import captioned
+from artifact.book import html
+from artifact.book.facts import Fact, under
+from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures, page
+from artifact.verdicts import coverage, evidence, judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
 NUMBERS = "records"  #: folder of copies of records, beside the figures
 #: Claims of an abstract that a source's finding names.
 WORST = 2
+#: Columns before those of the GPUs.
+BEFORE = ("Claim", "Source", "GPU of the source", "Published")
 #: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
 STANDS = {
     "both": "both: the two rules are wide enough",
     "neither": "neither",
     "undecided": "undecided: one of them was not measured",
 }
+#: Name of a GPU -> verdicts on the same claims by its records, as `judge.everywhere`; this page's GPU first.
+Judged = Mapping[str, pd.DataFrame]
+#: Name of a GPU -> id of a claim -> address of a file with the numbers that it is judged by, and what it is called.
+Files = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 
-def judged(known: Sequence[load.Claim], origin: prose.Origin) -> pd.DataFrame | None:
-    """Verdicts; None where there are no records at all."""
-    return None if origin.folder is None else judge.judge(known, origin.folder)
+def everywhere(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Judged:
+    """Return verdicts of every GPU that has records: that of this page first, then the others beside it, then those
+    that are shipped. Empty without records of this page's."""
+    return judge.everywhere(known, gpus.folders(origin.folder, shipped))
 
 
-def everywhere(
-    known: Sequence[load.Claim],
-    origin: prose.Origin,
-    judged: pd.DataFrame | None,
-    shipped: Path = paths.RECORDED,
-) -> dict[str, pd.DataFrame]:
-    """Name of a GPU -> verdicts, of every GPU that has records: that of this page first, whose verdicts are `judged`,
-    then the others beside it, then those that are shipped. Empty without records of this page's."""
-    if judged is None:
-        return {}
-    (own, _), *others = gpus.folders(origin.folder, shipped).items()
-    return {own: judged} | {gpu: judge.judge(known, folder) for gpu, folder in others}
+def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
+    """Yield which GPUs count as one, how many claims depend on the GPU and how many contradict each other, and the
+    claim that the page takes as its example."""
+    chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
+    yield "chips", "; ".join(listed(names.str.upper()) for _, names in chips)
+    bound = sum(claim.depends_on == load.GPU for claim in known)
+    yield from under("claims", count=len(known), of_gpu=bound, example=known[0].id)
+    for df in list(judged.values())[:1]:
+        stands = page.contradictions(df, known)["stands"]
+        yield from under("pairs", count=len(stands), decided=(~stands.isin(list(STANDS))).sum())
 
 
-def without_records(known: Sequence[load.Claim], origin: prose.Origin) -> str:
-    if origin.folder is not None:
-        return ""
-    return f"{origin.missing} Until then there are {len(load.of_sources(known))} claims and no verdicts."
-
-
-def without_claims(known: Sequence[load.Claim], found: Iterable[registry.Room]) -> str:
-    """Systems of which nothing is claimed yet; nothing where each has claims. found: all rooms."""
-    found, claimed = list(found), {claim.room for claim in known}
-    silent = [room.name for room in found if room.room not in claimed]
-    if not silent:
-        return ""
-    return (
-        f"No claims are written down yet for {len(silent)} of the {len(found)} systems: {', '.join(silent)}. Their rooms are not "
-        "built, so they have no verdicts, good or bad."
-    )
-
-
-def numbers(
-    known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED
-) -> dict[str, dict[str, dict[str, str]]]:
-    """For `page.ledger`: the records by which each claim is judged on each GPU, copied to where a page finds them."""
+def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Files:
+    """Return the records by which each claim is judged on each GPU, copied to where a page finds them."""
 
     @cache  # many claims are judged by one file
     def copied(path: Path) -> str:
         to = Path(NUMBERS, *path.parts[-3:])
         records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
-        return f"{style.CSV_URL}/{to.as_posix()}"
+        return f"{paths.FROM_PAGES}/{to.as_posix()}"
 
     return {
-        gpu: {
-            claim.id: {copied(p): p.stem for p in evidence.files(claim.experiment, folder, claim.room)}
-            for claim in known
-        }
+        gpu: {c.id: {copied(p): p.stem for p in evidence.files(c.experiment, folder, c.room)} for c in known}
         for gpu, folder in gpus.folders(origin.folder, shipped).items()
     }
 
 
-def table(judged: Mapping[str, pd.DataFrame], files: page.Files | None = None) -> str:
-    """The ledger as HTML, with a column for each GPU of `everywhere`, and what makes it searchable in the built book.
-    files: `numbers`."""
-    if not judged:
-        return ""
-    script = SCRIPT.read_text(encoding="utf-8")
-    whole = page.ledger(judged, files=files)
-    return f'{whole}<script src="{paths.TABLES}"></script><script>\n{script}</script>'
+def table(judged: Judged, files: Files) -> Markup:
+    """Return the ledger as HTML, with what makes it searchable in the built book. files: `numbers`."""
+    return ledger(judged, files=files, script=SCRIPT.read_text(encoding="utf-8")) if judged else Markup()
 
 
-def bars(judged: pd.DataFrame | None) -> str:
-    return "" if judged is None else page.bars(judged)
+def ledger(
+    judged: Judged, beside: str = "", first: Collection[str] = (), files: Files | None = None, script: str = ""
+) -> Markup:
+    """Return verdicts as an HTML table, with a line that counts those of the first GPU above it; whole without a
+    script.
 
-
-# ---------------------------------------------------------------- the findings
-
-
-def findings(judged: pd.DataFrame | None) -> str:
-    """What matters first, as HTML: all together, then for each source how its abstract fares and the worst of that."""
-    if judged is None:
-        return ""
-    claims = judge.counted(judged)
-    measured = claims[claims["verdict"] != measures.NOT_MEASURED]
-    holds = (measured["verdict"] == measures.REPRODUCED).sum()
-    close = (measured["close"] != "").sum()
-    theirs = judge.on_their_data(measured)
-    consistent = (theirs["verdict"] == measures.REPRODUCED).sum()
-    apart = (
-        f" Of the {holds}, {consistent} are so in the source's own published series, of other GPUs: consistent with its data, and "
-        f"not measured here; {holds - consistent} were."
+    A row can be linked as #claim-<id>, and says in how many minutes it is measured again; how it was judged unfolds in
+    it, with links to the claims that it names and to `files`. beside: on a page that is not the ledger's, the ledger's
+    address, to which the ids link; the ledger's own rows stand below the sections of their sources. first: ids of
+    claims that are shown, where the others unfold in a table of their own.
+    """
+    df = next(iter(judged.values()))
+    ordered = df if beside else by_section(df)
+    on = {gpu: frame.set_index("id").to_dict("index") for gpu, frame in judged.items()}
+    rows = [row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}} for row in ordered.to_dict("records")]
+    rest = [row for row in rows if first and row["id"] not in first]
+    tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
+    tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
+    (claims, theirs), of = judge.by_evidence(df), page.counts(df)
+    ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
+    return html.made(
+        "ledger",
+        tables=tables,
+        gpus=list(judged),
+        before=[head for head in BEFORE if not (beside and df["source"].nunique() == 1 and head == "Source")],
+        beside=beside,
+        grouped=not beside,
+        files=files or {},
+        split=re.compile(rf"(?<![\w-])({ids})(?![\w-])").split,
+        claims=len(claims),
+        of=of,
+        theirs=len(theirs),
+        consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
+        ours=len(df) - len(claims) - len(theirs),
+        script=script,
+        tables_script=paths.TABLES,
     )
-    items = [
-        f"Of {len(measured)} claims that the records decide {holds} are reproduced, {holds / max(1, len(measured)):.0%}; "
-        f"{close} verdicts lie so close to a threshold that the table says by how much.{apart if consistent else ''}"
+
+
+def by_section(df: pd.DataFrame) -> pd.DataFrame:
+    """Return verdicts with a column `section`, those of a source together and in the order of its text."""
+    rooms = registry.find()
+    sections = [coverage.first(rooms[room], where) for room, where in zip(df["room"], df["where"], strict=True)]
+    order = [
+        (list(rooms).index(r), [*rooms[r].sections, ""].index(s)) for r, s in zip(df["room"], sections, strict=True)
     ]
+    return df.assign(section=sections).iloc[sorted(range(len(df)), key=order.__getitem__)]
+
+
+def bars(judged: Judged) -> Markup:
+    """Return a bar for each source: how many of its claims have which verdict on the first GPU, and how many its own
+    data decide. Signs repeat what the badges' colours mean."""
+    for df in judged.values():
+        sources = {source: page.counts(own) for source, own in df.groupby("source", sort=False)}
+        seen = [verdict for verdict in page.LOOKS if any(verdict in of for of in sources.values())]
+        return html.made("bars", sources=sources, seen=seen)
+    return Markup()
+
+
+def fared(judged: Judged) -> Markup:
+    """Return what matters first: all claims together, then for each source how its abstract fares and the worst of
+    that, on the first GPU."""
+    if not judged:
+        return Markup()
+    claims = judge.counted(next(iter(judged.values())))
+    measured = claims[claims["verdict"] != measures.NOT_MEASURED]
+    holds = measured["verdict"] == measures.REPRODUCED
+    sources = []
     for source, own in measured.groupby("source", sort=False):
         head = own[own["where"].str.contains("abstract", case=False)]
-        first, of = (head, "its abstract") if len(head) > WORST else (own, "the source")
-        kept = (first["verdict"] == measures.REPRODUCED).sum()
-        items.append(
-            f"<b>{html.escape(source)}</b>: {kept} of {len(first)} claims of {of} {'is' if kept == 1 else 'are'} reproduced.{_worst(first)}"
-        )
-    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
-
-
-def _worst(claims: pd.DataFrame) -> str:
-    """The first of those that fail, or else hold in part, each with its reason."""
-    order = {measures.NOT_REPRODUCED: 0, measures.NOT_CARRIED: 0, measures.PARTLY: 1}
-    rank = claims["verdict"].map(order).dropna()
-    rows = claims.loc[rank.sort_values(kind="stable").index[:WORST]]
-    items = (
-        f'<div>{page.badge(row.verdict)} <a href="#claim-{row.id}">{html.escape(row.says)}</a> {html.escape(row.reason)}</div>'
-        for row in rows.itertuples()
-    )
-    return "".join(items)
-
-
-def carries(known: Sequence[load.Claim]) -> str:
-    """When a claim does not carry over, as Markdown, with the chips that count as one."""
-    chips: dict[str, list[str]] = {}
-    for gpu, chip in judge.CHIPS.items():
-        chips.setdefault(chip, []).append(gpu.upper())
-    same = "; ".join(listed(names) for names in chips.values())
-    bound = sum(claim.depends_on == load.GPU for claim in known)
-    return (
-        f"*{measures.NOT_CARRIED}* is said of a claim whose rule gives *{measures.NOT_REPRODUCED}*, if four things hold: the source "
-        "measured it, as a time, a rate or a counter of hardware; the records of this GPU decide it, not the source's own series; "
-        "none of the GPUs that it speaks of is this one; and no other cause is known that is enough, such as a kernel of ours that differs "
-        f"from the source's, a compiler, or what the source timed. GPUs of one chip count as one ({same}). All else that fails is "
-        f"*{measures.NOT_REPRODUCED}*: what is said in words of the method in general, which one GPU is enough to contradict, what "
-        "follows from programs, formats or arithmetic, and what a source's own data contradicts. In `claims.toml` it is the key "
-        f"`depends_on`: {bound} of {len(known)} claims depend on the GPU."
+        few = len(head) <= WORST
+        kept = own if few else head
+        rank = kept["verdict"].map({measures.NOT_REPRODUCED: 0, measures.NOT_CARRIED: 0, measures.PARTLY: 1}).dropna()
+        worst = kept.loc[rank.sort_values(kind="stable").index[:WORST]].to_dict("records")
+        of, count = "the source" if few else "its abstract", int(holds[kept.index].sum())
+        sources.append({"name": source, "of": of, "claims": len(kept), "kept": count, "worst": worst})
+    return html.made(
+        "fared",
+        measured=len(measured),
+        holds=holds.sum(),
+        share=f"{holds.mean():.0%}",
+        close=(measured["close"] != "").sum(),
+        consistent=(holds & measured["own"].astype(bool)).sum(),
+        sources=sources,
     )
 
 
-# ---------------------------------------------------------------- where a source contradicts itself
+def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
+    """Return pairs of claims of which at most one can stand; None without verdicts."""
+    for df in judged.values():
+        rows = {row["id"]: html.part("stood", row) for row in df.to_dict("records")}
+        found = page.contradictions(df, known)
+        stands = [STANDS.get(said, f"`{said}`") for said in found["stands"]]
+        return pd.DataFrame({"one": found["one"].map(rows), "other": found["other"].map(rows), "stands": stands})
+    return None
 
 
-@captioned("Claims of one source of which at most one can stand.")
-def pairs(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> pd.DataFrame | None:
-    """Pairs of claims of which at most one can stand; None without verdicts."""
-    if judged is None:
-        return None
-    verdicts, where = judged.set_index("id"), {claim.id: claim.where for claim in known}
-
-    def cell(i: str) -> str:
-        row = verdicts.loc[i]
-        badge = page.badge(row["verdict"])
-        return f'{row["says"]} <em>({where[i]})</em><br>{badge} <a href="#claim-{i}">{i}</a>'
-
-    return pd.DataFrame(
-        [
-            (
-                cell(row.one),
-                cell(row.other),
-                STANDS.get(row.stands, f"<code>{row.stands}</code>"),
-            )
-            for row in page.contradictions(judged, known).itertuples(index=False)
-        ],
-        columns=["one", "the other", "which stands"],
-    )
-
-
-def decided(judged: pd.DataFrame | None, known: Sequence[load.Claim]) -> str:
-    if judged is None:
-        count = len({frozenset((c.id, other)) for c in known for other in c.contradicts})
-        return f"There are {count} such pairs; without records none is decided."
-    stands = page.contradictions(judged, known)["stands"]
-    count = (~stands.isin(list(STANDS))).sum()
-    return f"There are {len(stands)} such pairs, and the records decide {count} of them."
-
-
-# ---------------------------------------------------------------- how a verdict is reached
-
-
-@captioned("What the rules of the claims are made of.")
-def rules(known: Sequence[load.Claim], linked: bool) -> pd.DataFrame:
-    """What rules are made of. linked: whether the claims have their rows on the page."""
-    made_of = page.rules(known)
-
-    return pd.DataFrame(
-        {
-            "part": made_of["part"],
-            "name": "<code>" + made_of["name"] + "</code>",
-            "definition": made_of["definition"].map(prose.inline_code),
-            "claims": [page.links(ids) if linked else ", ".join(ids) for ids in made_of["claims"]],
-        }
-    )
-
-
-def rerun(known: Sequence[load.Claim]) -> str:
-    """The commands for one claim, as a block of Markdown."""
-    one = known[0].id
-    return (
-        "```sh\n"
-        f"python -m artifact claims --id {one}   # verdict, rule, minutes\n"
-        f"make measure {' ' * (len(one) + 21)}# new records, on your GPU\n"
-        f"python -m artifact claims --id {one} --records build/records\n"
-        "```"
-    )
+def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:
+    """Return what rules are made of; claims link to their rows where there are verdicts."""
+    df = page.rules(known)
+    claims = [html.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]]
+    return df.assign(name="`" + df["name"] + "`", claims=claims)

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
+from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from artifact.book import text
 from artifact.book.facts import Fact, each, under
-from artifact.drawing import plot, prose, style
+from artifact.drawing import plot, prose, sketch, style
 from artifact.drawing.prose import captioned
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.which import advice, atlas, model
 from artifact.which import pool as pools_
-from artifact.which.pool import Pool
+from artifact.which.pool import PRECISIONS, Pool
 from kernels.formats import csr
 
 #: Of all points, how many the advice should be good at.
 BAR = 0.9
 #: What the front page says in place of the map.
 NOTHING = "There are no records yet from which a map could be drawn."
+COLOURS = {
+    "non-zeros anywhere": style.PUBLISHED,
+    "blocks": style.BEST,
+    "N of M vectors": style.BASELINE,
+    "2 of 4 elements": style.CLAIM,
+}
+MARKS = dict(zip(COLOURS, ("o", "s", "D", "^"), strict=True))
+FORMATS = {"CSR": style.PUBLISHED, "windows": style.RUNGS[1], "blocks": style.BEST}
 #: Blocks of the text that say what the map shows.
 MAP = ("map", "map_lone", "map_real")
 
@@ -40,9 +52,79 @@ def pools(origin: prose.Origin) -> list[Pool]:
     return [] if origin.folder is None else pools_.pools(origin.folder)
 
 
-def drawn(df: pd.DataFrame) -> tuple | None:
-    """The map, or None where there is nothing to draw."""
-    return atlas.figure(df) if len(df) else None
+def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
+    """The map: speedup over dense by density, a panel for each precision. Lines are geometric means over sizes, bands
+    their range; dots are real matrices, in the colour of their fastest format; hollow is over an estimate. (fig, data)
+
+    df: `points`. None where nothing can be compared with dense.
+    """
+    df = df.dropna(subset="speedup")
+    shown = [p for p in PRECISIONS if (df["precision"] == p).any()]
+    if not shown:
+        return None
+    fig, axes = plt.subplots(1, len(shown), figsize=(style.WIDTH, 4.4), sharey=True, squeeze=False)
+    handles: dict[str, object] = {}
+    low, high = df["speedup"].min() / 1.4, df["speedup"].max() * 1.4
+    left = 10 ** np.floor(np.log10(df["density"].min()))
+    for ax, precision in zip(axes[0], shown, strict=True):
+        here = df[df["precision"] == precision]
+        ax.set(xscale="log", yscale="log", xlim=(left, 1.3), ylim=(low, high), title=precision)
+        ideal = np.array([left, 1.0])
+        (handles["as fast as dense on what is left"],) = ax.plot(
+            ideal, 1 / ideal, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1
+        )
+        ax.axhline(1, color=style.INK, linewidth=1)
+        real = here[here["pattern"] == atlas.REAL]
+        for what, dots in real.groupby("format", sort=False):
+            tint = FORMATS.get(what, style.BOUND)
+            (handles[f"real matrix, {what} fastest"],) = ax.plot(
+                dots["density"],
+                dots["speedup"],
+                "o",
+                color=tint,
+                markersize=3.6,
+                markerfacecolor="none",
+                alpha=0.7,
+            )
+        for pattern, rows in here[here["pattern"] != atlas.REAL].groupby("pattern", sort=False):
+            handles[pattern] = _line(ax, pattern, rows)
+        ax.xaxis.set_major_locator(FixedLocator([1e-5, 1e-3, 1e-1]))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: plot.percent(share)))
+        ax.set_xlabel("share of non-zeros")
+    plot.log(axes[0, 0].yaxis)
+    axes[0, 0].set_ylabel("speedup over dense, same precision")
+    order = [*COLOURS, *(name for name in handles if name not in COLOURS)]
+    plot.legend(fig, {name: handles[name] for name in order if name in handles}, columns=3)
+    return fig, df
+
+
+def _line(ax, pattern: str, rows: pd.DataFrame):
+    """The line of a pattern: a band from the slowest to the fastest size, a mark at each density."""
+    colour = COLOURS[pattern]
+    by = rows.groupby("density")["speedup"]
+    mean, least, most = by.agg(records.geomean), by.min(), by.max()
+    if len(mean) > 1:
+        ax.fill_between(mean.index, least, most, color=colour, alpha=0.15, linewidth=0)
+    else:
+        ax.vlines(mean.index, least, most, color=colour, alpha=0.5, linewidth=2.5)
+    ax.plot(mean.index, mean, color=colour, linewidth=1.5)
+    hollow = rows.groupby("density")["dense"].agg(lambda names: (names == "").all()).to_numpy()
+    for empty in (False, True):
+        ax.plot(
+            mean.index[hollow == empty],
+            mean[hollow == empty],
+            MARKS[pattern],
+            color=colour,
+            markersize=5,
+            **({"markerfacecolor": "none"} if empty else {"markeredgewidth": 0}),
+        )
+    at = atlas.crossing(mean)
+    if 0 < at < 1:
+        text = f"{at:.0%}" if at >= 0.1 else f"{at:.1%}"
+        sketch.put(ax, at / 1.3, 0.72, text, fontsize=8.5, color=colour, ha="right", weight="bold")
+        ax.plot([at], [1], "x", color=colour, markersize=6)
+    return Line2D([], [], color=colour, marker=MARKS[pattern], markersize=5)
 
 
 def below_map(df: pd.DataFrame) -> dict[str, str]:
@@ -213,6 +295,47 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
 def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
     """Every pool with `model.evaluate` of it."""
     return [(pool, model.evaluate(pool)) for pool in pools(origin)]
+
+
+def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]):
+    """How good the advice is: its time over the best one's at every point, sorted, a panel for each pool. (fig, data)
+
+    found: pools with `model.evaluate` of them.
+    """
+    across = len(found) if len(found) < 4 else 2  # titles of four would meet
+    rows = -(-len(found) // across)
+    fig, axes = plt.subplots(rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False)
+    for ax in axes.flat[len(found) :]:
+        ax.set_visible(False)
+    handles, worst = {}, max(df["ratio"].max() for _, df in found)
+    for ax, (pool, df) in zip(axes.flat, found, strict=False):
+        df = df.sort_values("ratio", ignore_index=True)
+        good = df["ratio"] <= model.GOOD
+        for what, chosen, tint in (
+            ("good advice", good, style.BEST),
+            ("not the best", ~good, style.PUBLISHED),
+        ):
+            (handles[what],) = ax.plot(
+                df.index[chosen] + 1,
+                df["ratio"][chosen],
+                "o",
+                color=tint,
+                markersize=4,
+                markeredgewidth=0,
+            )
+        handles[f"{model.GOOD:g}× the best"] = ax.axhline(
+            model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1
+        )
+        said = f"{pool.about.precision}, {pool.df['label'].nunique()} matrices"
+        ax.set_title(f"{said}: {model.good(df):.0%} of {len(df)}")
+        ax.set(xlabel="points, sorted", ylim=(0.98, max(1.25, 1.05 * worst)))
+        ax.set_xlim(0, 1.04 * len(df))
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("time over the best one's")
+    plot.legend(fig, handles)
+    data = [df.assign(precision=pool.about.precision) for pool, df in found]
+    return fig, pd.concat(data, ignore_index=True)
 
 
 def below_left_out(found: list[tuple[Pool, pd.DataFrame]]) -> dict[str, str]:

@@ -1,15 +1,21 @@
-"""What follows from the source's own numbers without measuring: ratios recomputed, padding, registers, savings.
+"""Speedups of records, and what follows from the source's own numbers: ratios, shares, padding, bytes.
 
 `table1`, `table2`, `table3` and `text` are its published tables, as `stated` reads them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
+from artifact.book.study import where
+from artifact.drawing import plot
 from artifact.measure import others, records
 
 ROOM = "async_sparse"
@@ -20,135 +26,124 @@ STAGES = 3
 REGISTERS = (24, 240, 240)  #: a thread, by setmaxnreg, of the producer and of the consumers
 WARPGROUP = 128  #: threads
 SM_REGISTERS, SM_SHARED = 65536, 233472  #: of an H100's SM: registers, bytes of shared memory
+RESERVED = 1024  #: bytes of shared memory that a block takes besides
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4")  #: the ladder that the source adds up
-SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}
+SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}  #: bytes of a value
+STATED = plot.stated("H100")  #: what a legend calls what the source states
+HALF = 0.005  #: of the last digit of a number in Table I
+
+
+# ---------------------------------------------------------------- of records
+
+
+def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
+    """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
+    at = list(records.POINT)
+    ours = pd.concat([df.head(0), *(where(df, variant=variant) for variant in variants)])
+    both = ours.merge(where(df, variant=baseline)[[*at, "median_us"]], on=at, suffixes=("", "_base"))
+    return both.assign(speedup=both["median_us_base"] / both["median_us"])[["variant", *at, "speedup"]]
+
+
+def means(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.Series:
+    """Return the geometric-mean speedup over a baseline of each contender that was measured beside it."""
+    parts = speedups(df, variants, baseline).groupby("variant", sort=False)["speedup"]
+    return pd.Series({variant: records.geomean(part) for variant, part in parts}, dtype=float)
+
+
+def present(df: pd.DataFrame, wanted: Iterable[str]) -> list[str]:
+    """List those of the contenders that records have."""
+    return [variant for variant in wanted if (df["variant"] == variant).any()]
+
+
+def break_even(speedup: pd.Series) -> float:
+    """Return the density at which a speedup by density crosses 1, between two points on log axes; NaN where it is on
+    one side of it throughout."""
+    logs = np.log(speedup.sort_index())
+    for (sparse, below), (dense, above) in itertools.pairwise(logs.items()):
+        if above <= 0 < below:
+            share = below / (below - above)
+            return float(np.exp(np.log(sparse) + share * (np.log(dense) - np.log(sparse))))
+    return np.nan
+
+
+# ---------------------------------------------------------------- of the source's tables
 
 
 def stated(part: str) -> pd.DataFrame:
-    """What the source states in "table1", "table2", "table3" or "text"."""
+    """Return what the source states in "table1", "table2", "table3" or "text"."""
     return records.published(registry.published(ROOM, part))
 
 
 def apart() -> pd.DataFrame:
-    """What the code of others gave on real matrices here, apart from this harness: Voltrix."""
+    """Return what the code of others gave on real matrices here, apart from this harness: Voltrix."""
     return others.read(ROOM, "apart", paths.HOME).table()
 
 
-def value(df: pd.DataFrame, quantity: str, **where) -> float:
-    """The one number of a quantity. Raises KeyError where it is not there once."""
-    rows = df[df["quantity"] == quantity]
-    for key, wanted in where.items():
-        rows = rows[rows[key] == wanted]
-    if len(rows) != 1:
-        raise KeyError(f"{quantity} at {where} is there {len(rows)} times")
-    return float(rows["low"].iloc[0])
-
-
-# ---------------------------------------------------------------- Tables I and II
+def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:
+    """Return the one number of a quantity."""
+    return float(where(df, quantity=quantity, **at)["low"].item())
 
 
 def recomputed(table1: pd.DataFrame) -> pd.DataFrame:
-    """The speedups of WCSR in Table I beside those that its rates give: kernel, n, density, stated, ratio, and
-    the ends of what the rounded rates allow."""
+    """Return the speedups of WCSR in Table I beside those that its rates give: kernel, n, density, stated, ratio, the
+    ends of what the rounded rates allow, and whether it agrees with them."""
     at = ["kernel", "n", "density"]
-    rate = table1[table1["quantity"] == "tflops"].set_index(at)["low"]
-    rows = []
-    for row in table1[table1["quantity"] == "wcsr_speedup"].itertuples():
-        ours, theirs = rate["WCSR", row.n, row.density], rate[row.kernel, row.n, row.density]
-        half = 0.005
-        rows.append(
-            {"kernel": row.kernel, "n": row.n, "density": row.density, "stated": row.low}
-            | {"ratio": ours / theirs, "least": (ours - half) / (theirs + half)}
-            | {"most": (ours + half) / (theirs - half)}
-        )
-    df = pd.DataFrame(rows)
-    return df.assign(agrees=df["stated"].between(df["least"] - half, df["most"] + half))
+    rate, over = (where(table1, quantity=q).set_index(at)["low"] for q in ("tflops", "wcsr_speedup"))
+    theirs = rate.reindex(over.index)
+    ours = rate["WCSR"].reindex(over.index.droplevel("kernel")).to_numpy()
+    found = {"ratio": ours / theirs, "least": (ours - HALF) / (theirs + HALF), "most": (ours + HALF) / (theirs - HALF)}
+    agrees = over.between(found["least"] - HALF, found["most"] + HALF)
+    return pd.DataFrame({"stated": over} | found | {"agrees": agrees}).reset_index()
+
+
+def over_bell(table2: pd.DataFrame) -> pd.Series:
+    """Return the speedups over Blocked-ELL that Table II states, by contender."""
+    return where(table2, quantity="speedup_bell").set_index("variant")["low"]
 
 
 def implied(table2: pd.DataFrame) -> pd.Series:
-    """Of each row of Table II the TFLOP/s of cuSPARSE that its speedup is over, which over one set of matrices is
-    one number: the ratio of geometric means is the geometric mean of ratios."""
-    rates = table2[table2["quantity"] == "tflops"].set_index("variant")["low"]
-    over = table2[table2["quantity"] == "speedup_bell"].set_index("variant")["low"]
-    return (rates.drop("cusparse_bell") / over).rename("implied")
+    """Return of each row of Table II the TFLOP/s of cuSPARSE that its speedup is over, which over one set of matrices
+    is one number: the ratio of geometric means is the geometric mean of ratios."""
+    rates = where(table2, quantity="tflops").set_index("variant")["low"]
+    return (rates.drop("cusparse_bell") / over_bell(table2)).rename("implied")
 
 
 def shares(speedups: pd.Series) -> pd.DataFrame:
-    """What each step of the ladder is of the whole: by difference of speedups, as the source counts, and by factor,
-    whose logarithms add up. speedups: by variant, in the order of STEPS; those that are there."""
+    """Return what each step of the ladder is of the whole: by difference of speedups, as the source counts, and by
+    factor, whose logarithms add up. speedups: by contender; those of STEPS that are there."""
     s = speedups.reindex(STEPS).dropna()
     gain, factor = s.diff().iloc[1:], (s / s.shift()).iloc[1:]
-    return pd.DataFrame(
-        {
-            "gain": gain,
-            "factor": factor,
-            "by difference": gain / gain.sum(),
-            "by factor": factor.map(math.log) / math.log(s.iloc[-1] / s.iloc[0]),
-        }
-    )
+    by_factor = factor.map(math.log) / math.log(s.iloc[-1] / s.iloc[0])
+    return pd.DataFrame({"gain": gain, "factor": factor, "by difference": gain / gain.sum(), "by factor": by_factor})
 
 
-def table2_speedups(table2: pd.DataFrame) -> pd.Series:
-    return table2[table2["quantity"] == "speedup_bell"].set_index("variant")["low"]
-
-
-# ---------------------------------------------------------------- tiles
+# ---------------------------------------------------------------- of a kernel
 
 
 def padded(width: int, n: int = N) -> int:
-    """Columns that are computed where a block takes 2 · width of n."""
-    tile = CONSUMERS * width
-    return -(-n // tile) * tile
-
-
-def extra(width: int, n: int = N) -> float:
-    """Work beyond n columns, as a share of n: what the source calls waste."""
-    return padded(width, n) / n - 1
-
-
-def wasted(width: int, n: int = N) -> float:
-    """The share of what is computed that is in vain."""
-    return 1 - n / padded(width, n)
+    """Return the columns that are computed where a block takes 2 · width of n."""
+    return -(-n // (CONSUMERS * width)) * CONSUMERS * width
 
 
 def chosen(n: int = N) -> int:
-    """WGMMA_N by the source's rule: the widest whose tile divides n; 8 where none does."""
+    """Return WGMMA_N by the source's rule: the widest whose tile divides n; 8 where none does."""
     return max((w for w in range(8, 257, 8) if n % (CONSUMERS * w) == 0), default=8)
 
 
 def stage_bytes(width: int, dtype: str = "bfloat16") -> dict[str, int]:
-    """Bytes of A and of B in a stage."""
-    size = SIZES[dtype]
-    return {"A": BLOCK * BLOCK * size, "B": BLOCK * CONSUMERS * width * size}
+    """Return the bytes of A and of B in a stage."""
+    return {"A": BLOCK * BLOCK * SIZES[dtype], "B": BLOCK * CONSUMERS * width * SIZES[dtype]}
 
 
-def blocks_by_registers(per_sm: int = SM_REGISTERS) -> int:
-    """Blocks for which an SM has registers, after they were moved."""
-    return per_sm // (WARPGROUP * sum(REGISTERS))
+def side(label: str) -> int:
+    """Return the rows of a block from the label of its problem: "blocks of 32, linear"; 64 where it says nothing."""
+    found = label.partition("blocks of ")[2].split(",")[0].split(" ")[0]
+    return int(found or BLOCK)
 
 
-def blocks_by_shared(width: int, per_sm: int = SM_SHARED, reserved: int = 1024) -> int:
-    """Blocks for which an SM has shared memory, of STAGES stages each."""
-    return per_sm // (STAGES * sum(stage_bytes(width).values()) + reserved)
-
-
-def multicast_share(width: int) -> float:
-    """What is left of the reads from L2 if A is read once for two blocks."""
-    stage = stage_bytes(width)
-    return (stage["A"] / 2 + stage["B"]) / (stage["A"] + stage["B"])
-
-
-# ---------------------------------------------------------------- layers and models
-
-
-def useful_tflops(table3: pd.DataFrame) -> pd.DataFrame:
-    """TFLOP/s of BCSR in Table III by n (rows) and density (columns), as section IV defines them."""
-    rows = table3[(table3["quantity"] == "latency") & (table3["variant"] == "opt5")]
-    flops = 2.0 * 18944 * 3584 * rows["n"] * rows["density"]
-    rows = rows.assign(tflops=flops / rows["low"] / 1e9, n=rows["n"].astype(int))
-    return rows.pivot(index="n", columns="density", values="tflops").sort_index(axis=1, ascending=False)
-
-
-def side_by_side(first: float, second: float) -> float:
-    """The speedup of two savings in disjoint parts of one run time, from the speedup of either alone."""
-    return 1 / (1 / first + 1 / second - 1)
+def limits(df: pd.DataFrame, copy_gbps: float, baseline: str) -> pd.DataFrame:
+    """Return n, density and the speedup over the dense product that no kernel exceeds: the dense rate for the blocks
+    that are left, or each operand moved once at `copy_gbps`, where that was measured, whichever takes longer."""
+    dense = where(df, variant=baseline)
+    least = np.fmax(dense["median_us"] * dense["density"], dense["least_bytes"] / copy_gbps / 1e3)
+    return dense[["n", "density"]].assign(limit=dense["median_us"] / least).reset_index(drop=True)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from artifact.drawing import style
-from artifact.drawing.style import BASELINE, BEST, HOURGLASS, PUBLISHED, RUNGS
 
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4", "opt5")  #: of the source, each on the one before
 BRANCHES = ("opt6", "opt6_atomic", "opt6_stealing", "opt7")  #: of the source, each on opt5
 OURS = ("unit_ring", "auto")
 LADDER = (*STEPS, *BRANCHES, *OURS)
 #: Configurations of `kernels.async_sparse.family.TRIALS` that are no variants.
-TRIED = (
-    "unit_ring_half",
-    "unit_ring_192",
-    "unit_ring_boxes",
-    "unit_ring_groups",
-    "unit_ring_in_order",
-)
+TRIED = ("unit_ring_half", "unit_ring_192", "unit_ring_boxes", "unit_ring_groups", "unit_ring_in_order")
 KEPT = "opt5"  #: what the source goes on with
 BELL, TRITON, TUNED, BSR = "cusparse_bell", "triton_bsr", "triton_bsr_tuned", "cusparse_bsr"
 DENSE, TORCH = "cublas_dense", "cublas_dense_default"
 CSR = "cusparse_csr"  #: the fastest of cuSPARSE's algorithms for CSR at each point
 CSR_ALGORITHMS = ("cusparse_alg1", "cusparse_alg2", "cusparse_alg3")
-WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N
+TILES = {f"opt5_n{width}": width for width in range(8, 257, 8)}  #: contender of the sweep over tiles -> WGMMA_N
 
 # ---- of matrices in CSR: windows, and rows
 WCSR, WHOLE = "wcsr", "wcsr_whole"  #: the source's kernel for windows; no window cut
@@ -32,20 +25,8 @@ AUTO_TF32, AUTO_FP32 = "auto_tf32", "auto_fp32"  #: ours: the fastest of each ac
 UNION_HALF, AUTO_HALF = "union_half", "auto_half"  #: the same with B and C in 16 bits
 #: The parts of both kernels for windows as variants and trials, in the order in which a page tells of them.
 PARTS = (
-    WCSR,
-    WHOLE,
-    "wcsr_c256",
-    "wcsr_c1024",
-    "wcsr_c2048",
-    "wcsr_n64",
-    "wcsr_n256",
-    "windows_64",
-    "windows_32",
-    WINDOWS,
-    "windows_8",
-    "windows_16_whole",
-    "windows_16_in_order",
-    "windows_16_narrow",
+    *(WCSR, WHOLE, "wcsr_c256", "wcsr_c1024", "wcsr_c2048", "wcsr_n64", "wcsr_n256"),
+    *("windows_64", "windows_32", WINDOWS, "windows_8", "windows_16_whole", "windows_16_in_order", "windows_16_narrow"),
 )
 #: That take CSR.
 ROWS = (WCSR, WHOLE, WINDOWS, EXACT, UNION, UNION_HALF, AUTO_FP32, AUTO_TF32, AUTO_HALF)
@@ -92,69 +73,30 @@ NAMES = {
     "windows_16_in_order": "windows of 16, as they lie",
     "windows_16_narrow": "windows of 16, narrow tiles",
 }
-_STEP, _BRANCH, _OURS = RUNGS[3], RUNGS[0], RUNGS[1]
-_LIBRARIES = {
-    BELL: ("s", "--"),
-    BSR: ("h", "-."),
-    CSR: ("8", ":"),
-    TRITON: ("^", "--"),
-    TUNED: ("v", "-."),
-    DENSE: (HOURGLASS, "-"),
-    TORCH: ("P", ":"),
-}
-_MARKS = {
-    KEPT: ("o", "-"),
-    OURS[-1]: ("D", "-"),
-    WCSR: ("o", "-"),
-    WHOLE: ("v", "--"),
-    WINDOWS: ("^", "--"),
-    EXACT: ("p", "-."),
-    UNION: ("X", ":"),
-    AUTO_FP32: ("D", "-"),
-    AUTO_TF32: ("D", "--"),
-    UNION_HALF: ("X", "--"),
-    AUTO_HALF: ("D", ":"),
-}
-
-
-def tile(width: int) -> str:
-    """The contender of the sweep over tiles with this WGMMA_N."""
-    return f"opt5_n{width}"
+#: Whom figures show, for their looks: what the source keeps first and our best last.
+ORDER = (KEPT, *dict.fromkeys((*LADDER[:-1], *PARTS, *ROWS)), OURS[-1])
 
 
 def name(variant: str) -> str:
-    """Of the source's steps "opt3, warp specialisation"; of others as everywhere."""
+    """Call a contender: of the source's steps "opt3, warp specialisation", others as everywhere."""
     said = NAMES.get(variant, style.name(variant))
     return f"{variant}, {said}" if variant.startswith("opt") else said
 
 
 def told(variant: str) -> str:
-    """`name` inside a sentence: "opt3 (warp specialisation)"."""
+    """Call a contender inside a sentence: "opt3 (warp specialisation)"."""
     return f"{variant} ({NAMES[variant]})" if variant.startswith("opt") else name(variant)
 
 
-def colour(variant: str) -> str:
-    """One hue for the source's steps and one for its branches; the kernels it keeps, our best and libraries as in
-    every chapter."""
-    if variant in (KEPT, WCSR):
-        return PUBLISHED
-    if variant in (OURS[-1], AUTO_FP32, AUTO_TF32):
-        return BEST
-    kinds = {
-        **dict.fromkeys(STEPS, _STEP),
-        **dict.fromkeys(BRANCHES, _BRANCH),
-        **dict.fromkeys(OURS, _OURS),
-        **{part: _BRANCH if part.startswith(WCSR) else _OURS for part in PARTS},
-        EXACT: _STEP,
-        UNION: RUNGS[4],
-    }
-    return kinds.get(variant, BASELINE)
+def called(variant: str) -> str:
+    """Call a contender where matrices are in CSR: the source's kernel for blocks is its BCSR there."""
+    return f"BCSR ({KEPT})" if variant == KEPT else name(variant)
 
 
-def look(variant: str) -> dict:
-    """Colour, marker and line of a contender."""
-    if variant in _LIBRARIES:
-        marker, line = _LIBRARIES[variant]
-    else:
-        marker, line = _MARKS.get(variant, ("d", "--"))
-    return {"color": colour(variant), "marker": marker, "linestyle": line}
+#: The kernel that one builds on: a step on the one before, a branch and ours on the one that the source keeps, our last
+#: rung on our first.
+BEFORE = dict(zip(STEPS[1:], STEPS, strict=False)) | dict.fromkeys((*BRANCHES, OURS[0]), KEPT) | {OURS[1]: OURS[0]}
+#: And of kernels for matrices in CSR.
+BEFORE_CSR = dict.fromkeys(ROWS, CSR)
+#: What figures call contenders.
+CALLED = {variant: name(variant) for variant in NAMES}

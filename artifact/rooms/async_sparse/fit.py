@@ -18,11 +18,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import nnls
 
-from artifact.measure import apart, matrices
-from kernels.async_sparse import model
+from artifact.baselines import cusparse
+from artifact.measure import apart, matrices, records
+from artifact.measure import device as gpu
+from artifact.rooms.async_sparse.measured import folder, problem
+from kernels.async_sparse import any_csr, model
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
 from kernels.formats import csr
+from kernels.tuning import heats
 from kernels.tuning.choices import knobs
 
 HERE = Path(__file__).parent
@@ -34,6 +39,7 @@ EIGHT_TASKS = HERE / "candidates_eight_tasks.csv"
 SIZES = (256, 1024)
 LAUNCHES = 4
 FOLDS = 10
+ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 
 
 @dataclass(frozen=True)
@@ -47,120 +53,86 @@ class Measured:
     def terms(self) -> dict[tuple[str, int, str], tuple[str, np.ndarray]]:
         """(matrix, n, config) -> the kernel and its terms, of the configurations in the model's pools."""
         configs = {knobs(c): c for c in model.POOLS["tf32"]}
+        every = self.times[self.times["config"].isin(configs)]
+        at = zip(every["matrix"], every["n"], every["config"], strict=True)
         return {
-            (row.matrix, row.n, row.config): (
-                model.kernel(configs[row.config]),
-                np.array(model.terms(configs[row.config], self.of[row.matrix], row.n)),
+            (matrix, n, name): (
+                model.kernel(configs[name]),
+                np.array(model.terms(configs[name], self.of[matrix], n)),
             )
-            for row in self.times.itertuples()
-            if row.config in configs
+            for matrix, n, name in at
         }
 
 
 def read() -> Measured:
-    """The two files as they lie beside this one."""
-    rows = apart.read(MATRICES)
+    """Read the two files as they lie beside this one."""
     of = {
         row.matrix: Statistics(
-            row.m,
-            row.k,
-            row.nnz,
-            row.longest,
-            {
-                "": tuple(getattr(row, f"columns_{h}") for h in HEIGHTS),
-                "similar": tuple(getattr(row, f"similar_{h}") for h in HEIGHTS),
-            },
+            *(row.m, row.k, row.nnz, row.longest),
+            {how: tuple(getattr(row, f"{begin}_{h}") for h in HEIGHTS) for how, begin in ORDERS.items()},
         )
-        for row in rows.itertuples()
+        for row in apart.read(MATRICES).itertuples()
     }
     return Measured(of, apart.read(TIMES))
 
 
 def fit(measured: Measured, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """kernel -> weights of its terms that are not negative, least squares of relative errors over these matrices."""
-    from scipy.optimize import nnls
-
-    names = set(names)
+    """Return kernel -> weights of its terms that are not negative, least squares of relative errors over these
+    matrices."""
+    times = measured.times[measured.times["matrix"].isin(list(names))]
     rows: dict[str, list] = {}
-    for row in measured.times.itertuples():
-        place = row.matrix, row.n, row.config
-        if row.matrix in names and place in measured.terms:
-            kernel, terms = measured.terms[place]
-            rows.setdefault(kernel, []).append((*terms, row.us))
-    weights = {}
-    for kernel, table in sorted(rows.items()):
-        x = np.array(table)
-        found, _ = nnls(x[:, :-1] / x[:, -1:], np.ones(len(x)))
-        weights[kernel] = tuple(float(f"{w:.4g}") for w in found)
-    return weights
+    for *place, us in times[["matrix", "n", "config", "us"]].itertuples(index=False, name=None):
+        if tuple(place) in measured.terms:
+            kernel, terms = measured.terms[tuple(place)]
+            rows.setdefault(kernel, []).append((*terms, us))
+    tables = {kernel: np.array(rows[kernel]) for kernel in sorted(rows)}
+    found = {kernel: nnls(x[:, :-1] / x[:, -1:], np.ones(len(x)))[0] for kernel, x in tables.items()}
+    return {kernel: tuple(float(f"{w:.4g}") for w in weights) for kernel, weights in found.items()}
 
 
 def held_out(measured: Measured, accuracy: str, most: int = 5) -> pd.DataFrame:
-    """What the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
+    """Return what the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
 
     Columns: matrix, n, regret (time of the best of the proposed `most` over that of the best of the pool), first
     (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR).
     """
-    names = sorted(measured.of)
-    found = []
+    names, found = sorted(measured.of), []
     pool = {knobs(c) for c in model.POOLS[accuracy]}
     for fold in range(FOLDS):
         left_out = names[fold::FOLDS]
-        weights = fit(measured, set(names) - set(left_out))
-        part = measured.times[measured.times["matrix"].isin(left_out)]
-        for (matrix, n), rows in part.groupby(["matrix", "n"]):
+        weights = fit(measured, {*names} - {*left_out})
+        guess = {at: terms @ weights[kernel] for at, (kernel, terms) in measured.terms.items() if at[0] in left_out}
+        for at, rows in measured.times[measured.times["matrix"].isin(left_out)].groupby(["matrix", "n"]):
             us = dict(zip(rows["config"], rows["us"], strict=True))
-
-            def guess(name, matrix=matrix, n=n, weights=weights):
-                kernel, terms = measured.terms[matrix, n, name]
-                return terms @ weights[kernel]
-
-            ranked = sorted((name for name in us if name in pool), key=guess)
-            best = min(us[name] for name in ranked)
-            got = min(us[name] for name in ranked[:most])
+            ranked = sorted(filter(pool.__contains__, us), key=lambda name, at=at, guess=guess: guess[*at, name])
+            best, got = (min(us[name] for name in part) for part in (ranked, ranked[:most]))
             library = min(t for name, t in us.items() if name.startswith("cusparse"))
-            found.append((matrix, n, got / best, us[ranked[0]] / best, library / got))
+            found.append((*at, got / best, us[ranked[0]] / best, library / got))
     return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup"])
 
 
-def write(weights: dict[str, tuple[float, ...]], path: Path = model.FILE) -> None:
-    table = pd.DataFrame.from_dict(weights, orient="index", columns=list(model.TERMS))
-    table.to_csv(path, index_label="kernel", lineterminator="\n")
-
-
 def measure() -> None:
-    """Both files anew, on the GPU that is here, of the matrices in SPARSITY_MATRICES: about two minutes on an H200."""
-    from artifact.baselines import cusparse
-    from artifact.measure import device as gpu
-    from kernels.async_sparse import any_csr, operands
-    from kernels.tuning import heats
-
-    device = gpu.require().open()
-    folder = matrices.folder()
+    """Measure both files anew, on the GPU that is here, of the matrices in SPARSITY_MATRICES: about two minutes on an
+    H200."""
+    device, where = gpu.require().open(), folder()
     times, known = [], []
-    for path in sorted(folder.glob("*.npz")):
-        a = matrices.load(path.stem, folder)
+    for path in sorted(where.glob("*.npz")):
+        a = matrices.load(path.stem, where)
         of = statistics(csr.to_device(a))
-        columns = [*of.columns[""], *of.columns["similar"]]
-        known.append((path.stem, of.m, of.k, of.nnz, of.longest, *columns))
+        known.append((path.stem, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])))
         for n in SIZES:
-            p = operands.problem_from_csr(a, n, 0, path.stem, format="csr", dtype="tf32", reorder="")
-            bounds = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
-            for config in model.POOLS["tf32"]:
-                if any_csr.fits(config, device):
-                    bounds[knobs(config)] = any_csr.bind_config("auto", p, device, config)
-            for name, us in heats.race(bounds, device, LAUNCHES).items():
-                times.append((path.stem, n, name, f"{us:.2f}"))
-            for bound in bounds.values():
-                getattr(bound, "close", lambda: None)()  # a library's handle
-            bounds.clear()
-            apart.release(p)
-    names = [f"{how}_{h}" for how in ("columns", "similar") for h in HEIGHTS]
-    for path, columns, rows in (
-        (MATRICES, ["matrix", "m", "k", "nnz", "longest", *names], known),
-        (TIMES, ["matrix", "n", "config", "us"], times),
-    ):
-        apart.write(path, __file__, device, columns, rows)
+            with problem(a, n, path.stem, "tf32", seed=0) as p:
+                bounds = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
+                fitting = [config for config in model.POOLS["tf32"] if any_csr.fits(config, device)]
+                bounds |= {knobs(config): any_csr.bind_config("auto", p, device, config) for config in fitting}
+                raced = heats.race(bounds, device, LAUNCHES)
+                times += [(path.stem, n, name, f"{us:.2f}") for name, us in raced.items()]
+                for bound in bounds.values():
+                    getattr(bound, "close", lambda: None)()  # a library's handle
+                bounds.clear()
+    columns = [f"{begin}_{h}" for begin in ORDERS.values() for h in HEIGHTS]
+    apart.write(MATRICES, __file__, device, ["matrix", "m", "k", "nnz", "longest", *columns], known)
+    apart.write(TIMES, __file__, device, ["matrix", "n", "config", "us"], times)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -169,13 +141,14 @@ def main(argv: list[str] | None = None) -> None:
     if parser.parse_args(argv).measure:
         measure()
     measured = read()
-    write(fit(measured, measured.of))
+    table = pd.DataFrame.from_dict(fit(measured, measured.of), orient="index", columns=list(model.TERMS))
+    table.to_csv(model.FILE, index_label="kernel", lineterminator="\n")
     for accuracy in model.POOLS:
         for n, rows in held_out(measured, accuracy).groupby("n"):
             print(
                 f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of "
                 f"the best for {(rows['first'] <= 1.1).mean():.0%}, the best of five for "
-                f"{(rows['regret'] <= 1.1).mean():.0%}; {np.exp(np.log(rows['speedup']).mean()):.2f} times "
+                f"{(rows['regret'] <= 1.1).mean():.0%}; {records.geomean(rows['speedup']):.2f} times "
                 f"cuSPARSE, at least {rows['speedup'].min():.2f}"
             )
 

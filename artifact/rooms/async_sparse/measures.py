@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +11,35 @@ import pandas as pd
 
 from artifact import registry
 from artifact.measure import records
+from artifact.rooms.async_sparse.arithmetic import BLOCK
+from artifact.rooms.async_sparse.contenders import KEPT, TILES
 from artifact.verdicts import counters, expectations, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
 from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
 from artifact.verdicts.reducers import Reduced
 
-TILE = re.compile(r"opt5_n(\d+)")  #: a contender of the sweep over WGMMA_N
 STEP = 8  #: of WGMMA_N
-BLOCK = 64  #: rows and columns of a block
-KEPT = "opt5"  #: the source's kernel for blocks
+
+
+def need(held: bool, otherwise: str) -> None:
+    """Raise NotMeasured where records do not hold what a claim is about."""
+    if not held:
+        raise NotMeasured(otherwise)
+
+
+def above(s: pd.Series, than: float) -> pd.Series:
+    """Return the points that are denser than a share of non-zeros; NotMeasured where there are none."""
+    kept = s[s.index.get_level_values("density") > than]
+    need(len(kept) > 0, f"No point was measured above {density(than)}.")
+    return kept
+
+
+def means(by: dict[str, pd.Series], names: Iterable[str]) -> pd.Series:
+    """Return the geometric mean of each of these contenders; NotMeasured where one is not there."""
+    missing = [name for name in names if name not in by]
+    need(not missing, f"{', '.join(missing)} was not measured.")
+    return pd.Series({name: records.geomean(by[name]) for name in names})
 
 
 # ---------------------------------------------------------------- quantities
@@ -32,30 +50,22 @@ def tflops_of_the_set(e: Evidence, experiments, of: str, matrices: int, than: fl
     rates belongs to its set, so a record of fewer than this many matrices decides nothing."""
     values = quantities.tflops(e, experiments, of)
     count = values.all.index.get_level_values("label").nunique()
-    if count < matrices:
-        raise NotMeasured(f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
-    return _denser(values, than, experiments) if than else values
+    need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
+    return _denser(values, than)
 
 
 def tflops_denser(e: Evidence, experiments, of: str, than: float) -> Values:
     """TFLOP/s on the matrices that are denser than this share of non-zeros."""
-    df = rows(e, experiments, of)
-    df = df[df["nnz"] / (df["m"].astype(float) * df["k"]) > than]
-    if df.empty:
-        raise NotMeasured(f"No matrix of {', '.join(experiments)} is denser than {than:g}.")
-    return Values(by_variant(df, "tflops", [of]), "Throughput", ".3g", unit=" TFLOP/s")
+    return _denser(quantities.tflops(e, experiments, of), than)
 
 
 def speedup_denser(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float) -> Values:
     """`speedup` on the matrices that are denser than this share of non-zeros."""
-    return _denser(quantities.speedup(e, experiments, of, over), than, experiments)
+    return _denser(quantities.speedup(e, experiments, of, over), than)
 
 
-def _denser(values: Values, than: float, experiments: Sequence[str]) -> Values:
-    by = {who: s[s.index.get_level_values("density") > than] for who, s in values.by.items()}
-    if any(s.empty for s in by.values()):
-        raise NotMeasured(f"No matrix of {', '.join(experiments)} is denser than {than:g}.")
-    return replace(values, by=by)
+def _denser(values: Values, than: float) -> Values:
+    return replace(values, by={who: above(s, than) for who, s in values.by.items()})
 
 
 def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]) -> Values:
@@ -63,36 +73,20 @@ def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Seq
     the matrices that are denser than each of `densities`."""
     by = {}
     for rival in contenders(over):
-        ratio = e.ratio(experiments, of, rival)
-        found = {}
-        for n, line in ratio.groupby(level="n", sort=False):
-            for d in densities:
-                kept = line[line.index.get_level_values("density") > d]
-                if kept.empty:
-                    raise NotMeasured(f"No point was measured above {density(d)}.")
-                found[n, d] = records.geomean(kept)
-        by[rival] = pd.Series(found)
-    named = len(by) > 1
-    return Values(
-        by,
-        f"Speedup of {of}, by n and density",
-        unit="×",
-        named=named,
-        tail="" if named else f" over {registry.library(contenders(over)[0])}",
-    )
+        lines = e.ratio(experiments, of, rival).groupby(level="n", sort=False)
+        by[rival] = pd.Series({(n, d): records.geomean(above(line, d)) for n, line in lines for d in densities})
+    tail = "" if len(by) > 1 else f" over {registry.library(contenders(over)[0])}"
+    return Values(by, f"Speedup of {of}, by n and density", unit="×", named=len(by) > 1, tail=tail)
 
 
 def blocks_over(e: Evidence, experiments, of: str) -> Values:
     """Bytes that blocks of 64 x 64 take on the GPU (opt5) over those of a contender's own format; without the
     column-major copy of B that is made for the blocks, 4 bytes an element."""
-    bytes_of = {}
-    for name in (KEPT, of):
-        df = rows(e, experiments, name)
-        copy = 4.0 * df["k"] * df["n"] if name == KEPT else 0.0
-        (bytes_of[name],) = by_variant(df, df["prepare_bytes"] - copy, [name]).values()
+    df = rows(e, experiments, KEPT, of)
+    copies = np.where(df["variant"] == KEPT, 4.0 * df["k"] * df["n"], 0.0)
+    bytes_of = by_variant(df, df["prepare_bytes"] - copies, (KEPT, of))
     blocks, own = bytes_of[KEPT].align(bytes_of[of], join="inner")
-    if blocks.empty or (own <= 0).any() or (blocks <= 0).any():
-        raise NotMeasured(f"The records do not say how many bytes blocks and {of} store.")
+    need(len(own) > 0 and min(*own, *blocks) > 0, f"The records do not say how many bytes blocks and {of} store.")
     return Values({of: blocks / own}, "Bytes of blocks", unit="×", tail=f" of the bytes of {of}")
 
 
@@ -100,15 +94,11 @@ def tile_sweep(e: Evidence, experiments, rate: str) -> Values:
     """`rate`, "tflops", of the contenders of the sweep over WGMMA_N, in the order of the width, at the points that
     all of them have."""
     df = e.frame(experiments)
-    names = sorted({v for v in df["variant"] if TILE.fullmatch(v)}, key=width)
-    if len(names) < 3:
-        raise NotMeasured("Fewer than three widths of the WGMMA tile were measured.")
-    by = by_variant(df, rate, names)
-    common = set.intersection(*(set(s.index) for s in by.values()))
-    if not common:
-        raise NotMeasured("No point was measured with all widths of the WGMMA tile.")
-    kept = {name: s[s.index.isin(common)] for name, s in by.items()}
-    return Values(kept, "Throughput", ".3g", unit=" TFLOP/s", named=True)
+    names = [name for name in TILES if (df["variant"] == name).any()]
+    need(len(names) > 2, "Fewer than three widths of the WGMMA tile were measured.")
+    wide = pd.DataFrame(by_variant(df, rate, names)).dropna()
+    need(len(wide) > 0, "No point was measured with all widths of the WGMMA tile.")
+    return Values(dict(wide.items()), "Throughput", ".3g", unit=" TFLOP/s", named=True)
 
 
 def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
@@ -120,51 +110,31 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
     blocks = df["least_bytes"] - 2 * n * (m + k)
     copies = sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
     stored = df["prepare_bytes"] - copies
-    if (blocks <= 0).any() or (stored <= 0).any():
-        raise NotMeasured(f"The records do not say how many bytes {of} stores.")
-    return Values(
-        by_variant(df, stored / blocks, [of]),
-        "Stored bytes",
-        unit="×",
-        tail=" of the bytes of BCSR",
-        words={"above": f"{of} stores more"},
-    )
+    need(min(*blocks, *stored) > 0, f"The records do not say how many bytes {of} stores.")
+    by, words = by_variant(df, stored / blocks, [of]), {"above": f"{of} stores more"}
+    return Values(by, "Stored bytes", unit="×", tail=" of the bytes of BCSR", words=words)
 
 
 def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> Values:
     """By how much a hardware counter of `of` is less than that of `than`."""
     ours, theirs = (e.counter(name, metric, experiments) for name in (of, than))
     ours, theirs = ours.align(theirs, join="inner")
-    if ours.empty:
-        raise NotMeasured(f"The counter {metric} was not profiled for {of} and {than} at one point.")
+    need(len(ours) > 0, f"The counter {metric} was not profiled for {of} and {than} at one point.")
     how = f"{than} {theirs.mean():.4g}, {of} {ours.mean():.4g}."
     unit, what = counters.words(metric)
-    tail = f" fewer ({what})"
-    return Values({of: theirs - ours}, f"Counter {metric}", ".4g", unit=unit, tail=tail, how=how)
+    return Values({of: theirs - ours}, f"Counter {metric}", ".4g", unit=unit, tail=f" fewer ({what})", how=how)
 
 
 def bandwidth_share(
-    e: Evidence,
-    experiments,
-    stated: float,
-    of: str | Sequence[str],
-    metric: str,
-    plus: Sequence[str],
-    share_of: str,
+    e: Evidence, experiments, stated: float, of: str | Sequence[str], metric: str, plus: Sequence[str], share_of: str
 ) -> Values:
     """Bytes between the L2 and DRAM in a second, the counter `metric` with all of `plus` over the profiled time
     `share_of` in ns, as a share of the bandwidth that the source states for its GPU, in GB/s."""
     rate = quantities.counter_share(e, experiments, metric, share_of, of, plus)
     by = {name: s / stated for name, s in rate.by.items()}
-    highest = max(s.max() for s in rate.by.values())
-    how = f"Of the stated {stated:g} GB/s; at most {highest:.4g} GB/s."
+    how = f"Of the stated {stated:g} GB/s; at most {rate.all.max():.4g} GB/s."
     tail = f" of {stated:g} GB/s"
     return Values(by, "DRAM bandwidth", ".0f", 100, "%", tail, named=not isinstance(of, str), how=how)
-
-
-def width(variant: str) -> int:
-    """WGMMA_N of a contender of the sweep."""
-    return int(TILE.fullmatch(variant)[1])
 
 
 # ---------------------------------------------------------------- reducers
@@ -173,27 +143,13 @@ def width(variant: str) -> int:
 def share_of_gain(v: Values, part: Sequence[str], whole: Sequence[str]) -> Reduced:
     """What the step from the first to the second contender of `part` adds to the geometric mean, as a share of
     what the step of `whole` adds. The same as factors, whose logarithms add up, is said beside it."""
-    mean = {name: records.geomean(s) for name, s in v.by.items()}
-    gain = {ends: mean[ends[1]] - mean[ends[0]] for ends in (tuple(part), tuple(whole))}
-    added, of = gain[tuple(part)], gain[tuple(whole)]
-    if of <= 0:
-        raise NotMeasured(f"From {whole[0]} to {whole[1]} nothing is gained.")
+    mean = means(v.by, v.by)
+    added, of = (mean[b] - mean[a] for a, b in (part, whole))
+    need(of > 0, f"From {whole[0]} to {whole[1]} nothing is gained.")
     logs = [np.log(mean[b] / mean[a]) for a, b in (part, whole)]
     each = ", ".join(f"{name} {v.one(value)}" for name, value in mean.items())
-    return Reduced(
-        replace(v, unit=""),
-        pd.Series([added / of]),
-        f"{added / of:.0%} of the gain",
-        f"{v.name}: {each}. By factors it is {logs[0] / logs[1]:.0%}.",
-    )
-
-
-def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
-    """The geometric means of the contenders, or of `only` these, in their order, as one line."""
-    names = list(only) or list(v.by)
-    _all_there(v, names)
-    means = pd.Series({name: records.geomean(v.by[name]) for name in names})
-    return Reduced(v, means, "", f"{v.name}.", lines=True, course=[("contenders", means)])
+    why = f"{v.name}: {each}. By factors it is {logs[0] / logs[1]:.0%}."
+    return Reduced(replace(v, unit=""), pd.Series([added / of]), f"{added / of:.0%} of the gain", why)
 
 
 def median_at_each_n(v: Values) -> Reduced:
@@ -201,80 +157,69 @@ def median_at_each_n(v: Values) -> Reduced:
     (s,) = v.by.values()
     each = s.groupby(level="n").median()
     shown = ", ".join(f"{v.one(value)} at n = {n}" for n, value in each.items())
-    return Reduced(
-        v, each, f"median {shown}", f"{v.name}: {v.points}, {v.range(s)}.", again=lambda s: float(s.median())
-    )
+    why = f"{v.name}: {v.points}, {v.range(s)}."
+    return Reduced(v, each, f"median {shown}", why, again=lambda s: float(s.median()))
 
 
 def over_neighbours(v: Values, of: Sequence[str]) -> Reduced:
     """The geometric mean of each of these widths over that of the better one of its neighbours, one step away;
     above 1 it is a peak."""
-    mean = {width(name): records.geomean(s) for name, s in v.by.items()}
-    _all_there(v, of)
+    mean = means(v.by, v.by).rename(TILES)
     values = {}
     for name in of:
-        beside = [mean[n] for n in (width(name) - STEP, width(name) + STEP) if n in mean]
-        if not beside:
-            raise NotMeasured(f"No neighbour of {name} was measured.")
-        values[name] = mean[width(name)] / max(beside)
+        beside = mean.reindex([TILES[name] - STEP, TILES[name] + STEP])
+        need(TILES[name] in mean.index and beside.notna().any(), f"{name} or its neighbours were not measured.")
+        values[name] = mean[TILES[name]] / beside.max()
     shown = ", ".join(f"{name} {value:.2f}×" for name, value in values.items())
     return Reduced(v, pd.Series(values), f"{shown} of the better neighbour", f"{v.name}: {v.points}.")
 
 
 def over_the_others(v: Values, of: str) -> Reduced:
     """The geometric mean of one contender over that of the best of all others."""
-    _all_there(v, [of])
-    means = pd.Series({name: records.geomean(s) for name, s in v.by.items()})
-    others = means.drop(of)
-    best = others.idxmax()
-    ratio = means[of] / others[best]
-    shown = f"{of} {ratio:.2f}× of {best}, the best other one"
-    return Reduced(v, pd.Series([ratio]), shown, f"{v.name}: {v.one(means[of])}, {v.one(others[best])}.")
+    mean = means(v.by, [of, *v.by])
+    best = mean.drop(of).idxmax()
+    shown = f"{of} {mean[of] / mean[best]:.2f}× of {best}, the best other one"
+    why = f"{v.name}: {v.one(mean[of])}, {v.one(mean[best])}."
+    return Reduced(v, pd.Series([mean[of] / mean[best]]), shown, why)
+
+
+def _along(v: Values, what: str, course: Iterable[tuple[str, pd.Series]]) -> Reduced:
+    """The lines of two points or more; what: they are along."""
+    course = [(name, line) for name, line in course if len(line) > 1]
+    need(len(course) > 0, f"Only one {what} was measured.")
+    return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
+
+
+def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
+    """The geometric means of the contenders, or of `only` these, in their order, as one line."""
+    mean = means(v.by, only or v.by)
+    return replace(_along(v, "contender", [("contenders", mean)]), values=mean)
 
 
 def along_density(v: Values) -> Reduced:
     """The values from the densest to the sparsest, at each m, n and k on its own."""
-    course = []
-    for who, s in v.by.items():
-        for (m, n, k), line in s.groupby(level=["m", "n", "k"], sort=False):
-            values = line.groupby(level="density").mean().sort_index(ascending=False)
-            if len(values) > 1:
-                course.append((f"{who}, {m} × {n} × {k}", values))
-    if not course:
-        raise NotMeasured("No shape was measured at two densities.")
-    return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
+    shapes = (
+        (who, shape, s) for who, all_ in v.by.items() for shape, s in all_.groupby(level=["m", "n", "k"], sort=False)
+    )
+    lines = (
+        (f"{who}, {m} × {n} × {k}", s.groupby(level="density").mean().sort_index(ascending=False))
+        for who, (m, n, k), s in shapes
+    )
+    return _along(v, "density", lines)
 
 
 def along_n(v: Values) -> Reduced:
     """The geometric means over all points of one n, from the smallest to the largest."""
-    course = []
-    for who, s in v.by.items():
-        means = s.groupby(level="n").apply(records.geomean)
-        if len(means) > 1:
-            course.append((who, means))
-    if not course:
-        raise NotMeasured("Only one n was measured.")
-    return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
+    return _along(v, "n", ((who, s.groupby(level="n").apply(records.geomean)) for who, s in v.by.items()))
 
 
 def over_thresholds(v: Values, densities: Sequence[float]) -> Reduced:
     """The geometric means over the points that are denser than each of these, in this order, at each n on its own."""
-    course = []
-    for who, s in v.by.items():
-        for n, line in s.groupby(level="n", sort=False):
-            kept = {d: line[line.index.get_level_values("density") > d] for d in densities}
-            missing = [density(d) for d, part in kept.items() if part.empty]
-            if missing:
-                raise NotMeasured(f"No point was measured above {missing[0]}.")
-            means = {d: records.geomean(part) for d, part in kept.items()}
-            course.append((f"{who}, n = {n}", pd.Series(means)))
-    return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
-
-
-def _all_there(v: Values, names: Sequence[str]) -> None:
-    missing = [name for name in contenders(names) if name not in v.by]
-    if missing:
-        raise NotMeasured(f"{missing[0]} was not measured.")
+    each = ((who, n, line) for who, s in v.by.items() for n, line in s.groupby(level="n", sort=False))
+    course = (
+        (f"{who}, n = {n}", pd.Series({d: records.geomean(above(line, d)) for d in densities})) for who, n, line in each
+    )
+    return _along(v, "density", course)
 
 
 # ---------------------------------------------------------------- expectations
@@ -286,12 +231,13 @@ def within_and_each_step_gains(
     """As `within`: reproduced or partly by the tolerance. Partly at best if the geometric mean does not rise from each
     contender of `steps` to the next."""
     judged = expectations.within(r, between, tolerance, partly)
-    _all_there(r.of, steps)
-    mean = {name: records.geomean(r.of.by[name]) for name in steps}
+    mean = means(r.of.by, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
-    verdict = PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict
-    said = f"Nothing is gained from {' and from '.join(idle)}." if idle else "Each step gains."
-    return replace(judged, verdict=verdict, asked=f"{judged.asked} {said}")
+    if not idle:
+        return replace(judged, asked=f"{judged.asked} Each step gains.")
+    verdict = PARTLY if judged.verdict == REPRODUCED else judged.verdict
+    said = f"{judged.asked} Nothing is gained from {' and from '.join(idle)}."
+    return replace(judged, verdict=verdict, asked=said)
 
 
 def crosses(r: Reduced, limit: float) -> Judged:
@@ -305,24 +251,11 @@ def crosses(r: Reduced, limit: float) -> Judged:
 
 
 QUANTITIES = (
-    tflops_of_the_set,
-    tflops_denser,
-    speedup_denser,
-    cells,
-    tile_sweep,
-    stored_over_blocks,
-    blocks_over,
-    counter_less,
-    bandwidth_share,
+    *(tflops_of_the_set, tflops_denser, speedup_denser, cells, tile_sweep),
+    *(stored_over_blocks, blocks_over, counter_less, bandwidth_share),
 )
 REDUCERS = (
-    share_of_gain,
-    along_contenders,
-    over_neighbours,
-    over_the_others,
-    along_density,
-    along_n,
-    over_thresholds,
-    median_at_each_n,
+    *(share_of_gain, along_contenders, over_neighbours, over_the_others),
+    *(along_density, along_n, over_thresholds, median_at_each_n),
 )
 EXPECTATIONS = (within_and_each_step_gains, crosses)

@@ -4,45 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from artifact.measure import check
 from artifact.sanitize.cases import bound, own, require_right, scattered
 from artifact.sanitize.lab import Case, Lab, here
+from kernels import async_sparse as room
+from kernels.async_sparse import any_csr, family, layer, union, wcsr, windows
 from kernels.formats import bcsr, half
 from kernels.formats.half import Half
 
 
+def _named(names: Iterable[str]) -> dict[str, Any]:
+    return {name: partial(bound, room, name) for name in names}
+
+
 def async_csr(lab: Lab) -> Iterable[Case]:
     """The kernels for CSR: windows on tensor cores, groups of rows, the source's own."""
-    from kernels import async_sparse as room
-    from kernels.async_sparse import union, windows
-    from kernels.async_sparse import wcsr as of_windows
-
-    modules = (of_windows, windows, union)
-    names = [name for x in modules for name in (*x.KERNELS, *x.TRIALS)]
-    binds = {name: partial(bound, room, name) for name in names}
-    for dtype, n in (("float32", 264), ("tf32", 264), ("bfloat16", 100), ("float16", 264)):
+    every = _named(name for x in (wcsr, windows, union) for name in (*x.KERNELS, *x.TRIALS))
+    narrow = {name: every[name] for name in every if name in union.KERNELS}
+    for dtype, n, binds in (
+        *(("float32", 264, every), ("tf32", 264, every), ("bfloat16", 100, every), ("float16", 264, every)),
+        *(("float32", 6, narrow), ("float32", 7, narrow)),
+    ):
         problem = room.problem_from_csr(scattered(), n, dtype=dtype, reorder="", format="csr")
         yield from lab.products(problem, binds)
-    narrow = {name: bind for name, bind in binds.items() if name in union.KERNELS}
-    for n in (6, 7):
-        problem = room.problem_from_csr(scattered(), n, dtype="float32", reorder="", format="csr")
-        yield from lab.products(problem, narrow)
 
 
 def async_blocks(lab: Lab) -> Iterable[Case]:
     """The kernels for blocks, as published and beyond, and a layer's."""
-    from kernels import async_sparse as room
-    from kernels.async_sparse import any_csr, family, union, windows
-    from kernels.async_sparse import wcsr as of_windows
-
-    others = {x for module in (any_csr, of_windows, windows, union) for x in module.KERNELS}
+    others = {x for module in (any_csr, wcsr, windows, union) for x in module.KERNELS}
     binds = {name: bind for name, bind in own(room).items() if name not in others}
-    sweep = {f"opt5_n{n}": partial(bound, room, f"opt5_n{n}") for n in (8, 56, 248)}
-    trials = {name: partial(bound, room, name) for name in family.TRIALS}
-    yield from lab.products(room.problem(200, 1104, 300, 0.3), binds | sweep | trials)
+    more = _named([*(f"opt5_n{n}" for n in (8, 56, 248)), *family.TRIALS])
+    yield from lab.products(room.problem(200, 1104, 300, 0.3), binds | more)
     for dtype, layout, block in (
         ("tf32", "source", 64),
         ("float16", "linear", 64),
@@ -52,38 +48,32 @@ def async_blocks(lab: Lab) -> Iterable[Case]:
         ("bfloat16", "source", 16),
         ("bfloat16", "linear", (64, 32)),
     ):
-        problem = room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout)
-        yield from lab.products(problem, binds)
+        yield from lab.products(room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout), binds)
     odd = room.problem(201, 77, 301, 0.4, layout="linear")  # nothing begins at multiples of 16 bytes
     yield from lab.products(odd, binds)
     for dtype in ("bfloat16", "float16"):
         yield f"gated, {dtype}", partial(_gated, lab, dtype)
 
 
+def two_lists(gate: bcsr.Bcsr, up: bcsr.Bcsr) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make the lists of blocks of two matrices one, row by row: blocks, (row, begin, end, begin of `up`), columns."""
+    rows = range(gate.block_rows)
+    parts = [(a, slice(a.row_ptr[row], a.row_ptr[row + 1])) for row in rows for a in (gate, up)]
+    ends = np.cumsum([0, *(of.stop - of.start for _, of in parts)])
+    index = np.stack([np.arange(gate.block_rows), ends[:-1:2], ends[2::2], ends[1::2]], axis=1)
+    columns, blocks = (np.concatenate(x) for x in zip(*((a.col_idx[of], a.val[of]) for a, of in parts), strict=True))
+    return blocks, index.astype(np.int32), columns.astype(np.int32)
+
+
 def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) -> None:
-    """H = silu(X · Gᵀ) ∘ (X · Uᵀ) of the two lists of blocks made one."""
+    """Check H = silu(X · Gᵀ) ∘ (X · Uᵀ) of the two lists of blocks made one."""
     import cupy
 
-    from kernels.async_sparse import layer
-
     gate, up = (bcsr.random(m, k, 0.4, seed, dtype=dtype) for seed in (1, 2))
-    index, columns, blocks = [], [], []
-    for row in range(gate.block_rows):
-        ends = [len(columns)]
-        for a in (gate, up):
-            of_row = slice(a.row_ptr[row], a.row_ptr[row + 1])
-            columns += list(a.col_idx[of_row])
-            blocks += list(a.val[of_row])
-            ends.append(len(columns))
-        index.append((row, ends[0], ends[2], ends[1]))
-    x = np.random.default_rng(3).standard_normal((tokens, k)).astype(np.float32)
-    x = half.to_bits(x, dtype)
-    sizes = layer.Sizes("gated", m, k, len(columns), tokens, dtype)
-    made = layer.launcher(sizes, lab.device.device_id)
-    there = [
-        cupy.asarray(np.ascontiguousarray(given))
-        for given in (x, np.array(blocks), np.array(index, np.int32), np.array(columns, np.int32))
-    ]
+    lists = two_lists(gate, up)
+    x = half.to_bits(np.random.default_rng(3).standard_normal((tokens, k)).astype(np.float32), dtype)
+    made: Any = layer.launcher(layer.Sizes("gated", m, k, len(lists[-1]), tokens, dtype), lab.device.device_id)
+    there = [cupy.asarray(np.ascontiguousarray(given)) for given in (x, *lists)]
     counter = cupy.zeros(2, cupy.uint32)
     out = Half(dtype, cupy.empty((tokens, m), cupy.uint16))
     lab.ready(out)
@@ -96,8 +86,7 @@ def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) 
     right = of_gate / (1 + np.exp(-of_gate)) * of_up
     off = np.abs(half.from_bits(here(out).bits, dtype) - right)
     # Both factors are rounded to the dtype, and their product.
-    limit = 3 * check.LIMITS[dtype].max_err
-    most = limit * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
+    most = 3 * check.LIMITS[dtype].max_err * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
     require_right("gated", bool((off <= most).all()))
 
 

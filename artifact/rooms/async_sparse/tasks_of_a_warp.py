@@ -1,104 +1,162 @@
 """How many tasks a warp of union_rows.cu should have: the experiment behind `union.WORK`.
 
-    python -m artifact.rooms.async_sparse.tasks_of_a_warp     tasks_of_a_warp.csv anew: a GPU, SPARSITY_MATRICES
+    python -m artifact.rooms.async_sparse.tasks_of_a_warp [FILE]       the file anew: a GPU, SPARSITY_MATRICES
+    python -m artifact.rooms.async_sparse.tasks_of_a_warp --counters   neighbours.csv beside it anew: a GPU, and ncu
 
 The file has the median of six launches, cold L2, with up to 1, 2, 4 and 8 tasks a warp, of real matrices that have
-enough groups of rows for more than one, and of meshes and power-law graphs that are made from a seed.
+enough groups of rows for more than one, and of meshes and power-law graphs that are made from a seed. Its columns rows
+and loads are of the configuration, columns is of a task, on average, and tasks of a warp at most.
+
+neighbours.csv says why the side of a mesh decided how fast it was multiplied: DRAM's bytes with one task a warp, and
+with eight. Each launch is one panel of 128 columns of the kernel for groups of four rows, the second of two, under ncu
+with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+import csv
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 
-from artifact.measure import apart
+from artifact.measure import matrices
+from artifact.rooms.async_sparse.measured import SEED, folder, problem, script
+from kernels import distributed
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
+from kernels.distributed import generate
+from kernels.distributed.generate import Rmat, Stencil
+from kernels.formats import csr
 from kernels.formats.csr import Csr
+from kernels.tuning import heats
 
 FILE = Path(__file__).with_suffix(".csv")
+NEIGHBOURS = FILE.with_name("neighbours.csv")
+COLUMNS = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
 MOST = (1, 2, 4, 8)  #: tasks of a warp at most
 CONFIGS = (Union(1, 4, 1, 8), Union(1, 4, 2, 4), Union(2, 4, 1, 8), Union(4, 4, 1, 4))
 SIDES, SCALES, DEGREE = (64, 100, 128, 150), (16, 18), 32  #: of meshes; of graphs
-WIDTHS, LAUNCHES, SEED = (128, 512), 6, 5
-
-
-def read() -> pd.DataFrame:
-    """matrix, m, nnz, n, rows and loads (of the configuration), columns (of a task, on average), tasks (of a warp at
-    most), us."""
-    return apart.read(FILE)
+WIDTHS, LAUNCHES = (128, 512), 6
+COUNTED_SIDES, COUNTED_TASKS, COUNTED_WIDTH = (203, 255, 256), (8, 1), 128
+METRICS = {
+    "ms": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "asked": "lts__t_sectors_op_read.sum",
+    "hit": "lts__t_sectors_op_read_lookup_hit.sum",
+}
+NCU = "ncu --clock-control none -k regex:union_rows --csv --print-units base --metrics".split()
 
 
 def gains(df: pd.DataFrame) -> pd.DataFrame:
-    """For each launch: loaded, the bytes of B in a task, and for 1, 2 and 4 tasks a warp how many times as fast it is
-    as with 8."""
-    at = ["matrix", "m", "nnz", "n", "rows", "loads", "columns"]
-    wide = df.pivot_table(index=at, columns="tasks", values="us").reset_index()
+    """Return for each launch: loaded, the bytes of B in a task, and for 1, 2 and 4 tasks a warp how many times as fast
+    it is as with 8."""
+    wide = df.pivot_table(index=COLUMNS[:-2], columns="tasks", values="us").reset_index()
     panel = 128 * wide["loads"]  # columns; loads are of 4 values for each of 32 lanes
-    wide["loaded"] = wide["columns"] * panel.where(panel < wide["n"], wide["n"]) * 4
-    for most in MOST[:-1]:
-        wide[f"gain_{most}"] = wide[MOST[-1]] / wide[most]
-    return wide.drop(columns=list(MOST))
+    loaded = wide["columns"] * panel.clip(upper=wide["n"]) * 4
+    each = {f"gain_{most}": wide[MOST[-1]] / wide[most] for most in MOST[:-1]}
+    return wide.assign(loaded=loaded, **each).drop(columns=list(MOST))
 
 
 def ruled(df: pd.DataFrame) -> pd.DataFrame:
-    """`gains`, and gain: how many times as fast a launch is with the largest number of `MOST` that the rule allows."""
+    """Return `gains`, and gain: how many times as fast a launch is with the largest number of `MOST` that the rule
+    allows."""
     made = gains(df).assign(gain_8=1.0)
     most = (union.WORK / made["loaded"]).clip(1, MOST[-1])
     names = [f"gain_{max(x for x in MOST if x <= allowed)}" for allowed in most]
     return made.assign(gain=[made.at[i, name] for i, name in zip(made.index, names, strict=True)])
 
 
-def matrices() -> Iterator[tuple[str, Csr]]:
-    """Real ones, and made ones, on the host."""
-    from artifact.measure import matrices
-    from kernels.distributed import generate
-    from kernels.distributed.generate import Rmat, Stencil
-    from kernels.formats import csr
-
-    folder = matrices.folder()
-    for path in sorted(folder.glob("*.npz")):
-        yield path.stem, matrices.load(path.stem, folder)
+def every() -> Iterator[tuple[str, Csr]]:
+    """Yield real matrices, and made ones, on the host."""
+    where = folder()
+    for path in sorted(where.glob("*.npz")):
+        yield path.stem, matrices.load(path.stem, where)
     made = {f"mesh {side}³": Stencil(side, SEED) for side in SIDES}
-    made |= {f"graph 2^{scale}": Rmat(scale, DEGREE, SEED) for scale in SCALES}
-    for name, which in made.items():
+    for name, which in (made | {f"graph 2^{scale}": Rmat(scale, DEGREE, SEED) for scale in SCALES}).items():
         yield name, csr.to_host(generate.part(which, np.array([0, which.m]), 0).a)
 
 
-def measure() -> None:
-    """The file anew, on the GPU that is here: about a minute on an H200."""
-    from artifact.measure import device as gpu
-    from kernels.async_sparse import operands
-    from kernels.tuning import heats
-
-    device = gpu.require().open()
+def rows(device: Any) -> Iterator[tuple]:
+    """Measure the file's rows: about a minute on an H200."""
     slots = device.properties.multiprocessor_count
-    rows = []
-    for name, a in matrices():
+    for name, a in every():
         # With fewer groups a warp has one task whatever is asked for.
         configs = [c for c in CONFIGS if a.m / c.rows >= 4 * slots * union.blocks_of(c) * union.WARPS]
         for n in WIDTHS if configs else ():
-            p = operands.problem_from_csr(a, n, SEED, name, format="csr", dtype="tf32", reorder="")
-            for config in configs:
-                bounds = {}
-                for most in MOST:
-                    with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
-                        bounds[str(most)] = union.bind("union_rows", p, device, config)
-                prepared = union.prepare(p.device().a, config)
-                columns = prepared.col_idx.size / prepared.work.count
-                at = name, a.m, a.nnz, n, config.rows, config.loads, f"{columns:.4g}"
-                for most, us in heats.race(bounds, device, LAUNCHES).items():
-                    rows.append((*at, most, f"{us:.2f}"))
-            apart.release(p)
-    names = ["matrix", "m", "nnz", "n", "rows", "loads", "columns", "tasks", "us"]
-    apart.write(FILE, __file__, device, names, rows)
+            with problem(a, n, name, "tf32") as p:
+                for config in configs:
+                    bounds = {}
+                    for most in MOST:
+                        with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
+                            bounds[str(most)] = union.bind("union_rows", p, device, config)
+                    prepared = union.prepare(p.device().a, config)
+                    at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
+                    for tasks, us in heats.race(bounds, device, LAUNCHES).items():
+                        yield name, a.m, a.nnz, n, *at, tasks, f"{us:.2f}"
+
+
+# ---------------------------------------------------------------- counters
+
+
+def counted(lines: Iterable[str]) -> dict[str, float]:
+    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes, l2_hit. Raises ValueError where it says
+    nothing."""
+    table = [row for row in csv.DictReader(x for x in lines if x.startswith('"'))]
+    if not table:
+        raise ValueError("ncu counted no launch: run it by hand and read what it says")
+    last = [row for row in table if row["ID"] == table[-1]["ID"]]
+    found = {row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in last}
+    ns, read, written, asked, hit = (found[metric] for metric in METRICS.values())
+    return {"ms": ns / 1e6, "dram_read_bytes": read, "dram_write_bytes": written, "l2_hit": hit / asked}
+
+
+def multiply(side: int, tasks: int) -> None:
+    """Multiply a mesh twice, on the GPU that is here."""
+    here, mesh = distributed.Gpu(0), generate.Stencil(side, SEED)
+    with mock.patch.multiple(union, MOST_TASKS=tasks, WORK=np.inf):
+        plan = distributed.plan(generate.part(mesh, np.array([0, mesh.m]), 0), COUNTED_WIDTH, machine=here)
+    generate.fill_dense(plan.operand(), 0, SEED)
+    for _ in range(2):
+        plan()
+    here.sync()
+
+
+def launched(side: int, tasks: int) -> dict[str, float]:
+    """Count a launch in a process of its own."""
+    command = [
+        *NCU,
+        ",".join(METRICS.values()),
+        sys.executable,
+        "-m",
+        __spec__.name,
+        "--multiply",
+        str(side),
+        str(tasks),
+    ]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
+    return {"side": side, "n": COUNTED_WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
+
+
+def count() -> None:
+    """Count every launch, and write neighbours.csv. Raises FileNotFoundError without ncu."""
+    if shutil.which("ncu") is None:
+        raise FileNotFoundError("counters need ncu, of Nsight Compute, which is not on the PATH")
+    table = pd.DataFrame([launched(side, tasks) for side in COUNTED_SIDES for tasks in COUNTED_TASKS])
+    table.to_csv(NEIGHBOURS, index=False, float_format="%.6g", lineterminator="\n")
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    measure()
+    if sys.argv[1:] == ["--counters"]:
+        count()
+    elif sys.argv[1:2] == ["--multiply"]:  # only this, for ncu
+        multiply(*map(int, sys.argv[2:]))
+    else:
+        script(__doc__, FILE, COLUMNS, rows)

@@ -1,270 +1,269 @@
-"""The chapter's facts, by the part of it that they stand in."""
+"""The chapter's facts, by the part of it that they stand in: nested, as its text reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, each, spread, under
+from artifact.baselines.cublas import READINGS
+from artifact.book.facts import Fact, flat, summary
+from artifact.book.study import Study, by, ratio, where
+from artifact.drawing.compiled import HOPPER
 from artifact.measure import again
 from artifact.measure.run import Run
 from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core import counters, machine_code
-from artifact.rooms.nm_cuda_core.counters import PIPES, TRAFFIC, Counters
-from artifact.rooms.nm_cuda_core.figures import compare_readings, cublas_times, fit_published, fit_readings
-from artifact.rooms.nm_cuda_core.gather import Gathered
-from artifact.rooms.nm_cuda_core.machine_code import HOPPER
-from artifact.rooms.nm_cuda_core.trial import LETTER, PUBLISHED, READINGS, VARIANTS, of_size, ratios, start
-from artifact.rooms.nm_cuda_core.trial import of as by_variant
+from artifact.rooms.nm_cuda_core import experiments, readings
+from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS
 from kernels import jit
 from kernels import nm_cuda_core as room
+from kernels.contract import Problem
+from kernels.formats import nm
 
-#: The report's card: TFLOP/s of its cores (section 4.1) at the boost clock, and its GB/s.
-CARD_TFLOPS, CARD_GBPS = 2 * 5888 * 2.475e9 / 1e12, 504
-#: GB/s of 16 lanes of PCIe 3.0, which the Xeon E5-2650 v2 of its host has.
-SLOT_GBPS = 16 * 8e9 * 128 / 130 / 8e9
+#: The report's card: TFLOP/s of its cores (section 4.1) at the boost clock, and its GB/s; those of the 16 lanes of PCIe
+#: 3.0 that the Xeon E5-2650 v2 of its host has.
+CARD = {"tflops": 2 * 5888 * 2.475e9 / 1e12, "gbps": 504, "slot_gbps": 16 * 8e9 * 128 / 130 / 8e9}
 #: TFLOP/s that its section 5.1 states from 4096³ on.
-FALLEN = (2.9, 2.1)
+FALLEN = {"low": 2.9, "high": 2.1}
+#: The smallest problem in which the published gather is wrong.
+SMALLEST = {"m": 32, "n": 32, "k": 64}
+TIME = "gpu__time_duration.sum"
+FFMA = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum"
+READS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+TRAFFIC = "l1tex__t_bytes.sum"
+#: What is busy -> metric, in per cent of its peak.
+PIPES = {
+    "shared": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "fma": "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
+    "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "warps": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
 
 
 def of(run: Run) -> Iterator[Fact]:
     """Yield every fact that records hold."""
-    trial = start("recorded", run.gpu, folder=run.folder.parent.parent)
-    scaling, published, sequential = trial.measure("scaling"), trial.measure("published"), trial.on_cpu()
-    counted = counters.read(trial.run)
-    yield from over_cublas(scaling)
-    yield from with_handle(published, sequential)
-    yield from contains(published, trial.stated["fig2"])
-    yield from ladder(scaling)
-    yield from letter(scaling)
-    yield from profile(ncu.launches(trial.run.folder), counted)
-    yield from reasons(counted, trial.run.machine, trial.stated["fig3"])
-    yield from reversal(scaling, trial.fma)
-    yield from right_gather(scaling, trial.measure("element_wise"))
-    yield from on_cpu(sequential, trial.run.machine)
-    yield from accuracy(scaling)
-    yield from repeats(scaling, trial.second())
+    study = Study(run)
+    scaling, published = (experiments.measure(study, name) for name in ("scaling", "published"))
+    sequential = experiments.on_cpu(study)
+    parts = (
+        library(scaling, published, sequential),
+        contains(study, published),
+        variants(scaling),
+        counted(study),
+        reversal(scaling, study.ceiling("fma", "tflops")),
+        right_gather(scaling, experiments.measure(study, "element_wise")),
+        hosts(study, sequential),
+        repeats(scaling, experiments.second(study)),
+    )
+    return chain.from_iterable(map(flat, parts))
 
 
-def by_size(name: str, ratio: pd.Series) -> Iterator[Fact]:
-    """Of a speedup by size: its spread over all sizes and on both sides of 1024³, and how often it is above 1."""
-    ahead = int((ratio > 1).sum())
-    yield from spread(name, ratio)
-    yield from spread(f"{name}.below_1024", ratio[ratio.index < 1024])
-    yield from spread(f"{name}.from_1024", ratio[ratio.index >= 1024])
-    yield from each(f"{name}.at", ratio)
-    yield from under(name, largest=ratio[ratio.index.max()], ahead=ahead, behind=len(ratio) - ahead)
-
-
-def measured(facts: Iterator[Fact]) -> Iterator[Fact]:
-    """Leave out what this GPU has no counter for."""
-    return (fact for fact in facts if pd.notna(fact[1]))
+def by_size(speedup: pd.Series) -> dict[str, Any]:
+    """Return the spread of a speedup over all sizes and on both sides of 1024³, and how often it is above 1."""
+    small, ahead = speedup.index < 1024, int((speedup > 1).sum())
+    sides = {"below_1024": summary(speedup[small]), "from_1024": summary(speedup[~small]), "at": speedup}
+    return summary(speedup) | sides | {"largest": speedup.iloc[-1], "ahead": ahead, "behind": len(speedup) - ahead}
 
 
 # ---------------------------------------------------------------- which index, machine code
 
 
-def which_index(case: Gathered) -> Iterator[Fact]:
-    right = case.right_columns
-    yield from under("gather", error=case.error, right=len(right), same_if_shared=case.same_if_shared)
-    yield "gather.where", ", ".join(f"column {c}" for c in right[:4])
+def which_index(run: Run) -> Iterator[Fact]:
+    """Yield how far what the published gather multiplies is from A · B, of the smallest element-wise 2:4 case, in
+    float64; with a GPU also how far off the kernel itself is."""
+    case, shared = (room.problem(**SMALLEST, seed=run.seed, vector=vector) for vector in (1, 32))
+    a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
+    right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(room.as_gathered(b))
+    columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
+    same = np.array_equal(nm.to_dense(room.as_gathered(vectors)), nm.to_dense(vectors))
+    found = {"error": _off(gathered, right), "right": len(columns), "same_if_shared": same}
+    here = run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {}
+    return flat({"gather": found | {"where": ", ".join(f"column {c}" for c in columns[:4])}, "run_here": here})
 
 
-def run_here(off: tuple[float, float] | None) -> Iterator[Fact]:
-    """off: `gather.run_it`."""
-    if off is not None:
-        yield from under("run_here", from_right=off[0], from_gathered=off[1])
+def run_here(run: Run, case: Problem, references: dict[str, np.ndarray]) -> dict[str, float]:
+    """Return how far what the baseline computes of a case that it does not take is from each of `references`."""
+    import cupy
+
+    bound = room.bind("baseline", case, run.device, shared_indices=False)
+    bound.launch(run.device.default_stream)
+    run.device.sync()
+    out = cupy.asnumpy(bound.result())
+    case.release()
+    return {name: _off(out, reference) for name, reference in references.items()}
 
 
-def compiled(report: pd.DataFrame) -> Iterator[Fact]:
-    """Of the compile report; registers a thread on Hopper, for the 2:4 pattern."""
+def _off(out: np.ndarray, reference: np.ndarray) -> float:
+    return float(np.linalg.norm(out - reference) / np.linalg.norm(reference))
+
+
+def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
+    """Yield what the compile report holds, with registers a thread on Hopper for the 2:4 pattern; what the compiler
+    makes there of the source's kernels to the letter, and of ours; on how many targets `prefetch`, as
+    `machine_code.prefetch` compares it, is not the baseline."""
     distinct = report.drop_duplicates(["entry", "target"])
-    yield from under(
-        "compiled",
-        targets=", ".join(dict.fromkeys(report["target"])),
-        entries=distinct["entry"].nunique(),
-        count=len(distinct),
-        spilling=int(distinct["spills"].astype(bool).sum()),
-    )
-    yield from each("registers", {v: machine_code.registers(report, v) for v in VARIANTS})
-
-
-def code() -> Iterator[Fact]:
-    """What the compiler makes for Hopper of the report to the letter, and of ours."""
-    names = ("verbatim", "baseline", "verbatim_double_buffer", "double_buffer")
+    here = where(report, target=HOPPER, entry=[room.entry(v) for v in VARIANTS])
+    names = (*LETTER, "baseline", "double_buffer")
     cubins = [jit.compile_cubin(room.VARIANTS[v].source, room.entry(v), HOPPER) for v in names]
-    yield "code.target", HOPPER
-    for name, (used, mix) in zip(names, jit.reports(cubins), strict=True):
-        stores, generic = (sum(n for op, n in mix.items() if op.startswith(kind)) for kind in ("STG", "LD."))
-        yield from under(f"code.{name}", registers=used.registers, stack_bytes=used.stack_bytes)
-        yield from under(f"code.{name}", stores=stores, generic_loads=generic)
-    for name in LETTER[:2]:
-        yield f"code.{name}.global_loads", machine_code.loads(name, HOPPER)
+    kinds = {"stores": "STG", "generic_loads": "LD.", "global_loads": "LDG."}
+    made = {
+        name: {"registers": used.registers, "stack_bytes": used.stack_bytes}
+        | {what: sum(n for op, n in mix.items() if op.startswith(kind)) for what, kind in kinds.items()}
+        for name, (used, mix) in zip(names, jit.reports(cubins), strict=True)
+    }
+    differ = (prefetch["same"] == "no").sum()
+    found = {
+        "targets": ", ".join(report["target"].unique()),
+        "entries": distinct["entry"].nunique(),
+        "count": len(distinct),
+    }
+    return flat(
+        {
+            "compiled": found | {"spilling": int(distinct["spills"].astype(bool).sum())},
+            "registers": here.set_index("variant")["registers"],
+            "code": made | {"target": HOPPER, "prefetch": {"targets_that_differ": differ}},
+        }
+    )
 
 
-def prefetch(targets: list[str]) -> Iterator[Fact]:
-    """On how many targets `prefetch` is not the baseline, instruction by instruction."""
-    same = [machine_code.the_same("baseline", "prefetch", target) for target in targets]
-    yield "code.prefetch.targets_that_differ", same.count(False)
+# ---------------------------------------------------------------- the library, the variants
 
 
-# ---------------------------------------------------------------- the library
+def library(scaling: pd.DataFrame, published: pd.DataFrame, sequential: pd.DataFrame | None) -> dict[str, Any]:
+    """Return speedups over cuBLAS by size; at 512³ over a call that makes a handle, in each record that has both."""
+    both = {"published": published, "cpu": sequential}
+    return {
+        "largest": scaling["m"].max(),
+        "over_cublas": {v: by_size(ratio(scaling, v, "cublas")) for v in ("verbatim", "baseline", "zigzag")},
+        "with_handle": {
+            name: ratio(df, LETTER[0], "cublas_handle").get(512) for name, df in both.items() if df is not None
+        },
+    }
 
 
-def over_cublas(scaling: pd.DataFrame) -> Iterator[Fact]:
-    yield "largest", scaling["m"].max()
-    for variant in ("verbatim", "baseline", "zigzag"):
-        if variant in set(scaling["variant"]):
-            yield from by_size(f"over_cublas.{variant}", ratios(scaling, variant, "cublas"))
+def contains(study: Study, published: pd.DataFrame) -> dict[str, Any]:
+    """Return what a call of the report's cuBLAS contains, by the fit of its times, and what its parts cost here, µs."""
+    theirs = readings.stated(study)
+    fit, without_one = readings.fit(theirs), [readings.fit(theirs.drop(size)).tflops for size in theirs.index]
+    terms, near = fit.terms([1024, 4096, 8192]), readings.compare(published, theirs)[0]
+    faster, rate = (study.stated("fig2", quantity, size=1024).iloc[0] for quantity in ("speedup_cublas", "tflops"))
+    costs = {reading.removeprefix("cublas_"): by(published, reading).iloc[0] for reading in READINGS}
+    alone = costs.pop("cublas")
+    return {
+        "stated": {"us_64": theirs[64] * 1e6, "ms_4096": theirs[4096] * 1e3, "ms_8192": theirs[8192] * 1e3},
+        "fit": {"constant_us": fit.constant * 1e6, "gbps": fit.gbps, "tflops": fit.tflops}
+        | {"square": {f"ms_{size}": terms["square_ms"][size] for size in (4096, 8192)}}
+        | {"without_one": {"low": min(without_one), "high": max(without_one)}, "ms_1024": terms.loc[1024].sum()},
+        "card": CARD,
+        "implied_ms": {end: faster["low"] * 1024**3 / rate[of] / 1e9 for end, of in (("low", "high"), ("high", "low"))},
+        "costs_us": {"multiplication": alone} | {part: cost - alone for part, cost in costs.items()},
+        "worst_factor": near["worst_factor"],
+    }
 
 
-def with_handle(published: pd.DataFrame, sequential: pd.DataFrame | None) -> Iterator[Fact]:
-    """The published kernel's speedup at 512³ over a cuBLAS call that makes a handle, in each record that has both."""
-    for experiment, df in (("published", published), ("cpu", sequential)):
-        if df is not None and {LETTER[0], "cublas_handle"} <= set(of_size(df, 512)["variant"]):
-            yield f"with_handle.{experiment}", ratios(df, LETTER[0], "cublas_handle")[512]
-
-
-def contains(published: pd.DataFrame, fig2: pd.DataFrame) -> Iterator[Fact]:
-    """What a call of the report's cuBLAS contains, by the fit of its times; what its parts cost here, µs."""
-    theirs, fit = cublas_times(fig2), fit_published(fig2)
-    yield from under("stated", us_64=theirs[64] * 1e6, ms_4096=theirs[4096] * 1e3, ms_8192=theirs[8192] * 1e3)
-    yield from under("fit", constant_us=fit.constant * 1e6, gbps=fit.gbps, tflops=fit.tflops)
-    yield from under("fit.square", ms_4096=fit.square * 4096**2 * 1e3, ms_8192=fit.square * 8192**2 * 1e3)
-    rests = [theirs.drop(size) for size in theirs.index]
-    rates = [fit_readings(rest.index, rest).tflops for rest in rests]
-    yield from under("fit.without_one", low=min(rates), high=max(rates))
-    yield from under("card", tflops=CARD_TFLOPS, gbps=CARD_GBPS, slot_gbps=SLOT_GBPS)
-    yield "fit.ms_1024", float(fit.seconds(np.array([1024]))[0]) * 1e3
-    at = fig2[fig2["size"] == 1024].set_index("quantity")
-    faster, rate = at.loc[["speedup_cublas"], "low"].iloc[0], at.loc[["tflops"], ["low", "high"]].iloc[0]
-    low, high = (faster * 1024**3 / rate[end] / 1e9 for end in ("high", "low"))
-    yield from under("implied_ms", low=low, high=high)
-    alone = by_variant(published, "cublas")
-    least = alone.index.min()
-    yield from under("costs_us", multiplication=alone[least])
-    for reading in READINGS[1:]:
-        yield f"costs_us.{reading.removeprefix('cublas_')}", (by_variant(published, reading) - alone)[least]
-    yield from each("worst_factor", compare_readings(published, fig2).set_index("reading")["worst_factor"])
-
-
-# ---------------------------------------------------------------- the variants
-
-
-def ladder(scaling: pd.DataFrame) -> Iterator[Fact]:
-    """Each variant over the baseline, and the fastest at each size."""
-    mine = scaling[scaling["variant"].isin(VARIANTS)]
-    for variant in VARIANTS[1:]:
-        if variant in set(mine["variant"]):
-            yield from by_size(f"over.{variant}", ratios(scaling, variant, "baseline"))
-    yield from by_size("lanes", ratios(scaling, "zigzag", "double_buffer_split1"))
-    yield from each("fastest", mine.loc[mine.groupby("m")["median_us"].idxmin()].set_index("m")["variant"])
-
-
-def letter(scaling: pd.DataFrame) -> Iterator[Fact]:
-    """The report's kernels to the letter over ours of the same idea."""
-    for theirs, ours in zip(LETTER, PUBLISHED, strict=True):
-        if theirs in set(scaling["variant"]):
-            yield f"letter.{theirs}.ours", ours
-            yield from by_size(f"letter.{theirs}", ratios(scaling, theirs, ours))
+def variants(scaling: pd.DataFrame) -> dict[str, Any]:
+    """Compare each variant with the baseline, and the report's kernels to the letter with ours of the same idea; name
+    the fastest at each size."""
+    mine = where(scaling, variant=VARIANTS)
+    pairs = zip(LETTER, PUBLISHED, strict=True)
+    return {
+        "over": {v: by_size(ratio(scaling, v, "baseline")) for v in VARIANTS[1:]},
+        "lanes": by_size(ratio(scaling, "zigzag", "double_buffer_split1")),
+        "fastest": mine.loc[mine.groupby("m")["median_us"].idxmin()].set_index("m")["variant"],
+        "letter": {theirs: {"ours": ours} | by_size(ratio(scaling, theirs, ours)) for theirs, ours in pairs},
+    }
 
 
 # ---------------------------------------------------------------- what Nsight Compute counts
 
 
-def profile(launches: pd.DataFrame, counted: Counters | None) -> Iterator[Fact]:
-    """launches: `ncu.launches`."""
-    if counted is not None and len(launches):
-        kernels = launches["kernel"].nunique()
-        yield from under("profile", launches=len(launches), kernels=kernels, metrics=len(counted.metrics))
+def counted(study: Study) -> dict[str, Any]:
+    """Return what keeps the kernels from being faster: at 256³, where most of the GPU is idle; at 4096³, what is busy,
+    in per cent; wavefronts of a 16-byte read at 2048³; L1 traffic, MB, as stated, of `verbatim`, and of the baseline if
+    it stored C as the report does."""
+    get, machine, launches = study.counters.get, study.machine, ncu.launches(study.run.folder)
+    traffic = study.stated("fig3", "l1_traffic", variant="baseline").drop_duplicates("size").set_index("size")["value"]
+    base = get("baseline", TRAFFIC, m=2048)
+    profile = {"launches": len(launches), "kernels": launches["kernel"].nunique()}
+    return {
+        "profile": profile | {"metrics": study.counters.rows["metric"].nunique()} if len(launches) else {},
+        "machine": {"sm_count": machine["sm_count"], "l2_mib": machine["l2_bytes"] / 2**20},
+        "idle": {
+            v: {"time_us": get(v, TIME, m=256) / 1e3, "drain": stalled(study, v, 256, "drain")}
+            for v in ("baseline", "double_buffer", "double_buffer_split1")
+        },
+        "busy": {
+            v: {pipe: get(v, metric, m=4096) for pipe, metric in PIPES.items()}
+            for v in ("baseline", "verbatim", "zigzag")
+        },
+        "stalls": {
+            "zigzag": {why: stalled(study, "zigzag", 4096, why) for why in ("long_scoreboard", "short_scoreboard")}
+        },
+        "wavefronts": {v: wavefronts(study, v, 2048) for v in ("baseline", "zigzag")},
+        "traffic": {
+            f"at_{size}": {"stated": traffic[size], "narrow": get("baseline", TRAFFIC, m=size) / 1e6 + 12e-6 * size**2}
+            | {"verbatim": get("verbatim", TRAFFIC, m=size) / 1e6}
+            for size in (256, 2048)
+        }
+        | {v: get(v, TRAFFIC, m=2048) / base for v in ("prefetch", "prefetch_kept")},
+    }
 
 
-def reasons(counted: Counters | None, machine: Mapping[str, Any], fig3: pd.DataFrame) -> Iterator[Fact]:
-    """What keeps the kernels from being faster. fig3: the report's counters."""
-    if counted is not None:
-        yield from under("machine", sm_count=machine["sm_count"], l2_mib=machine["l2_bytes"] / 2**20)
-        yield from measured(_idle(counted))
-        yield from measured(_busy(counted))
-        yield from measured(_traffic(counted, fig3))
+def stalled(study: Study, variant: str, size: int, reason: str) -> float:
+    """Return the warps that wait for `reason` per instruction issued."""
+    return study.counters.get(variant, ncu.STALLED.format(reason), m=size)
 
 
-def _idle(counted: Counters) -> Iterator[Fact]:
-    """At 256³."""
-    for v in ("baseline", "double_buffer", "double_buffer_split1"):
-        time_us = counted.get(v, 256, "gpu__time_duration.sum") / 1e3
-        yield from under(f"idle.{v}", time_us=time_us, drain=counted.stalled(v, 256, "drain"))
-
-
-def _busy(counted: Counters) -> Iterator[Fact]:
-    """At 4096³, per cent; wavefronts of a 16-byte read at 2048³."""
-    for v in ("baseline", "verbatim", "zigzag"):
-        yield from each(f"busy.{v}", {pipe.lower(): counted.get(v, 4096, metric) for pipe, metric in PIPES.items()})
-    for reason in ("long_scoreboard", "short_scoreboard"):
-        yield f"stalls.zigzag.{reason}", counted.stalled("zigzag", 4096, reason)
-    yield from each("wavefronts", {v: counted.wavefronts(v, 2048) for v in ("baseline", "zigzag")})
-
-
-def _traffic(counted: Counters, fig3: pd.DataFrame) -> Iterator[Fact]:
-    """L1 traffic, MB: as stated, of `verbatim`, and of the baseline if it stored C as the report does."""
-    stated = fig3[(fig3["variant"] == "baseline") & (fig3["metric"] == TRAFFIC)]
-    theirs = stated.drop_duplicates("size").set_index("size")["low"]
-    for size in (256, 2048):
-        ours, to_the_letter = (counted.get(v, size, TRAFFIC) / 1e6 for v in ("baseline", "verbatim"))
-        narrow = ours + 12e-6 * size**2
-        yield from under(f"traffic.at_{size}", stated=theirs[size], narrow=narrow, verbatim=to_the_letter)
-    base = counted.get("baseline", 2048, TRAFFIC)
-    for v in ("prefetch", "prefetch_kept"):
-        yield f"traffic.{v}", counted.get(v, 2048, TRAFFIC) / base
+def wavefronts(study: Study, variant: str, size: int) -> float:
+    """Return the wavefronts of a 16-byte read from shared memory; 16 multiply-adds follow two of them."""
+    reads, ffma = (study.counters.get(variant, metric, m=size) for metric in (READS, FFMA))
+    return reads / (ffma / 32 / 16 * 2)
 
 
 # ---------------------------------------------------------------- the reversal and beyond the report
 
 
-def reversal(scaling: pd.DataFrame, fma: float) -> Iterator[Fact]:
-    """fma: the FMA ceiling, TFLOP/s."""
-    rows = of_size(scaling, 4096)
-    rows = rows[rows["variant"] == LETTER[0]]
-    if rows.empty:
-        return
-    row, rate = rows.iloc[0], by_variant(scaling, LETTER[0], "tflops")
-    largest = rate[rate.index.max()]
-    yield from under("fma_share", at_4096=rate[4096] / fma, largest=largest / fma)
-    yield "kept_of_best", min(rate[4096], largest) / rate.max()
-    yield "from_dram_ms", row["requested_bytes"] / (CARD_GBPS * 1e9) * 1e3
-    low, high = (row["useful_flops"] / tflops / 1e9 for tflops in FALLEN)
-    yield from under("fallen_ms", low=low, high=high)
+def reversal(scaling: pd.DataFrame, fma: float) -> dict[str, Any]:
+    """Return the rates of `verbatim` at the largest sizes; ms that its requests and FLOPs at 4096³ would take on the
+    report's card. fma: the FMA ceiling, TFLOP/s."""
+    rate = by(scaling, LETTER[0], "tflops")
+    requested, flops = (by(scaling, LETTER[0], what).get(4096, np.nan) for what in ("requested_bytes", "useful_flops"))
+    at_4096, largest = rate.get(4096, np.nan), rate.iloc[-1]
+    return {
+        "fma_share": {"at_4096": at_4096 / fma, "largest": largest / fma},
+        "kept_of_best": min(at_4096, largest) / rate.max(),
+        "from_dram_ms": requested / (CARD["gbps"] * 1e9) * 1e3,
+        "fallen_ms": {end: flops / tflops / 1e9 for end, tflops in FALLEN.items()},
+    }
 
 
-def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> Iterator[Fact]:
-    """`element_wise` over the baseline on a vector-wise matrix, at the largest size, by its own matrix; over cuBLAS."""
-    times = {on: by_variant(df, "element_wise") for on, df in (("vectors", scaling), ("elements", element))}
-    baseline = by_variant(scaling, "baseline")
-    largest = baseline.index.max()
-    yield from each("element_wise", {on: time[largest] / baseline[largest] for on, time in times.items()})
-    speed = ratios(element, "element_wise", "cublas")
-    yield from by_size("element_wise.over_cublas", speed)
-    yield "element_wise.ahead_at", ", ".join(f"{size}³" for size in speed.index[speed > 1]) or "no size"
+def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> dict[str, Any]:
+    """Compare `element_wise`, on vectors and on elements, with the baseline on vectors at the largest size, and with
+    cuBLAS at all."""
+    speed, baseline = ratio(element, "element_wise", "cublas"), by(scaling, "baseline").iloc[-1]
+    times = {"vectors": scaling, "elements": element}
+    found = {on: by(df, "element_wise").iloc[-1] / baseline for on, df in times.items()}
+    ahead = ", ".join(f"{size}³" for size in speed.index[speed > 1]) or "no size"
+    return {"element_wise": found | {"over_cublas": by_size(speed), "ahead_at": ahead}}
 
 
-def on_cpu(sequential: pd.DataFrame | None, machine: Mapping[str, Any]) -> Iterator[Fact]:
-    """How many times as fast the published kernel is as the host at the largest size."""
-    if machine.get("cpu"):
-        yield from under("host", cpu=machine["cpu"], cores=machine["cpu_cores"])
-    if sequential is not None and LETTER[0] in set(sequential["variant"]):
-        for host in ("cpu_loop", "cpu_blas"):
-            yield f"over_{host}", ratios(sequential, LETTER[0], host).iloc[-1]
+def hosts(study: Study, sequential: pd.DataFrame | None) -> dict[str, Any]:
+    """Name the host, and tell how many times as fast the published kernel is at the largest size."""
+    host = {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))}
+    if sequential is None:
+        return {"host": host}
+    return {"host": host} | {f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1] for v in ("cpu_loop", "cpu_blas")}
 
 
-def accuracy(scaling: pd.DataFrame) -> Iterator[Fact]:
-    yield "error.most", scaling["max_err"].max()
-
-
-def repeats(scaling: pd.DataFrame, second: pd.DataFrame | None) -> Iterator[Fact]:
-    """How far a second run is from the first, and two names of one program within a run."""
-    if second is not None:
-        off = again.apart(scaling, second)
-        yield from under("again", count=len(off), median=off.median(), most=off.max())
-    yield "twins.most", (ratios(scaling, "prefetch", "baseline") - 1).abs().max()
+def repeats(scaling: pd.DataFrame, second: pd.DataFrame | None) -> dict[str, Any]:
+    """Return the largest error; how far a second run is from the first, and two names of one program within a run."""
+    off = pd.Series(dtype=float) if second is None else again.apart(scaling, second)
+    return {
+        "error": {"most": scaling["max_err"].max()},
+        "again": {"count": len(off) or None, "median": off.median(), "most": off.max()},
+        "twins": {"most": (ratio(scaling, "prefetch", "baseline") - 1).abs().max()},
+    }

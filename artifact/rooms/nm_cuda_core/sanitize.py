@@ -13,9 +13,11 @@ def nm_cuda_core(lab: Lab) -> Iterable[Case]:
     from kernels import nm_cuda_core as room
 
     yield from lab.products(room.problem(96, 64, 200), own(room))
-    one = {"element_wise": partial(bound, room, "element_wise")}
+    element_wise = partial(bound, room, "element_wise")
     for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
-        yield from lab.products(room.problem(96, 64, 200, density, group=group, vector=vector), one)
+        yield from lab.products(
+            room.problem(96, 64, 200, density, group=group, vector=vector), {"element_wise": element_wise}
+        )
 
 
 #: What one process runs each: name -> its cases.

@@ -2,78 +2,73 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 
-from artifact.drawing.prose import captioned
+from artifact.rooms.nm_spmm.study import Spmm
 from kernels import jit
 from kernels import nm_spmm as room
 from kernels.contract import Problem
 from kernels.nm_spmm import analysis, banks, published
 
 
-def fullest(report: pd.DataFrame, variant: str, target: str) -> pd.Series | None:
-    """The row of a variant's entry with the most multiply-adds: its unrolled step of the largest tile.
+def fullest(report: pd.DataFrame) -> pd.DataFrame:
+    """Return, by variant, the entry with the most multiply-adds: its unrolled step of the largest tile.
 
-    report: `artifact.measure.run.compile_report`. None where the variant is not compiled for the target.
+    report: `artifact.measure.run.compile_report` for one target.
     """
-    rows = report[(report["variant"] == variant) & (report["target"] == target)]
-    return rows.loc[rows["FFMA"].idxmax()] if len(rows) else None
+    return report.loc[report.groupby("variant", sort=False)["FFMA"].idxmax()].set_index("variant")
 
 
-def sass(variant: str, entry: str, target: str) -> str:
-    return jit.disassemble(jit.compile_cubin(room.VARIANTS[variant].source, entry, target))
+def loops(study: Spmm, variants: Iterable[str]) -> dict[str, str]:
+    """Return the machine code of each variant's largest loop of multiply-adds, of those that the page's target has."""
+    most = fullest(study.report)["entry"]
+    cubins = {v: jit.compile_cubin(room.VARIANTS[v].source, most[v], study.target) for v in variants if v in most}
+    code = {v: jit.disassemble(cubin) for v, cubin in cubins.items()}
+    return {v: banks.loop(sass) or sass for v, sass in code.items()}
 
 
-def loop_bytes(report: pd.DataFrame, target: str, variants: Iterable[str]) -> dict[str, int]:
-    """Variant -> bytes of the largest loop of multiply-adds; those that are compiled for the target."""
-    found = {v: fullest(report, v, target) for v in variants}
-    return {
-        v: 16 * banks.instructions(banks.loop(sass(v, most["entry"], target)))
-        for v, most in found.items()
-        if most is not None
-    }
+def clashes(loops: dict[str, str]) -> pd.DataFrame:
+    """Of each main loop return, by variant: useful (share of multiply-adds in all instructions), clash (share of them
+    with two operands in one register bank), left (of the ceiling, if each clash costs a cycle)."""
+    rows = pd.DataFrame.from_dict({v: banks.conflicts(code) for v, code in loops.items()}, orient="index")
+    all_, same = pd.Series({v: banks.instructions(code) for v, code in loops.items()}), rows["two_same"]
+    useful, clash = rows["ffma"] / all_, (same + rows["three_same"]) / rows["ffma"]
+    return pd.DataFrame({"useful": useful, "clash": clash, "left": useful / (1 + useful * clash)})
 
 
-def clashes(report: pd.DataFrame, target: str, variants: Iterable[str]) -> pd.DataFrame:
-    """Of each variant's main loop: useful (share of multiply-adds in all instructions), clash (share of them with
-    two operands in one register bank), left (the share of the ceiling that remains if each clash costs a cycle).
-
-    Indexed by variant; without those that multiply on tensor cores, or are not compiled for the target.
-    """
-    rows = {}
-    for variant in variants:
-        most = fullest(report, variant, target)
-        if most is None or not most["FFMA"]:
-            continue
-        code = sass(variant, most["entry"], target)
-        code = banks.loop(code) or code
-        found = banks.conflicts(code)
-        useful = found["ffma"] / banks.instructions(code)
-        clash = (found["two_same"] + found["three_same"]) / found["ffma"]
-        rows[variant] = {"useful": useful, "clash": clash, "left": useful / (1 + useful * clash)}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["useful", "clash", "left"])
+def compiled(report: pd.DataFrame) -> pd.DataFrame:
+    """Return registers, shared memory, spills and multiply-adds of the variants, a row each, over all their entries."""
+    own, most = report.groupby("variant", sort=False), fullest(report)
+    registers = own["registers"].agg(lambda used: " to ".join(map(str, sorted({used.min(), used.max()}))))
+    tensor = most.filter(regex="^HG?MMA").sum(axis=1)
+    return pd.DataFrame(
+        {
+            "kernels": own.size(),
+            "registers": registers,
+            "shared": own["shared_bytes"].max(),
+            "spilling": own["spills"].sum().replace(0, "none"),
+            "FFMA": most["FFMA"],
+            "useful": (most["FFMA"] / most["instructions"]).replace(0, np.nan),
+            "tensor": tensor.replace(0, np.nan),
+        }
+    ).reset_index()
 
 
-@captioned("V1 to V3 as they are compiled for a size of your own.")
 def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
-    """V1 to V3 as they are compiled for a reader's own problem on the GPU `here`: their template instantiation,
+    """Return V1 to V3 as they are compiled for a reader's own problem on the GPU `here`: their template instantiation,
     registers a thread, multiply-adds in the machine code. Raises ValueError, one sentence, for what V3 does not take.
     """
-    b, name = problem.host().b, analysis.class_of(here, problem.m, problem.n)
-    rows = []
+    b, name, rows = problem.host().b, analysis.class_of(here, problem.m, problem.n), []
     for variant in ("v1", "v2", "v3"):
         tile = published.configured(variant, name, b.keep, b.group)
         stem = published.source_of(variant, tile.packed)
         entry = published.entry(stem, tile, b.keep, b.group, published.slot_of(variant, b))
         cubin = jit.compile_cubin(published.HERE / f"{stem}.cu", entry, target)
-        used, mix = jit.resources(cubin), jit.instruction_mix(cubin)
+        mix = jit.instruction_mix(cubin)
         count = sum(n for op, n in mix.items() if op.startswith("FFMA"))
-        rows.append(
-            {"variant": f"<code>{variant}</code>", "kernel": f"<code>{html.escape(entry)}</code>"}
-            | {"registers": used.registers, "FFMA": count}
-            | {"of all instructions": f"{count / sum(mix.values()):.0%}"}
-        )
-    return pd.DataFrame(rows)
+        used = jit.resources(cubin).registers
+        rows.append((variant, f"`{entry}`", used, count, count / sum(mix.values())))
+    return pd.DataFrame(rows, columns=["variant", "kernel", "registers", "FFMA", "useful"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,16 +24,15 @@ def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
     s = quantities.speedup(e, experiments, of, over).by[of]
     shares = s * s.index.get_level_values("density")
     each = ", ".join(f"{density(d)} {records.geomean(v):.0%}" for d, v in shares.groupby(level="density", sort=False))
-    tail = f" of the ideal speedup over {over}"
-    return Values({of: shares}, "Share", ".0f", 100, "%", tail, how=f"Ideal is 1 / density. {each}.")
+    how = f"Ideal is 1 / density. {each}."
+    return Values({of: shares}, "Share", ".0f", 100, "%", f" of the ideal speedup over {over}", how=how)
 
 
 def share_of_peak(e: Evidence, experiments, peak: float, of: str) -> Values:
     """Useful TFLOP/s as a share of a peak that the source states, in TFLOP/s."""
     df = rows(e, experiments, of)
-    how = f"Of the stated {peak:g} TFLOP/s."
     shares = quantities.by_variant(df, df["tflops"] / peak, [of])
-    return Values(shares, "Share", ".0f", 100, "%", " of the stated peak", how=how)
+    return Values(shares, "Share", ".0f", 100, "%", " of the stated peak", how=f"Of the stated {peak:g} TFLOP/s.")
 
 
 def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[str]) -> Values:
@@ -72,29 +70,22 @@ def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Value
         device = analysis.Device("", 0, 0.0, peak, e.ceiling(ceiling, "gbps"), 0, 0)
         return analysis.transition(device, *block), device.ridge
 
-    sparsity, ridge = at("copy")
-    beside = ""
-    with contextlib.suppress(NotMeasured):
-        beside = f" Against the bandwidth of the L2: {at('l2_read')[0]:.0%}."
+    (sparsity, ridge), (beside, _) = at("copy"), at("l2_read")
     how = (
-        f"Blocks of {block[0]} × {block[1]}; ridge at {ridge:.1f} FLOP/B, the FMA ceiling of "
-        f"{peak:.3g} TFLOP/s over the copy ceiling.{beside}"
+        f"Blocks of {block[0]} × {block[1]}; ridge at {ridge:.1f} FLOP/B, the FMA ceiling of {peak:.3g} TFLOP/s over "
+        f"the copy ceiling. Against the bandwidth of the L2: {beside:.0%}."
     )
-    values = {"transition": pd.Series([sparsity])}
-    return Values(values, "Transition", ".0f", 100, "%", " sparsity", how=how)
+    return Values({"transition": pd.Series([sparsity])}, "Transition", ".0f", 100, "%", " sparsity", how=how)
 
 
 def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
     """Geometric means, in order: at each of these densities of one contender, or of one contender after
     the other."""
-    if densities:
-        ((name, s),) = v.by.items()
-        parts = {f"{name} at {density(d)}": s[s.index.get_level_values("density") == d] for d in densities}
-    else:
-        parts = v.by
-    for name, s in parts.items():
-        if s.empty:
-            raise NotMeasured(f"{v.name}: nothing was measured of {name}.")
+    kept = {name: s.index.get_level_values("density") for name, s in v.by.items()}
+    at = {f"{name} at {density(d)}": s[kept[name] == d] for name, s in v.by.items() for d in densities}
+    parts: Mapping[str, pd.Series] = at or v.by
+    if missing := [name for name, s in parts.items() if s.empty]:
+        raise NotMeasured(f"{v.name}: nothing was measured of {missing[0]}.")
     means = pd.Series({name: records.geomean(s) for name, s in parts.items()})
     each = ", ".join(f"{name} {v.one(value)}" for name, value in means.items())
     return Reduced(v, means, each + v.tail, f"{v.name}: {each}.")
@@ -104,11 +95,9 @@ def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
     """The values along labels, in each size and density on its own: the largest of each of `labels` that
     was measured there, in this order."""
     (s,) = v.by.values()
-    course = []
-    for (m, n, k, d), line in s.groupby(level=["m", "n", "k", "density"], sort=False):
-        values = line.groupby(level="label").max().reindex(labels).dropna()
-        if len(values) > 1:
-            course.append((f"{m} × {n} × {k}, {density(d)}", values))
+    lines = s.groupby(level=["m", "n", "k", "density"], sort=False)
+    best = {at: line.groupby(level="label").max().reindex(labels).dropna() for at, line in lines}
+    course = [(f"{m} × {n} × {k}, {density(d)}", values) for (m, n, k, d), values in best.items() if len(values) > 1]
     if not course:
         raise NotMeasured("No size was measured with two of these labels.")
     first, last = (name or "the usual pattern" for name in (labels[0], labels[-1]))
@@ -128,14 +117,8 @@ def rank_correlation(v: Values, against: str) -> Reduced:
             ranks = table[[against, other]].dropna().rank()
             found[who, other] = ranks[against].corr(ranks[other])
     each = ", ".join(f"{who} {other} {value:.2f}" for (who, other), value in found.items())
-    values, plain = pd.Series(found), replace(v, unit="")
-    return Reduced(
-        plain,
-        values,
-        f"rank correlation {plain.range(values)}",
-        f"{v.name}, with {against}: {each}.",
-        again=lambda s: float(s.min()),
-    )
+    values, plain, why = pd.Series(found), replace(v, unit=""), f"{v.name}, with {against}: {each}."
+    return Reduced(plain, values, f"rank correlation {plain.range(values)}", why, again=lambda s: float(s.min()))
 
 
 def falls_at_each_step(r: Reduced, change: float) -> Judged:

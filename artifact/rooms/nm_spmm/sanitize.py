@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import product
 
 from artifact.sanitize.cases import bound, own
 from artifact.sanitize.lab import Case, Lab
@@ -19,10 +20,8 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
     yield from lab.products(room.problem(320, 256, 512, 0.25), own(room))  # whole tiles
     few = {name: bind for name, bind in own(room).items() if name in (*family.RUNGS, "v1", "v3")}
     yield from lab.products(room.problem(301, 140, 333, 0.25, vector=4), few)
-    for dtype in ("tf32", "bfloat16"):
-        name = "tf32" if dtype == "tf32" else "bf16"
-        for m in (304, 301):
-            yield from lab.products(room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)})
+    for (dtype, name), m in product((("tf32", "tf32"), ("bfloat16", "bf16")), (304, 301)):
+        yield from lab.products(room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)})
 
 
 #: What one process runs each: name -> its cases.

@@ -319,11 +319,6 @@ def test_a_bind_that_fails_later_leaves_no_handle(library, monkeypatch):
     assert not library.alive
 
 
-def test_an_unknown_reading_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match="no reading 'fast'.*cublas, cublas_transfers"):
-        cublas.bind("fast", make_problem(), DEVICE)
-
-
 @pytest.mark.parametrize("shape", [{"m": 0}, {"n": 0}, {"k": 0}])
 def test_an_empty_problem_is_refused(shape):
     with pytest.raises(ValueError, match="nothing to multiply"):

@@ -202,7 +202,7 @@ def test_without_an_algorithm_it_is_refused_in_one_sentence(library, problem, ch
     [
         (24, {}, "multiples of 16 only, but m=16, n=24, k=32"),
         (32, {"scale": "vectors"}, "with one scale each"),
-        (32, {"out": "e4m3"}, "gives a bfloat16 C"),
+        (32, {"out": "e4m3"}, "takes a bfloat16 C"),
     ],
 )
 def test_what_is_not_taken_is_one_sentence(monkeypatch, library, n, what, words):

@@ -166,11 +166,6 @@ def test_a_refusal_names_the_algorithm_and_leaves_nothing_behind(library):
     assert not library.alive
 
 
-def test_an_unknown_algorithm_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match="no algorithm 'alg9'.*default, alg1, alg2, alg3"):
-        cusparse.bind("alg9", make_problem(), DEVICE)
-
-
 @pytest.mark.parametrize("shape", [{"nnz": 0}, {"n": 0}])
 def test_an_empty_problem_is_refused(shape):
     with pytest.raises(ValueError, match="nothing to multiply"):

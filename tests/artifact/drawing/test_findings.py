@@ -4,37 +4,6 @@ import pandas as pd
 
 from artifact.drawing import findings
 
-
-def test_memories_tell_the_largest_share_of_each():
-    rows = [("L2", "auto", "wide", 3.0), ("L2", "auto", "tall", 5.0), ("DRAM", "auto", "wide", 1.0)]
-    data = pd.DataFrame(rows, columns=["memory", "variant", "group", "most"])
-    data["ceiling"] = data["memory"].map({"L2": 10.0, "DRAM": 4.0})
-    assert findings.memories(data).endswith("L2: auto 50%; DRAM: auto 25%.")
-
-
-def test_a_ladder_names_its_experiments_where_there_are_several():
-    data = pd.DataFrame(
-        {
-            "variant": ["a", "a", "b"],
-            "experiment": ["wide", "tall", "wide"],
-            "speedup": [1.0, 2.0, 3.0],
-        }
-    )
-    assert findings.ladder(data).endswith("a 1.00 wide, 2.00 tall; b 3.00 wide.")
-    assert findings.ladder(data[data["experiment"] == "wide"]).endswith("a 1.00; b 3.00.")
-
-
-def test_dots_count_who_is_ahead():
-    data = pd.DataFrame({"variant": ["a", "a", "b"], "value": [2.0, 0.5, 0.9]})
-    text = findings.dots(data)
-    assert "a is above 1 at 1 of 2, at most 2.00; b is above 1 at 0 of 1, at most 0.90" in text
-
-
-def test_a_spread_tells_its_farthest_point():
-    text = findings.spread(pd.DataFrame({"ratio": [1.0, 1.02, 0.98, 1.5]}))
-    assert "75% of 4 points" in text and "50% off" in text
-
-
 SPEEDS = pd.DataFrame(
     {
         "source": ["measured"] * 6 + ["stated"],
@@ -62,8 +31,6 @@ def test_ends_tell_where_a_line_begins_peaks_and_ends():
     assert text.replace("\u202f", " ").endswith("stated: auto 9 000 at 25% kept.")
 
 
-def test_each_and_counts():
+def test_each():
     text = findings.each("Ends", "speedup", "variant")(SPEEDS[SPEEDS["source"] == "measured"])
     assert text == "Ends: cuBLAS SGEMM 1 and auto 8."
-    text = findings.counts("Ahead", "variant", "source")(SPEEDS)
-    assert text == "Ahead. measured: 3 of 6 cublas and 3 of 6 auto; stated: 1 of 1 auto."

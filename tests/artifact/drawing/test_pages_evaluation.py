@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths
+from artifact import cli, paths
 from artifact.book.facts import tree
 from artifact.book.text import page
 from artifact.drawing import prose
@@ -84,7 +84,7 @@ def test_a_kick_is_told_of_every_gpu(monkeypatch):
 
 
 def test_a_transcript_is_what_the_commands_print():
-    text = evaluation.typed("claims --id abstract-speedup", "records")
+    text = evaluation.typed(cli.main, "claims --id abstract-speedup", "records")
     assert text.startswith("```console\n$ python -m artifact claims --id abstract-speedup\n")
     assert "not reproduced" in text and text.count("[exit code 0]") == 2 and "more lines" in text
     assert max(map(len, text.splitlines())) <= evaluation.WIDE
@@ -93,7 +93,7 @@ def test_a_transcript_is_what_the_commands_print():
 def test_the_first_minutes_need_no_gpu(with_records):
     commands = page("reviewers")
     commands.add(appendix.facts(with_records))
-    text = evaluation.typed(*commands("first_minutes").splitlines())
+    text = evaluation.typed(cli.main, *commands("first_minutes").splitlines())
     assert text.count("[exit code 0]") == 3 and "registers" in text
 
 

@@ -38,8 +38,6 @@ def test_without_records_pages_say_so():
     assert which.evaluated(NOTHING) == [] and set(dict(which.advice_facts([]))) == {"bar", "within"}
     assert which.weights([]) is None and which.example(NOTHING, 64) == ""
     assert yours.stand_in(NOTHING) is None
-    with pytest.raises(ValueError, match="no pool of real matrices"):
-        atlas.left_out([])
 
 
 def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
@@ -110,7 +108,7 @@ def test_the_bar_is_judged_by_the_records(origin):
     made = text.page("which")
     made.add(known.items())
     assert len(made("trusted").splitlines()) == len(found)
-    fig, data = atlas.left_out(found)
+    fig, data = which.left_out(found)
     legible(fig)
     assert len(data) == sum(len(df) for _, df in found)
     table = which.weights(found)
@@ -149,7 +147,7 @@ def test_trials_that_were_held_are_drawn(tmp_path):
     records.write(place / f"{court.EXPERIMENT}.csv", df)
     records.write_machine(place, synthetic.machine())
     (shown,) = yours.held(tmp_path)
-    assert shown.svg_path.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markup
+    assert shown.svg.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markdown
     assert yours.held(tmp_path / "none") == []
 
 

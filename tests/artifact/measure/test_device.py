@@ -211,8 +211,8 @@ def test_throttle_bits_are_those_of_nvml():
 
 
 def test_a_sample_without_nvml_is_empty_and_raises_nothing(monkeypatch):
-    monkeypatch.setattr(device, "_nvml_handle", lambda bus: None)
-    seen = device.sample()
+    monkeypatch.setattr(device, "_nvml", lambda bus: (None, None))
+    seen = device.sample(SimpleNamespace(pci_bus_id="0"))
     assert math.isnan(seen.sm_mhz) and math.isnan(seen.power_w) and seen.throttle == ""
 
 
@@ -267,7 +267,7 @@ def make_tree(root):
         "kernels/formats/csr.py",
         "artifact/measure/bench.py",
         "artifact/measure/check.py",
-        "artifact/drawing/charts.py",
+        "artifact/drawing/plot.py",
         "artifact/baselines/cusparse.py",
         "artifact/baselines/cublas.py",
         "artifact/baselines/cublas_loop.c",
@@ -319,7 +319,7 @@ def test_sources_change_with_what_changes_a_number_and_with_nothing_else(tree):
         ("kernels/room/table.csv", False),
         ("kernels/other/b.cu", False),
         ("kernels/other/choices/nvidia-h200.csv", False),
-        ("artifact/drawing/charts.py", False),
+        ("artifact/drawing/plot.py", False),
     ):
         before = device.sources("room")
         with (tree / changed).open("a") as file:

@@ -44,7 +44,7 @@ def test_rooms_are_found_in_their_order(tmp_path):
     ("old", "new", "says"),
     [
         ('idea = "one"\n', "", "the key 'idea' is missing"),
-        ('idea = "one"', 'idea = "one"\ncolour = "red"', "the key 'colour' is none of a room's"),
+        ('idea = "one"', 'idea = "one"\ncolour = "red"', "the key 'colour' is none of name, title"),
         ("CUDA cores", "abacus", "unit is 'abacus', but must be one of CUDA cores, tensor cores"),
         ('"blocks"', '"N of M vectors"', "must be one or neighbours of non-zeros anywhere, blocks"),
         ('"blocks"', '"stripes"', r"patterns is \['non-zeros anywhere', 'stripes'\]"),

@@ -12,6 +12,7 @@ import synthetic
 from drawn import labels, legible, words
 
 from artifact import paths
+from artifact.drawing.pages import yours
 from artifact.measure import bench, check, device, records, run
 from artifact.trial import court
 from artifact.trial.contenders import Contender
@@ -223,7 +224,7 @@ def test_nobody_beside_it_is_no_trial():
 
 def test_the_figure_has_a_bar_for_everyone_and_the_contenders_first():
     ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
-    fig, data = court.figure(record(), "mine", ladder)
+    fig, data = yours.figure(record(), "mine", ladder)
     (ax,) = fig.get_axes()
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
@@ -236,13 +237,13 @@ def test_the_figure_has_a_bar_for_everyone_and_the_contenders_first():
 
 def test_without_a_library_bars_are_over_the_fastest_other():
     df = record()
-    fig, data = court.figure(df[~df["variant"].str.startswith("cusparse")], "mine")
+    fig, data = yours.figure(df[~df["variant"].str.startswith("cusparse")], "mine")
     assert "fastest other" in fig.get_axes()[0].get_xlabel()
     best = data[data["variant"] == "rows_per_warp"]
     assert np.allclose(best["speedup"], 1)
 
 
 def test_the_figure_is_kept_with_its_data(folder):
-    shown = court.show(record(), "mine", "casper_sparse", "NVIDIA H200")
-    assert shown.svg_path == folder / "trials" / "mine-casper_sparse.svg" and shown.csv_path.is_file()
-    assert "slower at 21" in shown.markup and "NVIDIA H200" in shown.markup
+    shown = yours.show(record(), "mine", "casper_sparse", "NVIDIA H200")
+    assert shown.svg == folder / "trials" / "mine-casper_sparse.svg" and shown.csv.is_file()
+    assert "slower at 21" in shown.markdown and "NVIDIA H200" in shown.markup

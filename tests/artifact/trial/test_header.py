@@ -162,3 +162,7 @@ def test_a_mark_before_the_text_is_no_part_of_it(write):
     path.write_bytes(path.read_bytes() + b"// \xff")
     with pytest.raises(ValueError, match=r"^mine.cu is no text in UTF-8: byte \d+ is 0xff"):
         header.read(path)
+
+
+def test_commas_in_brackets_do_not_part():
+    assert header._parts("min(m, ceil((n) / 2)), k,max(n)") == ("min(m, ceil((n) / 2))", "k", "max(n)")

@@ -64,11 +64,10 @@ Y,sparse,0.5,0,2,3,4,5
 
 
 @pytest.fixture
-def series(tmp_path) -> evidence_.Evidence:
-    published = tmp_path / "casper_sparse" / "published"
-    published.mkdir(parents=True)
-    (published / "fig1.csv").write_text(FIG1)
-    return evidence_.Evidence(tmp_path / "gpu", "casper_sparse", rooms=tmp_path)
+def series(tmp_path, monkeypatch) -> evidence_.Evidence:
+    (tmp_path / "fig1.csv").write_text(FIG1)
+    monkeypatch.setattr(registry, "published", lambda room, figure: tmp_path / f"{figure}.csv")
+    return evidence_.Evidence(tmp_path / "gpu", "casper_sparse")
 
 
 def test_a_published_series_is_evidence(series):

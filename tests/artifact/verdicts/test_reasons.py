@@ -103,9 +103,3 @@ def test_placeholders(tmp_path, text, filled):
     if PLAIN in filled:
         filled = f"Asked for under 1×, it came to: geometric mean 1.30× over cuSPARSE. {filled}"
     assert row["reason"].startswith(filled) and row["reason"].endswith(".")
-
-
-def test_a_reason_speaks_of_claims_that_there_are(tmp_path):
-    claim = replace(CASPER["tall-cusparse-faster"], reason="{claim nobody}.")
-    with pytest.raises(ValueError, match="the claim 'nobody', which is none"):
-        judge.judge([claim], synthetic.folder(tmp_path, frames(1.3)))

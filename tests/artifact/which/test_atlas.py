@@ -12,6 +12,7 @@ from test_pool import folder, world  # noqa: F401
 
 from artifact import paths
 from artifact.drawing import style
+from artifact.drawing.pages import which
 from artifact.measure import records
 from artifact.which import atlas, pool
 
@@ -86,8 +87,7 @@ def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated
 def test_nothing_recorded_is_an_empty_map(tmp_path, folder):  # noqa: F811
     df = atlas.points(tmp_path, folder)
     assert df.empty and list(df.columns) == list(atlas.COLUMNS) and atlas.crossings(df).empty
-    with pytest.raises(ValueError, match="nothing that can be compared"):
-        atlas.figure(df)
+    assert which.drawn(df) is None
 
 
 def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):  # noqa: F811
@@ -137,7 +137,7 @@ def test_the_shipped_map_says_what_the_rooms_say(shipped):
 
 def test_the_figure(shipped):
     style.apply()
-    fig, data = atlas.figure(shipped)
+    fig, data = which.drawn(shipped)
     legible(fig)
     assert [ax.get_title() for ax in fig.get_axes()] == list(pool.PRECISIONS)
     patterns = set(data["pattern"]) - {atlas.REAL}

@@ -10,7 +10,7 @@ from artifact.book.facts import Fact, each, under
 from artifact.drawing import plot
 from artifact.drawing.words import listed
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.figures import means, present, speedups
+from artifact.rooms.async_sparse.arithmetic import means, present, speedups
 from artifact.rooms.async_sparse.prefill import experiments
 from artifact.rooms.async_sparse.prefill.configurations import (
     BOTH,

@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from artifact.drawing import plot
 from artifact.drawing.style import BASELINE, CLAIM, MARKER, WIDTH
-from artifact.rooms.async_sparse.figures import STATED, speedups
+from artifact.rooms.async_sparse.arithmetic import STATED, speedups
 from artifact.rooms.async_sparse.prefill.configurations import (
     CONFIGURATIONS,
     DENSE,

@@ -7,7 +7,6 @@ report, after nmSPARSE's vector-wise kernel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from artifact.baselines.cublas import require_column_major
@@ -30,7 +29,9 @@ def bind(problem: Problem, device) -> Bound:
         f"{NAME} takes B in N:M form, and {problem.room} has it otherwise: compare with another baseline",
     )
     require_column_major(NAME, problem, operands)
-    return replace(nm_cuda_core.bind("baseline", problem, device), name=NAME)
+    bound = nm_cuda_core.bind("baseline", problem, device)
+    bound.name = NAME
+    return bound
 
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:

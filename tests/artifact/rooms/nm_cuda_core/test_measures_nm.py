@@ -9,13 +9,13 @@ from artifact.verdicts.evidence import NotMeasured
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
 
 ROOM = "nm_cuda_core"
-STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.{}"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 LARGEST = ({"share_of_points_above": 1.0}, {"at_least": 1.0, "partly": 0.5})
 QUANTITY = {"stall": "long_scoreboard", "of": ["warp_per_row"]}
 
 
 def stalls(**values: float):
-    named = {STALL.format(reason, "ratio"): value for reason, value in values.items()}
+    named = {STALL.format(reason): value for reason, value in values.items()}
     return synthetic.counters({"warp_per_row": named})
 
 
@@ -34,10 +34,9 @@ def test_the_largest_stall(memory, others, expected):
 
 
 def test_the_largest_stall_at_half_of_the_points_is_partly():
-    held = {STALL.format("wait", "ratio"): 1.0, STALL.format("long_scoreboard", "pct"): 90.0}
-    table = synthetic.counters({"warp_per_row": held})
+    table = stalls(wait=1.0, long_scoreboard=0.9)
     memory = table["metric"].str.contains("long") & (table["n"] > 2048)
-    table.loc[memory, "value"] = 110.0  # per cent: 1.1 warps
+    table.loc[memory, "value"] = 1.1
     got = outcome(evidence(counters=table), QUANTITY, *LARGEST, ["wide"], ROOM)
     assert got.verdict == PARTLY
 

@@ -1,0 +1,129 @@
+"""What modules on a library share: a `Bound`, what is destroyed with it, the sentence of a refusal, and the search for
+the fastest of several algorithms."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from artifact.measure import bench
+from artifact.measure.device import first_line
+from kernels.contract import Problem, require
+
+#: Host scalars, read when the call is made, captured or not.
+ALPHA, BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
+#: Member of cudaDataType for a dtype.
+DATA_TYPE = {
+    "bfloat16": "CUDA_R_16BF",
+    "float16": "CUDA_R_16F",
+    "e4m3": "CUDA_R_8F_E4M3",
+    "float32": "CUDA_R_32F",
+    "tf32": "CUDA_R_32F",
+}
+#: Candidates are timed briefly, then this many of them again, for longer (seconds each).
+FINALISTS = 3
+ROUGH_S, FINE_S = 0.002, bench.BUDGET_S / 3
+
+
+@dataclass(eq=False)
+class Bound:
+    """A `kernels.contract.Bound` over a library; `close()` destroys early what `hold` gave it."""
+
+    name: str
+    prepare_ms: float
+    prepare_bytes: int  #: what was made of the operands, and the workspace
+    call: Callable[[int], Any] = field(repr=False)  #: enqueues the multiplication; takes the stream's handle
+    output: Any = field(repr=False)
+    choice: str = ""  #: the algorithm, in words
+    needs_host_clock: bool = False  #: `bench.time` would see the multiplication only
+    keep: Any = field(default=None, repr=False)  #: arrays behind raw addresses in `call`
+    close: Callable[[], Any] = field(default=lambda: None, repr=False)
+
+    def launch(self, stream) -> None:
+        """Enqueue the multiplication on a `cuda.core.Stream`, which may be under capture."""
+        self.call(int(stream.handle))
+
+    def result(self) -> Any:
+        """Return C (m, n): a CuPy array, or a `Half` of one; NumPy's where it is copied to the host."""
+        return self.output
+
+
+def hold(bound: Bound, stack: ExitStack, *keep: Any) -> Bound:
+    """Let a `Bound` destroy what a stack has when it is closed or forgotten; `keep`, the arrays behind the raw
+    addresses, lives as long."""
+    import cupy
+
+    cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
+    bound.close = weakref.finalize(bound, _close, stack.pop_all(), keep)
+    return bound
+
+
+def _close(stack: ExitStack, keep: tuple) -> None:
+    stack.close()
+
+
+def owned(stack: ExitStack, destroy: Callable[[Any], Any], thing: Any) -> Any:
+    """Return a thing that the stack is to destroy."""
+    stack.callback(destroy, thing)
+    return thing
+
+
+@contextmanager
+def refusing(says: str, *errors: type[Exception], words: Callable[[Any], str] = first_line) -> Iterator[ExitStack]:
+    """Give a stack of what to destroy where the block fails. Make ValueError, one sentence that begins with `says`, of
+    a library's own errors."""
+    with ExitStack() as stack:
+        try:
+            yield stack
+        except errors as error:
+            raise ValueError(f"{says}: {words(error)}") from error
+
+
+def sizes(problem: Problem) -> str:
+    """Return the sizes of a problem, in a sentence."""
+    return f"m={problem.m}, n={problem.n}, k={problem.k}"
+
+
+def require_taken(holds: bool, library: str, takes: str, problem: Problem) -> None:
+    """Raise ValueError, one sentence, unless the operands of a problem are what a library takes."""
+    require(
+        holds,
+        f"{library} takes {takes} here, and {problem.room} has something else: compare with another baseline",
+    )
+
+
+def data_type(dtype: str) -> int:
+    """Return the member of cudaDataType for a dtype."""
+    from cuda.bindings import runtime
+
+    return int(getattr(runtime.cudaDataType, DATA_TYPE[dtype]))
+
+
+def on_stream(set_stream: Callable[[int], Any], call: Callable[[], Any]) -> Callable[[int], None]:
+    """Return what calls on a stream, given by its handle. It is set where it changes: that takes host time."""
+    current = None
+
+    def launched(stream: int) -> None:
+        nonlocal current
+        if stream != current:
+            set_stream(stream)
+            current = stream
+        call()
+
+    return launched
+
+
+def fastest(candidates: Mapping[str, Any], device) -> list[str]:
+    """Return the names of the `FINALISTS` fastest of some `Bound`s, the fastest first.
+
+    All are timed briefly by `bench.time`, from cold caches; those that lead, again and for longer.
+    """
+    rough = bench.time(candidates, device, budget_s=ROUGH_S, min_samples=3, max_samples=5)
+    lead = sorted(candidates, key=lambda name: rough[name].median_us)[:FINALISTS]
+    fine = bench.time({name: candidates[name] for name in lead}, device, budget_s=FINE_S)
+    return sorted(lead, key=lambda name: fine[name].median_us)

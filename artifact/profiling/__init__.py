@@ -1,0 +1,1 @@
+"""Hardware counters, as Nsight Compute collects them."""

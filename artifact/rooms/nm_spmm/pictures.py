@@ -1,0 +1,388 @@
+"""The chapter's pictures, Fig. 1 to 6 of its source, drawn from real arrays, tiles and durations: (figure, data)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch, Rectangle
+
+from artifact.drawing import plot, sketch
+from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
+from artifact.rooms.nm_spmm import model
+from kernels.formats import nm
+from kernels.nm_spmm import schedule as stream_k
+from kernels.nm_spmm.analysis import Tile
+from kernels.nm_spmm.packing import Packed
+
+LANES = (*ROWS, RUNGS[5])  #: colours of a warp's rows of lanes, of which Table I has up to eight
+#: What a step does: its lane, how it is called, its colour.
+BARS = {
+    "col_info": ("global → shared", "col_info", RUNGS[5]),
+    "load": ("global → shared", "A_s and B_s", BASELINE),
+    "index": ("shared → registers", "index", CLAIM),
+    "fragments": ("shared → registers", "A_t and B_t", RUNGS[1]),
+    "compute": ("FMA", "C_t += A_t · B_t", PUBLISHED),
+}
+#: What a part of a tile is to its block, and what becomes of its sums.
+PARTS = {
+    "whole": ("a whole tile", PUBLISHED),
+    "gives": ("a tile's first steps: sums to the workspace", RUNGS[4]),
+    "adds": ("a tile's last steps: adds the others' sums", RUNGS[1]),
+}
+SLICES = 4  #: of the inner loop that are drawn
+Drawn = tuple[Any, pd.DataFrame]
+
+
+def canvas(xlim: tuple[float, float], ylim: tuple[float, float], height: float = 0.0) -> tuple[Any, Any]:
+    """Open a figure without axes: as high as its limits ask for, or so many inches."""
+    fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
+    ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
+    ax.axis("off")
+    return fig, ax
+
+
+def grid(ax, x: float, rows: int, columns: int, steps: tuple[int, int], cell: float = 1.0) -> None:
+    """Rule a matrix, thick where `steps` rows and columns meet, and number its rows."""
+    for edge in range(rows + 1):
+        sketch.rule(ax, (x, x + cell * columns), (edge, edge), edge % steps[0] == 0 or edge == rows)
+    for edge in range(columns + 1):
+        sketch.rule(ax, (x + cell * edge,) * 2, (0, rows), edge % steps[1] == 0 or edge == columns)
+    for row in range(rows):
+        sketch.put(ax, x - 0.25, row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.7)
+
+
+def unused(ax, x: float, y: float, width: float, height: float, hatch: str = "////") -> None:
+    """Outline what no vector needs, hatched."""
+    how: dict[str, Any] = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
+    ax.add_patch(Rectangle((x, y), width, height, hatch=hatch, **how))
+
+
+def handles(what: Iterable[tuple[str, str]]) -> dict[str, Patch]:
+    """Return entries of a legend for (name, colour)."""
+    return {name: Patch(facecolor=(*to_rgb(colour), 0.28), edgecolor=colour) for name, colour in what}
+
+
+# ---------------------------------------------------------------- Fig. 1 and 2: the format, what a block needs of A
+
+
+def format_picture(b: nm.Nm) -> Drawn:
+    """Draw a small vector-wise N:M matrix (k x n) with its windows and vectors, its values (w x n) and its index matrix
+    (w x q), which holds the position of a vector in its window.
+
+    A colour per window; the first vector of the second is framed in all three. The data: a row for each stored value.
+    """
+    index, val, cell = np.asarray(b.index), np.asarray(b.val), 1.7
+    left, right, kept = b.n + 2.8, 2 * (b.n + 2.8), b.keep
+    rows = [
+        {"compressed_row": r, "window": r // kept, "vector": v, "column": v * b.vector + c}
+        | {"position": index[r, v] % b.group, "row": index[r, v], "value": float(val[r, v * b.vector + c])}
+        for r, v, c in np.ndindex(b.w, b.q, b.vector)
+    ]
+    data = pd.DataFrame(rows)
+    fig, ax = canvas((-2.6, right + cell * b.q + 0.3), (b.k + 1.9, -1.5))
+    for at in data.itertuples():
+        text, colour = sketch.short(at.value), ROWS[at.window]
+        sketch.box(ax, at.column, at.row, text, colour)
+        sketch.box(ax, left + at.column, at.compressed_row, text, colour)
+    for at in data.drop_duplicates(["compressed_row", "vector"]).itertuples():
+        place = right + cell * at.vector, at.compressed_row
+        sketch.box(ax, *place, f"{at.position}", ROWS[at.window], width=cell, size=8.5)
+    grid(ax, 0, b.k, b.n, (b.group, b.vector))
+    grid(ax, left, b.w, b.n, (kept, b.vector))
+    grid(ax, right, b.w, b.q, (kept, 1), cell)
+    for x, y, width in ((0, index[kept, 0], b.vector), (left, kept, b.vector), (right, kept, cell)):
+        ax.add_patch(Rectangle((x, y), width, 1, fill=False, edgecolor=INK, linewidth=2.6, zorder=3))
+    sketch.put(ax, b.n / 2, -0.8, f"B: {b.k} × {b.n}")
+    sketch.put(ax, left + b.n / 2, -0.8, f"values: {b.w} × {b.n}")
+    sketch.put(ax, right + cell * b.q / 2, -0.8, f"index: {b.w} × {b.q}")
+    ax.plot([-1.35, -1.35], [0.1, b.group - 0.1], color=INK, linewidth=1.4)
+    sketch.put(ax, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", rotation=90, fontsize=8)
+    ax.plot([0.1, b.vector - 0.1], [b.k + 0.4] * 2, color=INK, linewidth=1.4)
+    said = {"ha": "left", "va": "top", "fontsize": 8}
+    sketch.put(ax, 0, b.k + 0.8, f"a vector: {b.vector} columns, kept or pruned as one", **said)
+    sketch.put(ax, left, b.w + 0.4, "framed: one vector in all three", **said)
+    sketch.put(ax, right, b.w + 0.4, "position in\nthe window", **said)
+    return fig, data
+
+
+def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -> Drawn:
+    """Draw the rows of A_s that the vectors of the first block need in its first step, for each case: title -> matrix.
+
+    Each line is a vector of B_s, each column a row of A_s, hatched below where no vector needs it. depth: rows of A_s.
+    """
+    top, data, tall = 0.0, [], len(cases) * (vectors + 5.4)
+    fig, ax = canvas((-10.5, depth + 0.3), (tall - 0.6, -0.2), 0.2 + 0.19 * tall)
+    for title, b in cases.items():
+        need = model.asked(b)[:depth, :vectors]
+        used, y = need.any(axis=1), top + 1.5 + vectors
+        share = f"{used.sum()} of {depth} rows of A_s are needed: {100 * used.mean():.0f} %"
+        sketch.put(ax, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", ha="left", weight="bold")
+        sketch.put(ax, depth, top + 0.5, share, ha="right")
+        for row, vector in np.argwhere(need):
+            sketch.box(ax, row, top + 1.2 + vector, "", RUNGS[3])
+        for row in np.flatnonzero(used).tolist():
+            sketch.box(ax, row, y, "", PUBLISHED, height=2)
+        for row in np.flatnonzero(~used).tolist():
+            unused(ax, row, y, 1, 2)
+        for edge in range(0, depth + 1, b.group):
+            sketch.rule(ax, (edge, edge), (top + 1.2, y + 2), True)
+        names = [(y + 1, "rows of A_s"), *((top + 1.7 + v, f"vector {v} of B_s") for v in range(vectors))]
+        for at, name in names:
+            sketch.put(ax, -0.6, at, name, ha="right", fontsize=8)
+        sketch.put(ax, 0, y + 2.6, "row 0", ha="left", fontsize=8, alpha=0.7)
+        sketch.put(ax, depth, y + 2.6, f"row {depth - 1}", ha="right", fontsize=8, alpha=0.7)
+        data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
+        top = y + 3.9
+    return fig, pd.concat(data, ignore_index=True)
+
+
+# ---------------------------------------------------------------- Fig. 3: blocks, warps and threads
+
+
+class Panel(NamedTuple):
+    """A tile in the picture: where it begins, units of a row, its size, and that of what it is cut into."""
+
+    x: float
+    y: float
+    scale: float
+    size: tuple[int, int]
+    cut: tuple[int, int]
+
+    def place(self, row: int, column: int) -> tuple[float, float, float, float]:
+        """Return x, y, width and height of a piece."""
+        height, width = (self.scale * side for side in self.cut)
+        return self.x + column * width, self.y + row * height, width, height
+
+
+def blocking(tile: Tile, title: str = "") -> Drawn:
+    """Draw C in blocks, a block in warp tiles, a warp tile in thread tiles, lane by lane along a row, a thread tile.
+
+    Lanes that begin in the same row, and so read the same values of A_t, have a colour. The data: each lane's tile.
+    """
+    block, warp, thread = (tile.rows, tile.columns), tile.warp, tile.thread
+    sizes = ((4 * block[0], 4 * block[1]), block, warp, thread)
+    scales = [min(room / max(size), 16) for room, size in zip((8, 8, 16, 7), sizes, strict=True)]
+    high = max(scale * size[0] for scale, size in zip(scales, sizes, strict=True))
+    wide = [max(scale * size[1], 7) + 3.4 for scale, size in zip(scales, sizes, strict=True)]
+    middles = np.cumsum(wide) - np.array(wide) / 2 - 1.7
+    panels = [
+        Panel(middle - size[1] * scale / 2, (high - size[0] * scale) / 2, scale, size, cut)
+        for middle, scale, size, cut in zip(middles, scales, sizes, (block, warp, thread, (1, 1)), strict=True)
+    ]
+    fig, ax = canvas((-1.9, sum(wide) - 1.8), (high + 3.8, -1.8))
+    names, colours = ("", "warp\n{}", "{}", ""), ([BOUND], [BOUND], LANES, LANES[:1])
+    chosen = []
+    for i, panel in enumerate(panels):
+        down, across = (whole // cut for whole, cut in zip(panel.size, panel.cut, strict=True))
+        for number, (row, column) in enumerate(np.ndindex(down, across)):
+            x, y, width, height = panel.place(row, column)
+            sketch.box(ax, x, y, names[i].format(number), colours[i][row % len(colours[i])], width, height)
+        chosen.append(panel.place(int(not i), across - 1))
+    for (x, y, width, height), panel in zip(chosen, panels[1:], strict=False):
+        sketch.box(ax, x, y, "", PUBLISHED, width, height)
+        end, bottom = panel.x - 1.2 * (panel is panels[-1]), panel.y + panel.size[0] * panel.scale
+        lines = {"color": PUBLISHED, "linewidth": 0.8, "linestyle": (0, (3, 2))}
+        ax.plot([x + width, end], [y, panel.y], **lines)
+        ax.plot([x + width, end], [y + height, bottom], **lines)
+    whole = (panels[3].x, panels[3].y, thread[1] * scales[3], thread[0] * scales[3])
+    for panel, (x, y, width, height), which in ((panels[0], chosen[0], "s"), (panels[3], whole, "t")):
+        sketch.box(ax, panel.x - 1.1, y, "", RUNGS[3], 0.8, height)
+        sketch.box(ax, x, panel.y - 1.1, "", RUNGS[3], width, 0.8)
+        sketch.put(ax, panel.x - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
+        sketch.put(ax, x - 0.9, panel.y - 0.7, f"B_{which}", fontsize=8)
+    captions = (
+        f"C in blocks of\nm_s × n_s = {block[0]} × {block[1]}",
+        f"a block in warp tiles of\nm_r × n_r = {warp[0]} × {warp[1]}",
+        f"a warp tile by lane,\nm_t × n_t = {thread[0]} × {thread[1]} each",
+        f"a thread: {thread[0] * thread[1]} FMA\nfor {sum(thread)} values read",
+    )
+    for middle, text in zip(middles, captions, strict=True):
+        sketch.put(ax, middle, high + 0.8, text, va="top")
+    sketch.put(ax, -1.7, -1.0, title, ha="left", weight="bold")
+    lanes = np.ndindex(warp[0] // thread[0], warp[1] // thread[1])
+    rows = [(lane, row * thread[0], column * thread[1], *thread) for lane, (row, column) in enumerate(lanes)]
+    return fig, pd.DataFrame(rows, columns=["lane", "row", "column", "height", "width"])
+
+
+# ---------------------------------------------------------------- Fig. 4: what is done to B beforehand
+
+
+def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
+    """Draw the preprocessing of the first block and step, from its arrays: the index of B, the rows of A_s that its
+    vectors need, `col_info`, the reordered index, and how the values lie in memory.
+
+    packed: of `b`, tiled, on the host, a slot for each vector. A colour per vector. The data: each entry of the index.
+    """
+    index, stored = np.asarray(b.index), np.asarray(packed.index)[0, 0]
+    vectors, depth, rows = range(packed.columns // packed.slot), packed.depth, range(packed.rows)
+    staged = np.asarray(packed.col_info)[0, 0, : int(np.asarray(packed.count)[0, 0])].tolist()
+    data = pd.DataFrame(
+        {"slot": v, "vector": v, "compressed_row": r, "position": index[r, v] % b.group, "row": index[r, v]}
+        | {"stored": stored[v, r]}
+        for v in vectors
+        for r in rows
+    )
+    high, cell, need = max(depth, 11), 1.7, model.asked(b)[:depth, : len(vectors)]
+    top, low = (high - depth) / 2, (high - len(rows)) / 2
+    wide, block = cell * len(vectors), 3.4
+    x_rows, x_list = wide + 3.6, wide + 6.8 + 1.1 * len(vectors)
+    x_again, x_layout = x_list + 5.8, x_list + 9.4 + wide
+    fig, ax = canvas((-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6), 0.235 * (high + 4.2))
+    for x, column in ((0.0, "position"), (x_again, "stored")):
+        for at in data.to_dict("records"):
+            place = x + cell * at["vector"], low + at["compressed_row"]
+            sketch.box(ax, *place, f"{at[column]}", ROWS[at["vector"]], width=cell, size=8.5)
+        for window in range(0, len(rows) + 1, b.keep):
+            sketch.rule(ax, (x, x + wide), (low + window,) * 2, True)
+        sketch.put(ax, x + wide / 2, low + len(rows) + 0.7, f"vectors {', '.join(map(str, vectors))}", fontsize=8)
+    for row in range(depth):
+        sketch.put(ax, x_rows - 0.3, top + row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.8)
+        unused(ax, x_rows, top + row, 1.1 * len(vectors), 1, "" if need[row].any() else "////")
+    for row, vector in np.argwhere(need):
+        sketch.box(ax, x_rows + 1.1 * vector, top + row, "", ROWS[vector], width=1.1)
+    for row in range(0, depth + 1, b.group):
+        sketch.rule(ax, (x_rows, x_rows + 1.1 * len(vectors)), (top + row,) * 2, True)
+    for number, row in enumerate(staged):
+        y, by = (high - len(staged)) / 2 + number, np.flatnonzero(need[row])
+        colour = ROWS[by[0]] if len(by) == 1 else BOUND
+        sketch.box(ax, x_list, y, f"{row}", colour, width=2.2, size=8.5)
+        sketch.put(ax, x_list + 2.5, y + 0.5, f"{number}", ha="left", fontsize=8, alpha=0.8)
+        sketch.arrow(ax, (x_list - 3.1, top + row + 0.5), (x_list - 0.1, y + 0.5), colour)
+    shown, size, pitch = (min(packed.steps, 3), min(packed.blocks, 3)), packed.rows * packed.columns, packed.blocks
+    layouts = (
+        ("values, row by row:", f"{packed.rows} pieces a step", packed.columns, packed.rows * pitch * packed.columns),
+        ("values, tiled:", "one piece a step", packed.steps * size, size),
+    )
+    for i, (title, pieces, of_block, of_step) in enumerate(layouts):
+        y = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0)
+        sketch.put(ax, x_layout + block * shown[1] / 2, y + 0.2, title)
+        sketch.put(ax, x_layout + block * shown[1] / 2, y + 1.15, pieces, fontsize=8)
+        for s, n in np.ndindex(*shown):
+            place, first = (x_layout + block * n, y + 1.8 + 1.5 * s), s == n == 0
+            colour = PUBLISHED if first else BOUND
+            sketch.box(ax, *place, f"+{n * of_block + s * of_step}", colour, width=block, height=1.5)
+    titles = (
+        (wide / 2, "index of B:\nin the window"),
+        (x_rows + 0.55 * len(vectors), "rows of A_s,\nby vector"),
+        (x_list + 1.1, f"col_info:\n{len(staged)} of {depth} rows"),
+        (x_again + wide / 2, "index, reordered:\nin col_info"),
+        (x_layout + block * shown[1] / 2, "where each block and\nstep begins (floats)"),
+    )
+    for middle, text in titles:
+        sketch.put(ax, middle, -1.3, text)
+    return fig, data
+
+
+# ---------------------------------------------------------------- Fig. 5 and 6: a block's steps; stream-K's shares
+
+
+def schedule(durations: Mapping[str, float], steps: int, overlap: bool) -> pd.DataFrame:
+    """Return a block's steps as bars: step, lane, what, start, end, in the unit of `durations`.
+
+    durations: of one step: "load" (A_s and B_s into shared memory), "index" (into registers), "fragments" (A_t and B_t
+    into registers), "compute"; with "col_info" its load, without which A_s cannot be packed. Without `overlap` one
+    waits for the other (Listing 3); with it (Listing 4) the next step is loaded while this one is computed, behind it
+    the col_info of the step after, the index is read after the wait, and A_t and B_t one slice ahead.
+    """
+    bars: list[tuple] = []
+
+    def bar(step: int, what: str, start: float, share: float = 1.0) -> float:
+        """Add a bar of a step that there is and that takes time; return its end."""
+        end = start + share * durations.get(what, 0) * (step < steps)
+        bars.append((step, BARS[what][0], what, start, end))
+        return end
+
+    def compute(step: int, start: float) -> float:
+        ready = bar(step, "fragments", start, 1 / SLICES)
+        for slice_ in range(SLICES):
+            done = bar(step, "compute", ready, 1 / SLICES)
+            last = slice_ == SLICES - 1
+            ready = done if last else max(done, bar(step, "fragments", ready if overlap else done, 1 / SLICES))
+        return done
+
+    time = loaded = bar(0, "load", bar(0, "col_info", 0.0))
+    free = bar(1, "col_info", loaded) if overlap else loaded
+    for step in range(steps):
+        time = bar(step, "index", time)
+        if overlap:
+            loaded = bar(step + 1, "load", max(time, free))
+            free = bar(step + 2, "col_info", loaded)
+            time = max(compute(step, time), loaded)
+        else:
+            time = compute(step, time)
+            time = bar(step + 1, "load", bar(step + 1, "col_info", time))
+    df = pd.DataFrame(bars, columns=["step", "lane", "what", "start", "end"])
+    return df[df["end"] > df["start"]]
+
+
+def period_of(bars: pd.DataFrame) -> float:
+    """Return the time of a step: from the start of the last one's multiplications but one to that of the last."""
+    starts = bars[bars["what"] == "compute"].groupby("step")["start"].min()
+    return float(starts.iloc[-1] - starts.iloc[-2])
+
+
+def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Drawn:
+    """Draw a block's steps one after the other and as the double-buffered pipeline. durations: ns, see `schedule`.
+
+    With "col_info" it is the pipeline of high sparsity (Fig. 6), without that of moderate (Fig. 5). Steps alternate
+    between two buffers; those of the second are hatched, and a number names the step.
+    """
+    both = {"one after the other": False, "double-buffered": True}
+    frames = [schedule(durations, steps, overlap).assign(schedule=name) for name, overlap in both.items()]
+    data = pd.concat(frames, ignore_index=True)[["schedule", "step", "lane", "what", "start", "end"]]
+    lanes, end = list(dict.fromkeys(lane for lane, *_ in BARS.values())), data["end"].max()
+    fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
+    tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
+    for (name, y), bars in zip(tops.items(), frames, strict=True):
+        sketch.put(ax, 0, y + 0.35, f"{name}: {period_of(bars):.3g} ns a step", ha="left", weight="bold")
+    for row in data.itertuples():
+        low, width = tops[row.schedule] + 0.95 + lanes.index(row.lane), row.end - row.start
+        text, hatch = f"{row.step}" if width > 0.022 * end else "", "////" if row.step % 2 else ""
+        sketch.box(ax, row.start, low, text, BARS[row.what][2], width, 0.8, hatch=hatch)
+    ticks = [(y + 1.35 + place, lane) for y in tops.values() for place, lane in enumerate(lanes)]
+    ax.set_yticks(*zip(*ticks, strict=True))
+    ax.set(xlim=(0, 1.005 * end), ylim=(ticks[-1][0] + 0.5, -0.15), xlabel="time (ns)", title=title)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.spines["left"].set_visible(False)
+    plot.legend(
+        fig, handles((name, colour) for what, (_, name, colour) in BARS.items() if what in durations), columns=5
+    )
+    return fig, data
+
+
+def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> Drawn:
+    """Draw the steps of `shown` of `blocks` blocks, evenly picked, one wave of tiles after the other and as stream-K
+    deals them out (`kernels.nm_spmm.schedule`).
+
+    tiles: of C along m and n; steps: of a tile along k. A tile that is cut has the same number in all its parts. The
+    data is of all blocks, in steps.
+    """
+    waves = [(tile % blocks, tile // blocks * steps, tile) for tile in range(tiles[0] * tiles[1])]
+    rows = [("waves", block, tile, "whole", start, start + steps) for block, start, tile in waves]
+    for block, parts in enumerate(stream_k.parts(*tiles, steps, blocks)):
+        for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
+            what = "gives" if others < 0 else "adds" if others else "whole"
+            tile = int((name & 0xFFFF) + (name >> 16) * tiles[0])
+            rows.append(("stream-K", block, tile, what, int(start), int(after[2])))
+    data = pd.DataFrame(rows, columns=["schedule", "block", "tile", "what", "start", "end"]).query("end > start")
+    end, drawn = data["end"].max(), np.unique(np.linspace(0, blocks - 1, shown).round().astype(int)).tolist()
+    fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True)
+    for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
+        for row in df[df["block"].isin(drawn)].itertuples():
+            low, width = drawn.index(row.block) + 0.1, row.end - row.start
+            text = f"{row.tile}" if width > 0.05 * end else ""
+            sketch.box(ax, row.start, low, text, PARTS[row.what][1], width, 0.8)
+        last, used = df["end"].max(), df.groupby("block")["end"].max().mean()
+        ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
+        ax.set(xlabel="steps", title=f"{title}: {last} steps, {used / last:.0%} of them used")
+        ax.grid(visible=False)
+    axes[0].set(xlim=(0, 1.01 * end), ylim=(len(drawn) + 0.1, -0.1), ylabel="block")
+    axes[0].set_yticks(np.arange(len(drawn)) + 0.5, drawn)
+    plot.legend(fig, handles(PARTS.values()), columns=3)
+    return fig, data

@@ -1,0 +1,138 @@
+"""Figures as data: every kind draws, every figure of a chapter is specified, those of a built book are legible."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+from artifact import paths, registry
+from artifact.book import charts, figures
+from artifact.drawing import style
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from drawn import legible
+
+SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{figures.FILE}"))]
+SPECS = {room: figures.specs(registry.FOLDER / room / figures.FILE) for room in SPECIFIED}
+DRAWN = [
+    (room, name)
+    for room, specs in SPECS.items()
+    for name in specs
+    if "kind" in specs[name] and (paths.FIGURES / room / f"{name}.csv").is_file()
+]
+
+
+@pytest.fixture(autouse=True)
+def _style():
+    style.apply()
+    yield
+    plt.close("all")
+
+
+def table() -> pd.DataFrame:
+    """Two contenders at four sizes and two densities, with a range, what is stated and a ceiling."""
+    rows = [
+        {
+            "variant": v,
+            "n": n,
+            "density": d,
+            "value": 2.0**i * d * n / 512,
+            "low": d * n / 512,
+            "high": 4.0 * d * n / 512,
+        }
+        for i, v in enumerate(("auto", "cusparse_best"))
+        for n in (512, 1024, 2048, 4096)
+        for d in (0.5, 1.0)
+    ]
+    measured = pd.DataFrame(rows).assign(source="measured", share=0.5)
+    stated = pd.DataFrame({"variant": ["auto"], "density": 0.5, "low": 1.0, "high": 3.0, "source": "stated"})
+    ceiling = pd.DataFrame({"variant": ["copy"], "density": 0.5, "value": 9.0, "slope": 0.1, "source": "ceiling"})
+    return pd.concat([measured, stated, ceiling], ignore_index=True)
+
+
+EACH = {
+    "lines": {"x": "n", "y": "value", "col": "density", "interval": ["low", "high"], "reference": 1},
+    "dots": {
+        "x": "value",
+        "y": "variant",
+        "hue": "n",
+        "interval": ["low", "high"],
+        "text": [{"of": "share", "as": "pct"}],
+    },
+    "bars": {"x": "value", "y": "variant", "hue": "n", "best": True},
+    "stacked": {"x": "value", "y": "variant", "hue": "n"},
+    "boxes": {"x": "value", "y": "variant", "reference": 1},
+    "cloud": {"x": "n", "y": "value", "histogram": True},
+    "heat": {"x": "n", "y": "variant", "value": "value"},
+    "roofline": {"x": "n", "y": "value"},
+}
+
+
+@pytest.mark.parametrize("kind", charts.KINDS)
+def test_a_kind_draws_every_value(kind):
+    spec = {"kind": kind, "caption": "", "alt": "A figure", **EACH[kind]}
+    fig = figures.draw(spec, table()[lambda df: df["density"] == 0.5], ("scalar", "auto"))
+    legible(fig)
+    assert re.fullmatch(r"A figure: .*\d.*", figures.alt(spec, table()))
+
+
+def test_rows_that_are_drawn_are_those_that_a_specification_names():
+    spec = {"where": {"variant": ["cusparse_best"]}}
+    shown = figures.drawn_rows(spec, table())
+    assert set(shown["variant"]) == {"cusparse_best", "auto", "copy"}
+    assert set(shown.loc[shown["source"] == "measured", "variant"]) == {"cusparse_best"}
+
+
+def test_nothing_measured_is_said():
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.draw({"kind": "lines", "x": "n", "y": "value"}, table().iloc[:0])
+
+
+def test_a_figure_is_saved_with_its_data_and_gives_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    pictures = []
+    for _ in range(2):
+        fig = figures.draw({"kind": "lines", "x": "n", "y": "value"}, table())
+        made = figures.shown("room", "some_name", fig, table(), "What it shows.", "Caption.", "Folded")
+        pictures.append(made.svg.read_text())
+    assert pictures[0] == pictures[1]
+    assert np.isclose(pd.read_csv(made.csv)["value"], table()["value"], equal_nan=True).all()
+    assert made.markdown.startswith("::::{dropdown} Folded\n```{figure} ../figures/room/some_name.svg")
+    assert ":name: room-some-name" in made.markdown and ":alt: What it shows." in made.markdown
+
+
+@pytest.mark.parametrize("room", SPECIFIED)
+def test_every_figure_of_a_chapter_is_specified(room):
+    chapters = [path.read_text() for path in (paths.ROOT / "notebooks").glob("*.ipynb")]
+    named = {
+        name
+        for text in chapters
+        if f'cells.of(\\"{room}' in text
+        for name in re.findall(r'\bshow\(\\"([\w-]+)\\"', text)
+    }
+    assert named == set(SPECS[room])
+
+
+@pytest.mark.parametrize("room", SPECIFIED)
+def test_a_specification_says_what_its_kind_takes(room):
+    for name, spec in SPECS[room].items():
+        arguments = {k: v for k, v in spec.items() if k not in figures.ABOUT}
+        if "kind" in spec:
+            inspect.signature(charts.KINDS[spec["kind"]]).bind(None, **arguments)
+        else:
+            assert not arguments, name
+
+
+@pytest.mark.parametrize(("room", "name"), DRAWN)
+def test_figures_of_the_built_book_are_legible(room, name):
+    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
+    data = pd.read_csv(paths.FIGURES / room / f"{name}.csv")
+    legible(figures.draw(SPECS[room][name], data, order))

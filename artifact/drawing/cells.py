@@ -11,7 +11,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import figures as figures_
 from artifact.book import html, tables
 from artifact.book.text import Text
@@ -58,10 +58,8 @@ def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
     our best last, for their looks; by default the room's variants.
     """
-    declared = tables.folder(room).joinpath(figures_.FILE).is_file()
-    ranked = tuple(order) or (
-        () if room == tables.PAGES else tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
-    )
+    declared = (registry.home(room) / figures_.FILE).is_file()
+    ranked = tuple(order or registry.variants(room))
     return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
 
 

@@ -192,9 +192,7 @@ def _unsigned(x):
 
 def _longest(a) -> int:
     """Products of the longest sum of A·B, or more."""
-    if isinstance(a, csr.Csr):
-        return int((a.row_ptr[1:] - a.row_ptr[:-1]).max()) if a.m else 0
-    return a.shape[1]
+    return int(array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max()) if isinstance(a, csr.Csr) else a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:

@@ -124,5 +124,3 @@ def test_speedups_and_rates_become_records():
     assert len(apart) > 0 and apart["tflops"].isna().all()
     rates = found("nvidia-h200", "tensor_core_24").frame(["others/mma_sp"])
     assert rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item() == 7.5
-
-

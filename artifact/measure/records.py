@@ -278,8 +278,7 @@ def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
 def _text(df: pd.DataFrame, path: Path) -> str:
     """CSV of `df` for `path`, validated by reading it back, so what is written can always be read."""
     late = [name for name, column in COLUMNS.items() if column.late and name in df and df[name].isna().all()]
-    columns = sorted(df.columns.drop(late), key=[*COLUMNS].index)
-    text = df[columns].to_csv(index=False, lineterminator="\n")
+    text = df[sorted(df.columns.drop(late), key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
     _valid(text, str(path), _place(path))
     return text
 
@@ -433,8 +432,7 @@ def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
     Raises ValueError, one sentence, for a file that was cut."""
     found: dict[str, dict[tuple, str]] = {}
     for entry in _read_json(Path(folder) / ABSENT, []):
-        key = _rounded(tuple(entry[name] for name in KEY))
-        found.setdefault(entry["experiment"], {})[key] = entry["why"]
+        found.setdefault(entry["experiment"], {})[_rounded([entry[name] for name in KEY])] = entry["why"]
     return found
 
 
@@ -452,8 +450,7 @@ def read_counters(path: str | Path) -> pd.DataFrame:
     df = _table(text, str(path), COUNTER_CELLS, "table of counters")
     once = "{metric!r} at this shape is in a row above already"
     _require(path, df, "metric", ~df.duplicated(list(COUNTER_KEY)), once)
-    about = path.with_suffix(".json")
-    said = _read_json(about, {})
+    about, said = path.with_suffix(".json"), _read_json(path.with_suffix(".json"), {})
     gpu = said.get("gpu", "")
     if said != _about(text, len(df), gpu):
         raise ValueError(

@@ -97,8 +97,7 @@ def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: 
     from nvmath.bindings import cublasLt
 
     with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
-        handle = owned(stack, cublasLt.destroy, cublasLt.create())
-        candidates = propose(cublasLt, handle, stack)
+        candidates = propose(cublasLt, owned(stack, cublasLt.destroy, cublasLt.create()), stack)
         if not candidates:
             raise NoAlgorithm("it knows no algorithm")
         choice = fastest(candidates, device)[0]

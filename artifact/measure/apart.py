@@ -25,8 +25,7 @@ def origin(path: Path) -> str:
 def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
     """script: the name of the file that measured; device: a `cuda.core.Device`."""
     table = pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, lineterminator="\n")
-    said = f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n"
-    path.write_text(said + table, encoding="utf-8")
+    path.write_text(f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n{table}", encoding="utf-8")
 
 
 def release(problem: Problem) -> None:

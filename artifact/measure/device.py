@@ -308,8 +308,9 @@ def commit() -> str:
         # An archive unpacked inside somebody else's repository must not get that one's commit.
         if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
             return "unknown"
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+        return git("rev-parse", "--short", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         if (paths.ROOT / ".git").exists():
             why = first_line(getattr(error, "stderr", "") or error)
@@ -401,8 +402,7 @@ def _cuda_version() -> str:
     from cuda.bindings import driver
 
     error, version = driver.cuDriverGetVersion()
-    known = error == driver.CUresult.CUDA_SUCCESS
-    return f"{version // 1000}.{version % 1000 // 10}" if known else "unknown"
+    return "unknown" if error != driver.CUresult.CUDA_SUCCESS else f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _library_version(name: str) -> str | None:

@@ -40,10 +40,8 @@ class Point:
 
 def points() -> Iterator[tuple[str, Point]]:
     """(room, point) of the rooms that have a portable.py."""
-    for room in registry.find():
-        if (registry.FOLDER / room / "portable.py").is_file():
-            found = registry.module(room, "portable").points()
-            yield from ((room, point) for point in found)
+    for room in (room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()):
+        yield from ((room, point) for point in registry.module(room, "portable").points())
 
 
 def measure(

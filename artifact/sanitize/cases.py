@@ -382,8 +382,8 @@ def _converted(convert: Callable, given: Any) -> None:
 
 def _require_same(made: Any, right: Any) -> None:
     for name in (part.name for part in fields(right) if isinstance(getattr(right, part.name), np.ndarray)):
-        same = np.array_equal(here(getattr(made, name)), getattr(right, name))
-        require_right(f"{name} of {type(right).__name__}", same)
+        found, expected = here(getattr(made, name)), getattr(right, name)
+        require_right(f"{name} of {type(right).__name__}", np.array_equal(found, expected))
 
 
 def _looked_at(given: Any) -> None:

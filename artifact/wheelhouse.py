@@ -11,7 +11,6 @@ the version and one of the hashes of requirements/gpu.lock. The folder also rece
 
 from __future__ import annotations
 
-import functools
 import re
 import shutil
 import subprocess
@@ -20,7 +19,6 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.parser import Parser
 from pathlib import Path
 from typing import cast
@@ -39,14 +37,6 @@ HARNESS = "artifact"
 OLDEST_GLIBC = 17
 
 
-@dataclass(frozen=True)
-class Pin:
-    """One package of the lock that applies to the node: `text` is its lines there, hashes included."""
-
-    version: Version
-    text: str
-
-
 def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | None) -> None:
     """Fill `folder` with wheels for CPython `python` on x86-64 Linux with `glibc`, aside and then renamed.
 
@@ -57,22 +47,21 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(encoding="utf-8"), environment)
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
-    wheels: dict[str, Path] = {}
     for path in folder.glob("*"):
         if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
             raise ValueError(f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    wheels: dict[str, Path] = {}
     try:
         while missing := _walk(declared, wheels, on_node, environment)[0]:
             for name in missing - pins.keys():
                 raise ValueError(f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`")
             wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
-        left_out = _walk(declared, wheels, on_node, environment)[1]
-        (aside / "requirements.txt").write_text("\n".join(pins[name].text for name in sorted(wheels)), encoding="utf-8")
+        left_out = [f"{name}=={on_node[name]}\n" for name in sorted(_walk(declared, wheels, on_node, environment)[1])]
+        (aside / "requirements.txt").write_text("\n".join(pins[name] for name in sorted(wheels)), encoding="utf-8")
         if left_out:
-            lines = "".join(f"{name}=={on_node[name]}\n" for name in sorted(left_out))
-            (aside / "left-out.txt").write_text(lines, encoding="utf-8")
+            (aside / "left-out.txt").write_text("".join(left_out), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         aside.chmod(0o755)
         aside.rename(folder)
@@ -134,14 +123,13 @@ def _environment(python: str) -> dict[str, str]:
     }
 
 
-def _pins(lock: str, environment: dict[str, str]) -> dict[str, Pin]:
+def _pins(lock: str, environment: dict[str, str]) -> dict[str, str]:
+    """Name -> its lines in the lock, hashes included, of each package that applies to the node."""
     found = re.findall(r"^([a-z0-9].*?)((?: \\\n    --hash=\S+)+)", lock, re.MULTILINE)
     needs = [(Requirement(line), hashes) for line, hashes in found]
     # Without its marker: pip would judge that by the Python that it runs on here.
     return {
-        canonicalize_name(need.name): Pin(
-            Version(*(pin.version for pin in need.specifier)), f"{need.name}{need.specifier}{hashes}"
-        )
+        canonicalize_name(need.name): f"{need.name}{need.specifier}{hashes}"
         for need, hashes in needs
         if need.marker is None or need.marker.evaluate(environment)
     }
@@ -161,7 +149,7 @@ def _freeze(path: Path) -> dict[str, Version]:
     return found
 
 
-def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[str, Path]:
+def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[str, Path]:
     """Fetch exactly these pins into `folder`; returns the wheel of each name."""
     newest = re.fullmatch(r"2\.(\d+)", glibc)
     if not newest:
@@ -170,7 +158,7 @@ def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[st
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in minors] + ["manylinux2014_x86_64"]
     with tempfile.TemporaryDirectory(dir=folder) as name:
         lock = Path(name) / "requirements.txt"
-        lock.write_text("\n".join(pin.text for pin in pins), encoding="utf-8")
+        lock.write_text("\n".join(pins), encoding="utf-8")
         call = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"]
         call += ["--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
         call += ["--dest", name, "--requirement", str(lock), *(f"--platform={platform}" for platform in platforms)]
@@ -181,16 +169,11 @@ def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[st
     return {canonicalize_name(wheel.name.split("-")[0]): wheel for wheel in wheels}
 
 
-@functools.cache
-def _metadata(wheel: Path) -> list[Requirement]:
+def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)]
         metadata = Parser().parsestr(archive.read(name).decode())
-    return [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
-
-
-def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
-    needs = _metadata(wheel)
+    needs = map(Requirement, metadata.get_all("Requires-Dist", []))
     return [need for need in needs if need.marker is None or need.marker.evaluate(environment)]
 
 

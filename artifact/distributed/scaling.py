@@ -139,7 +139,7 @@ def read(path: Path) -> pd.DataFrame:
     """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
     if not path.is_file():
         return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
-    df = pd.read_csv(path)
+    df = pd.read_csv(path, dtype={"kernel": str})
     if list(df) != [*COLUMNS]:
         raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
     return df.fillna({"kernel": ""}).astype(COLUMNS)

@@ -25,7 +25,7 @@ import statistics
 import time as host_clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -249,13 +249,12 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine, columns = asdict(summarise_samples(seen)), ("q25_us", "median_us", "q75_us")
-    return {
-        name: Timing(
-            **dict(zip(columns, quartiles(times), strict=True)), samples=samples[name], graph=graph[name], **machine
-        )
-        for name, times in taken.items()
-    }
+    machine: dict[str, Any] = asdict(summarise_samples(seen))
+    result = {}
+    for name, times in taken.items():
+        q25, median, q75 = quartiles(times)
+        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+    return result
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:
@@ -403,22 +402,6 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 # ---------------------------------------------------------------- the machine
 
 
-@dataclass
-class _Events:
-    """Pairs of timing events, created once and used by every batch."""
-
-    device: Any
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)
-
-    def take(self, count: int) -> list[tuple[Any, Any]]:
-        from cuda.core import EventOptions
-
-        options = EventOptions(timing_enabled=True)
-        while len(self.pairs) < count:
-            self.pairs.append((self.device.create_event(options), self.device.create_event(options)))
-        return self.pairs[:count]
-
-
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keep Python's collector of garbage from running."""
@@ -433,12 +416,20 @@ def _uncollected() -> Iterator[None]:
 
 def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
     """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
-    events = _Events(device)
+    from cuda.core import EventOptions
+
+    options = EventOptions(timing_enabled=True)
+    made: list[tuple[Any, Any]] = []  # pairs of events, which every batch uses
     launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
     device.sync()  # operands were made on other streams
 
+    def events(count: int) -> list[tuple[Any, Any]]:
+        while len(made) < count:
+            made.append((device.create_event(options), device.create_event(options)))
+        return made[:count]
+
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        pairs = events.take(len(names))
+        pairs = events(len(names))
         with _uncollected():  # a collection in the middle would let the GPU catch up with the host
             flush.fill(0, stream=stream)  # a head start for the host
             for name, (begin, end) in zip(names, pairs, strict=True):
@@ -452,7 +443,7 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
 
     def flush_us() -> float:
         # Back to back between two events, so that no gap between flushes counts as flushing.
-        ((begin, end),) = events.take(1)
+        ((begin, end),) = events(1)
         flush.fill(0, stream=stream)
         stream.record(begin)
         for _ in range(HOST_PROBES):

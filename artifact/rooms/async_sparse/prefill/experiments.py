@@ -29,8 +29,8 @@ import pandas as pd
 from artifact.drawing.prose import folders
 from artifact.measure import bench, check, device, records
 from artifact.measure import run as harness
+from artifact.measure.apart import captured
 from artifact.measure.run import Prepared, Run
-from artifact.measure.torch_graph import captured
 from artifact.rooms.async_sparse.arithmetic import ROOM
 from artifact.rooms.async_sparse.prefill.configurations import (
     ATTENTION,

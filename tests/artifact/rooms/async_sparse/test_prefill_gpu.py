@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from artifact.measure import check, device, records
-from artifact.measure.torch_graph import captured
+from artifact.measure.apart import captured
 from artifact.rooms.async_sparse.prefill import attention, experiments
 from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, KICK_LAYERS, PARTS
 

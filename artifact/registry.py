@@ -80,6 +80,17 @@ def find(folder: Path = FOLDER) -> dict[str, Room]:
     return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
 
 
+def home(name: str) -> Path:
+    """Where what a chapter says lies: the folder of a room, or of a part of the harness that has a chapter."""
+    return FOLDER / name if (FOLDER / name).is_dir() else FOLDER.parent / name
+
+
+def variants(name: str) -> tuple[str, ...]:
+    """The kernels of a room in their order; none of what has no kernels of its own."""
+    package = FOLDER.parent.parent / "kernels" / name
+    return tuple(getattr(importlib.import_module(f"kernels.{name}"), "VARIANTS", ())) if package.is_dir() else ()
+
+
 def toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises FileNotFoundError or ValueError, one sentence that names it."""
     try:

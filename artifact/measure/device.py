@@ -354,12 +354,13 @@ def sources(room: str) -> str:
 
 def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
-    nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    parts = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    return whole | {
-        x for node in parts for x in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-    }
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            names = {f"{module}.{alias.name}" if module else alias.name for alias in node.names}
+            found |= names | ({module} if module else set())
+    return found
 
 
 def _total_memory(ordinal: int) -> int:

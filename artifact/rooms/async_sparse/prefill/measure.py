@@ -28,9 +28,9 @@ import pandas as pd
 from artifact.book.study import where
 from artifact.measure import bench, check, device, records
 from artifact.measure import run as harness
+from artifact.measure.apart import captured
 from artifact.measure.lazy import torch
 from artifact.measure.run import Prepared, Run
-from artifact.measure.torch_graph import captured
 from artifact.rooms.async_sparse.prefill import attention
 from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.configurations import (

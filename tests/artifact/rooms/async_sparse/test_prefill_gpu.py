@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import check, device, records
-from artifact.measure.torch_graph import captured
+from artifact.measure.apart import captured
 from artifact.rooms.async_sparse.prefill import attention, measure
 from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, PARTS

@@ -21,25 +21,20 @@ Energies of the model are relative: nobody measured what the board draws in the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from artifact.book.study import where
 from artifact.measure import bench
 from artifact.rooms.tensor_core_24.experiments import Chapter, launches, together
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
 
 TERMS = ("clocks", "tensor", "slices", "port", "dram")
-#: What a figure and a table call them.
-CALLED = {
-    "tensor": "tensor cores",
-    "slices": "L2 slices",
-    "port": "L2 to SMs",
-    "dram": "DRAM",
-    "clocks": "every clock",
-}
+#: The order in which a figure stacks them.
+STACKED = ["tensor", "slices", "port", "dram", "clocks"]
 #: Whose counters are shown in FP8.
 EIGHT = ("fp8_packed", "fp8_direct", "fp8_pairs", "fp8_auto", "cusparselt", "cublaslt_eight")
 JUDGED = ["size", "variant", "us", "predicted_us", "error"]
@@ -100,29 +95,21 @@ def activity(launches: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- the model
 
 
-@dataclass(frozen=True)
-class Model:
-    """Weights of `TERMS`, for each million clocks or GB."""
-
-    weights: pd.Series
-
-    def parts(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the energy of each launch by term, at the voltage of 1 GHz."""
-        return rows[list(TERMS)] * self.weights
-
-    def us(self, rows: pd.DataFrame) -> pd.Series:
-        """Return the time of each launch, at the clock that power leaves."""
-        ghz = np.sqrt(rows["clocks"] / self.parts(rows).sum(axis=1))
-        return rows["clocks"] * 1e3 / ghz
-
-
-def fit(rows: pd.DataFrame) -> Model:
-    """Return the weights, none negative, whose 1 / clock^2 is nearest to what was counted."""
+def fit(rows: pd.DataFrame) -> pd.Series:
+    """Return the weights of `TERMS`, for each million clocks or GB, none negative, whose 1 / clock^2 is nearest to what
+    was counted."""
     from scipy.optimize import nnls
 
     per_clock = rows[list(TERMS)].div(rows["clocks"], axis=0)
     weights, _ = nnls(per_clock.to_numpy(), (rows["ghz"] ** -2).to_numpy())
-    return Model(pd.Series(weights, index=list(TERMS)))
+    return pd.Series(weights, index=list(TERMS))
+
+
+def predicted_us(weights: pd.Series, rows: pd.DataFrame) -> pd.Series:
+    """Return the time of each launch at the clock that power leaves: its energy by term, at the voltage of 1 GHz, is
+    its terms times their weights."""
+    ghz = np.sqrt(rows["clocks"] / (rows[list(TERMS)] * weights).sum(axis=1))
+    return rows["clocks"] * 1e3 / ghz
 
 
 def held_out(
@@ -134,7 +121,7 @@ def held_out(
     for _, mine in rows.groupby(by, sort=False):
         others = rows.drop(mine.index)
         if len(others) > len(TERMS):
-            us = fit(others).us(made(mine))
+            us = predicted_us(fit(others), made(mine))
             judged.append(mine.assign(predicted_us=us, error=us / mine["us"] - 1)[JUDGED])
     return pd.concat(judged[1:] or judged, ignore_index=True)
 
@@ -166,39 +153,23 @@ def both(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
     return found[found["variant"].isin(STREAMING)].reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """What the chapter shows."""
 
     rows: pd.DataFrame  #: `activity`
     records: pd.DataFrame  #: whose power is told
     joules: pd.DataFrame
-
-    @property
-    def tells(self) -> bool:
-        """Whether enough contenders were counted for a model that leaves one out."""
-        return self.rows["variant"].nunique() > len(TERMS) + 1
-
-    @property
-    def size(self) -> int:
-        """The largest that was profiled."""
-        return int(self.rows["size"].max())
-
-    @property
-    def largest(self) -> pd.DataFrame:
-        """`rows` of the largest size, by variant."""
-        return self.rows[self.rows["size"] == self.size].set_index("variant")
-
-    @property
-    def parts(self) -> pd.DataFrame:
-        """Energy by contender and term, at the largest size."""
-        return fit(self.rows).parts(self.largest)
+    tells: bool  #: whether enough contenders were counted for a model that leaves one out
+    size: int  #: the largest that was profiled
+    largest: pd.DataFrame  #: `rows` of that size, by variant
 
 
 def view(chapter: Chapter) -> View:
     """Return what records and counters of a GPU tell; of a point that is in two experiments both rows are kept."""
     df = together(chapter["square"], chapter["studies"], chapter.ladder)
-    return View(activity(chapter.counted), df, joules(df, chapter.machine.get("power_limit_w") or np.nan))
+    rows, told = activity(chapter.counted), joules(df, chapter.machine.get("power_limit_w") or np.nan)
+    size, tells = rows["size"].max(), rows["variant"].nunique() > len(TERMS) + 1
+    return View(rows, df, told, tells, size, rows[rows["size"] == size].set_index("variant"))
 
 
 def eight(chapter: Chapter) -> pd.DataFrame:
@@ -208,6 +179,33 @@ def eight(chapter: Chapter) -> pd.DataFrame:
     places = {v: i for i, v in enumerate(EIGHT)}
     rows = rows[rows["variant"].isin(EIGHT)]
     return rows.sort_values(["size", "variant"], key=lambda c: c.map(places) if c.name == "variant" else c)
+
+
+# ---------------------------------------------------------------- what the page shows
+
+
+def table(chapter: Chapter) -> pd.DataFrame | None:
+    """Return bytes, energy and clocks of each contender at the largest size that was profiled, of those that were
+    measured there; None without a model."""
+    rows, _, told, tells, size, at = view(chapter)
+    if not tells:
+        return None
+    us = where(chapter.ladder, m=size).set_index("variant")["median_us"]
+    told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
+    off = where(held_out(rows), size=size).set_index("variant")["error"]
+    df = at.join(told).assign(harness=at["clocks"] * 1e3 / us, error=100 * off)
+    return df[df["harness"].notna()].reset_index()
+
+
+def shares(chapter: Chapter) -> pd.DataFrame | None:
+    """Return the energy of a multiplication by term, over all of it for `auto`; None without a model."""
+    shown = view(chapter)
+    if not shown.tells:
+        return None
+    parts = (shown.largest[list(TERMS)] * fit(shown.rows))[STACKED]
+    share = parts / parts.loc["auto"].sum()
+    df = share.reset_index().melt("variant", var_name="term", value_name="share")
+    return df.assign(size=shown.size, total=df["variant"].map(share.sum(axis=1)))
 
 
 # ---------------------------------------------------------------- a kernel that moves fewer bytes
@@ -232,7 +230,7 @@ def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:
     at = others[others["size"] == size].set_index("variant")
     if not {*ANCHORS, "auto"} <= set(at.index):
         return pd.DataFrame(columns=["port", "clocks", "ghz", "us", "over_auto"])
-    c, model, was = THREE_GROUPS, fit(others), at.loc[list(ANCHORS)]
+    c, weights, was = THREE_GROUPS, fit(others), at.loc[list(ANCHORS)]
     same = [predicted(anchor, size, sms) for anchor in ANCHORS]
     new = was.assign(
         clocks=predicted(LARGER, size, sms) * (was["clocks"] / same),
@@ -241,5 +239,5 @@ def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:
         port=port_bytes(c, size) / 1e9,
         dram=at["dram"]["wgmma_tall"],
     )
-    us = model.us(new) * (was["us"] / model.us(was))
+    us = predicted_us(weights, new) * (was["us"] / predicted_us(weights, was))
     return new.assign(us=us, ghz=new["clocks"] * 1e3 / us, over_auto=at["us"]["auto"] / us)

@@ -34,7 +34,7 @@ CONTENDERS = {
     "linear": ("auto", *LIBRARIES),
     "decoding": ("auto", *LIBRARIES),
     "fp8": fp8.CONTENDERS,
-    "fp8_linear": fp8.LINEAR,
+    "fp8_linear": fp8.BESIDE,
 }
 HOPPER = ("rows", "small", "linear", "decoding", *fp8.EXPERIMENTS)  #: experiments of Hopper's kernels
 TOKENS = 8  #: multiples of tokens that the sparse library takes
@@ -90,13 +90,14 @@ class Chapter(Study):
         """Return the records of few tokens; cuSPARSELt has no rows at those that are no multiples, which is written
         down where they are measured."""
         sweep = room.sweeps(self.run.preset)["decoding"]
-        even = measure(self.run, "decoding", CONTENDERS["decoding"], [s for s in sweep if s["n"] % TOKENS == 0])
-        odd = measure(self.run, "decoding", ("auto", "cublaslt"), [s for s in sweep if s["n"] % TOKENS])
+        even = [s for s in sweep if s["n"] % TOKENS == 0]
+        parts = {CONTENDERS["decoding"]: even, ("auto", "cublaslt"): [s for s in sweep if s not in even]}
+        found = [measure(self.run, "decoding", names, shapes) for names, shapes in parts.items()]
         if self.run.mode == "measure":
             why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
-            for point in odd[list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
+            for point in found[1][list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
                 records.leave_out(self.run.folder / "decoding.csv", ("cusparselt", *point), why)
-        return together(even, odd).sort_values(["m", "n"], kind="stable", ignore_index=True)
+        return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
 
     def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
         """Return a column of an experiment's records by m, n and k, a column for each contender; no rows of what the

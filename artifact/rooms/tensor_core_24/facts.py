@@ -49,9 +49,10 @@ def compressed(a: two_four.TwoFour) -> Iterator[Fact]:
     return flat({"matrix": {"dense": dense, "compressed": a.nbytes, "share": a.nbytes / dense}})
 
 
-def code(made: sass.Published) -> Iterator[Fact]:
-    """What this page's compiler made of the published kernel."""
-    (first, second), past = made.selectors, (made.table["past_l1"] == made.table["copies"]).all()
+def code(rows: pd.DataFrame, loop: list[str]) -> Iterator[Fact]:
+    """What this page's compiler made of the published kernel: what `sass.published` returns."""
+    first, second = (sum("HMMA.SP" in op and op.endswith(f"{s} ;") for op in loop) for s in ("0x0", "0x1"))
+    past = (rows["past_l1"] == rows["copies"]).all()
     return flat({"code": {"multiplications": first + second, "first": first, "second": second, "past_l1": past}})
 
 
@@ -63,9 +64,9 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
     return flat({"compiled": {"spilling": len(spilled), "which": ", ".join(spilled), "other": other}})
 
 
-def epilogue(tried: extras.Tried | None) -> Iterator[Fact]:
+def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
-    return flat({"epilogue": {"at": shape(tuple(extras.CHECKED.values()))} | vars(tried)} if tried else {})
+    return flat({"epilogue": {"at": shape(tuple(extras.CHECKED.values()))} | tried} if tried else {})
 
 
 def whole_models() -> Iterator[Fact]:

@@ -34,23 +34,18 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import bench, check, records
 from artifact.measure import run as harness
-from artifact.measure.run import Contender, Run
 from artifact.rooms.tensor_core_24 import variants
 from kernels import jit, tuning
 from kernels.contract import Problem
 from kernels.formats import eight, half, two_four_eight
-from kernels.formats.eight import Eight
-from kernels.tensor_core_24 import fp8, fp8_family
-from kernels.tensor_core_24 import fp8_operands as operands
-from kernels.tensor_core_24.fp8_family import Fp8
-from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LLM, SQUARE
-from kernels.tensor_core_24.sweeps import LINEAR as LINEAR_SHAPES
+from kernels.tensor_core_24 import fp8, fp8_family, fp8_operands
+from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, SQUARE
 from kernels.tensor_core_24.sweeps import RAGGED as ROOM_RAGGED
 
 ROOM = "tensor_core_24"
 CONTENDERS = (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight")
 #: With whom the layout of a linear layer is compared, from which size on.
-LINEAR = ("fp8_auto", "cusparselt", "cublaslt_eight")
+BESIDE = ("fp8_auto", "cusparselt", "cublaslt_eight")
 SMALLEST = 4096
 #: m, n, k: smaller than a tile and a step, around their edges, rows that TMA cannot address, more tiles than SMs.
 RAGGED = (
@@ -64,7 +59,7 @@ RAGGED = (
     (1921, 2305, 130),
 )
 #: Scales and dtype of C that are checked.
-KINDS = tuple((scale, out) for scale in operands.SCALES for out in operands.OUTS)
+KINDS = tuple((scale, out) for scale in fp8_operands.SCALES for out in fp8_operands.OUTS)
 #: m, n, k of random operands whose errors are told.
 RANDOM = ((2048, 2048, 512), (2048, 2048, 4096), (1024, 1024, 16384))
 #: Seconds after which a launch of those is taken to hang.
@@ -90,32 +85,32 @@ say = partial(print, flush=True)
 # ---------------------------------------------------------------- the records
 
 
-def problems(run: Run) -> list[Maker]:
+def problems(run: harness.Run) -> list[Maker]:
     """Return the room's shapes whose rows every library takes."""
     shapes = (*((size,) * 3 for size in SQUARE[run.preset]), *LLM[run.preset], *FEW[run.preset])
     return [partial(fp8.problem, m, n, k, seed=run.seed) for m, n, k in shapes]
 
 
-def contenders(run: Run) -> dict[str, Contender]:
+def contenders(run: harness.Run) -> dict[str, harness.Contender]:
     ours = {name: partial(fp8.bind, name, device=run.device) for name in fp8.VARIANTS}
     return ours | registry.contenders(fp8.BASELINES, run.device)
 
 
-def measure(run: Run) -> pd.DataFrame:
+def measure(run: harness.Run) -> pd.DataFrame:
     """Return a row for each shape and contender in `records.COLUMNS`. A library that refuses a shape has no row there,
     which `records.read_absent` tells."""
     return _with_libraries(run, "fp8", problems(run), CONTENDERS)
 
 
-def linear(run: Run) -> pd.DataFrame:
-    """Return the same in the layout of a linear layer, many tokens and few: `LINEAR`."""
-    many = [shape for shape in LINEAR_SHAPES[run.preset] if min(shape) >= SMALLEST]
+def linear(run: harness.Run) -> pd.DataFrame:
+    """Return the same in the layout of a linear layer, many tokens and few: `BESIDE`."""
+    many = [shape for shape in LINEAR[run.preset] if min(shape) >= SMALLEST]
     shapes = (*many, *DECODING[run.preset])
     made = [partial(fp8.problem, *shape, seed=run.seed, orders="FF") for shape in shapes]
-    return _with_libraries(run, "fp8_linear", made, LINEAR)
+    return _with_libraries(run, "fp8_linear", made, BESIDE)
 
 
-def outputs(run: Run) -> pd.DataFrame:
+def outputs(run: harness.Run) -> pd.DataFrame:
     """Return `fp8_auto` alone, with scales by vectors and C in e4m3, and at sizes that no library takes."""
     sizes = [(size,) * 3 for size in FP8_OUTPUT_SIZES[run.preset]]
     made = [partial(fp8.problem, *size, seed=run.seed, scale=scale, out=out) for size in sizes for scale, out in KINDS]
@@ -126,7 +121,7 @@ def outputs(run: Run) -> pd.DataFrame:
 EXPERIMENTS = {"fp8": measure, "fp8_outputs": outputs, "fp8_linear": linear}
 
 
-def _with_libraries(run: Run, experiment: str, makers: list[Maker], names: Collection[str]) -> pd.DataFrame:
+def _with_libraries(run: harness.Run, experiment: str, makers: list[Maker], names: Collection[str]) -> pd.DataFrame:
     path = run.folder / f"{experiment}.csv"
     if run.mode == "measure":
         every = {name: bind for name, bind in contenders(run).items() if name in names}
@@ -138,7 +133,7 @@ def _with_libraries(run: Run, experiment: str, makers: list[Maker], names: Colle
     return df[np.array(here) & df["variant"].isin(names)].reset_index(drop=True)
 
 
-def _measure_point(run: Run, path: Path, problem: Problem, every: Mapping[str, Contender]) -> str:
+def _measure_point(run: harness.Run, path: Path, problem: Problem, every: Mapping[str, harness.Contender]) -> str:
     """Measure a shape with all that take it; return "" or why it could not be done."""
     point = tuple(getattr(problem, column) for column in records.POINT)
     gone = {variant for variant, *at in records.read_absent(run.folder).get(path.stem, {}) if tuple(at) == point}
@@ -160,7 +155,7 @@ def _measure_point(run: Run, path: Path, problem: Problem, every: Mapping[str, C
     return ""
 
 
-def _refusing(name: str, bind: Contender) -> Contender:
+def _refusing(name: str, bind: harness.Contender) -> harness.Contender:
     """Return a contender that, if it is a library and fails in any way, refuses, so that it is left out and named."""
 
     def bound(problem: Problem):
@@ -188,13 +183,13 @@ def exact(
     the tensor cores keep, so that every element is the one that rounding once makes.
     """
     draw = np.random.default_rng([seed, m, n, k])
-    a = operands.host_operands(m, n, k, seed, "tensor").a
+    a = fp8_operands.host_operands(m, n, k, seed, "tensor").a
     signs = eight.to_bits(draw.choice(np.float32([-1, 1]), a.val.shape), "e4m3")
     b_t = draw.choice(np.float32([-2, -1, 0, 1, 2]), (n, k))
     shapes = ((1, 1), (1, 1)) if scale == "tensor" else ((m, 1), (1, n))
     scale_a, scale_b = (draw.choice(np.float32([0.25, 0.5, 1, 2]), shape) for shape in shapes)
     a = replace(a, val=np.where(a.val & 0x7F, signs, np.uint8(0)), scale=scale_a)
-    b = Eight("e4m3", eight.to_bits(b_t, "e4m3").T, scale_b)
+    b = eight.Eight("e4m3", eight.to_bits(b_t, "e4m3").T, scale_b)
     out_scale = 4.0
     product = two_four_eight.to_dense(a) @ eight.to_dense(b)
     if out == "e4m3":
@@ -212,7 +207,7 @@ def compare(bound, expected: np.ndarray, device) -> str:
     bound.launch(stream)
     wait(stream)
     result = bound.result()
-    found = (eight if isinstance(result, Eight) else half).to_dense(result).get()
+    found = (eight if isinstance(result, eight.Eight) else half).to_dense(result).get()
     wrong = np.argwhere(~(found == expected))
     return "".join(
         f"{len(wrong)} of {found.size} elements are wrong, the first at row {row}, column {column}: "
@@ -234,7 +229,7 @@ def wait(stream) -> None:
         time.sleep(1e-4)
 
 
-def leave_out(folder: Path, config: Fp8, error: Exception | None) -> None:
+def leave_out(folder: Path, config: fp8_family.Fp8, error: Exception | None) -> None:
     """Let nothing try `config` any more. After an error that leaves the GPU of no use, the process ends."""
     fp8_family.LEFT_OUT.add(config)
     with (folder / LEFT_OUT).open("a", encoding="utf-8") as file:
@@ -244,20 +239,20 @@ def leave_out(folder: Path, config: Fp8, error: Exception | None) -> None:
         os._exit(AGAIN)
 
 
-def read_left_out(folder: Path) -> set[Fp8]:
+def read_left_out(folder: Path) -> set[fp8_family.Fp8]:
     """Return what earlier checks have left out."""
     path = folder / LEFT_OUT
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {config for config in configurations().values() if tuning.knobs(config) in lines}
 
 
-def configurations(kernels: Collection[str] = fp8_family.KERNELS) -> dict[str, Fp8]:
+def configurations(kernels: Collection[str] = fp8_family.KERNELS) -> dict[str, fp8_family.Fp8]:
     """Return what is checked and timed: the rungs by their names, the rest of the family by their knobs."""
     rungs = {name: c for name, (c, *_) in fp8_family.RUNGS.items() if c.kernel in kernels}
     return rungs | {tuning.knobs(c): c for c in fp8_family.FAMILY if c.kernel in kernels and c not in rungs.values()}
 
 
-def every_kind(kernels: Collection[str] = fp8_family.KERNELS) -> dict[str, Fp8]:
+def every_kind(kernels: Collection[str] = fp8_family.KERNELS) -> dict[str, fp8_family.Fp8]:
     """Return what is checked with all scales and outputs: the rungs, and widths of C that end within 16 columns or are
     16."""
     odd = ("direct", 16), ("direct", 184)
@@ -273,7 +268,7 @@ def compile_all() -> None:
         list(pool.map(lambda job: jit.compile_cubin(*job, fp8_family.TARGETS[0]), jobs))
 
 
-def verify(run: Run, kernels: Collection[str] = fp8_family.KERNELS) -> Iterator[dict[str, Any]]:
+def verify(run: harness.Run, kernels: Collection[str] = fp8_family.KERNELS) -> Iterator[dict[str, Any]]:
     """Yield a row for every thing checked: what, where, wrong ("" where it is right), rel_err, max_err."""
     device = run.device
     most = device.properties.max_shared_memory_per_block_optin
@@ -305,7 +300,9 @@ def verify(run: Run, kernels: Collection[str] = fp8_family.KERNELS) -> Iterator[
         problem.release()
 
 
-def accuracy(name: str, bind: Contender, problem: Problem, reference: check.Reference, device) -> dict[str, Any]:
+def accuracy(
+    name: str, bind: harness.Contender, problem: Problem, reference: check.Reference, device
+) -> dict[str, Any]:
     row = {"what": name, "where": check.describe(problem), "rel_err": np.nan, "max_err": np.nan}
     try:
         errors = check.check(bind(problem), problem, reference, device.create_stream())
@@ -330,7 +327,7 @@ def pruning(seed: int) -> dict[str, Any]:
 
 
 def tiles(
-    run: Run, shape: tuple[int, int, int], kernels: Collection[str], budget_s: float = 0.06
+    run: harness.Run, shape: tuple[int, int, int], kernels: Collection[str], budget_s: float = 0.06
 ) -> list[dict[str, Any]]:
     """Return a row for every configuration and library at a shape, timed together, the fastest first."""
     sms, most = run.device.properties.multiprocessor_count, run.device.properties.max_shared_memory_per_block_optin
@@ -346,7 +343,7 @@ def tiles(
     problem = fp8.problem(*shape, seed=run.seed)
     reference = check.oracle(problem)
 
-    def work(here: Mapping[str, Contender]) -> tuple[dict, dict, dict]:
+    def work(here: Mapping[str, harness.Contender]) -> tuple[dict, dict, dict]:
         bounds = {name: bind(problem) for name, bind in here.items()}
         timer = partial(bench.time, budget_s=budget_s)
         return bounds, *harness.check_and_time(bounds, problem, reference, run.device, timer)
@@ -372,8 +369,8 @@ def tiles(
 # ---------------------------------------------------------------- the command
 
 
-def checked(run: Run, kernels: Collection[str]) -> int:
-    """Return how many things are wrong; print those, and the errors of random operands."""
+def checked(run: harness.Run, kernels: Collection[str]) -> int:
+    """Return how many things are wrong; print those, and the errors of random fp8_operands."""
     rows = []
     for row in verify(run, kernels):
         rows.append(row)
@@ -387,7 +384,7 @@ def checked(run: Run, kernels: Collection[str]) -> int:
     return wrong
 
 
-def tiled(run: Run, kernels: Collection[str]) -> None:
+def tiled(run: harness.Run, kernels: Collection[str]) -> None:
     """Time what the tuner would try, shape by shape."""
     rows: list[dict[str, Any]] = []
     for shape in TILES:
@@ -402,25 +399,25 @@ def tiled(run: Run, kernels: Collection[str]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    parts, kernels = ("check", "tiles", "measure"), fp8_family.KERNELS
+    known: dict[str, dict[str, Any]] = {
+        "--records": {"required": True, "metavar": "FOLDER", "type": Path},
+        "--part": {"nargs": "+", "choices": parts, "default": parts},
+        "--kernels": {"nargs": "+", "choices": kernels, "default": kernels},
+        "--preset": {"choices": tuple(harness.BUDGETS_S), "default": "full"},
+        "--seed": {"type": int, "default": 0},
+        "--inside": {"action": "store_true", "help": argparse.SUPPRESS},
+    }
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__.splitlines()[0])
-    parser.add_argument("--records", required=True, metavar="FOLDER", type=Path)
-    parts = ("check", "tiles", "measure")
-    parser.add_argument("--part", nargs="+", choices=parts, default=parts)
-    known = fp8_family.KERNELS
-    parser.add_argument("--kernels", nargs="+", choices=known, default=known)
-    parser.add_argument("--preset", choices=tuple(harness.BUDGETS_S), default="full")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    for option, how in known.items():
+        parser.add_argument(option, **how)
     given = sys.argv[1:] if arguments is None else arguments
     options = parser.parse_args(given)
     if options.inside:
-        work(options)
-        return
+        return work(options)
     command = [sys.executable, "-m", __spec__.name, *given, "--inside"]
-    for _ in range(STARTS):
-        status = subprocess.run(command, check=False).returncode
-        if status != AGAIN:
-            break
+    runs = (subprocess.run(command, check=False).returncode for _ in range(STARTS))
+    status = next((status for status in runs if status != AGAIN), AGAIN)
     if status:
         raise SystemExit(status)
 

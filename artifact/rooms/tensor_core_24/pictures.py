@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from artifact.drawing import sketch
@@ -15,35 +15,46 @@ from artifact.drawing.style import BOUND, INK, ROWS, WIDTH
 from kernels.formats import two_four
 
 SMALL = {"fontsize": 8, "alpha": 0.7}
+PLAIN = {"fontsize": 8}
 RIGHT = {"ha": "right"}
 LEFT = {"ha": "left"}
+WORD = 1.9  #: how wide a word of metadata is drawn
+Parts = list[tuple]
 
 
-def canvas(
-    height: float, x: tuple[float, float], y: tuple[float, float], texts: Iterable[tuple], boxes: Iterable[tuple] = ()
-) -> tuple[Any, Any]:
-    """Return a figure and its axes, from x[0] to x[1] and from y[1], on top, to y[0], with texts, (x, y, text, how)
-    each, and cells, (x, y, text, colour, width, height)."""
+def picture(
+    size: Sequence[float],
+    texts: Iterable[tuple],
+    boxes: Iterable[tuple] = (),
+    rules: Iterable[tuple] = (),
+    frames: Iterable[tuple] = (),
+    arrows: Iterable[tuple] = (),
+) -> Figure:
+    """Draw texts, (x, y, text, how) each; cells, (x, y, text, colour, width, height); thick lines between them,
+    (xs, ys); frames, (x, y, width, height, colour, how); and arrows, (start, end, colour).
+
+    size: inches high, and where the axes end: left, right, below and above, y growing downwards.
+    """
+    height, left, right, below, above = size
     fig, ax = plt.subplots(figsize=(WIDTH, height))
-    for at, down, text, how in texts:
-        sketch.put(ax, at, down, f"{text}", **how)
-    for at, down, text, colour, wide, high in boxes:
-        sketch.box(ax, at, down, text, colour, width=wide, height=high)
-    ax.set(xlim=x, ylim=y)
+    ax.set(xlim=(left, right), ylim=(below, above))
     ax.axis("off")
-    return fig, ax
+    for x, y, text, how in texts:
+        sketch.put(ax, x, y, f"{text}", **how)
+    for x, y, text, colour, wide, high in boxes:
+        sketch.box(ax, x, y, text, colour, width=wide, height=high)
+    for xs, ys in rules:
+        sketch.rule(ax, xs, ys, True)
+    for x, y, wide, high, colour, how in frames:
+        ax.add_patch(Rectangle((x, y), wide, high, **({"fill": False, "edgecolor": colour, "linewidth": 1.8} | how)))
+    for start, end, colour in arrows:
+        sketch.arrow(ax, start, end, colour)
+    return fig
 
 
-def rules(ax, xs: Iterable[float], ys: Iterable[float], across: tuple[float, float], down: tuple[float, float]) -> None:
-    """Draw thick lines between cells: at `xs`, as long as `down`, and at `ys`, as long as `across`."""
-    for x in xs:
-        sketch.rule(ax, (x, x), down, True)
-    for y in ys:
-        sketch.rule(ax, across, (y, y), True)
-
-
-def frame(ax, x: float, y: float, wide: float, high: float, colour: str, **how: Any) -> None:
-    ax.add_patch(Rectangle((x, y), wide, high, **({"fill": False, "edgecolor": colour, "linewidth": 1.8} | how)))
+def grid(xs: Iterable[float], ys: Iterable[float], across: Sequence[float], down: Sequence[float]) -> Parts:
+    """Return lines at `xs`, as long as `down`, and at `ys`, as long as `across`."""
+    return [((x, x), down) for x in xs] + [(across, (y, y)) for y in ys]
 
 
 def meta_picture(a: two_four.TwoFour):
@@ -58,30 +69,23 @@ def meta_picture(a: two_four.TwoFour):
     values = two_four.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
     data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
-    texts = [(c + 0.5, dense - 0.4, c, SMALL) for c in range(16)]
+    heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
+    texts = [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
+    texts += [(c + 0.5, dense - 0.4, c, SMALL) for c in range(16)]
     texts += [(c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)]
     texts += [(c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])]
     texts += [(14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)]
-    heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
-    texts += [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
     texts += [(-0.3, bits + 1.4, "bit", SMALL | RIGHT), (-0.3, dense - 0.4, "column", SMALL | RIGHT)]
-    boxes, arrows = [], [((4 * g * 0.5 + 5, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
+    boxes, arrows = [], [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
     for i, r in enumerate(data.itertuples()):
         # The lower index in the lower bits, group 0 in the lowest.
         cells = [(15 - 2 * i - bit, bits, f"{r.position >> bit & 1}") for bit in range(2)]
-        cells += [
-            (r.column, dense, sketch.short(r.value)),
-            (4 + i, stored, sketch.short(r.value)),
-            (4 + i, index, r.bits),
-        ]
+        value = sketch.short(r.value)
+        cells += [(r.column, dense, value), (4 + i, stored, value), (4 + i, index, r.bits)]
         boxes += [(*cell, ROWS[r.group], 1, 1) for cell in cells]
         arrows.append(((r.column + 0.5, dense + 1.05), (4.5 + i, stored - 0.05), ROWS[r.group]))
-    fig, ax = canvas(4.6, (-3.6, 16.2), (bits + 2.5, dense - 0.9), texts, boxes)
-    for start, end, colour in arrows:
-        sketch.arrow(ax, start, end, colour)
-    for y in (dense, bits):
-        rules(ax, range(0, 17, 4), (y, y + 1), (0, 16), (y, y + 1))
-    return fig, data
+    rules = [rule for y in (dense, bits) for rule in grid(range(0, 17, 4), (y, y + 1), (0, 16), (y, y + 1))]
+    return picture((4.6, -3.6, 16.2, bits + 2.5, dense - 0.9), texts, boxes, rules, arrows=arrows), data
 
 
 def metadata_map(meta: np.ndarray) -> pd.DataFrame:
@@ -98,20 +102,14 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
     return data.sort_values(["row", "column"], ignore_index=True)
 
 
-WORD = 1.9  #: how wide a word of metadata is drawn
-
-
-def _array(meta: np.ndarray) -> tuple[list[tuple], list[tuple]]:
-    """Return texts and cells of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
-    boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
+def _array(meta: np.ndarray) -> tuple[Parts, Parts, Parts]:
+    """Return texts, cells and lines of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
     texts = [(-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)]
     texts += [(WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)]
-    texts += [(WORD * (2 * half + 1), 16.7, f"k32 step {half}", {}) for half in range(2)]
-    return [*texts, (2 * WORD, -1.5, "meta, rows × columns of A", {})], boxes
-
-
-def _rule_array(ax) -> None:
-    rules(ax, (0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
+    texts += [(WORD, 16.7, "k32 step 0", {}), (3 * WORD, 16.7, "k32 step 1", {})]
+    boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
+    rules = grid((0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
+    return [*texts, (2 * WORD, -1.5, "meta, rows × columns of A", {})], boxes, rules
 
 
 def lanes_picture(meta: np.ndarray):
@@ -122,28 +120,26 @@ def lanes_picture(meta: np.ndarray):
     then the registers of the lanes for the first instruction, with selector 0, and for the second, with selector 1;
     lanes that the instruction does not look at are hatched. The data behind it is `metadata_map`.
     """
-    data, (texts, boxes), wide, idle = metadata_map(meta), _array(meta), 2.9, []
+    data, (texts, boxes, rules), wide, idle = metadata_map(meta), _array(meta), 2.9, []
     words = data.pivot(index="lane", columns="half", values="meta")
     for selector, which in enumerate(("first", "second")):
         left = 4 * WORD + 2.2 + selector * (4 * wide + 1.6)
+        heads = {-1.5: f"selector {selector}: {which} instruction", 16.7: "register: row g + 8, row g"}
+        texts += [(left + 2 * wide, y, head, {}) for y, head in heads.items()]
         texts += [(left + wide * (t + 0.5), -0.5, f"4g+{t}", SMALL) for t in range(4)]
-        texts.append((left + 2 * wide, -1.5, f"selector {selector}: {which} instruction", {}))
-        texts.append((left + 2 * wide, 16.7, "register: row g + 8, row g", {}))
-        for lane, word in words.iterrows():
+        for lane, high, low in words.itertuples():
             g, t = divmod(lane, 4)
             x, y, middle = left + wide * t, 2 * g, left + wide * (t + 0.5)
-            if t // 2 != selector:
-                idle.append((x, y))
+            if t // 2 == selector:
+                boxes.append((x, y, "", ROWS[t], wide, 2))
+                texts += [
+                    (middle, y + 0.5, f"lane {lane}", SMALL),
+                    (middle, y + 1.4, f"{high[2:]}\u2009{low[2:]}", PLAIN),
+                ]
+            else:
+                idle.append((x, y, wide, 2, BOUND, {"linewidth": 0.6, "hatch": "////", "alpha": 0.35}))
                 texts.append((middle, y + 1, lane, SMALL))
-                continue
-            boxes.append((x, y, "", ROWS[t], wide, 2))
-            texts.append((middle, y + 0.5, f"lane {lane}", SMALL))
-            texts.append((middle, y + 1.4, f"{word['high'][2:]}\u2009{word['low'][2:]}", {"fontsize": 8}))
-    fig, ax = canvas(5.0, (-1.2, 4 * WORD + 4.0 + 8 * wide), (17.4, -2.2), texts, boxes)
-    _rule_array(ax)
-    for x, y in idle:
-        frame(ax, x, y, wide, 2, BOUND, linewidth=0.6, hatch="////", alpha=0.35)
-    return fig, data
+    return picture((5.0, -1.2, 4 * WORD + 4.0 + 8 * wide, 17.4, -2.2), texts, boxes, rules, idle), data
 
 
 def swizzle_picture(meta: np.ndarray, follow: int = 1):
@@ -152,27 +148,24 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
 
     meta: uint16 (16, 4); follow: the row of the matrix that arrows lead to. The data behind it is `metadata_map`.
     """
-    data, (texts, boxes), left, top, cell, high = metadata_map(meta), _array(meta), 12.6, 1.6, 1.75, 1.5
-    for p in data.itertuples():
-        x, y = left + cell * p.swizzled_column, top + high * p.swizzled_row
-        boxes.append((x, y, p.meta[2:], ROWS[p.column], cell, high))
-    right, bottom = left + 8 * cell, top + 8 * high
-    for row, y in enumerate(np.arange(top + high / 2, bottom, high)):
-        texts.append((left - 0.2, y, row, SMALL | RIGHT))
-        texts.append((right + 0.25, y, f"lanes {4 * row}–{4 * row + 3}", {"fontsize": 8} | LEFT))
+    data, (texts, boxes, rules), left, top, cell, high = metadata_map(meta), _array(meta), 12.6, 1.6, 1.75, 1.5
+    right, bottom, y = left + 8 * cell, top + 8 * high, top + high * follow
+    places = zip(
+        left + cell * data["swizzled_column"], top + high * data["swizzled_row"], data.itertuples(), strict=True
+    )
+    boxes += [(x, down, p.meta[2:], ROWS[p.column], cell, high) for x, down, p in places]
+    lines = [(row, top + high * (row + 0.5)) for row in range(8)]
+    texts += [(left - 0.2, middle, row, SMALL | RIGHT) for row, middle in lines]
+    texts += [(right + 0.25, middle, f"lanes {4 * row}–{4 * row + 3}", PLAIN | LEFT) for row, middle in lines]
     texts += [(left + cell * (c + 0.5), top - 0.5, ("row g", "row g+8")[c % 2], SMALL) for c in range(8)]
     texts += [(left + cell * (2 * t + 1), bottom + 0.6, f"lane 4g+{t}", SMALL) for t in range(4)]
     texts += [(left + cell * (4 * s + 2), bottom + 1.6, f"selector {s}", {}) for s in range(2)]
     texts.append((left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}))
-    fig, ax = canvas(4.8, (-1.2, right + 4.2), (17.4, -2.2), texts, boxes)
-    _rule_array(ax)
-    rules(ax, left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
-    y = top + high * follow
-    frame(ax, left, y, 8 * cell, high, INK)
-    for row, part in ((follow, 0.3), (follow + 8, 0.7)):  # two rows of 8 bytes become one of 16
-        frame(ax, 0, row, 4 * WORD, 1, INK)
-        sketch.arrow(ax, (4 * WORD + 0.1, row + 0.5), (left - 0.9, y + high * part), INK)
-    return fig, data
+    rules += grid(left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
+    two = {follow: 0.3, follow + 8: 0.7}  # rows of 8 bytes, which become one of 16
+    frames = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
+    arrows = [((4 * WORD + 0.1, row + 0.5), (left - 0.9, y + high * part), INK) for row, part in two.items()]
+    return picture((4.8, -1.2, right + 4.2, 17.4, -2.2), texts, boxes, rules, frames, arrows), data
 
 
 def warp_metadata(meta: np.ndarray):
@@ -186,28 +179,19 @@ def warp_metadata(meta: np.ndarray):
     texts = [
         (2 * wide, -2, "meta: 64 × 4 uint16", {}),
         (left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4", {}),
-        (2 * wide, 66, "stronger: rows 8–15 of each 16", {"fontsize": 8}),
-        (left + 4 * cell, 66, "each lane gets a cell pair of every register", {"fontsize": 8}),
+        (2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
+        (left + 4 * cell, 66, "each lane gets a cell pair of every register", PLAIN),
     ]
-    for r in range(4):
-        lanes = f"lanes {8 * r}–{8 * r + 7}\ngive addresses"
-        texts += [
-            (-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT),
-            (left - 0.4, 16 * r + 8, lanes, RIGHT | {"fontsize": 8}),
-        ]
+    frames, arrows = [], []
+    for p in data.itertuples():
+        x, y, strong = left + cell * p.swizzled_column, 2 * p.swizzled_row, 0.2 if p.row % 16 < 8 else 0.5
+        how = {"fill": True, "facecolor": ROWS[p.register], "linewidth": 0.3, "alpha": strong}
+        frames += [(wide * p.column, p.row, wide, 1, ROWS[p.register], how), (x, y, cell, 2, ROWS[p.register], how)]
+        texts.append((x + cell / 2, y + 1, p.meta[2:], PLAIN))
+    for r, colour in enumerate(ROWS[:4]):
+        texts.append((-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT))
         texts.append((right + 0.4, 16 * r + 8, f"register {r}", LEFT | {"weight": "bold"}))
-    places = [(left + cell * p.swizzled_column, 2 * p.swizzled_row) for p in data.itertuples()]
-    texts += [
-        (x + cell / 2, y + 1, word[2:], {"fontsize": 8}) for (x, y), word in zip(places, data["meta"], strict=True)
-    ]
-    fig, ax = canvas(6.6, (-6.5, right + 6.5), (67.5, -3.5), texts)
-    for p, (x, y) in zip(data.itertuples(), places, strict=True):
-        colour = ROWS[p.register]
-        how = {"fill": True, "facecolor": colour, "linewidth": 0.3, "alpha": 0.2 if p.row % 16 < 8 else 0.5}
-        frame(ax, wide * p.column, p.row, wide, 1, colour, **how)
-        frame(ax, x, y, cell, 2, colour, **how)
-    for register, colour in enumerate(ROWS[:4]):
-        frame(ax, 0, 16 * register, 4 * wide, 16, colour, linewidth=1.6)
-        frame(ax, left, 16 * register, 8 * cell, 16, colour, linewidth=1.6)
-        sketch.arrow(ax, (4 * wide + 0.2, 16 * register + 3), (left - 0.2, 16 * register + 3), colour)
-    return fig, data
+        texts.append((left - 0.4, 16 * r + 8, f"lanes {8 * r}–{8 * r + 7}\ngive addresses", RIGHT | PLAIN))
+        frames += [(x, 16 * r, w, 16, colour, {"linewidth": 1.6}) for x, w in ((0, 4 * wide), (left, 8 * cell))]
+        arrows.append(((4 * wide + 0.2, 16 * r + 3), (left - 0.2, 16 * r + 3), colour))
+    return picture((6.6, -6.5, right + 6.5, 67.5, -3.5), texts, frames=frames, arrows=arrows), data

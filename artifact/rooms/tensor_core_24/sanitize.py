@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
@@ -14,7 +14,6 @@ from artifact.measure import check
 from artifact.sanitize.cases import Case, Lab, configured, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
-from kernels.formats.half import Half
 from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer
 from kernels.tensor_core_24 import fp8 as fp8_room
 
@@ -72,7 +71,7 @@ def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
 def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
     problem, rng = room.problem(200, 264, 392), np.random.default_rng(4)
-    c = Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
+    c = half.Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
     bias = rng.standard_normal(200).astype(np.float32)
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
@@ -113,18 +112,9 @@ def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Refe
     return check.reference(FUNCTIONS[activation](product + bias[:, None]))
 
 
-@dataclass
-class _Called:
-    """What a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few multiprocessors."""
-
-    launch: Callable[[Any], None]  #: of a stream
-    output: Half
-
-    def result(self) -> Half:
-        return self.output
-
-
-def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> _Called:
+def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> SimpleNamespace:
+    """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
+    multiprocessors."""
     import cupy
 
     ops, added = problem.device(), cupy.asarray(bias)
@@ -134,7 +124,7 @@ def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> _C
     def launch(stream) -> None:
         layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
 
-    return _Called(launch, ops.c)
+    return SimpleNamespace(launch=launch, result=lambda: ops.c)
 
 
 def fp8(lab: Lab) -> Iterable[Case]:
@@ -182,7 +172,9 @@ def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]
     return bits, eight.from_bits(rounded, "e4m3").astype(np.float64) * unit
 
 
-def _layer_in_eight(dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device) -> _Called:
+def _layer_in_eight(
+    dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
+) -> SimpleNamespace:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
     import cupy
 
@@ -199,7 +191,7 @@ def _layer_in_eight(dtype: str, activation: str, bias: np.ndarray, x: np.ndarray
             fp8_layer.quantise(stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device)
         fp8_layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
 
-    return _Called(launch, ops.c)
+    return SimpleNamespace(launch=launch, result=lambda: ops.c)
 
 
 #: What one process runs each: name -> its cases.

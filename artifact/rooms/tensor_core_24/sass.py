@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -17,15 +16,6 @@ _PUBLISHED_LOOP = r"(@!?P\d )?(HMMA|LDSM|LDGSTS)"
 _PERSISTENT_LOOP = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"
 
 
-@dataclass(frozen=True)
-class Published:
-    """The published kernel on all targets, and its multiplications on Hopper."""
-
-    table: pd.DataFrame  #: a row of the compile report for each target, with LDSM, copies and those past L1
-    selectors: list[int]  #: mma.sp of a warp and step with selector 0 and 1
-    loop: list[str]  #: multiplications, loads from shared memory and copies on Hopper, in order
-
-
 def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
     """Return the rows of a compile report for these kernels, by default the rungs: their first instantiation, which is
     of BF16 and whole tiles, with the shared memory of a rung's block."""
@@ -34,18 +24,15 @@ def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
     return rows.join(variants.rungs()["shared"], on="variant")
 
 
-def published(report: pd.DataFrame) -> Published:
-    """report: the room's compile report."""
+def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the published kernel's rows of a compile report, one for each target, with LDSM, copies and those past L1;
+    and of its loop on Hopper, in order, multiplications, loads from shared memory and copies."""
     kernel, rows = room.VARIANTS["mma_sp"], ladder_rows(report, "mma_sp")
     cubins = [jit.compile_cubin(kernel.source, r.entry, r.target) for r in rows.itertuples()]
     mixes = [[(op.split("."), n) for op, n in jit.instruction_mix(cubin).items()] for cubin in cubins]
-    counted = {"LDSM": ["LDSM"], "past_l1": ["LDGSTS", "BYPASS"], "copies": ["LDGSTS"]}
-    rows = rows.assign(
-        **{name: [sum(n for op, n in mix if {*parts} <= {*op}) for mix in mixes] for name, parts in counted.items()}
-    )
-    ops = instructions(kernel)
-    selectors = [sum("HMMA.SP" in op and op.endswith(f"{s} ;") for op in ops) for s in ("0x0", "0x1")]
-    return Published(rows, selectors, [op for op in ops if re.match(_PUBLISHED_LOOP, op)])
+    counted = {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}
+    found = {name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes] for name, parts in counted.items()}
+    return rows.assign(**found), [op for op in instructions(kernel) if re.match(_PUBLISHED_LOOP, op)]
 
 
 def published_excerpt(loop: list[str]) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import run as harness
-from artifact.rooms.tensor_core_24 import experiments, extras, facts, figures, sass, tables, variants
+from artifact.rooms.tensor_core_24 import energy, experiments, extras, facts, sass, tables, variants
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
 
@@ -83,9 +83,9 @@ def test_every_part_finds_what_there_is(post, ada):
         list(part(ada))
     for table in (tables.rows, tables.small, tables.ragged, tables.chosen, tables.float16):
         assert len(table(post)) and len(table(ada)) <= len(table(post))
-    for figure in (figures.throughput, figures.share_of_peak, figures.per_cent, figures.studies, figures.ladder):
+    for figure in (tables.throughput, tables.share_of_peak, tables.per_cent, tables.studies, tables.ladder):
         assert len(figure(post)) > len(figure(ada)) - 1 and len(figure(kick))
-    assert figures.energy(ada) is None and figures.layers(ada["fp8"], "fp8_auto") is None
+    assert energy.shares(ada) is None and tables.layers(ada["fp8"], "fp8_auto") is None
 
 
 def test_rows_of_b(post):
@@ -127,10 +127,10 @@ def report(names, **more) -> pd.DataFrame:
 
 
 def test_published_machine_code():
-    made = sass.published(report(["mma_sp"], entry=room.VARIANTS["mma_sp"].entries[0]))
-    got = dict(facts.code(made))
-    assert got["code.multiplications"] == 64 and made.selectors == [32, 32] and got["code.past_l1"]
-    excerpt = sass.published_excerpt(made.loop).splitlines()
+    rows, loop = sass.published(report(["mma_sp"], entry=room.VARIANTS["mma_sp"].entries[0]))
+    got = dict(facts.code(rows, loop))
+    assert got["code.first"] == got["code.second"] == 32 and got["code.past_l1"]
+    excerpt = sass.published_excerpt(loop).splitlines()
     assert excerpt[0].startswith("HMMA.SP") and "…" in excerpt
 
 
@@ -151,6 +151,6 @@ def test_epilogue_is_not_tried_without_a_gpu(post):
 def test_epilogue_is_right_on_a_gpu(tmp_path):
     run = harness.start("tensor_core_24", mode="measure", preset="kick", records=tmp_path)
     tried = extras.epilogue(run)
-    assert tried.rel_err < 5e-3
-    assert 0 < tried.plain_us and 0 < tried.all_us
+    assert tried["rel_err"] < 5e-3
+    assert 0 < tried["plain_us"] and 0 < tried["all_us"]
     assert dict(facts.epilogue(tried))["epilogue.at"] == "1000 × 520 × 712"

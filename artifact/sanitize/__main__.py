@@ -10,7 +10,6 @@ process hangs or breaks off, or a kernel of a case never ran.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -29,7 +28,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.sanitize import cases
 
 LIMIT_S = 420
@@ -158,7 +157,7 @@ class Ran:
         return not (self.found or self.failed or self.never or self.broken)
 
 
-def command(
+def words(
     room: str,
     tool: str,
     folder: Path,
@@ -191,7 +190,7 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
     begin = time.perf_counter()
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            command(room, tool, folder, watched, **more),
+            words(room, tool, folder, watched, **more),
             cwd=paths.ROOT,
             stdout=output,
             stderr=output,
@@ -262,14 +261,25 @@ def declared(root: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _arguments(arguments)
+    names, option = list(cases.find()), command.option
+    options = (
+        option("--rooms", nargs="+", choices=names, default=names),
+        option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
+        option("--only", default="", help="cases whose name has this text"),
+        option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
+        option("--limit", type=float, default=LIMIT_S, help="seconds that a process may take"),
+    )
+    return command.run(_all, "artifact.sanitize", str(__doc__).splitlines()[0], options, arguments)
+
+
+def _all(given: command.Options) -> int:
+    """All rooms alone, and then under every tool; the exit status."""
     try:
         if given.tools:
             sanitizer()
         _compile_all()
-    except (FileNotFoundError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except RuntimeError as error:
+        return command.failed(error)
 
     def job(number: int, room: str, tool: str, kernels: dict[str, bool]) -> Ran:
         folder = paths.BUILD / "sanitize" / f"{room}-{tool or 'alone'}"
@@ -291,17 +301,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = never_loaded(kernels) if whole else []
     print(*details(every), *missing, sep="\n")
     return int(bool(missing) or not all(made.is_right for made in every))
-
-
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m artifact.sanitize", description=str(__doc__).splitlines()[0])
-    add, names, cores = parser.add_argument, list(cases.find()), os.cpu_count() or 1
-    add("--rooms", nargs="+", choices=names, default=names)
-    add("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared")
-    add("--only", default="", help="cases whose name has this text")
-    add("--jobs", type=int, default=max(1, min(6, cores // 2)), help="processes side by side")
-    add("--limit", type=float, default=LIMIT_S, help="seconds that a process may take")
-    return parser.parse_args(arguments)
 
 
 def _compile_all() -> None:

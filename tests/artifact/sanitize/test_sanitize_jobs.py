@@ -188,7 +188,7 @@ def test_a_tool_that_wrote_nothing_has_not_looked(run):
 
 
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
-    made = sanitize.command("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
+    made = sanitize.words("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"
     assert made[made.index("--port") + 1] == str(49152 + 60)
     inner = made[made.index("child") :]
@@ -201,7 +201,7 @@ def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
         "--only",
         "x",
     ]
-    assert "--kernel-name" not in sanitize.command("fp8", "initcheck", tmp_path, ["a"])
+    assert "--kernel-name" not in sanitize.words("fp8", "initcheck", tmp_path, ["a"])
 
 
 def test_racecheck_looks_at_what_does_not_copy_by_tma(run):

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import device
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
@@ -173,8 +174,6 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
         confirm(values, a, b, describe(problem))
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
     if here and not host:
-        import cupy
-
         values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
     return reference(values, summed, _longest(a))
 
@@ -269,7 +268,6 @@ def cupy_product(a, b, dtype=np.float64):
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
     """
-    import cupy
     from cupyx.scipy.sparse import csr_matrix
 
     n = b.shape[1]
@@ -512,6 +510,4 @@ def _parts(array):
 def _finish(array) -> None:
     """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
     if not isinstance(array_of(array), np.ndarray):
-        import cupy
-
         cupy.cuda.get_current_stream().synchronize()

@@ -19,6 +19,7 @@ import numpy as np
 
 from artifact import registry
 from artifact.measure import check
+from artifact.measure.lazy import cupy
 from kernels import formats, tma
 from kernels.contract import Problem
 from kernels.formats import bcsr, checks, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
@@ -84,8 +85,6 @@ class Lab:
         It does not see what tensor maps write (Compute Sanitizer's known limitations), so their arrays are written by
         copies first: what they held.
         """
-        import cupy
-
         if self.tool != "initcheck":
             stored = array_of(out)
             stored.data.memset(0xFF, stored.nbytes)
@@ -105,8 +104,6 @@ def here(x: Any) -> Any:
 
 
 def _rewrite(said: tma.Mapped) -> None:
-    import cupy
-
     runtime = cupy.cuda.runtime
     rows, columns = said.shape
     size = (rows - 1) * said.strides[0] + columns * said.strides[1]
@@ -218,8 +215,6 @@ def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
     """A dense operand on the GPU, in a memory order."""
-    import cupy
-
     in_half = dtype in half.DTYPES
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
     return Half(dtype, made) if in_half else made
@@ -251,8 +246,6 @@ def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> N
 
 def _pruned(lab: Lab, prune: str) -> None:
     """A dense matrix on the GPU, pruned there: its largest values are few enough to stay, so nothing is lost."""
-    import cupy
-
     import kernels
 
     (dtype, where, share), dense = PRUNED[prune], np.zeros((192, 256), np.float32)
@@ -263,8 +256,6 @@ def _pruned(lab: Lab, prune: str) -> None:
 
 
 def _single(lab: Lab, a: csr.Csr, n: int) -> None:
-    import cupy
-
     import kernels
 
     numbers, there = normal(6, a.k, n), csr.to_device(a)
@@ -274,8 +265,6 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
-    import cupy
-
     from kernels.library.sampled import Sampled
 
     rng = np.random.default_rng(7)
@@ -286,8 +275,6 @@ def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _gathered(lab: Lab, columns: int) -> None:
-    import cupy
-
     from kernels.distributed.machine import Gpu
 
     rng = np.random.default_rng(8)
@@ -370,8 +357,6 @@ def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
 
 def _there(given: Any) -> Any:
     """An array or a matrix on the GPU."""
-    import cupy
-
     return cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
 
 
@@ -429,8 +414,6 @@ def _refusal(look: Callable, *given: Any) -> str:
 
 
 def _as_float32() -> None:
-    import cupy
-
     x = np.random.default_rng(15).standard_normal((45, 67))
     for view in (lambda y: y, lambda y: y.T, lambda y: y[:, ::2]):
         made, _ = compress.float32(view(cupy.asarray(x)), check=True)

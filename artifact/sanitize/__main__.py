@@ -67,11 +67,6 @@ def sanitizer() -> str:
     return found
 
 
-def name_filter(kernels: Iterable[str]) -> str:
-    """A regular expression for the mangled names of kernels, which are no members of anything."""
-    return f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
-
-
 # ---------------------------------------------------------------- what a tool wrote
 
 _PREFIX = "========= "
@@ -91,37 +86,32 @@ class Report:
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
-@dataclass(frozen=True)
-class Log:
-    reports: tuple[Report, ...]
-    counted: int | None  #: errors or hazards, by the tool; None where it came to no end
-
-    def grouped(self, kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
-        """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
-        names = set(kernels)
-        mine = [x for x in self.reports if not names or not x.kernel or x.kernel in names]
-        return Counter(mine).most_common()
+def grouped(reports: Iterable[Report], kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
+    """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
+    names = {*kernels, ""}
+    return Counter(x for x in reports if names == {""} or x.kernel in names).most_common()
 
 
-def read_log(text: str) -> Log:
-    """A log of any tool. A report is a line that begins it and indented ones, the first place of which is its own."""
+def read_log(text: str) -> tuple[list[Report], int | None]:
+    """The reports in a log of any tool, and errors or hazards as the tool counts them; None where it came to no end.
+
+    A report is a line that begins it and indented ones, the first place of which is its own.
+    """
     reports: list[Report] = []
     counted = None
-    for line in text.splitlines():
-        if not line.startswith(_PREFIX):
-            continue
-        said = line.removeprefix(_PREFIX)
+    for said in (line.removeprefix(_PREFIX) for line in text.splitlines() if line.startswith(_PREFIX)):
+        found = _WHERE.search(said)
         if summary := _SUMMARY.search(said):
             counted = (counted or 0) + int(summary[1])
         elif _SAID.search(said) or not said.strip():
             continue
         elif not said.startswith(" "):
             # The first line may name the kernel and its line.
-            kind, kernel, where = found.groups("") if (found := _WHERE.search(said)) else (said, "", "")
+            kind, kernel, where = found.groups("") if found else (said, "", "")
             reports.append(Report(kind.strip(), kernel, where))
-        elif reports and not reports[-1].kernel and (found := _WHERE.search(said)):
+        elif found and reports and not reports[-1].kernel:
             reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")
-    return Log(tuple(reports), counted)
+    return reports, counted
 
 
 # ---------------------------------------------------------------- a job
@@ -171,7 +161,9 @@ def words(
     inner = [*child, room, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
     if not tool:
         return inner
-    names = [] if tool in UNFILTERED else ["--kernel-name", name_filter(kernels)]
+    # The mangled names of kernels, which are no members of anything.
+    mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
+    names = [] if tool in UNFILTERED else ["--kernel-name", mangled]
     port = ["--port", str(49152 + 20 * number)]
     shown = ["--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"]
     log = ["--log-file", str(folder / "log.txt")]
@@ -205,16 +197,16 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
             process.wait()
     made.seconds = time.perf_counter() - begin
     at, ended = _read_cases(made, folder / "cases.jsonl")
-    log = read_log(_text(folder / "log.txt"))
+    reports, counted = read_log(_text(folder / "log.txt"))
     if tool:
         made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
-        made.found = log.grouped(kernels if tool in UNFILTERED else ())
+        made.found = grouped(reports, kernels if tool in UNFILTERED else ())
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
         why = _last_line(folder / "output.txt")
         made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
-    elif tool and log.counted is None:
+    elif tool and counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
     return made
 

@@ -83,8 +83,9 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
     """Yield what the figure shows, and what `make compare` ends with: what the two sides are called, how many points and
     verdicts they have in common, and what the records of one lack."""
     df, (first, second), n = marks(c), titles(c), compare.counted(c.verdicts)
-    yield from [("first", first), ("second", second), ("covered", c.covered), ("total", c.total)]
-    yield from [("off", int((~c.summary["agrees"]).sum())), ("contenders", len(c.summary))]
+    yield from [("first", first), ("second", second)]
+    yield from [("covered", c.covered), ("total", c.total), ("contenders", len(c.summary))]
+    yield "off", int((~c.summary["agrees"]).sum())
     for room, own in df.groupby("room", sort=False)["faster"]:
         yield from under(f"faster.{registry.find()[room].name}", median=own.median(), low=own.min(), high=own.max())
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
@@ -94,15 +95,15 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
     yield "rows", len(c.verdicts)
     yield from under("extensions", count=int(ours.sum()), changed=int((~c.verdicts["agrees"] & ours).sum()))
     yield from under("own", count=n.own, kept=n.kept, share=n.kept / max(1, n.own))
-    yield from [("no_gpu", n.no_gpu), ("two_kinds", html.part("links", n.two_kinds, LEDGER) if n.two_kinds else "")]
+    yield "no_gpu", n.no_gpu
+    yield "two_kinds", html.part("links", n.two_kinds, LEDGER) if n.two_kinds else ""
     missing = c.verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED
     yield "neither", int(missing.all(axis=1).sum())
     close = c.verdicts["cause"] == causes.CLOSE
     yield from under("changed", close=int(close.sum()), others=int((~c.verdicts["agrees"] & ~close).sum()))
     for side, there in (("fresh", second), ("shipped", first)):
         lacks = c.verdicts.loc[missing[side] & (c.verdicts["lacks"] != ""), "lacks"]
-        for what, count in lacks.value_counts().items():
-            yield from [(f"lacking.{there}.count", len(lacks)), (f"lacking.{there}.each.{what}", count)]
+        yield from each(f"lacking.{there}", {"count": len(lacks), "each": lacks.value_counts()} if len(lacks) else {})
 
 
 def titles(c: compare.Comparison) -> tuple[str, str]:
@@ -129,7 +130,7 @@ def changes(c: compare.Comparison, close: bool = False) -> pd.DataFrame | None:
 def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:
     """Say which verdicts of a room are not the same on all GPUs, with links; changed: `gpus.changed`."""
     links = html.part("links", list(changed["id"]), LEDGER)
-    told = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
+    told: list[Fact] = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
     return text.page("elsewhere")("differ" if len(changed) else "same", told)
 
 

@@ -3,8 +3,6 @@
 Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Two things of the chapter that are no plain product: pruning, and C = alpha·A·B + beta·C + bias."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -80,7 +78,7 @@ def _measured(run: Run, problem: Problem) -> dict[str, Any]:
 # ---------------------------------------------------------------- beta·C and a bias
 
 ALPHA, BETA = 0.5, 2.0
-CHECKED, TIMED = {"m": 1000, "n": 520, "k": 712}, {"m": 4096, "n": 4096, "k": 4096}
+CHECKED, TIMED = (1000, 520, 712), (4096, 4096, 4096)
 
 
 def epilogue(run: Run) -> dict[str, float] | None:
@@ -90,7 +88,7 @@ def epilogue(run: Run) -> dict[str, float] | None:
         return None
     import cupy
 
-    small, large = (room.problem(**sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
+    small, large = (room.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
     try:
         more = _more(run.seed, small.m, small.n)
         bound = room.bind("auto", small, run.device, **more)

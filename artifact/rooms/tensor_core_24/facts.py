@@ -1,7 +1,5 @@
 """The chapter's facts, by the part of it that they stand in. Sizes are named as a page writes them, "4096³"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +64,7 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
 
 def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
-    return flat({"epilogue": {"at": shape(tuple(extras.CHECKED.values()))} | tried} if tried else {})
+    return flat({"epilogue": {"at": shape(extras.CHECKED)} | tried} if tried else {})
 
 
 def whole_models() -> Iterator[Fact]:
@@ -353,7 +351,10 @@ def tuned(post: Chapter) -> Iterator[Fact]:
         times = pivot(df, "median_us", KEYS)
         over = times["cusparselt"] / times["auto"]
         large = over[_large(over)]
-        found = {"best": summary(over), "large": summary(large) | {"reached": int((large >= AIM).sum())}}
+        found: dict[str, Any] = {
+            "best": summary(over),
+            "large": summary(large) | {"reached": int((large >= AIM).sum())},
+        }
         # Two runs are two clocks: what both have in common is `auto`.
         found |= {"newer": records.geomean((best / over).dropna()), "version": version}
         found |= {"least_at": shape(over.idxmin()), "behind": int((over < 1).sum())}

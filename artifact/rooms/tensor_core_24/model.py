@@ -10,8 +10,6 @@ replayed in turns. Prefill makes the logits of its last token alone; decode is o
 hold 1,024 positions. model_host.csv: what a call costs the host, without a compiler or a graph.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import gc

@@ -4,8 +4,6 @@ TFLOP/s count 2·M·N·K for every contender, sparse or dense. What the source s
 its ratios are drawn.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

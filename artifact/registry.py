@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from kernels.contract import Bound, Problem
-
-Kind = TypeVar("Kind")
 
 #: The package of the rooms, and where it lies.
 PACKAGE = "artifact.rooms"
@@ -185,7 +183,7 @@ def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
 
 
-def made(path: Path, kind: type[Kind], table: Mapping[str, Any], room: str) -> Kind:
+def made(path: Path, kind: Any, table: Mapping[str, Any], room: str) -> Any:
     """Return a dataclass of a TOML table's keys, the room's name before them. Raises ValueError that names file and key
     where one is missing, or there is none of that name."""
     known = {

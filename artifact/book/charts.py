@@ -246,8 +246,7 @@ def lines(
         for level, dashes in dashed.items()
     }
     bands = x not in stated or stated[x].isna().all()
-    stated, top = stated.iloc[: len(stated) * markers], names.get(CEILING, "measured ceiling")
-    _legend(grid.figure, handles, stated, ceilings, legend, bool(bands), top)
+    _legend(grid.figure, handles, stated.iloc[: len(stated) * markers], ceilings, legend, names, bool(bands))
     for ax, found in named:
         if found:
             plot.ends(ax, found)
@@ -262,7 +261,7 @@ def _roofs(ax, tops: pd.DataFrame, value: str, hue: str, names: Mapping[str, str
     for level, top, place in zip(tops[value], tops[hue], places, strict=True):
         ax.axhline(level, **DASHED)
         how = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-        ax.annotate(called(top, names), (1, place), (5, 0), va="center", fontsize=8, **how)
+        ax.annotate(called(top, names), (1, place), (5, 0), va="center", fontsize=8.1, **how)
 
 
 def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, names: Mapping[str, str]) -> Iterator[plot.End]:
@@ -311,16 +310,18 @@ def _legend(
     stated: pd.DataFrame,
     ceilings: pd.DataFrame,
     columns: int,
+    names: Mapping[str, str],
     bands: bool = False,
-    top: str = "measured ceiling",
 ) -> None:
+    """Name what is drawn; names: of levels, and where a figure says otherwise of what is stated and of ceilings."""
     if len(stated):
         band = Patch(facecolor=CLAIM, alpha=0.3)
         who = stated["gpu"].iloc[0] if "gpu" in stated and pd.notna(stated["gpu"].iloc[0]) else ""
         point = Line2D([], [], **plot.hollow())
-        handles[plot.stated(who) if who else "stated by the source"] = band if bands else point
+        usual = plot.stated(who) if who else "stated by the source"
+        handles[names.get(STATED, usual)] = band if bands else point
     if len(ceilings):
-        handles[top] = Line2D([], [], **DASHED)
+        handles[names.get(CEILING, "measured ceiling")] = Line2D([], [], **DASHED)
     if handles:
         plot.legend(fig, handles, columns=columns)
 
@@ -386,7 +387,7 @@ def dots(
         _beside(ax, part[~part["_at"].isna()], y, text)
         ax.set(xlabel=labels.get(x, x), ylabel=labels.get(y, ""))
     _titles(grid, "", col, names, titles)
-    _legend(grid.figure, _handles(of, names, line=False) if hue else {}, stated, ceilings, legend)
+    _legend(grid.figure, _handles(of, names, line=False) if hue else {}, stated, ceilings, legend, names)
     return grid.figure
 
 
@@ -502,7 +503,7 @@ def bars(
     _rows(ax, rows, names)
     _beside(ax, df.assign(_at=at).loc[measured.index], y, text)
     ax.set(xlabel=labels.get(x, x), ylabel="")
-    _legend(fig, handles, stated, stated.iloc[:0], legend)
+    _legend(fig, handles, stated, stated.iloc[:0], legend, names)
     return fig
 
 
@@ -594,7 +595,7 @@ def boxes(
     handles: dict[str, object] = {
         "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
     }
-    _legend(grid.figure, handles, stated, ceilings, legend)
+    _legend(grid.figure, handles, stated, ceilings, legend, names)
     return grid.figure
 
 
@@ -653,7 +654,7 @@ def cloud(
         side.set(xlabel="points", ylabel="")
         side.tick_params(labelleft=False)
         side.xaxis.set_major_locator(MaxNLocator(2, prune="upper"))
-    _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend)
+    _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend, names)
     return grid.figure
 
 
@@ -727,7 +728,7 @@ def roofline(
             ax.plot(ends, [end * top.slope for end in ends], color=BOUND, linewidth=1.6)
             ax.plot([ridge, max(span[1], 2 * ridge)], [level] * 2, color=BOUND, linewidth=1.6)
             side = "left" if top.slope == tops["slope"].min() else "right"
-            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
             ax.annotate(called(getattr(top, hue), names), (ridge, level), xytext=(0, 3), **how)
         how = {"hue": hue, "style": hue, "legend": False, "linewidth": 0} | _semantics(of)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, **how)
@@ -738,7 +739,7 @@ def roofline(
         plot.log(ax.xaxis)
         plot.log(ax.yaxis)
     _titles(grid, "", col, names, titles)
-    _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend)
+    _legend(grid.figure, _handles(of, names, line=False), stated, ceilings, legend, names)
     return grid.figure
 
 

@@ -32,7 +32,7 @@ from pandas.io.formats.style import Styler
 
 from artifact import paths, registry
 from artifact.book import text
-from artifact.drawing import prose, style
+from artifact.drawing import plot, prose, style
 from artifact.measure import records
 
 FILE = "tables.toml"
@@ -41,7 +41,7 @@ COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
-FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
+FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code, "number": plot.number}
 
 
 @cache

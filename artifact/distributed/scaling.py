@@ -139,7 +139,7 @@ def read(path: Path) -> pd.DataFrame:
     """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
     if not path.is_file():
         return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
-    df = pd.read_csv(path)
+    df = pd.read_csv(path, dtype={"kernel": str})
     if list(df) != [*COLUMNS]:
         raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
     return df.fillna({"kernel": ""}).astype(COLUMNS)
@@ -423,8 +423,8 @@ def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
         bound = library.bind(algorithm, problem, here.device)
     except ValueError as error:  # on all ranks or on some: none goes on then
         why = gpus.first_line(error)
-    except ModuleNotFoundError:  # no nvmath-python: PyTorch calls the same library, but for blocks
-        why = "nvmath-python is not installed" * (case.name == "block")
+    except ModuleNotFoundError:
+        why = "nvmath-python is not installed"
     for said in filter(None, comm.gather(why)):
         raise ValueError(said)
     here.sync()
@@ -432,11 +432,10 @@ def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     stream = xp.cuda.Stream(non_blocking=True)
     flow = here._stream(stream)
     gather = _all_gather(comm, whole, mine, stream)
-    multiply = _torch_spmm(a, whole, out, stream) if bound is None else lambda: bound.launch(flow)
 
     def call() -> None:
         gather()
-        multiply()
+        bound.launch(flow)
 
     call()
     here.sync()
@@ -445,23 +444,8 @@ def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
         **timed(call, here, comm, repeats),
         **_moved(out.dtype.itemsize * case.n * k * (comm.size - 1)),
         "prepare_s": spent,
-        "kernel": bound.name if bound else "torch",
+        "kernel": bound.name,
     }
-
-
-def _torch_spmm(a, b, out, stream) -> Callable[[], None]:
-    """cuSPARSE as PyTorch calls it, for CSR."""
-    import torch
-
-    row_ptr, col_idx, val, dense, to = map(torch.from_dlpack, (a.row_ptr, a.col_idx, a.val, b, out))
-    matrix = torch.sparse_csr_tensor(row_ptr, col_idx, val, size=(a.m, a.k), check_invariants=False)
-    at = torch.cuda.ExternalStream(stream.ptr, val.device.index)
-
-    def multiply() -> None:
-        with torch.cuda.stream(at):
-            torch.addmm(to, matrix, dense, beta=0, out=to)
-
-    return multiply
 
 
 def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -51,16 +51,18 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+def of(
+    room: str, text: Text | None = None, order: Sequence[str] = (), names: Mapping[str, str] | None = None
+) -> tuple[Callable[..., None], ...]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter, or of the pages of no room ("book").
 
     name: of a table in the room's tables.toml, or of a figure in its figures.toml, whose caption and fold may name the
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
-    our best last, for their looks; by default the room's variants.
+    our best last, for their looks; by default the room's variants. names: what figures call them.
     """
     declared = (registry.home(room) / figures_.FILE).is_file()
     ranked = tuple(order or registry.variants(room))
-    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked, names) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:

@@ -58,10 +58,9 @@ def _said(said: str, value: str, by: str, at: str, told: Callable[[pd.DataFrame]
     sources = data["source"] if "source" in data else pd.Series("measured", data.index)
     texts = []
     for source, rows in data.groupby(sources, sort=False):
-        parts = (
-            [(f"{value_of(at, where)}: ", part) for where, part in rows.groupby(at, sort=False)] if at else [("", rows)]
-        )
-        text = "; ".join(where + text for where, part in parts if (text := _listed(part, by, told)))
+        parts = {f"{value_of(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
+        found = {where: _listed(part, by, told) for where, part in parts.items()}
+        text = "; ".join(where + text for where, text in found.items() if text)
         texts += [text if source == "measured" or by == "source" else f"{source}: {text}"] if text else []
     return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 

@@ -25,7 +25,7 @@ import statistics
 import time as host_clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -116,12 +116,10 @@ def time(
 
     contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
     current. budget_s: device time per contender, in seconds. verify: called for each after the last
-    sample; what it raises ends the measurement. Raises ValueError for an empty or impossible plan
-    and for a contender that `needs_host_clock`, and RuntimeError, one sentence, where a launch that
-    needs a CUDA graph cannot be captured.
+    sample; what it raises ends the measurement. Raises ValueError for a contender that
+    `needs_host_clock`, and RuntimeError, one sentence, where a launch that needs a CUDA graph cannot
+    be captured.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     for name, bound in contenders.items():
         # Its launch would be captured as a graph of what little of it the GPU does.
         if getattr(bound, "needs_host_clock", False):
@@ -159,11 +157,9 @@ def measure(
     max_samples: int = MAX_SAMPLES,
 ) -> dict[str, Timing]:
     """The whole protocol on an engine: choose graphs, warm up, plan, sample, summarise."""
-    _require_time(budget_s)
     graph = {name: engine.host_us[name] > HOST_SHARE * engine.flush_us for name in names}
-    for name in names:
-        if graph[name]:
-            engine.replay(name)
+    for name in (name for name in names if graph[name]):
+        engine.replay(name)
 
     estimate_us = warm_up(names, engine, budget_s)
     counts = {
@@ -180,11 +176,6 @@ def measure(
     return timings(taken, seen, {name: len(times) for name, times in taken.items()}, graph)
 
 
-def _require_time(budget_s: float) -> None:
-    if not budget_s > 0:
-        raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
-
-
 def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, float]:
     """Launch the contenders, interleaved, until each one's median (µs, returned) stands still."""
     times, _ = engine.run(list(names))
@@ -195,16 +186,12 @@ def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, 
     for _ in range(WARMUP_STEPS):
         if not unsettled:
             break
-        order = unsettled * WARMUP_BATCH
-        times, _ = engine.run(order)
-        still = []
-        for name in unsettled:
-            own = [us for n, us in zip(order, times, strict=True) if n == name]
-            before, median[name] = median[name], statistics.median(own)
-            spent_us[name] += sum(own)
-            if not stable(before, median[name]) and spent_us[name] < budget_s * 1e6:
-                still.append(name)
-        unsettled = still
+        times, _ = engine.run(unsettled * WARMUP_BATCH)
+        own = {name: times[i :: len(unsettled)] for i, name in enumerate(unsettled)}
+        before, median = median, median | {name: statistics.median(own[name]) for name in unsettled}
+        spent_us |= {name: spent_us[name] + sum(own[name]) for name in unsettled}
+        moved = [name for name in unsettled if not stable(before[name], median[name])]
+        unsettled = [name for name in moved if spent_us[name] < budget_s * 1e6]
     return median
 
 
@@ -249,13 +236,12 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine, columns = asdict(summarise_samples(seen)), ("q25_us", "median_us", "q75_us")
-    return {
-        name: Timing(
-            **dict(zip(columns, quartiles(times), strict=True)), samples=samples[name], graph=graph[name], **machine
-        )
-        for name, times in taken.items()
-    }
+    machine: dict[str, Any] = asdict(summarise_samples(seen))
+    result = {}
+    for name, times in taken.items():
+        q25, median, q75 = quartiles(times)
+        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+    return result
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:
@@ -330,7 +316,7 @@ def time_calls(
     `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
     for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
     timed calls. verify: as in `time`, but not for calls over `LONG_CALL_S`: one more would cost as
-    much as the measurement. Raises ValueError for an empty or impossible plan.
+    much as the measurement.
 
     The clock is the host's, from before the first call until the stream is done after the last. Two
     events around the loop, as in Zeng's "GPU Accelerated Structured Sparsity Matrix Multiplication",
@@ -338,8 +324,6 @@ def time_calls(
     events do not see a call that runs on the CPU, and the host's clock compares both alike. It adds
     the way to the GPU and back once in a loop: some microseconds over `calls`.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     stream = device.create_stream()
     try:
         device.sync()  # operands were made on other streams
@@ -363,7 +347,6 @@ def measure_calls(
     budget_s: float = BUDGET_S,
 ) -> dict[str, Timing]:
     """The whole protocol of `time_calls` on an engine: estimate, plan, sample, summarise."""
-    _require_time(budget_s)
     taken: dict[str, list[float]] = {}
     plans: dict[str, Plan] = {}
     seen: list[Sample] = []
@@ -403,22 +386,6 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 # ---------------------------------------------------------------- the machine
 
 
-@dataclass
-class _Events:
-    """Pairs of timing events, created once and used by every batch."""
-
-    device: Any
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)
-
-    def take(self, count: int) -> list[tuple[Any, Any]]:
-        from cuda.core import EventOptions
-
-        options = EventOptions(timing_enabled=True)
-        while len(self.pairs) < count:
-            self.pairs.append((self.device.create_event(options), self.device.create_event(options)))
-        return self.pairs[:count]
-
-
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keep Python's collector of garbage from running."""
@@ -433,12 +400,20 @@ def _uncollected() -> Iterator[None]:
 
 def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
     """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
-    events = _Events(device)
+    from cuda.core import EventOptions
+
+    options = EventOptions(timing_enabled=True)
+    made: list[tuple[Any, Any]] = []  # pairs of events, which every batch uses
     launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
     device.sync()  # operands were made on other streams
 
+    def events(count: int) -> list[tuple[Any, Any]]:
+        while len(made) < count:
+            made.append((device.create_event(options), device.create_event(options)))
+        return made[:count]
+
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        pairs = events.take(len(names))
+        pairs = events(len(names))
         with _uncollected():  # a collection in the middle would let the GPU catch up with the host
             flush.fill(0, stream=stream)  # a head start for the host
             for name, (begin, end) in zip(names, pairs, strict=True):
@@ -452,7 +427,7 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
 
     def flush_us() -> float:
         # Back to back between two events, so that no gap between flushes counts as flushing.
-        ((begin, end),) = events.take(1)
+        ((begin, end),) = events(1)
         flush.fill(0, stream=stream)
         stream.record(begin)
         for _ in range(HOST_PROBES):

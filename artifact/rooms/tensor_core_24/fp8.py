@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import bench, check, records, willing
+from artifact.measure import bench, check, records
 from artifact.measure import run as harness
 from artifact.rooms.tensor_core_24 import variants
 from kernels import jit, tuning
@@ -145,7 +145,7 @@ def _measure_point(run: harness.Run, path: Path, problem: Problem, every: Mappin
         left_out(name, f"{name} was wrong or hung in its check")
     here = {name: _refusing(name, bind) for name, bind in every.items() if name not in gone | wrong}
     try:
-        willing.measure(here, lambda those: run.measure(path.stem, [problem], those), left_out)
+        harness.willing(here, lambda those: run.measure(path.stem, [problem], those), left_out)
     except Exception as error:  # of one shape: the others are measured, and the command fails
         why = f"{check.describe(problem)}: {_first_line(error)}"
         say(f"NOT MEASURED {why}")
@@ -348,7 +348,7 @@ def tiles(
 
     while True:
         try:
-            bounds, errors, timings = willing.measure(every, work, lambda name, why: say(f"left out: {name}: {why}"))
+            bounds, errors, timings = harness.willing(every, work, lambda name, why: say(f"left out: {name}: {why}"))
             break
         except check.WrongResult as error:
             say(f"WRONG at {shape}: {error}")

@@ -28,7 +28,7 @@ from torch import nn
 from torch.nn import functional
 
 from artifact.measure import apart, device
-from artifact.measure.torch_graph import captured
+from artifact.measure.apart import captured
 from artifact.rooms.tensor_core_24.tables import HOST_MODEL, KEY, WHOLE_MODEL
 from kernels.contract import require
 from kernels.library.semi_structured import SemiStructuredLinear, SemiStructuredLinearFP8, kept, sparsify

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.sanitize.cases import configured, own
-from artifact.sanitize.lab import Case, Lab
+from artifact.sanitize.cases import Case, Lab, configured, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
 from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer

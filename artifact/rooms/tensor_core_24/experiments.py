@@ -178,13 +178,6 @@ class Chapter(Study):
         found = found[found["size"] == found["size"].max()].set_index("variant")
         return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]
 
-    @property
-    def grown(self) -> dict[str, float]:
-        """By how much some counts of `wgmma_lean` grow where B's 4096 columns become 4104."""
-        counted = partial(self.counters.get, "wgmma_lean", m=4096)
-        metrics = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
-        return {name: counted(metric, n=4104) / counted(metric, n=4096) for name, metric in metrics.items()}
-
     def post(self, quantity: str) -> pd.Series:
         """Return what the source states of its kernel, by size."""
         rows = self.stated("benchmarks", quantity, variant="mma_sp").dropna(subset="size")

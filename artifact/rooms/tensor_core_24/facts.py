@@ -1,6 +1,7 @@
 """The chapter's facts, by the part of it that they stand in. Sizes are named as a page writes them, "4096³"."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from artifact.drawing.words import cube, listed, shape
 from artifact.measure import apart, ceilings, check, records
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import energy, extras, libraries, sass, tables, variants
-from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, KEYS, Chapter, launches, together
+from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, COUNTED, KEYS, Chapter, launches, together
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
 
@@ -65,11 +66,6 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
 def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
     return flat({"epilogue": {"at": shape(extras.CHECKED)} | tried} if tried else {})
-
-
-def whole_models() -> Iterator[Fact]:
-    """Where what the page says of whole models is from."""
-    return flat({"whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)}})
 
 
 # ---------------------------------------------------------------- the format and the published kernel
@@ -374,7 +370,7 @@ def small(post: Chapter) -> Iterator[Fact]:
 
 def any_size(post: Chapter) -> Iterator[Fact]:
     """What one size off 4096³ costs, and `auto` over dense cuBLASLt at any size; FP16 beside BF16 at 4096³; the largest
-    error of ours of all BF16 records, and what preparing A costs, ms."""
+    error of ours of all BF16 records, and what preparing A costs, ms; whose numbers of whole models are shown."""
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
     kinds = {True: "odd", False: "aligned"}
@@ -393,6 +389,7 @@ def any_size(post: Chapter) -> Iterator[Fact]:
             "fp16": {"best": fp, "bfloat16": bf, "error": coarse / fine},
             "error": _worst(every[~every["variant"].str.startswith(registry.PREFIXES)]) | {"rounding": ROUNDING},
             "prepare": {"at": shape(last), **cost.loc[last]},
+            "whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)},
         }
     )
 
@@ -415,7 +412,10 @@ def rows(post: Chapter) -> Iterator[Fact]:
     if {ODD_ROWS, WHOLE_ROWS} <= {*us.index}:
         beside = {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]}
         more = us.loc[ODD_ROWS] / us.loc[WHOLE_ROWS] - 1
-        yield from flat({"rows": {"more": more, "clusters": beside, "grown": post.grown}})
+        counted = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
+        by_columns = partial(post.counters.get, "wgmma_lean", m=4096)
+        grown = {name: by_columns(metric, n=4104) / by_columns(metric, n=4096) for name, metric in counted.items()}
+        yield from flat({"rows": {"more": more, "clusters": beside, "grown": grown}})
 
 
 # ---------------------------------------------------------------- FP8

@@ -173,7 +173,7 @@ class Chapter(Study):
 
     @cached_property
     def profile(self) -> pd.DataFrame:
-        """The rows of `counted` at the largest of the ladder's sizes, by contender; that size is in `attrs`."""
+        """The rows of `counted` at the largest of the ladder's sizes, by contender; none where nothing was counted."""
         found = self.counted[self.counted["size"].isin(self.climbed)]
         found = found[found["size"] == found["size"].max()].set_index("variant")
         return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]

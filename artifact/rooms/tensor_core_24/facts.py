@@ -188,7 +188,7 @@ def profiled(post: Chapter) -> Iterator[Fact]:
         {
             "tile": steps | {"fewer": steps["tall"]["l2"] / steps["keep"]["l2"]},
             "clock": {"least": ghz.min(), "most": ghz.max(), "top": post.machine["sm_mhz_max"] / 1e3},
-            "nvml": {"limit": post.machine["power_limit_w"]} | {name: told[c].item() for name, c in nvml.items()},
+            "nvml": {"limit": post.machine.get("power_limit_w")} | {name: told[c].item() for name, c in nvml.items()},
             "stream_k": {"worst": cube(worst), **at.loc["wgmma_stream_k"] / at.loc["wgmma_keep"]},
             "left": {
                 "swept": swept.get(size),
@@ -226,12 +226,13 @@ def _step(c: family.Wgmma) -> dict[str, float]:
 def energies(post: Chapter) -> Iterator[Fact]:
     """What NVML's power tells, and of which points; the clock in the profile and in the harness; how good models of the
     clock and of clocks are, and what they say of a larger tile; contenders alone beside the sweep's turns."""
-    view, told = energy.view(post), energy.view(post).joules
+    view = energy.view(post)
+    told = view.joules
     points = sorted(set(zip(told["m"], told["experiment"], strict=True)))
     auto = where(told, variant="auto").sort_values("m").drop_duplicates("m", keep="last").set_index("m").rename(cube)
     asked = energy.asked(view.records).sort_values("ms")
     short = asked[[at not in points for at in zip(asked["m"], asked["experiment"], strict=True)]].iloc[[0, -1]]
-    limit = {"limit": post.machine["power_limit_w"], "points": listed(f"{cube(m)} ({name})" for m, name in points)}
+    limit = {"limit": post.machine.get("power_limit_w"), "points": listed(f"{cube(m)} ({name})" for m, name in points)}
     yield from flat(
         {
             "energy": {

@@ -331,7 +331,8 @@ def tiles(
     sms, most = run.device.properties.multiprocessor_count, run.device.properties.max_shared_memory_per_block_optin
     # A name is a word, since an error begins with that of what is wrong.
     known = {tuning.knobs(c).replace(" ", ","): c for c in configurations(kernels).values()}
-    known = {name: c for name, c in known.items() if c in fp8_family.candidates(*shape, sms, most)}
+    worth = set(fp8_family.candidates(*shape, sms, most))
+    known = {name: c for name, c in known.items() if c in worth}
     share: dict = {}
     every: dict[str, Any] = {
         name: lambda problem, name=name, c=c: fp8.bind_config(name, problem, run.device, c, cache=share)
@@ -368,7 +369,7 @@ def tiles(
 
 
 def checked(run: harness.Run, kernels: Collection[str]) -> int:
-    """Return how many things are wrong; print those, and the errors of random fp8_operands."""
+    """Return how many things are wrong; print those, and the errors of random operands."""
     rows = []
     for row in verify(run, kernels):
         rows.append(row)

@@ -6,7 +6,6 @@ Both are made aside and renamed, so that an interrupted or failed build leaves t
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
 import errno
@@ -20,12 +19,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from artifact import registry, stopped
+import yaml
+
+from artifact import command, paths, registry, stopped
+from artifact.drawing.pages import examples
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
+from artifact.measure import device, records, run
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
 #: For Python in processes of its own: texts are UTF-8, whatever the locale.
@@ -40,8 +45,6 @@ FRONT = "index.ipynb"
 HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 STYLED = re.compile(r"\bT_([0-9a-f]{5})(?=_|\b)")
-#: What every notebook's cell tagged "parameters" must define.
-PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
 
 
 class BuildError(RuntimeError):
@@ -54,21 +57,17 @@ def claim(folder: Path) -> None:
     Raises ValueError, one sentence, for a folder that holds something and has no mark: it may be the user's. What lies
     in the repository's own build/ is ours without. The same for a name that is not UTF-8.
     """
-    for place in (ROOT, folder):
-        try:
-            str(place).encode()
-        except UnicodeEncodeError:
+    for place in map(str, (ROOT, folder)):
+        if "\\udc" in ascii(place):  # what Python reads of a byte that is not UTF-8
             raise ValueError(
-                f"{ascii(str(place))} is a name that is not UTF-8, which no notebook and no compiler takes: rename it"
-            ) from None
-    mark = folder / MARK
-    ours = (ROOT / "build").resolve()
-    if not folder.is_relative_to(ours) and not mark.is_file() and folder.exists():
-        if found := sorted({path.name for path in folder.iterdir()} - KEPT):
-            raise ValueError(
-                f"{folder}: this folder is not empty ({found[0]}) and was not made by a build, which would replace "
-                "parts of it: name a new one with BUILD="
+                f"{ascii(place)} is a name that is not UTF-8, which no notebook and no compiler takes: rename it"
             )
+    mark, found = folder / MARK, sorted({path.name for path in folder.glob("*")} - KEPT)
+    if found and not folder.is_relative_to((ROOT / "build").resolve()) and not mark.is_file():
+        raise ValueError(
+            f"{folder}: this folder is not empty ({found[0]}) and was not made by a build, which would replace "
+            "parts of it: name a new one with BUILD="
+        )
     folder.mkdir(parents=True, exist_ok=True)
     mark.touch()
 
@@ -78,21 +77,18 @@ def validate(parameters: dict[str, object]) -> None:
     an unknown mode, preset, seed, or GPU to read, FileNotFoundError for no such folder of records, and
     `device.NoGpu` where there is nothing to measure on.
     """
-    from artifact import paths
-    from artifact.measure import device, records, run
-
-    mode, gpu = parameters["mode"], str(parameters["gpu"])
+    mode = parameters["mode"]
     run.validate(mode, parameters["preset"], parameters["seed"])
     if mode == "measure":
         device.require()
     if mode == "measure" or (mode == "auto" and device.find()):
         return  # of the GPU that is here, into a folder that need not be there yet
     root = ROOT / str(parameters["records"] or paths.RECORDED)  # notebooks run in ROOT
-    if parameters["records"] and not root.is_dir():
+    if not root.is_dir() and parameters["records"]:
         raise FileNotFoundError(f"{parameters['records']}: this folder of records is missing")
     # Where nothing was recorded at all, the notebooks that need no records still run.
     if records.list_gpus(root):
-        records.resolve(gpu, root)
+        records.resolve(str(parameters["gpu"]), root)
 
 
 def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
@@ -158,12 +154,11 @@ def book(notebooks: Path, target: Path) -> None:
             shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
-        command = ["jupyter-book", "build", str(source), "--path-output", str(aside)]
-        command += ["-W", "-n", "--keep-going", "-q"]
         # `-m` instead of the script, which need not be on the PATH.
         code = "import sys; from jupyter_book.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        options = ["--path-output", str(aside), "-W", "-n", "--keep-going", "-q"]
         result = subprocess.run(
-            [sys.executable, "-c", code, *command[1:]],
+            [sys.executable, "-c", code, "build", str(source), *options],
             env=os.environ | UTF8,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -194,36 +189,25 @@ def tables() -> str:
     return f'window.itablesBundle = "{base64.b64encode(bundle).decode()}";\n'
 
 
-def contents() -> dict:
+def contents() -> dict[str, Any]:
     """The book's table of contents: book/_toc.yml, with the rooms' chapters in their order where it says so."""
-    import yaml
-
     table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-    for part in table.get("parts", []):
-        if part["chapters"] == "rooms":
-            part["chapters"] = [{"file": room} for room in registry.chapters(ROOT / "notebooks")]
-    return table
+    rooms = [{"file": room} for room in registry.chapters(ROOT / "notebooks")]
+    parts = [{**part, "chapters": rooms} if part["chapters"] == "rooms" else part for part in table.get("parts", [])]
+    return table | ({"parts": parts} if parts else {})
 
 
 def _add_rooms(source: Path) -> None:
     """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
     bibliography, and into the configuration what `{{ sources }}` and `{{ examples }}` mean on a page: the sources, all
     of them cited, and what the examples measured."""
-    import yaml
-
-    from artifact.drawing.pages import examples
-
-    toc = yaml.safe_dump(contents(), sort_keys=False)
-    (source / "_toc.yml").write_text(toc, encoding="utf-8")
+    (source / "_toc.yml").write_text(yaml.safe_dump(contents(), sort_keys=False), encoding="utf-8")
     with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
         bibliography.write(f"\n{registry.references()}")
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
-    sources = [f"{{cite:t}}`{room.cite}`" for room in registry.find().values()]
-    said["parse"]["myst_substitutions"] = {
-        "sources": listed(sources),
-        "examples": examples.tables(),
-    }
+    sources = listed(f"{{cite:t}}`{room.cite}`" for room in registry.find().values())
+    said["parse"]["myst_substitutions"] = {"sources": sources, "examples": examples.tables()}
     config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
@@ -232,24 +216,11 @@ def _use_this_python() -> None:
 
     The kernel finds the repository's packages, and none of the user's IPython start-up files.
     """
-    from artifact.measure import records
-
     folder = BUILD / "jupyter" / "kernels" / "python3"
-    folder.mkdir(parents=True, exist_ok=True)
     python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    spec = {
-        "argv": [
-            sys.executable,
-            "-m",
-            "ipykernel_launcher",
-            "-f",
-            "{connection_file}",
-            "--log-level=CRITICAL",
-        ],
-        "display_name": "Python 3",
-        "language": "python",
-        "env": {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")} | UTF8,
-    }
+    call = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
+    environment = {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")} | UTF8
+    spec = {"argv": call, "display_name": "Python 3", "language": "python", "env": environment}
     # Several notebooks are executed side by side, and each writes the same.
     records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))
     os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
@@ -270,16 +241,14 @@ def _as_page(executed: Path, page: Path) -> None:
         raise BuildError(f"{executed.name} has not been executed: run `make artifact`")
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata.pop("papermill", None)
+    # The front page has no room for what was found; whoever sees it shall see it.
+    injected = "remove-cell" if page.name == FRONT else "hide-input"
+    more = {"parameters": "remove-cell", "injected-parameters": injected}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
-        cell.metadata = type(cell.metadata)(tags=tags)
-        if "parameters" in tags:
-            cell.metadata["tags"] = [*tags, "remove-cell"]
+        cell.metadata = type(cell.metadata)(tags=[*tags, *(more[tag] for tag in tags if tag in more)])
         if "injected-parameters" in tags:
-            # The front page has no room for it: whoever sees it shall see what was found.
-            hidden = "remove-cell" if page.name == FRONT else "hide-input"
             cell.id = "injected-parameters"  # papermill's is random
-            cell.metadata["tags"] = [*tags, hidden]
     # The figures lie beside the folder of notebooks, but in the folder of the pages.
     page.write_text(_same(nbformat.writes(notebook)).replace("../figures/", "figures/"), encoding="utf-8")
 
@@ -288,8 +257,8 @@ def _same(text: str) -> str:
     """The text of an executed notebook as pages have it: heads of columns say that they are, which pandas leaves out;
     and without what is different in each execution: pandas names a styled table at random, and an object without a text
     of its own says where in memory it lies."""
-    text, numbers = ADDRESS.sub(">", text), {}
-    text = STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", text)
+    numbers: dict[str, int] = {}
+    text = STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", ADDRESS.sub(">", text))
     return HEAD.sub(r"<th scope=\"col\"\g<1>", text)
 
 
@@ -311,64 +280,71 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
-def _goes_on(options: argparse.Namespace) -> str:
-    """What a user who stopped a step wants to know."""
+#: What every notebook's cell tagged "parameters" must define.
+PARAMETERS = ("mode", "gpu", "preset", "seed", "records")
+DEFAULTS = (
+    command.option("--mode", default="auto", help="auto, measure or recorded"),
+    command.option("--gpu", default=paths.HOME),
+    command.option("--preset", default="full", help="kick or full"),
+    command.option("--seed", default="0", help="a whole number"),
+    command.option("--records", default=""),
+)
+
+
+def _target(what: str) -> tuple[command.Argument, ...]:
+    return command.option(what, type=Path), command.option("target", type=Path)
+
+
+#: Step -> what it does, its arguments, and what a user who stopped it wants to know.
+STEPS = {
+    "notebook": (
+        "execute one notebook",
+        (*_target("source"), *DEFAULTS),
+        "{} is not finished; the same command goes on with what was not yet done",
+    ),
+    "check": ("whether notebooks can run with these", DEFAULTS, "nothing was begun"),
+    "book": (
+        "build the pages from book/ and the executed notebooks",
+        _target("notebooks"),
+        "the pages are as before; the same command builds them again",
+    ),
+}
+
+
+def work(options: command.Options) -> None:
+    """Do one of STEPS."""
+    claim(BUILD if options.step != "book" else options.target.resolve().parent)
     if options.step == "book":
-        return "the pages are as before; the same command builds them again"
-    if options.step == "check":
-        return "nothing was begun"
-    return f"{_shown(options.source)} is not finished; the same command goes on with what was not yet done"
+        return book(options.notebooks, options.target.resolve())
+    parameters = {name: getattr(options, name) for name in PARAMETERS}
+    if options.seed.isdecimal():  # any other text is refused as it was written
+        parameters["seed"] = int(options.seed)
+    validate(parameters)
+    if options.step == "notebook":
+        execute(options.source, options.target, parameters)
 
 
-def _usage(message: str):
-    """In place of argparse's own, which puts the usage in front: an error is one line."""
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run one step; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.build", description=__doc__)
-    parser.error = _usage
+    parser = command.Parser(prog="python -m artifact.build", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
-    notebook = steps.add_parser("notebook", help="execute one notebook")
-    notebook.add_argument("source", type=Path)
-    notebook.add_argument("target", type=Path)
-    for step in (notebook, steps.add_parser("check", help="whether notebooks can run with these")):
-        step.error = _usage
-        step.add_argument("--mode", default="auto", help="auto, measure or recorded")
-        step.add_argument("--gpu", default="nvidia-h200")
-        step.add_argument("--preset", default="full", help="kick or full")
-        step.add_argument("--seed", default="0", help="a whole number")
-        step.add_argument("--records", default="")
-    step = steps.add_parser("book", help="build the pages from book/ and the executed notebooks")
-    step.error = _usage
-    step.add_argument("notebooks", type=Path)
-    step.add_argument("target", type=Path)
+    for name, (says, taken, _) in STEPS.items():
+        steps.add_parser(name, help=says).add(taken)
     options = parser.parse_args(arguments)
     if threading.current_thread() is threading.main_thread():
         # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
         stopped.as_interrupt(logging.disable)
     try:
-        claim(BUILD if options.step != "book" else options.target.resolve().parent)
-        if options.step != "book":
-            parameters = {name: getattr(options, name) for name in PARAMETERS}
-            if options.seed.isdecimal():  # any other text is refused as it was written
-                parameters["seed"] = int(options.seed)
-            validate(parameters)
-            if options.step == "notebook":
-                execute(options.source, options.target, parameters)
-        else:
-            book(options.notebooks, options.target.resolve())
+        work(options)
     except KeyboardInterrupt as stop:
-        print(f"\ninterrupted: {_goes_on(options)}", file=sys.stderr, flush=True)
+        goes_on = STEPS[options.step][2].format(_shown(getattr(options, "source", ROOT)))
+        print(f"\ninterrupted: {goes_on}", file=sys.stderr, flush=True)
         # At once, since what asyncio left unfinished in nbclient would be reported with tracebacks on the way out.
         os._exit(stopped.code(stop))
     except Exception as error:
         if os.environ.get("DEBUG"):
             raise
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return command.failed(error)
     return 0
 
 

@@ -44,8 +44,15 @@ SEEDS = 2**32 - 1  # as `artifact.measure.run` has it, which is not worth import
 #: command, or need a GPU.
 CODES = {
     **dict.fromkeys(("ValueError", "FileNotFoundError", "NotADirectoryError", "PermissionError"), BAD_INPUT),
-    **dict.fromkeys(("NoGpu", "OutOfMemoryError"), BAD_INPUT),
+    **dict.fromkeys(("NoGpu", "OutOfMemoryError", "ModuleNotFoundError", "SystemExit"), BAD_INPUT),
     "WrongResult": WRONG,
+    "KeyboardInterrupt": 130,
+}
+#: What is said of those that do not say it themselves.
+SAID = {
+    "ModuleNotFoundError": "{0.name} is not installed: see the extras in pyproject.toml.",
+    "SystemExit": "The contender ended the program, so there is no result.",  # whatever code it chose
+    "KeyboardInterrupt": "Interrupted; what was recorded so far is kept.",
 }
 
 Options = argparse.Namespace
@@ -54,7 +61,8 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
         with contextlib.suppress(AttributeError):  # of what a terminal cannot show, the rest is shown
             stream.reconfigure(errors="replace")
     try:
@@ -62,47 +70,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _done(arguments)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # `… | head`
-        _forget_output()
-        return 0
-    except OSError as error:  # a full disk, behind the answer or a record
-        _forget_output()
-        return _fail(str(error), BAD_INPUT)
+    except OSError as error:  # `… | head`; a full disk, behind the answer or a record
+        # What is still to be written goes nowhere, since Python writes it at its end.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else _fail(error, BAD_INPUT)
 
 
 def _done(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return COMMANDS[options.command][0](options) or 0
-    except SystemExit:  # of a user's contender, whatever code it chose: nothing was judged
-        return _fail("The contender ended the program, so there is no result.", BAD_INPUT)
-    except KeyboardInterrupt:
-        return _fail("Interrupted; what was recorded so far is kept.", 130)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("", "artifact", "kernels"):
-            raise
-        return _fail(_needs(error), BAD_INPUT)
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
-        if not codes:
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0]
+        if not codes or missing in ("", "artifact", "kernels"):
             raise
-        return _fail(str(error), codes[0])
+        return _fail(error, codes[0])
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(error: object, code: int) -> int:
     with contextlib.suppress(OSError):  # the code says it, too
-        print(f"artifact: {' '.join(message.split())}", file=sys.stderr)
+        print(f"artifact: {_sentence(error)}", file=sys.stderr)
     return code
 
 
-def _needs(error: ModuleNotFoundError) -> str:
-    return f"{error.name} is not installed: see the extras in pyproject.toml."
-
-
-def _forget_output() -> None:
-    """Let what is still to be written go nowhere, since Python writes it at its end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _sentence(error: object) -> str:
+    return " ".join(SAID.get(type(error).__name__, "{0}").format(error).split())
 
 
 # ---------------------------------------------------------------- options
@@ -238,8 +232,10 @@ def _folder(options: Options) -> Path:
         default=[],
         help="exit code 1 if any counted claim shown has this verdict (repeat for several)",
     ),
-    _switch("--json", "the same as --format json"),
-    _switch("--csv", "id, verdict and what was measured alone"),
+    _option("--json", dest="format", action="store_const", const="json", help="the same as --format json"),
+    _option(
+        "--csv", dest="format", action="store_const", const="short", help="id, verdict and what was measured alone"
+    ),
     says="Print the verdict on each claim. Exit code 0: printed; 2: bad input, as records that are not whole. "
     "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
 )
@@ -249,7 +245,6 @@ def _claims(options: Options) -> int:
     df = judge.judge(chosen, folder)
     if options.verdict:
         df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
-    form = "short" if options.csv else "json" if options.json else options.format
     written = {
         "short": lambda: df[list(judge.GOLDEN_COLUMNS)].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
@@ -257,9 +252,9 @@ def _claims(options: Options) -> int:
         "markdown": lambda: page.markdown(df, folder.name) + "\n",
         "text": lambda: f"GPU: {folder.name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
     }
-    print(written[form](), end="")
+    print(written[options.format](), end="")
     wanted = {VERDICTS[name] for name in options.fail_on}
-    return WRONG if wanted & set(judge.counted(df)["verdict"]) else 0
+    return WRONG * bool(wanted & set(judge.counted(df)["verdict"]))
 
 
 def _chosen(options: Options) -> list[load.Claim]:
@@ -275,9 +270,7 @@ def _chosen(options: Options) -> list[load.Claim]:
             close = ", ".join(difflib.get_close_matches(wanted, known, n=3, cutoff=0.5))
             hint = f"close: {close}" if close else "`claims` without --id lists all"
             raise ValueError(f"There is no claim {wanted!r}; {hint}.")
-        if wanted:
-            _among(wanted, known, none)
-            chosen = [claim for claim in chosen if wanted in of(claim)]
+        chosen = [claim for claim in chosen if not wanted or _among(wanted, known, none) in of(claim)]
     return chosen
 
 
@@ -297,7 +290,7 @@ def _all(_, df) -> str:
     """Verdicts for a terminal, a line for each claim."""
     lines = []
     for row in df.itertuples():
-        mark = " (extension, not counted)" if row.extension else ""
+        mark = " (extension, not counted)" * row.extension
         lines.append(f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}{mark}")
         lines += [f"{'':<30}  {'':<28}  {row.close}"] if row.close else []
     return "\n".join([*lines, "", page.totals(df)])
@@ -441,14 +434,14 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
     for name, make in makers.items():
         try:
             bounds[name] = make(problem)
-        except (ValueError, ModuleNotFoundError) as error:
+        except (ValueError, ModuleNotFoundError) as why:
             if name in named:
                 raise
-            refused[name] = ValueError(_needs(error)) if isinstance(error, ModuleNotFoundError) else error
+            refused[name] = _sentence(why)
     if all(name in refused for name in variants):
-        raise refused[variants[0]]
-    for name, error in refused.items():
-        print(f"left out: {error}" if name in str(error) else f"left out: {name}: {error}")
+        raise ValueError(refused[variants[0]])
+    for name, said in refused.items():
+        print(f"left out: {said}" if name in said else f"left out: {name}: {said}")
     return bounds
 
 
@@ -506,13 +499,13 @@ def _run(options: Options) -> None:
     opened = info.open()
     problem = room.problem(**asked)
     reference = check.oracle(problem)
-    makers = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
+    makers: dict[str, Callable] = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
     makers |= {} if options.no_baseline else registry.contenders(getattr(room, "BASELINES", ()), opened)
     bounds = _bind(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
     errors, timings = run.check_and_time(bounds, problem, reference, opened, _timer(options))
 
-    label = f", {problem.label}" if problem.label else ""
+    label = f", {problem.label}" * bool(problem.label)
     print(
         f"{info.gpu}: m={problem.m} n={problem.n} k={problem.k} nnz={problem.nnz} "
         f"S={problem.density * 100:g} %{label}; FLOPs {problem.flops_def}; "
@@ -553,7 +546,7 @@ def _timer(options: Options) -> Callable:
         plan = {"min_samples": count, "max_samples": count} if count else {}
         return bench.time(bounds, opened, verify=verify, **plan)
 
-    return published if options.protocol == "published" else cold
+    return {"cold": cold, "published": published}[options.protocol]
 
 
 # ---------------------------------------------------------------- a reader's own kernel, a reader's own matrix
@@ -746,7 +739,7 @@ def _matrices(options: Options) -> int:
         raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder of matrices.")
     failed = matrices.download(df, where) if options.download else []
     print(matrices.left_out(df, matrices.present(df, where)) or f"All {len(df)} listed matrices are in {where}")
-    return WRONG if failed else 0
+    return WRONG * bool(failed)
 
 
 @_command(

@@ -12,16 +12,17 @@ not, whose checksum is printed too.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from artifact import command
 from artifact.paths import ROOT
 from kernels import __version__
 
@@ -46,12 +47,9 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
         raise ValueError(
             f"{changed[0][3:]} was changed and not committed ({len(changed)} such in all): a release is of a commit."
         )
-    found = {}
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD", root=root))) as tar:
-        for member in tar:
-            if member.isfile():
-                found[member.name] = tar.extractfile(member).read(), bool(member.mode & 0o100)
-    return found
+        files: Any = {member: tar.extractfile(member) for member in tar if member.isfile()}
+        return {member.name: (file.read(), bool(member.mode & 0o100)) for member, file in files.items()}
 
 
 def pages(folder: Path) -> dict[str, tuple[bytes, bool]]:
@@ -65,8 +63,7 @@ def pages(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 def sums(files: Mapping[str, tuple[bytes, bool]]) -> bytes:
     """As `sha256sum` writes them, by name."""
-    lines = (f"{hashlib.sha256(files[name][0]).hexdigest()}  {name}\n" for name in sorted(files))
-    return "".join(lines).encode()
+    return "".join(f"{hashlib.sha256(files[name][0]).hexdigest()}  {name}\n" for name in sorted(files)).encode()
 
 
 def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
@@ -82,22 +79,16 @@ def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME)
     return out.getvalue()
 
 
-def compressed(tar: bytes) -> bytes:
-    """Without a name or a time in its head."""
-    return gzip.compress(tar, 9, mtime=0)
-
-
 def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     """Write the archive into the folder `target`, and its checksum beside it. What is said of it: name of a line ->
     line. Raises ValueError or FileNotFoundError, one sentence, and writes nothing, where something is missing."""
     files = tracked(root)
-    taken = [name for name in files if name == SUMS or name.startswith(f"{BOOK}/")]
-    if taken:
-        raise ValueError(f"{taken[0]}: git has a file where the release puts its own.")
+    for name in (name for name in files if name == SUMS or name.startswith(f"{BOOK}/")):
+        raise ValueError(f"{name}: git has a file where the release puts its own.")
     files |= pages(book)
     files[SUMS] = sums(files), False
     tar = tarred(files, int(git("log", "-1", "--format=%ct", root=root)))
-    archive = compressed(tar)
+    archive = gzip.compress(tar, 9, mtime=0)  # without a name or a time in its head
     path = target / f"{NAME}.tar.gz"
     target.mkdir(parents=True, exist_ok=True)
     path.write_bytes(archive)
@@ -112,19 +103,19 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Make the release; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.dist", description=__doc__)
-    parser.add_argument("book", type=Path, help="folder of the rendered book")
-    parser.add_argument("target", type=Path, help="folder that the archive goes to")
-    options = parser.parse_args(arguments)
-    try:
-        for what, said in release(options.book, options.target).items():
-            print(f"{what:<11} {said}")
-    except (ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+def work(options: command.Options) -> None:
+    """Make the release and say what it is."""
+    for what, said in release(options.book, options.target).items():
+        print(f"{what:<11} {said}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the release."""
+    taken = (
+        command.option("book", type=Path, help="folder of the rendered book"),
+        command.option("target", type=Path, help="folder that the archive goes to"),
+    )
+    return command.run(work, "artifact.dist", __doc__, taken, arguments)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from kernels.contract import Bound, Problem
-
-Kind = TypeVar("Kind")
 
 #: The package of the rooms, and where it lies.
 PACKAGE = "artifact.rooms"
@@ -78,6 +76,17 @@ def find(folder: Path = FOLDER) -> dict[str, Room]:
     where a room.toml is not whole."""
     rooms = [_read(path) for path in folder.glob(f"*/{ROOM}")]
     return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
+
+
+def home(name: str) -> Path:
+    """Where what a chapter says lies: the folder of a room, or of a part of the harness that has a chapter."""
+    return FOLDER / name if (FOLDER / name).is_dir() else FOLDER.parent / name
+
+
+def variants(name: str) -> tuple[str, ...]:
+    """The kernels of a room in their order; none of what has no kernels of its own."""
+    package = FOLDER.parent.parent / "kernels" / name
+    return tuple(getattr(importlib.import_module(f"kernels.{name}"), "VARIANTS", ())) if package.is_dir() else ()
 
 
 def toml(path: Path) -> dict[str, Any]:
@@ -174,7 +183,7 @@ def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
 
 
-def made(path: Path, kind: type[Kind], table: Mapping[str, Any], room: str) -> Kind:
+def made(path: Path, kind: Any, table: Mapping[str, Any], room: str) -> Any:
     """Return a dataclass of a TOML table's keys, the room's name before them. Raises ValueError that names file and key
     where one is missing, or there is none of that name."""
     known = {

@@ -11,8 +11,6 @@ the version and one of the hashes of requirements/gpu.lock. The folder also rece
 
 from __future__ import annotations
 
-import argparse
-import functools
 import re
 import shutil
 import subprocess
@@ -20,30 +18,23 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from email.parser import Parser
 from pathlib import Path
+from typing import cast
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from artifact import stopped
+from artifact import command, stopped
 from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
 HARNESS = "artifact"
 #: Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
 OLDEST_GLIBC = 17
-
-
-@dataclass(frozen=True)
-class Pin:
-    """One package of the lock that applies to the node: `text` is its lines there, hashes included."""
-
-    version: Version
-    text: str
 
 
 def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | None) -> None:
@@ -56,22 +47,21 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(encoding="utf-8"), environment)
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
-    wheels: dict[str, Path] = {}
-    for path in folder.iterdir() if folder.exists() else ():
+    for path in folder.glob("*"):
         if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
             raise ValueError(f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    wheels: dict[str, Path] = {}
     try:
         while missing := _walk(declared, wheels, on_node, environment)[0]:
             for name in missing - pins.keys():
                 raise ValueError(f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`")
             wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
-        left_out = _walk(declared, wheels, on_node, environment)[1]
-        (aside / "requirements.txt").write_text("\n".join(pins[name].text for name in sorted(wheels)), encoding="utf-8")
+        left_out = [f"{name}=={on_node[name]}\n" for name in sorted(_walk(declared, wheels, on_node, environment)[1])]
+        (aside / "requirements.txt").write_text("\n".join(pins[name] for name in sorted(wheels)), encoding="utf-8")
         if left_out:
-            lines = (f"{name}=={on_node[name]}\n" for name in sorted(left_out))
-            (aside / "left-out.txt").write_text("".join(lines), encoding="utf-8")
+            (aside / "left-out.txt").write_text("".join(left_out), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         aside.chmod(0o755)
         aside.rename(folder)
@@ -88,19 +78,20 @@ def _walk(
     environment: dict[str, str],
 ) -> tuple[set[str], set[str]]:
     """Follow the requirements as far as `wheels` tell them: names still to fetch, names left to the node."""
-    missing, left_out, seen = set(), set(), set()
+    missing: set[str] = set()
+    left_out: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     todo = list(declared)
     while todo:
         need = todo.pop()
         name = canonicalize_name(need.name)
         if name in wheels:
-            for part in {(name, extra) for extra in ("", *need.extras)} - seen:
-                seen.add(part)
-                todo += _requirements(wheels[name], environment | {"extra": part[1]})
-        elif name in on_node and need.specifier.contains(on_node[name], prereleases=True):
-            left_out.add(name)
+            parts = {(name, extra) for extra in ("", *need.extras)} - seen
+            seen |= parts
+            todo += [new for _, extra in parts for new in _requirements(wheels[name], environment | {"extra": extra})]
         else:
-            missing.add(name)
+            has = name in on_node and need.specifier.contains(on_node[name], prereleases=True)
+            (left_out if has else missing).add(name)
     return missing, left_out
 
 
@@ -120,7 +111,8 @@ def _environment(python: str) -> dict[str, str]:
     """The values that requirement markers are judged by on the node."""
     if not re.fullmatch(r"3\.\d+", python):
         raise ValueError(f"the node's Python must be given like 3.12, not {python!r}")
-    return default_environment() | {
+    return {
+        **cast(dict[str, str], default_environment()),
         "python_version": python,
         "python_full_version": f"{python}.99",
         "implementation_name": "cpython",
@@ -131,34 +123,33 @@ def _environment(python: str) -> dict[str, str]:
     }
 
 
-def _pins(lock: str, environment: dict[str, str]) -> dict[str, Pin]:
-    pins = {}
-    for line, hashes in re.findall(r"^([a-z0-9].*?)((?: \\\n    --hash=\S+)+)", lock, re.MULTILINE):
-        need = Requirement(line)
-        if need.marker is None or need.marker.evaluate(environment):
-            (pin,) = need.specifier
-            # Without its marker: pip would judge that by the Python that it runs on here.
-            text = f"{need.name}{need.specifier}{hashes}"
-            pins[canonicalize_name(need.name)] = Pin(Version(pin.version), text)
-    return pins
+def _pins(lock: str, environment: dict[str, str]) -> dict[str, str]:
+    """Name -> its lines in the lock, hashes included, of each package that applies to the node."""
+    found = re.findall(r"^([a-z0-9].*?)((?: \\\n    --hash=\S+)+)", lock, re.MULTILINE)
+    needs = [(Requirement(line), hashes) for line, hashes in found]
+    # Without its marker: pip would judge that by the Python that it runs on here.
+    return {
+        canonicalize_name(need.name): f"{need.name}{need.specifier}{hashes}"
+        for need, hashes in needs
+        if need.marker is None or need.marker.evaluate(environment)
+    }
 
 
 def _freeze(path: Path) -> dict[str, Version]:
     if not path.is_file():
         raise ValueError(f"{path} does not exist: write `pip list --format=freeze` of the node into it")
-    found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not (line := line.strip()) or line.startswith(("#", "-e ")) or " @ " in line:
-            continue
-        name, equals, version = line.partition("==")
-        try:
-            found[canonicalize_name(name)] = Version(version)
-        except InvalidVersion:
-            raise ValueError(f"{path}, line {number}: expected name==version, found {line!r}") from None
+    found: dict[str, Version] = {}
+    for number, line in enumerate(map(str.strip, path.read_text(encoding="utf-8").splitlines()), 1):
+        if line and not line.startswith(("#", "-e ")) and " @ " not in line:
+            name, _, version = line.partition("==")
+            try:
+                found[canonicalize_name(name)] = Version(version)
+            except InvalidVersion:
+                raise ValueError(f"{path}, line {number}: expected name==version, found {line!r}") from None
     return found
 
 
-def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[str, Path]:
+def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[str, Path]:
     """Fetch exactly these pins into `folder`; returns the wheel of each name."""
     newest = re.fullmatch(r"2\.(\d+)", glibc)
     if not newest:
@@ -167,53 +158,41 @@ def _download(pins: list[Pin], folder: Path, python: str, glibc: str) -> dict[st
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in minors] + ["manylinux2014_x86_64"]
     with tempfile.TemporaryDirectory(dir=folder) as name:
         lock = Path(name) / "requirements.txt"
-        lock.write_text("\n".join(pin.text for pin in pins), encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check"]
-        command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", name]
-        command += [
-            "--implementation",
-            "cp",
-            "--python-version",
-            python,
-            "--requirement",
-            str(lock),
-        ]
-        for platform in platforms:
-            command += ["--platform", platform]
-        if subprocess.run(command).returncode:
+        lock.write_text("\n".join(pins), encoding="utf-8")
+        call = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"]
+        call += ["--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
+        call += ["--dest", name, "--requirement", str(lock), *(f"--platform={platform}" for platform in platforms)]
+        if subprocess.run(call).returncode:
             raise ValueError(f"pip could not fetch the wheels for Python {python}: see the lines above")
         wheels = [wheel.rename(folder / wheel.name) for wheel in Path(name).glob("*.whl")]
     assert len(wheels) == len(pins), "pip fetched something else than it was asked for"
     return {canonicalize_name(wheel.name.split("-")[0]): wheel for wheel in wheels}
 
 
-@functools.cache
-def _metadata(wheel: Path) -> list[Requirement]:
+def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)]
         metadata = Parser().parsestr(archive.read(name).decode())
-    return [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
-
-
-def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
-    needs = _metadata(wheel)
+    needs = map(Requirement, metadata.get_all("Requires-Dist", []))
     return [need for need in needs if need.marker is None or need.marker.evaluate(environment)]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m artifact.wheelhouse")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--python", default="3.12", help="the node's Python, like 3.12")
-    parser.add_argument("--glibc", default="2.39", help="the node's C library, like 2.39")
-    parser.add_argument("--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}")
-    parser.add_argument("--has", type=Path, help="what `pip list --format=freeze` printed there")
-    options = parser.parse_args(arguments)
-    try:
-        fetch(options.folder, options.python, options.glibc, options.extras, options.has)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+OPTIONS = (
+    command.option("folder", type=Path),
+    command.option("--python", default="3.12", help="the node's Python, like 3.12"),
+    command.option("--glibc", default="2.39", help="the node's C library, like 2.39"),
+    command.option("--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}"),
+    command.option("--has", type=Path, help="what `pip list --format=freeze` printed there"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill a folder with wheels."""
+
+    def work(o: command.Options) -> None:
+        fetch(o.folder, o.python, o.glibc, o.extras, o.has)
+
+    return command.run(work, "artifact.wheelhouse", __doc__, OPTIONS, arguments)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,7 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     matrices, compute = (a, array_of(operands.b), array_of(operands.c)), "COMPUTE_32F"
     arguments = gemm_arguments(cublas, *matrices, dtype, compute + ("_FAST_TF32" if dtype == "tf32" else ""))
     with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
-        handle = owned(stack, cublas.destroy, cublas.create())
-        call = multiplication(cublas, handle, arguments)
+        call = multiplication(cublas, owned(stack, cublas.destroy, cublas.create()), arguments)
         call(cupy.cuda.get_current_stream().ptr)
         bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), call, operands.c, "the library's default")
         return hold(bound, stack, a, operands)

@@ -94,7 +94,7 @@ def in_best_order(
     operand -> A, B and C, CuPy arrays of `cublaslt.tune`. Overwrites C. Raises ValueError where the
     library refuses the problem.
     """
-    made = {words: timed(lambda order=order: made_dense(sparse, dtype, order)) for words, order in orders.items()}
+    made = {words: timed(partial(made_dense, sparse, dtype, order)) for words, order in orders.items()}
     products = {words: place(dense) for words, (dense, _) in made.items()}
     tuned = cublaslt.tune(products, dtype, problem, device)
     dense, prepare_ms = made[tuned[1].name]

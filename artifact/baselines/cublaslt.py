@@ -80,7 +80,7 @@ def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) ->
     """
 
     def propose(library, handle: int, stack: ExitStack) -> dict[str, Bound]:
-        found = {}
+        found: dict[str, Bound] = {}
         for product, matrices in products.items():
             a, b, c = matrices
             tuned = _tuned(handle, a, b, c, dtype)
@@ -97,8 +97,7 @@ def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: 
     from nvmath.bindings import cublasLt
 
     with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
-        handle = owned(stack, cublasLt.destroy, cublasLt.create())
-        candidates = propose(cublasLt, handle, stack)
+        candidates = propose(cublasLt, owned(stack, cublasLt.destroy, cublasLt.create()), stack)
         if not candidates:
             raise NoAlgorithm("it knows no algorithm")
         choice = fastest(candidates, device)[0]
@@ -153,7 +152,7 @@ def _describe(library, matrices: tuple, dtype: str, stack: ExitStack) -> tuple[i
     layouts = []
     for matrix in matrices:
         by_rows = _by_rows(matrix)
-        made = layout(library, dtype, *matrix.shape, stack, by_rows)
+        made = layout(library, dtype, matrix.shape, stack, by_rows)
         order = np.array([int(library.Order.ROW if by_rows else library.Order.COL)], np.int32)
         attribute = int(library.MatrixLayoutAttribute.ORDER)
         library.matrix_layout_set_attribute(made, attribute, order.ctypes.data, order.nbytes)
@@ -161,9 +160,9 @@ def _describe(library, matrices: tuple, dtype: str, stack: ExitStack) -> tuple[i
     return description, layouts
 
 
-def layout(library, dtype: str, rows: int, columns: int, stack: ExitStack, by_rows: bool = False) -> int:
+def layout(library, dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool = False) -> int:
     """Return a layout of a matrix without gaps."""
-    made = library.matrix_layout_create(data_type(dtype), rows, columns, columns if by_rows else rows)
+    made = library.matrix_layout_create(data_type(dtype), *shape, shape[by_rows])
     return owned(stack, library.matrix_layout_destroy, made)
 
 

@@ -111,5 +111,5 @@ def _describe(library, both: list[tuple], k: int, sums: str, stack: ExitStack) -
         attribute = int(library.MatmulDescAttribute[name])
         library.matmul_desc_set_attribute(description, attribute, value.ctypes.data, value.nbytes)
     high, wide = both[0][2], both[1][2]
-    shapes = ("e4m3", k, high), ("e4m3", k, wide), ("bfloat16", high, wide)
-    return description, [layout(library, *shape, stack) for shape in shapes]
+    shapes = ("e4m3", (k, high)), ("e4m3", (k, wide)), ("bfloat16", (high, wide))
+    return description, [layout(library, dtype, shape, stack) for dtype, shape in shapes]

@@ -32,7 +32,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from artifact import paths, registry
-from artifact.book import charts, tables, text
+from artifact.book import charts, text
 from artifact.drawing import findings, style
 from artifact.measure import records
 
@@ -176,7 +176,7 @@ def shower(
     calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
     """
     style.apply()
-    known = specs(tables.folder(room) / FILE)
+    known = specs(registry.home(room) / FILE)
 
     def show(name: str, drawn: Drawn) -> None:
         if drawn is None:

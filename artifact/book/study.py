@@ -201,6 +201,7 @@ def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.Da
     return table.assign(prediction=table["variant"].map(variants))
 
 
+@given
 def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Return the time of each point in two runs of a measurement, and the second over the first, also in per cent
     off."""

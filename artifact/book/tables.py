@@ -32,28 +32,23 @@ from pandas.io.formats.style import Styler
 
 from artifact import paths, registry
 from artifact.book import text
-from artifact.drawing import prose, style
+from artifact.drawing import plot, prose, style
 from artifact.measure import records
 
 FILE = "tables.toml"
-PAGES = "book"  #: stands for a room on pages that are of none
 KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
 COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
-FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code}
-
-
-def folder(room: str) -> Path:
-    """Return where a room, or PAGES, says what it shows."""
-    return text.PAGES if room == PAGES else registry.FOLDER / room
+FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code, "number": plot.number}
 
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or PAGES, says of its tables, by their names. Raises ValueError for a key that is none."""
-    path = folder(room) / FILE
+    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
+    key that is none."""
+    path = registry.home(room) / FILE
     found = registry.toml(path)
     for name, spec in found.items():
         wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}

@@ -6,13 +6,13 @@ shipped records and their second run.
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths
+from artifact import command, paths
 from artifact.measure import dealt, records, run
 
 COLUMNS = ["room", "experiment", *records.POINT, "variant", "median_us", "gpu"]
@@ -44,59 +44,40 @@ def compared(df: pd.DataFrame, shipped: Path) -> pd.DataFrame:
     """For each experiment that both have: gpus, points, rows; time, the median of each row's time over the shipped one,
     with its 5th and 95th percentile (low, high); and the same of the shipped second run (again_low, again_high), NaN
     without one. shipped: a GPU's folder of records."""
-    key = [*records.POINT, "variant"]
     made = []
     for (room, experiment), mine in df.groupby(["room", "experiment"], sort=False):
-        path = shipped / room / f"{experiment}.csv"
-        if not path.is_file():
-            continue
-        before = records.read(path)[[*key, "median_us"]]
-        ratio = _ratio(mine, before, key)
-        second = shipped / room / records.REPEAT / f"{experiment}.csv"
-        again = pd.Series([float("nan")])
-        if second.is_file():
-            again = _ratio(records.read(second), before, key)
-        low, high = ratio.quantile([0.05, 0.95])
-        again_low, again_high = again.quantile([0.05, 0.95])
-        points = mine[list(records.POINT)].drop_duplicates()
-        made.append(
-            {
-                "room": room,
-                "experiment": experiment,
-                "gpus": mine["gpu"].nunique(),
-                "points": len(points),
-                "rows": len(ratio),
-                "time": ratio.median(),
-                "low": low,
-                "high": high,
-                "again_low": again_low,
-                "again_high": again_high,
-            }
-        )
+        paths_ = shipped / room / f"{experiment}.csv", shipped / room / records.REPEAT / f"{experiment}.csv"
+        before, second = (records.read(path) if path.is_file() else None for path in paths_)
+        if before is not None:
+            ratio = _ratio(mine, before)
+            again = pd.Series([float("nan")]) if second is None else _ratio(second, before)
+            points = len(mine[list(records.POINT)].drop_duplicates())
+            ends = [*ratio.quantile([0.05, 0.95]), *again.quantile([0.05, 0.95])]
+            made.append((room, experiment, mine["gpu"].nunique(), points, len(ratio), ratio.median(), *ends))
     return pd.DataFrame(made, columns=RATIOS)
 
 
-def _ratio(mine: pd.DataFrame, before: pd.DataFrame, key: list[str]) -> pd.Series:
-    both = mine.merge(before, on=key, suffixes=("", "_before"))
+def _ratio(mine: pd.DataFrame, before: pd.DataFrame) -> pd.Series:
+    both = mine.merge(before, on=list(records.KEY), suffixes=("", "_before"))
     return both["median_us"] / both["median_us_before"]
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.agreement", description=__doc__)
-    parser.add_argument("--fresh", type=Path, required=True, help="a GPU's folder of records")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--shipped", type=Path, default=paths.RECORDED / "nvidia-h200")
-    given = parser.parse_args(argv)
-    try:
-        table = collected(given.fresh)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+def work(given: command.Options) -> None:
+    """Write what `given` names, and say how it compares."""
+    table = collected(given.fresh)
     table["median_us"] = table["median_us"].map(lambda us: float(f"{us:.6g}"))
-    table.to_csv(given.out, index=False, lineterminator="\n")
+    records.write_text(given.out, table.to_csv(index=False, lineterminator="\n"))
     print(compared(table, given.shipped).round(3).to_string(index=False))
-    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Collect points that were dealt out, and compare them with those of one GPU."""
+    options = (
+        command.option("--fresh", type=Path, required=True, help="a GPU's folder of records"),
+        command.option("--out", type=Path, required=True),
+        command.option("--shipped", type=Path, default=paths.RECORDED / "nvidia-h200"),
+    )
+    return command.run(work, "artifact.distributed.agreement", __doc__, options, argv)
 
 
 if __name__ == "__main__":

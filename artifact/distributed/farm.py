@@ -11,14 +11,17 @@ process that dies takes its point with it, and another measures that.
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from artifact import command
 from artifact.measure import dealt
 from artifact.paths import ROOT
 
@@ -41,12 +44,10 @@ def visible(asked: str, environment=os.environ) -> list[str]:
     Raises ValueError, one sentence, where there are none, or one is named twice or is not there.
     """
     given = environment.get("CUDA_VISIBLE_DEVICES")
-    known = [x for x in given.split(",") if x] if given is not None else _counted()
+    known = _counted() if given is None else [x for x in given.split(",") if x]
     if not known:
         raise ValueError("there is no GPU here that CUDA shows: measure where there is one")
-    if asked == "all":
-        return known
-    chosen = asked.split(",")
+    chosen = known if asked == "all" else asked.split(",")
     for gpu in chosen:
         if gpu not in known:
             raise ValueError(f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all")
@@ -90,62 +91,64 @@ def execute(task: Task, gpu: str | None = None) -> str:
     return f"{stem} on GPU {gpu}: {last.removeprefix('error: ')}"
 
 
-def deal(tasks: Sequence[Task], client, gpus: dict[str, str | None], say=print) -> list[str]:
+def deal(tasks: Sequence[Task], client: Any, gpus: Mapping[str, str | None]) -> list[str]:
     """Give every worker every chapter, in order; the sentences of those that failed. gpus: worker's address -> GPU."""
     from distributed import as_completed
 
-    futures = {}
-    for number, task in enumerate(tasks):
-        for worker, gpu in gpus.items():
-            future = client.submit(execute, task, gpu, workers=[worker], pure=False, retries=RETRIES, priority=-number)
-            futures[future] = task, gpu or worker
+    futures = {
+        client.submit(execute, task, gpu, workers=[worker], pure=False, retries=RETRIES, priority=-number): (
+            task,
+            gpu or worker,
+        )
+        for number, task in enumerate(tasks)
+        for worker, gpu in gpus.items()
+    }
     failed = []
     for future in as_completed(list(futures)):
         task, gpu = futures[future]
         why = str(future.exception()) if future.status == "error" else future.result()
-        say(f"{Path(task.notebook).stem} on GPU {gpu}: {'failed' if why else 'done'}")
-        if why:
-            failed.append(why)
+        print(f"{Path(task.notebook).stem} on GPU {gpu}: {'failed' if why else 'done'}", flush=True)
+        failed += [why] if why else []
     return failed
 
 
-def main(argv: list[str] | None = None) -> int:
-    argv = list(sys.argv[1:] if argv is None else argv)
-    at = argv.index("--") if "--" in argv else len(argv)
-    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.farm")
-    parser.add_argument("notebooks", nargs="+")
-    parser.add_argument("--gpus", default="all", help='"all", or numbers: 0,2')
-    parser.add_argument("--scheduler", help="address of a Dask cluster's scheduler")
-    parser.add_argument("--target", required=True, help="folder of the executed chapters")
-    given = parser.parse_args(argv[:at])
-    tasks = [Task(name, given.target, tuple(argv[at + 1 :])) for name in given.notebooks]
+def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
+    """Deal the chapters that `given` names out to GPUs; options: of each chapter."""
+    tasks = [Task(name, given.target, options) for name in given.notebooks]
     try:
-        try:
-            from distributed import Client, LocalCluster
-        except ImportError:
-            raise ValueError(
-                "points are dealt out by Dask, which is not installed: pip install distributed, or leave GPUS out"
-            ) from None
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ValueError(
+            "points are dealt out by Dask, which is not installed: pip install distributed, or leave GPUS out"
+        ) from None
+    with contextlib.ExitStack() as stack:
         if given.scheduler:
-            client = Client(given.scheduler, timeout=20)
+            client = stack.enter_context(Client(given.scheduler, timeout=20))
             gpus: dict[str, str | None] = dict.fromkeys(client.nthreads())
-            cluster = None
         else:
             chosen = visible(given.gpus)
-            cluster = LocalCluster(n_workers=len(chosen), threads_per_worker=1, processes=False, dashboard_address=None)
-            client = Client(cluster)
+            how: Any = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+            client = stack.enter_context(Client(stack.enter_context(LocalCluster(n_workers=len(chosen), **how))))
             gpus = dict(zip(client.nthreads(), chosen, strict=True))
-        with client:
-            print(f"measure: {len(tasks)} chapters on {len(gpus)} GPUs", flush=True)
-            failed = deal(tasks, client, gpus, lambda text: print(text, flush=True))
-        if cluster is not None:
-            cluster.close()
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        print(f"measure: {len(tasks)} chapters on {len(gpus)} GPUs", flush=True)
+        failed = deal(tasks, client, gpus)
     for why in failed:
-        print(f"error: {why}", file=sys.stderr)
+        command.failed(why)
     return 1 if failed else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Deal chapters out; what stands behind -- are the options of each."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    at = given.index("--") if "--" in given else len(given)
+    options = (
+        command.option("notebooks", nargs="+"),
+        command.option("--gpus", default="all", help='"all", or numbers: 0,2'),
+        command.option("--scheduler", help="address of a Dask cluster's scheduler"),
+        command.option("--target", required=True, help="folder of the executed chapters"),
+    )
+    of_each = partial(work, options=tuple(given[at + 1 :]))
+    return command.run(of_each, "artifact.distributed.farm", __doc__, options, given[:at])
 
 
 if __name__ == "__main__":

@@ -12,13 +12,15 @@ every doubling, and is drawn as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
 from math import comb, exp, log, sqrt
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.distributed.scaling import OURS, Row
+from artifact.distributed.scaling import OURS
 from kernels.distributed.generate import Rmat
 
 #: GPUs that predictions are made for.
@@ -47,29 +49,22 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
     away = 1 - 1 / groups  # of the rows that a domain names, what it does not have itself
     if case == "graph":
         of = Rmat(size, 64)
-        left = of.a + of.c
+        left, ones = of.a + of.c, range(of.scale + 1)
         # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
-        entries = [64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones for ones in range(of.scale + 1)]
-        named = sum(comb(of.scale, i) * (1 - exp(-x / groups)) for i, x in enumerate(entries))
-        return groups * named * away
+        entries = [64 * of.m * left ** (of.scale - i) * (1 - left) ** i for i in ones]
+        return groups * away * sum(comb(of.scale, i) * (1 - exp(-entries[i] / groups)) for i in ones)
     if case == "mesh":
         edges = np.arange(round(groups) + 1) * size**3 / groups
         return sum(_beside(a, b, size) for a, b in zip(edges, edges[1:], strict=False))
-    k, unit, density = 16384, 64, 0.1
-    rows = size / unit / groups
-    return groups * k * (1 - (1 - density) ** rows) * away
+    return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # `scaling`'s block: k, blocks' share, unit
 
 
 def _beside(begin: float, end: float, side: int) -> float:
     """Rows of B that the points begin … end - 1 of a mesh need of others: in their own plane, and the next two."""
-    runs = [
-        (max(0, begin - side - 1 + shift), min(side**3, end + side + 1 + shift)) for shift in (-(side**2), 0, side**2)
-    ]
-    total, at = 0.0, 0.0
-    for first, last in runs:
-        total += max(0.0, last - max(first, at))
-        at = max(at, last)
-    return total - (end - begin)
+    planes = (-(side**2), 0, side**2)
+    runs = [(max(0, begin - side - 1 + at), min(side**3, end + side + 1 + at)) for at in planes]
+    ends = accumulate((last for _, last in runs), max, initial=0.0)
+    return sum(max(0.0, last - max(first, end)) for (first, last), end in zip(runs, ends, strict=False)) - (end - begin)
 
 
 # ---------------------------------------------------------------- fit
@@ -89,27 +84,24 @@ class Fitted:
     measured: int  #: GPUs, at most
 
 
-def fit(rows: list[Row], case: str) -> Fitted | None:
+def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     """A case's rates from records of ours; None without one GPU, or without several, at the same N."""
-    mine = [row for row in rows if row.case == case and row.contender == OURS]
-    alone, several = ([r for r in mine if (r.gpus > 1) == many] for many in (False, True))
-    if not alone or not several:
+    mine = df[(df["case"] == case) & (df["contender"] == OURS)]
+    mine = mine.assign(work=mine["nnz"] * mine["n"] / 1e9, sent=mine["sent_bytes"] / mine["gpus"] / 1e9)
+    alone, several = mine[mine["gpus"] == 1], mine[mine["gpus"] > 1]
+    if alone.empty or several.empty:
         return None
-    rate = float(np.median([r.nnz * r.n / 1e9 / r.multiplication_ms for r in alone]))
-    slower = float(
-        np.median([r.multiplication_ms * rate * r.gpus / (r.nnz * r.n / 1e9 * r.imbalance) for r in several])
-    )
-    gigabytes = np.array([r.sent_bytes / r.gpus / 1e9 for r in several])
-    spent = np.array([r.communication_ms for r in several])
-    chunks = np.array([r.chunks for r in several])
-    latency, per_gb = _line(gigabytes, spent, chunks)
-    early, most = 0.9 if case == "mesh" else 0.0, max(r.gpus for r in several)
-    made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, most)
-    off = [log(_measured_like(made, r) / r.median_ms) for r in several]
-    return Fitted(**{**vars(made), "error": sqrt(float(np.mean(np.square(off))))})
+    rate = float((alone["work"] / alone["multiplication_ms"]).median())
+    share = several["work"] * several["imbalance"] / several["gpus"]
+    slower = float((several["multiplication_ms"] * rate / share).median())
+    latency, per_gb = _line(*(several[c].to_numpy(float) for c in ("sent", "communication_ms", "chunks")))
+    early = 0.9 if case == "mesh" else 0.0
+    made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, int(several["gpus"].max()))
+    off = [log(_measured_like(made, r) / r.median_ms) for r in several.itertuples()]
+    return replace(made, error=sqrt(float(np.mean(np.square(off)))))
 
 
-def _line(gigabytes, spent, chunks) -> tuple[float, float]:
+def _line(gigabytes: np.ndarray, spent: np.ndarray, chunks: np.ndarray) -> tuple[float, float]:
     """(milliseconds a chunk, milliseconds a gigabyte), neither negative; of one size all is bandwidth."""
     if len(set(np.round(gigabytes, 6))) > 1:
         found, *_ = np.linalg.lstsq(np.stack([chunks, gigabytes], axis=1), spent, rcond=None)
@@ -118,10 +110,10 @@ def _line(gigabytes, spent, chunks) -> tuple[float, float]:
     return 0.0, float(np.median(spent / np.maximum(gigabytes, 1e-9)))
 
 
-def _measured_like(of: Fitted, row: Row) -> float:
+def _measured_like(of: Fitted, row: Any) -> float:
     """Milliseconds that the model gives a record, from its own bytes."""
-    moved = row.sent_bytes / row.gpus / 1e9 / of.nvlink * 1e3 + of.latency_ms * row.chunks
-    work = row.nnz * row.n / 1e9 * row.imbalance / of.rate * of.slower / row.gpus
+    moved = row.sent / of.nvlink * 1e3 + of.latency_ms * row.chunks
+    work = row.work * row.imbalance / of.rate * of.slower / row.gpus
     return together(moved, work, row.chunks, _early(of, row.gpus, row.chunks))
 
 
@@ -131,13 +123,10 @@ def _early(of: Fitted, gpus: int, chunks: int) -> float:
 
 def together(communication: float, multiplication: float, chunks: int, early: float) -> float:
     """A call of a chunked schedule: the first chunk travels behind what is multiplied early, others behind products."""
-    first = communication / chunks
-    begins = max(first, early * multiplication)
-    rest = multiplication * (1 - early) / chunks
-    end = begins
+    first, rest = communication / chunks, multiplication * (1 - early) / chunks
+    end = max(first, early * multiplication)
     for chunk in range(chunks):
-        arrives = first * (chunk + 1)
-        end = max(end, arrives) + rest
+        end = max(end, first * (chunk + 1)) + rest
     return end
 
 
@@ -145,44 +134,26 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 
 
 def predict(
-    of: Fitted,
-    like: Row,
-    gpus: int,
-    *,
-    size: int | None = None,
-    domain: int = 8,
-    way: str = WAYS[1],
-    infiniband: float = INFINIBAND[1],
-) -> dict:
-    """A call on so many GPUs of a matrix like a record's, or of another size: milliseconds, and bytes of a GPU.
-
-    Raises ValueError, one sentence, for a way that there is none of.
-    """
-    if way not in WAYS:
-        raise ValueError(f"way is {way!r}, but must be one of {', '.join(WAYS)}")
-    size = size or like.size
-    ratio = size / like.size
-    grown = {"graph": 2.0 ** (size - like.size), "mesh": ratio**3, "block": ratio}[of.case]
+    of: Fitted, like: Any, gpus: int, domain: int = 8, way: str = WAYS[1], infiniband: float = INFINIBAND[1]
+) -> dict[str, Any]:
+    """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, and bytes of a GPU."""
     row_bytes = like.n * _ELEMENT[like.dtype]
-    every = needed(of.case, size, gpus) * row_bytes / gpus
-    apart = needed(of.case, size, gpus, min(domain, gpus)) * row_bytes / gpus
+    every = needed(of.case, like.size, gpus) * row_bytes / gpus
+    outside = needed(of.case, like.size, gpus, min(domain, gpus)) * row_bytes / gpus
+    inside = every  # all that crosses is handed round once it is there
     if way == "flat":
-        # Of what a GPU gets, the share that is not in its domain, as rows lie evenly.
+        # Of what a GPU gets, the share that is not in its domain, as rows lie evenly; of a domain of slabs the two at
+        # its ends get what comes from outside: the slowest has half of it.
         away = max(0.0, 1 - domain / gpus) * gpus / max(gpus - 1, 1)
-        # Of a domain of slabs the two at its ends get what comes from outside: the slowest has half of it.
-        outside = min(every, apart * domain / 2) if of.case == "mesh" else every * away
+        outside = min(every, outside * domain / 2) if of.case == "mesh" else every * away
         inside = every - outside
-    else:
-        outside = apart
-        inside = every  # all that crosses is handed round once it is there
     moved = (inside / of.nvlink + outside / infiniband) / 1e6 + of.latency_ms * like.chunks
-    work = like.nnz * grown * like.n / 1e9 / of.rate * of.slower / gpus
-    ms = together(moved, work, like.chunks, _early(of, gpus, like.chunks))
+    work = like.nnz * like.n / 1e9 / of.rate * of.slower / gpus
     return {
         "gpus": gpus,
         "domain": domain,
         "way": way,
-        "ms": ms,
+        "ms": together(moved, work, like.chunks, _early(of, gpus, like.chunks)),
         "multiplication_ms": work,
         "nvlink_bytes": inside,
         "infiniband_bytes": outside,
@@ -195,42 +166,22 @@ def uncertainty(of: Fitted, gpus: int) -> float:
     return exp(2 * of.error) * (1 + PER_DOUBLING) ** doublings
 
 
-def predictions(rows: list[Row]) -> pd.DataFrame:
-    """Strong scaling of each case that can be fitted: predicted milliseconds, their range, efficiency over one GPU."""
+def predictions(df: pd.DataFrame) -> pd.DataFrame:
+    """Strong scaling of each case that can be fitted: predicted milliseconds, their range, efficiency over one GPU.
+
+    Of the size that was measured on most numbers of GPUs, of two such the larger.
+    """
     found = []
-    for case in dict.fromkeys(row.case for row in rows):
-        of = fit(rows, case)
-        like = _strongest(rows, case)
-        if of is None or like is None:
+    mine = df[df["contender"] == OURS].sort_values("gpus", kind="stable")
+    for case, rows in mine.groupby("case", sort=False):
+        sizes = [same for _, same in rows.groupby(["size", "n"]) if len(same) > 1 and same["gpus"].iloc[0] == 1]
+        of = fit(df, case)
+        if of is None or not sizes:
             continue
-        alone, several = like
-        for domain in DOMAINS:
-            for way in WAYS:
-                for gpus in GPUS:
-                    slow, middle, fast = (
-                        predict(of, several, gpus, domain=domain, way=way, infiniband=x) for x in INFINIBAND
-                    )
-                    off = uncertainty(of, gpus)
-                    found.append(
-                        {
-                            "case": case,
-                            **middle,
-                            "low_ms": fast["ms"] / off,
-                            "high_ms": slow["ms"] * off,
-                            "efficiency": alone.median_ms / gpus / middle["ms"],
-                        }
-                    )
+        alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
+        for domain, way, gpus in product(DOMAINS, WAYS, GPUS):
+            slow, middle, fast = (predict(of, several, gpus, domain, way, x) for x in INFINIBAND)
+            off = uncertainty(of, gpus)
+            more = {"low_ms": fast["ms"] / off, "high_ms": slow["ms"] * off}
+            found.append({"case": case, **middle, **more, "efficiency": alone.median_ms / gpus / middle["ms"]})
     return pd.DataFrame(found)
-
-
-def _strongest(rows: list[Row], case: str) -> tuple[Row, Row] | None:
-    """(on one GPU, on the most) of the size that was measured on most numbers of GPUs; None without two."""
-    mine = [row for row in rows if row.case == case and row.contender == OURS]
-    by_size: dict[tuple, dict[int, Row]] = {}
-    for row in mine:
-        by_size.setdefault((row.size, row.n), {})[row.gpus] = row
-    full = [x for x in by_size.values() if 1 in x and len(x) > 1]
-    if not full:
-        return None
-    best = max(full, key=lambda x: (len(x), x[1].nnz))
-    return best[1], best[max(best)]

@@ -11,19 +11,21 @@ file that is there already is gone on with.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import csv
 import gc
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from artifact import command
 from artifact.measure import device as gpus
 from artifact.measure import records
 from kernels import distributed, formats
@@ -57,43 +59,33 @@ class Wrong(ArithmeticError):
     """A result that is not that of the CPU: nothing is recorded of it."""
 
 
-@dataclass
-class Row:
-    """A contender on a matrix and so many GPUs. Bytes are of all GPUs in a call; times of the slowest one."""
-
-    case: str  #: graph, mesh, block
-    size: int  #: scale, side, rows
-    contender: str
-    gpus: int
-    m: int
-    k: int
-    n: int
-    nnz: int
-    dtype: str
-    median_ms: float
-    q25_ms: float
-    q75_ms: float
-    samples: int
-    communication_ms: float
-    waiting_ms: float
-    multiplication_ms: float
-    imbalance: float  #: non-zeros of the GPU that has most over the mean
-    sent_bytes: int
-    least_bytes: int  #: that have to be sent with this partition
-    gathered_bytes: int  #: that would be sent so that each has all of B
-    error: float  #: largest, over the sum of the products' magnitudes
-    prepare_s: float
-    chunks: int
-    kernel: str
-    gpu: str
-    when: str
-
-    @property
-    def tflops(self) -> float:
-        return 2 * self.nnz * self.n / self.median_ms / 1e9
-
-
-KEY = ("case", "size", "n", "contender", "gpus")
+#: What is recorded of a contender on a matrix and so many GPUs. Bytes are of all GPUs in a call; times of the slowest.
+COLUMNS = {
+    "case": "str",  # graph, mesh, block
+    "size": "int64",  # scale, side, rows
+    "contender": "str",
+    **dict.fromkeys(("gpus", "m", "k", "n", "nnz"), "int64"),
+    "dtype": "str",
+    **dict.fromkeys(("median_ms", "q25_ms", "q75_ms"), "float64"),
+    "samples": "int64",
+    **dict.fromkeys(("communication_ms", "waiting_ms", "multiplication_ms"), "float64"),
+    "imbalance": "float64",  # non-zeros of the GPU that has most over the mean
+    "sent_bytes": "int64",
+    "least_bytes": "int64",  # that have to be sent with this partition
+    "gathered_bytes": "int64",  # that would be sent so that each has all of B
+    "error": "float64",  # largest, over the sum of the products' magnitudes
+    "prepare_s": "float64",
+    "chunks": "int64",
+    **dict.fromkeys(("kernel", "gpu", "when"), "str"),
+}
+KEY = ["case", "size", "n", "contender", "gpus"]
+Row = dict[str, Any]
+#: What a contender need not say.
+USUAL: Row = {
+    **dict.fromkeys(("communication_ms", "waiting_ms", "multiplication_ms"), float("nan")),
+    **dict.fromkeys(("sent_bytes", "least_bytes", "gathered_bytes"), 0),
+    "chunks": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -106,6 +98,16 @@ class Case:
     dtype: str
     degree: int = 64
     beyond: bool = False
+
+    @property
+    def bits(self) -> bool:
+        """Whether numbers are stored as bit patterns."""
+        return self.dtype in half.DTYPES
+
+    @property
+    def nothing(self) -> float:
+        """What an element is before it is computed: NaN."""
+        return 0x7FFF if self.bits else np.nan
 
 
 #: Together with B and C they fit two H200; A alone is larger than one's memory.
@@ -133,36 +135,26 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
 # ---------------------------------------------------------------- a file that is gone on with
 
 
-def read(path: Path) -> list[Row]:
-    """Rows of a file, none where there is no file. Raises ValueError, one sentence, for another file."""
+def read(path: Path) -> pd.DataFrame:
+    """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
     if not path.is_file():
-        return []
-    names = [f.name for f in fields(Row)]
-    kinds = {"int": int, "float": float, "str": str}
-    with path.open(newline="", encoding="utf-8") as file:
-        table = csv.DictReader(file)
-        if table.fieldnames != names:
-            raise ValueError(f"{path}: its columns are not {', '.join(names)}: give another --out")
-        return [Row(**{f.name: kinds[f.type](row[f.name]) for f in fields(Row)}) for row in table]
+        return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
+    df = pd.read_csv(path, dtype={"kernel": str})
+    if list(df) != [*COLUMNS]:
+        raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
+    return df.fillna({"kernel": ""}).astype(COLUMNS)
 
 
-def write(path: Path, rows: list[Row]) -> None:
+def write(path: Path, df: pd.DataFrame) -> None:
     """All rows, of which the last of a key counts."""
-    last = {tuple(getattr(row, name) for name in KEY): row for row in rows}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    with beside.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
-        table.writeheader()
-        for row in last.values():
-            table.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in asdict(row).items()})
-    beside.replace(path)
+    df = df.drop_duplicates(KEY, keep="last")
+    records.write_text(path, df.to_csv(index=False, float_format="%.6g", na_rep="nan", lineterminator="\n"))
 
 
 # ---------------------------------------------------------------- time
 
 
-def timed(call: Callable[[], None], here, comm, repeats: int) -> tuple[float, float, float]:
+def timed(call: Callable[[], object], here: Any, comm: Any, repeats: int) -> Row:
     """Median and quartiles of milliseconds a call, of the slowest rank in each sample; collective.
 
     The clock is the host's, around calls that all ranks begin together and whose end each waits for.
@@ -180,7 +172,7 @@ def timed(call: Callable[[], None], here, comm, repeats: int) -> tuple[float, fl
     once(1)
     calls = max(1, round(SAMPLE_MS / max(once(1), 1e-3)))
     samples = [once(calls) for _ in range(repeats)]
-    return tuple(float(x) for x in np.percentile(samples, (50, 25, 75)))
+    return dict(zip(("median_ms", "q25_ms", "q75_ms"), map(float, np.percentile(samples, (50, 25, 75))), strict=True))
 
 
 # ---------------------------------------------------------------- matrices
@@ -198,7 +190,7 @@ class Made:
     imbalance: float
 
 
-def make(case: Case, here, comm) -> Made:
+def make(case: Case, here: Any, comm: Any) -> Made:
     """A rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
@@ -217,7 +209,7 @@ def make(case: Case, here, comm) -> Made:
     )
 
 
-def _block(case: Case, here, comm, k: int = 16384, density: float = 0.1) -> Made:
+def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.1) -> Made:
     """A block-sparse weight (size x k), 64 x 64, bfloat16; each rank makes its own rows."""
     xp, unit = here.xp, 64
     edges = partition.even(case.size, comm.size, unit)
@@ -250,28 +242,26 @@ def checked(made: Made, case: Case, out: Panels, begin: int, comm) -> float:
     """The largest error at sampled rows of C, the first of which here is `begin`; collective. Raises Wrong."""
     rng = np.random.default_rng(SEED + comm.rank)
     rows, errors = out.arrays[0].shape[0], [0.0]
-    local = np.unique(rng.integers(0, rows, SAMPLED)) if rows else []
+    local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0))
     columns = np.unique(np.append(rng.integers(0, case.n, SAMPLED_COLUMNS), (0, case.n - 1)))
     for row in local:
         value, size = made.expected(begin + int(row), columns)
         found = np.concatenate([formats.to_host(x[int(row)]) for x in out.arrays])[columns]
-        if case.dtype in half.DTYPES:
-            found = half.from_bits(found, case.dtype)
+        found = half.from_bits(found, case.dtype) if case.bits else found
         wrong = np.abs(found - value) / np.maximum(size, np.finfo(np.float32).tiny)
         errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
     first = begin - int(made.part.rows[comm.rank])
     # A that no GPU holds beside what is made of it is gone.
     over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out, first)
     found = comm.gather((max(errors), over, begin + row))
-    worst = max(error for error, *_ in found)
+    worst, (_, off, at) = max(error for error, *_ in found), max(found, key=lambda x: x[1])
     if worst > LIMITS[case.dtype]:
         raise Wrong(
             f"{case.name} {case.size} has an error of {worst:.1e} at sampled rows, over {LIMITS[case.dtype]:.0e}"
         )
-    _, over, row = max(found, key=lambda x: x[1])
-    if over > 1:
+    if off > 1:
         raise Wrong(
-            f"{case.name} {case.size} is wrong in row {row}: times a random vector it is off by {over:.1e} times what "
+            f"{case.name} {case.size} is wrong in row {at}: times a random vector it is off by {off:.1e} times what "
             "rounding explains"
         )
     return worst
@@ -315,8 +305,7 @@ def _products(made: Made, case: Case, signs, xp):
     found = xp.empty((k, VECTORS + 1))
     for begin in range(0, k, step):
         rows = slice(begin, min(begin + step, k))
-        stored = np.uint16 if case.dtype in half.DTYPES else np.float32
-        panel = xp.empty((rows.stop - begin, case.n), stored)
+        panel = xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32)
         made.fill(Panels((0, case.n), [panel]), begin)
         b = _numbers(panel, case.dtype)
         found[rows, :-1] = b @ signs
@@ -345,58 +334,56 @@ def _slices(slabs, begin: int, end: int, most: int):
 
 def _numbers(array, dtype: str):
     """float64 numbers of an array, bit patterns where the dtype has 16 bits."""
-    if dtype in half.DTYPES:
-        array = half.from_bits(array, dtype)
-    return array.astype(np.float64)
+    return (half.from_bits(array, dtype) if dtype in half.DTYPES else array).astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders
 
 
-@dataclass
-class Measured:
-    """What a contender adds to a row."""
-
-    times: tuple[float, float, float]
-    error: float
-    prepare_s: float
-    split: tuple[float, float, float] = (float("nan"),) * 3
-    bytes: tuple[int, int, int] = (0, 0, 0)
-    chunks: int = 1
-    kernel: str = ""
+def _split(times: Any, *parts: str) -> Row:
+    """Milliseconds of the parts of a call, by their names in its `Times`."""
+    names = ("communication_ms", "waiting_ms", "multiplication_ms")
+    return {name: getattr(times, part) for name, part in zip(names, parts, strict=True)}
 
 
-def ours(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+def _moved(*bytes_: int) -> Row:
+    """Bytes sent, that have to be, and that would be so that each has all of B; one number stands for all."""
+    return dict(
+        zip(("sent_bytes", "least_bytes", "gathered_bytes"), bytes_ if len(bytes_) > 1 else 3 * bytes_, strict=True)
+    )
+
+
+def ours(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+    """A plan of the library."""
     begin = time.perf_counter()
     # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
     chunks = 4 if case.dtype == "float32" and not case.beyond else None
-    plan = distributed.plan(
+    plan: Any = distributed.plan(
         made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
     )
     here.sync()
     spent = max(comm.gather(time.perf_counter() - begin))
     made.fill(plan.operand(), plan.b_rows[0])
     for panel in plan.result().arrays:
-        panel.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
+        panel.fill(case.nothing)
     error = checked(made, case, plan(), plan.c_rows[0], comm)
     times = timed(plan, here, comm, repeats)
     plan(timed=True)
-    split = max(comm.gather((plan.times.total, plan.times)), key=lambda x: x[0])[1]
+    _, slowest = max(comm.gather((plan.times.total, plan.times)), key=lambda x: x[0])
     sizes = comm.gather((plan.sent_bytes, plan.least_bytes, plan.gathered_bytes))
-    moved = tuple(map(sum, zip(*sizes, strict=True)))
     product = plan._steps[-1][0][0]
-    return Measured(
-        times,
-        error,
-        spent,
-        (split.communication, split.waiting, split.multiplication),
-        moved,
-        len(plan.edges) - 1,
-        getattr(getattr(product, "plan", None), "choice", ""),
-    )
+    return {
+        **times,
+        **_split(slowest, "communication", "waiting", "multiplication"),
+        **_moved(*map(sum, zip(*sizes, strict=True))),
+        "error": error,
+        "prepare_s": spent,
+        "chunks": len(plan.edges) - 1,
+        "kernel": getattr(getattr(product, "plan", None), "choice", ""),
+    }
 
 
-def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     """All of B for everyone, with NCCL's all-gather, and cuSPARSE."""
     from artifact.baselines import cusparse, cusparse_block
 
@@ -409,9 +396,9 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
     made.fill(Panels((0, case.n), [mine]), int(own[comm.rank]))
     out = here.empty(a.m, case.n, case.dtype)
-    out.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
-    wrap = (lambda x: half.Half(case.dtype, x)) if case.dtype in half.DTYPES else (lambda x: x)
-    operands = Operands(a, wrap(whole), wrap(out))
+    out.fill(case.nothing)
+    b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
+    operands = Operands(a, b, c)
     problem = Problem(
         room="distributed",
         label=case.name,
@@ -429,51 +416,36 @@ def gathered(case: Case, made: Made, here, comm, repeats: int) -> Measured:
         make_device=lambda: operands,
     )
     begin = time.perf_counter()
-    bound, why = None, ""
+    bound: Any = None
+    why = ""
     try:
-        if case.name == "block":
-            bound = cusparse_block.bind("bsr", problem, here.device)
-        else:
-            bound = cusparse.bind("alg2", problem, here.device)
+        library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
+        bound = library.bind(algorithm, problem, here.device)
     except ValueError as error:  # on all ranks or on some: none goes on then
         why = gpus.first_line(error)
-    except ModuleNotFoundError:  # no nvmath-python: PyTorch calls the same library
-        why = "" if case.name != "block" else "nvmath-python is not installed"
-    if any(said := comm.gather(why)):
-        raise ValueError(next(filter(None, said)))
+    except ModuleNotFoundError:
+        why = "nvmath-python is not installed"
+    for said in filter(None, comm.gather(why)):
+        raise ValueError(said)
     here.sync()
     spent = max(comm.gather(time.perf_counter() - begin))
     stream = xp.cuda.Stream(non_blocking=True)
     flow = here._stream(stream)
     gather = _all_gather(comm, whole, mine, stream)
-    multiply = _torch_spmm(a, whole, out, stream) if bound is None else lambda: bound.launch(flow)
 
     def call() -> None:
         gather()
-        multiply()
+        bound.launch(flow)
 
     call()
     here.sync()
-    first = int(made.part.rows[comm.rank])
-    error = checked(made, case, Panels((0, case.n), [out]), first, comm)
-    times = timed(call, here, comm, repeats)
-    size = out.dtype.itemsize * case.n * k * (comm.size - 1)
-    return Measured(times, error, spent, bytes=(size, size, size), kernel=bound.name if bound else "torch")
-
-
-def _torch_spmm(a, b, out, stream) -> Callable[[], None]:
-    """cuSPARSE as PyTorch calls it, for CSR."""
-    import torch
-
-    row_ptr, col_idx, val, dense, to = map(torch.from_dlpack, (a.row_ptr, a.col_idx, a.val, b, out))
-    matrix = torch.sparse_csr_tensor(row_ptr, col_idx, val, size=(a.m, a.k), check_invariants=False)
-    at = torch.cuda.ExternalStream(stream.ptr, val.device.index)
-
-    def multiply() -> None:
-        with torch.cuda.stream(at):
-            torch.addmm(to, matrix, dense, beta=0, out=to)
-
-    return multiply
+    return {
+        "error": checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm),
+        **timed(call, here, comm, repeats),
+        **_moved(out.dtype.itemsize * case.n * k * (comm.size - 1)),
+        "prepare_s": spent,
+        "kernel": bound.name,
+    }
 
 
 def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
@@ -492,7 +464,7 @@ def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
     return gather
 
 
-def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+def dtensor(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     """PyTorch's distributed tensors multiply dense ones: the weight with its zeros, rows of it and of B on each GPU."""
     if comm.size == 1 or case.name != "block":
         raise ValueError("distributed tensors hold no sparse matrix, and of dense ones only the weight fits")
@@ -510,7 +482,7 @@ def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     here.sync()
     local = [torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel.arrays[0])]
     a, b = (DTensor.from_local(x, mesh, [Shard(0)]) for x in local)
-    kept = []
+    kept: list[Any] = []
 
     def call() -> None:
         kept[:] = [(a @ b).redistribute(mesh, [Shard(0)])]
@@ -520,19 +492,22 @@ def dtensor(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     spent = max(comm.gather(time.perf_counter() - begin))
     result = kept[0].to_local()
     out = here.xp.from_dlpack(result.contiguous().view(torch.int16)).view(np.uint16)
-    error = checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm)
-    times = timed(call, here, comm, repeats)
-    return Measured(times, error, spent, kernel="torch.matmul")
+    return {
+        "error": checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm),
+        **timed(call, here, comm, repeats),
+        "prepare_s": spent,
+        "kernel": "torch.matmul",
+    }
 
 
-def streamed(case: Case, made: Made, here, comm, repeats: int) -> Measured:
+def streamed(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     """A in host memory, on one GPU."""
     if comm.size > 1 or case.name != "graph" or made.nnz > MOST_STREAMED:
         raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
     begin = time.perf_counter()
     a = csr.to_host(made.part.a)
     made.part = Part(a, made.part.rows)  # what was on the GPU goes
-    plan = distributed.streamed(a, case.n, machine=here)
+    plan: Any = distributed.streamed(a, case.n, machine=here)
     here.sync()
     spent = time.perf_counter() - begin
     b = Panels((0, case.n), [here.empty(a.k, case.n, case.dtype)])
@@ -540,17 +515,21 @@ def streamed(case: Case, made: Made, here, comm, repeats: int) -> Measured:
     out = here.empty(a.m, case.n, case.dtype)
     out.fill(np.nan)
 
-    def call(**more) -> None:
-        plan(b.arrays[0], out, **more)
-
+    call = partial(plan, b.arrays[0], out)
     call()
     here.sync()
     error = checked(made, case, Panels((0, case.n), [out]), 0, comm)
     times = timed(call, here, comm, repeats)
     call(timed=True)
-    split = plan.times.copying, plan.times.waiting, plan.times.multiplication
-    size = (plan.bytes,) * 3
-    return Measured(times, error, spent, split, size, len(plan.panels), "single rows")
+    return {
+        **times,
+        **_split(plan.times, "copying", "waiting", "multiplication"),
+        **_moved(plan.bytes),
+        "error": error,
+        "prepare_s": spent,
+        "chunks": len(plan.panels),
+        "kernel": "single rows",
+    }
 
 
 CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: streamed}
@@ -559,79 +538,56 @@ CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: stream
 # ---------------------------------------------------------------- the whole
 
 
-def measure(case: Case, names: list[str], here, comm, repeats: int, say) -> list[Row]:
-    """Rows of the contenders of a case that take it; collective."""
+def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int, say: Callable) -> list[Row]:
+    """COLUMNS of the contenders of a case that take it; collective."""
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
     say(f"{case.name} {case.size}: {made.nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
+    about = {"case": case.name, "size": case.size, "gpus": comm.size, "m": made.m, "k": made.part.k, "n": case.n}
+    about |= {"nnz": made.nnz, "dtype": case.dtype, "samples": repeats, "imbalance": made.imbalance}
     gpu, rows = str(here.device.name), []
     for name in names:
-        said, found = "", None
         try:
             found = CONTENDERS[name](case, made, here, comm, repeats)
-        except (ValueError, Wrong) as error:
-            said = gpus.first_line(error)
-        except (RuntimeError, ImportError) as error:
-            if name != DTENSOR:  # PyTorch's own refusals, which are the same on all ranks
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            row = USUAL | about | found | {"contender": name, "gpu": gpu, "when": when}
+            rows.append({column: row[column] for column in COLUMNS})
+            rate = 2 * made.nnz * case.n / found["median_ms"] / 1e9
+            say(f"  {name}: {found['median_ms']:.2f} ms, {rate:.1f} TFLOP/s, ready in {found['prepare_s']:.1f} s")
+        except (ValueError, Wrong, RuntimeError, ImportError, MemoryError) as error:
+            # PyTorch refuses on all ranks alike; of memory one alone may have too little, and the others wait for it.
+            alike = isinstance(error, ValueError | Wrong) or (name == DTENSOR and not isinstance(error, MemoryError))
+            if not alike and not (isinstance(error, MemoryError) and comm.size == 1):
                 raise
-            said = gpus.first_line(error)
-        except MemoryError as error:
-            if comm.size > 1:  # the others may wait for this one: it ends them
-                raise
-            said = gpus.first_line(error)
+            say(f"  {name}: not measured: {gpus.first_line(error)}")
         gc.collect()
         here.xp.get_default_memory_pool().free_all_blocks()
         with contextlib.suppress(ImportError):
             import torch
 
             torch.cuda.empty_cache()
-        if found is None:
-            say(f"  {name}: not measured: {said}")
-            continue
-        rows.append(
-            Row(
-                case.name,
-                case.size,
-                name,
-                comm.size,
-                made.m,
-                made.part.k,
-                case.n,
-                made.nnz,
-                case.dtype,
-                *found.times,
-                repeats,
-                *found.split,
-                made.imbalance,
-                *found.bytes,
-                found.error,
-                found.prepare_s,
-                found.chunks,
-                found.kernel,
-                gpu,
-                datetime.now(UTC).isoformat(timespec="seconds"),
-            )
-        )
-        say(f"  {name}: {found.times[0]:.2f} ms, {rows[-1].tflops:.1f} TFLOP/s, ready in {found.prepare_s:.1f} s")
     return rows
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m artifact.distributed.scaling", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="CSV, gone on with where it is there")
-    parser.add_argument("--gpus", type=int, help="how many there must be")
-    parser.add_argument("--cases", default="graph,mesh,block")
-    parser.add_argument("--beyond", action="store_true", help="instead: matrices that no GPU holds, on at least two")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS))
-    parser.add_argument("--scale", type=int, default=24, help="2^scale vertices of the graph")
-    parser.add_argument("--side", type=int, default=256, help="points along a side of the mesh")
-    parser.add_argument("--rows", type=int, default=65536, help="rows of the block-sparse weight")
-    parser.add_argument("-n", type=int, default=512, help="columns of B")
-    parser.add_argument("--tokens", type=int, default=8192, help="columns of B of the weight")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--budget", type=float, default=140, help="seconds after which nothing new is begun")
-    given = parser.parse_args(argv)
+OPTIONS = (
+    command.option("--out", type=Path, required=True, help="CSV, gone on with where it is there"),
+    command.option("--gpus", type=int, help="how many there must be"),
+    command.option("--cases", default="graph,mesh,block"),
+    command.option("--beyond", action="store_true", help="instead: matrices that no GPU holds, on at least two"),
+    command.option("--contenders", default=",".join(CONTENDERS)),
+    command.option("--scale", type=int, default=24, help="2^scale vertices of the graph"),
+    command.option("--side", type=int, default=256, help="points along a side of the mesh"),
+    command.option("--rows", type=int, default=65536, help="rows of the block-sparse weight"),
+    command.option("-n", type=int, default=512, help="columns of B"),
+    command.option("--tokens", type=int, default=8192, help="columns of B of the weight"),
+    command.option("--repeats", type=int, default=5),
+    command.option("--budget", type=float, default=140, help="seconds after which nothing new is begun"),
+)
+
+
+def work(given: command.Options) -> None:
+    """Measure what is missing in the file that `given` names."""
     begin = time.monotonic()
     with distributed.start(size=given.gpus) as comm:
         here = distributed.Gpu(distributed.place().local)
@@ -640,29 +596,30 @@ def main(argv: list[str] | None = None) -> int:
             if comm.rank == 0:
                 print(f"{time.monotonic() - begin:6.1f} s  {text}", flush=True)
 
-        rows = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
-        done = {tuple(getattr(row, name) for name in KEY) for row in rows}
+        df = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
+        done = set(df[KEY].itertuples(index=False, name=None))
         every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
-        if given.beyond:
-            if comm.size == 1:
-                raise ValueError("--beyond is for matrices that no GPU holds, but there is one: start at least two")
-            every = BEYOND
-        for case in [case for case in every if case.name in given.cases.split(",")]:
-            names = [
-                name
-                for name in ([OURS] if given.beyond else given.contenders.split(","))
-                if (case.name, case.size, case.n, name, comm.size) not in done
-            ]
-            if not names:
+        if given.beyond and comm.size == 1:
+            raise ValueError("--beyond is for matrices that no GPU holds, but there is one: start at least two")
+        contenders = [OURS] if given.beyond else given.contenders.split(",")
+        for case in BEYOND if given.beyond else every:
+            at = case.name, case.size, case.n
+            names = [name for name in contenders if (*at, name, comm.size) not in done]
+            if case.name not in given.cases.split(",") or not names:
                 continue
             if max(comm.gather(time.monotonic() - begin)) > given.budget:
                 say(f"{case.name} {case.size}: left for another time, {given.budget:g} s are over")
                 continue
-            rows += measure(case, names, here, comm, given.repeats, say)
+            rows = measure(case, names, here, comm, given.repeats, say)
+            df = pd.concat([df, pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)], ignore_index=True)
             if comm.rank == 0:
-                write(given.out, rows)
+                write(given.out, df)
                 records.write_machine(given.out.parent, gpus.describe(here.device))
-    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure scaling."""
+    return command.run(work, "artifact.distributed.scaling", __doc__, OPTIONS, argv)
 
 
 if __name__ == "__main__":

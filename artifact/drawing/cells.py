@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -11,7 +11,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import figures as figures_
 from artifact.book import html, tables
 from artifact.book.text import Text
@@ -51,18 +51,18 @@ def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str =
     display(HTML(folded(fold, text) if fold else text))
 
 
-def of(room: str, text: Text | None = None, order: Sequence[str] = ()) -> tuple[Callable[..., None], ...]:
+def of(
+    room: str, text: Text | None = None, order: Sequence[str] = (), names: Mapping[str, str] | None = None
+) -> tuple[Callable[..., None], ...]:
     """Return `say`, `table(name, df)` and `show(name, df)` of a chapter, or of the pages of no room ("book").
 
     name: of a table in the room's tables.toml, or of a figure in its figures.toml, whose caption and fold may name the
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
-    our best last, for their looks; by default the room's variants.
+    our best last, for their looks; by default the room's variants. names: what figures call them.
     """
-    declared = tables.folder(room).joinpath(figures_.FILE).is_file()
-    ranked = tuple(order) or (
-        () if room == tables.PAGES else tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
-    )
-    return say, tables.tabler(room, text), figures_.shower(room, text, ranked) if declared else figures(room)
+    declared = (registry.home(room) / figures_.FILE).is_file()
+    ranked = tuple(order or registry.variants(room))
+    return say, tables.tabler(room, text), figures_.shower(room, text, ranked, names) if declared else figures(room)
 
 
 def folded(what: str, text: str) -> str:

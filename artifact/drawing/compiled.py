@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from artifact.drawing.words import listed
 from kernels import jit
 from kernels.contract import Kernel
 
@@ -22,10 +21,9 @@ def instructions(kernel: Kernel, target: str = HOPPER, anew: bool = False) -> li
 
 
 def registers(used: pd.DataFrame) -> pd.Series:
-    """Registers a thread on each target (columns), in one column: "48, 48, 40, 48", or once where all are the same."""
-    return used.apply(
-        lambda row: ", ".join(str(int(n)) for n in (row if row.nunique() > 1 else row[:1])), axis=1
-    ).rename("registers")
+    """Join registers a thread on each target (columns) to one column: "48, 48, 40, 48", or once where all are alike."""
+    written = used.astype(int).astype(str)
+    return written.iloc[:, 0].where(used.nunique(axis=1) == 1, written.agg(", ".join, axis=1)).rename("registers")
 
 
 def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.DataFrame:
@@ -37,21 +35,13 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
     return hopper.join(used).loc[list(dict.fromkeys(shown))].reset_index()
 
 
-def on_targets(report: pd.DataFrame) -> str:
-    """The caption of a table with such a column. report: of compilations, with their targets."""
-    return (
-        f"Registers on {listed(dict.fromkeys(report['target']))}, once where all are alike; shared memory and "
-        f"instructions on {HOPPER}."
-    )
-
-
 def told(kernel: Kernel) -> str:
-    """Registers and spills of a kernel's first instantiation, for Hopper where it is made for that."""
+    """Say the registers and the spills of a kernel's first instantiation, for Hopper where it is made for that."""
     if not kernel.entries:
         return f"`{kernel.name}` chooses among the others and has no kernel of its own to compile."
     target = HOPPER if HOPPER in kernel.targets else kernel.targets[-1]
     used = jit.resources(jit.compile_cubin(kernel.source, kernel.entries[0], target))
+    spills = "some" if used.spills else "none"
     return (
-        f"`{kernel.entries[0]}`, compiled for {target}, takes {used.registers} registers a thread and spills "
-        f"{'some' if used.spills else 'none'}."
+        f"`{kernel.entries[0]}`, compiled for {target}, takes {used.registers} registers a thread and spills {spills}."
     )

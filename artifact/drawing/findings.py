@@ -16,15 +16,6 @@ from artifact.measure.records import geomean
 Found = Callable[[pd.DataFrame], str]
 
 
-def dots(data: pd.DataFrame) -> str:
-    """Of `charts.dots`: at how many rows each contender is ahead of 1, and its largest value."""
-    told = []
-    for variant, rows in data.groupby("variant", sort=False):
-        ahead, most = (rows["value"] > 1).sum(), rows["value"].max()
-        told.append(f"{style.name(variant)} is above 1 at {ahead} of {len(rows)}, at most {most:.2f}")
-    return f"Dot plot, a row for each problem: {'; '.join(told)}."
-
-
 def means(said: str, value: str, by: str = "variant", at: str = "") -> Found:
     """Return what says `said`, and of each contender in the column `by` the mean of `value` and its range; apart for
     each value of the column `at`, and for what is stated where there is a column `source`."""
@@ -57,19 +48,6 @@ def each(said: str, value: str, by: str, how: str = "max") -> Found:
     return lambda data: f"{said}: {_listed(data, by, lambda rows: short(rows[value].agg(how)))}."
 
 
-def counts(said: str, column: str, at: str) -> Found:
-    """`said`, and how often the column has each of its values, apart for each value of the column `at`."""
-
-    def of(data: pd.DataFrame) -> str:
-        texts = []
-        for where, rows in data.groupby(at, sort=False):
-            told = listed([f"{n} of {len(rows)} {v}" for v, n in rows[column].value_counts().items()])
-            texts.append(f"{value_of(at, where)}: {told}")
-        return f"{said}. {'; '.join(texts)}."
-
-    return of
-
-
 def _listed(data: pd.DataFrame, by: str, told: Callable[[pd.DataFrame], str]) -> str:
     said = {style.name(str(name)): told(rows) for name, rows in data.groupby(by, sort=False)}
     return listed(f"{name} {text}" for name, text in said.items() if text)
@@ -80,10 +58,9 @@ def _said(said: str, value: str, by: str, at: str, told: Callable[[pd.DataFrame]
     sources = data["source"] if "source" in data else pd.Series("measured", data.index)
     texts = []
     for source, rows in data.groupby(sources, sort=False):
-        parts = (
-            [(f"{value_of(at, where)}: ", part) for where, part in rows.groupby(at, sort=False)] if at else [("", rows)]
-        )
-        text = "; ".join(where + text for where, part in parts if (text := _listed(part, by, told)))
+        parts = {f"{value_of(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
+        found = {where: _listed(part, by, told) for where, part in parts.items()}
+        text = "; ".join(where + text for where, text in found.items() if text)
         texts += [text if source == "measured" or by == "source" else f"{source}: {text}"] if text else []
     return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 

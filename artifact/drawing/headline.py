@@ -26,17 +26,15 @@ _SCHEME = "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rot
 def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     """Write the README's figure, an SVG that stands alone: a GPU's records in `folder`, and those beside it. Raises
     FileNotFoundError where no kernel raced a library of the vendor."""
-    found, known = gpus.folders(folder, folder.parent), load.claims()
-    judged = {gpu: judge.judge(known, own) for gpu, own in found.items()}
+    found = gpus.folders(folder, folder.parent)
     style.apply()
-    drawn, said = front.raced(found, judged)
+    drawn, said = front.raced(found, judge.everywhere(load.claims(), found))
     if drawn is None:
         raise FileNotFoundError(
             f"{folder.name} has no records of a kernel beside a library of the vendor: make measure"
         )
-    fig, _, narrow = drawn
-    plt.close(narrow)
-    text = figures.to_svg(fig, "readme").replace('<style type="text/css">', f'<style type="text/css">{_SCHEME}', 1)
+    plt.close(drawn[2])
+    text = figures.to_svg(drawn[0], "readme").replace('<style type="text/css">', f'<style type="text/css">{_SCHEME}', 1)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(said["alt"])}" ', 1)
     return records.write_text(target, text + "\n")
 

@@ -28,14 +28,14 @@ COLUMNS = (
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
+    both = _merged(first, second)
     return (both["median_us_again"] / both["median_us"] - 1).abs()
 
 
 def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of itself each median time of the second moved against those beside it, at the same point: what a
     ratio of two times moves by, when all of a run is slower or faster does not count."""
-    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
+    both = _merged(first, second)
     moved = both["median_us_again"] / both["median_us"]
     point = [both[column] for column in ("experiment", *records.POINT)]
     return (moved / moved.groupby(point).transform("median") - 1).abs()
@@ -43,10 +43,7 @@ def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
 
 def spread(gpu: Path, room: str) -> float:
     """The 90th percentile of `beside` over all experiments of a room that were measured twice; NaN where none was."""
-    here, there = gpu / room, gpu / room / records.REPEAT
-    names = [n for n in records.experiments(there) if n in records.experiments(here)]
-    pairs = ([records.read(folder / f"{n}.csv") for folder in (here, there)] for n in names)
-    off = [beside(*pair) for pair in pairs]
+    off = [beside(*pair) for pair in _twice(gpu / room).values()]
     return float(pd.concat(off).quantile(0.9)) if off else float("nan")
 
 
@@ -58,29 +55,37 @@ def runs(root: Path) -> pd.DataFrame:
     the other. same_code: whether both are of the same kernels, timer and driver.
     """
     found = []
-    for gpu in records.list_gpus(root):
-        for room in records.rooms(root / gpu):
-            here = root / gpu / room
-            there = here / records.REPEAT
-            names = [n for n in records.experiments(there) if n in records.experiments(here)]
-            both = [[records.read(folder / f"{name}.csv") for name in names] for folder in (here, there)]
-            off = pd.concat([apart(*pair) for pair in zip(*both, strict=True)]) if names else ()
-            if not len(off):
-                continue
-            spread = off.median(), off.quantile(0.9), off.max()
-            between = abs(_when(both[1]) - _when(both[0]))
-            rows = sum(map(len, both[0]))
-            same = _code(here) == _code(there, here)
-            found.append((gpu, room, names, len(off), rows, *spread, between, same))
+    for here in (root / gpu / room for gpu in records.list_gpus(root) for room in records.rooms(root / gpu)):
+        twice, there = _twice(here), here / records.REPEAT
+        off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
+        if off.empty:
+            continue
+        first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
+        of_room = here.parent.name, here.name, [*twice], len(off), len(first)
+        between = abs(_when(second) - _when(first))
+        # A repetition without a machine.json of its own is the room's.
+        described = there if (there / records.MACHINE).exists() else here
+        same = _code(here) == _code(described)
+        found.append((*of_room, off.median(), off.quantile(0.9), off.max(), between, same))
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
-def _when(frames: list[pd.DataFrame]) -> pd.Timestamp:
-    return pd.to_datetime(pd.concat(frames)["when"], utc=True, format="ISO8601").median()
+def _merged(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    return first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
 
 
-def _code(folder: Path, room: Path | None = None) -> tuple:
-    """What the numbers of a folder come from; a repetition without a machine.json of its own is the room's."""
-    described = folder if (folder / records.MACHINE).exists() else room
-    machine = records.read_machine(described)
+def _twice(here: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+    """Experiment -> its record and that of the second run, of those of a room's folder that have both."""
+    there, known = here / records.REPEAT, records.experiments(here)
+    names = [name for name in records.experiments(there) if name in known]
+    return {name: (records.read(here / f"{name}.csv"), records.read(there / f"{name}.csv")) for name in names}
+
+
+def _when(df: pd.DataFrame) -> pd.Timestamp:
+    return pd.to_datetime(df["when"], utc=True, format="ISO8601").median()
+
+
+def _code(folder: Path) -> tuple:
+    """What the numbers of a folder come from."""
+    machine = records.read_machine(folder)
     return machine.get("sources"), machine["driver"]

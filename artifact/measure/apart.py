@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -23,8 +25,7 @@ def origin(path: Path) -> str:
 def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterable[Sequence]) -> None:
     """script: the name of the file that measured; device: a `cuda.core.Device`."""
     table = pd.DataFrame(rows, columns=list(columns)).to_csv(index=False, lineterminator="\n")
-    said = f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n"
-    path.write_text(said + table, encoding="utf-8")
+    path.write_text(f"# {device.name}, {datetime.date.today()}: see {Path(script).name}\n{table}", encoding="utf-8")
 
 
 def release(problem: Problem) -> None:
@@ -33,3 +34,29 @@ def release(problem: Problem) -> None:
 
     problem.release()
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+@functools.cache
+def _side_stream():
+    """One for all first calls, since what PyTorch keeps of freed memory belongs to a stream."""
+    import torch
+
+    return torch.cuda.Stream()
+
+
+def captured(call: Callable[[], Any], pool=None):
+    """(CUDA graph of a call, its output), after one call that compiles and chooses, on streams beside the current."""
+    import torch
+
+    stream = _side_stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream), torch.no_grad():
+        call()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # the graph's memory is its own
+    graph = torch.cuda.CUDAGraph()
+    # Encoding a tensor map asks the driver about an address, which only a relaxed capture lets this thread do.
+    with torch.no_grad(), torch.cuda.graph(graph, pool=pool, capture_error_mode="relaxed"):
+        output = call()
+    return graph, output

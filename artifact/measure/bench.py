@@ -23,10 +23,13 @@ import gc
 import math
 import statistics
 import time as host_clock
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
 
@@ -68,7 +71,7 @@ LONG_CALL_S = 1.0
 
 #: What a timer does with each contender after the samples: its name, and a function that launches it
 #: once more just as it was timed, from its graph say, and waits for the end.
-Verify = Callable[[str, Callable[[], None]], Any]
+Verify = Callable[[str, Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,10 @@ def time(
 
     contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
     current. budget_s: device time per contender, in seconds. verify: called for each after the last
-    sample; what it raises ends the measurement. Raises ValueError for an empty or impossible plan
-    and for a contender that `needs_host_clock`, and RuntimeError, one sentence, where a launch that
-    needs a CUDA graph cannot be captured.
+    sample; what it raises ends the measurement. Raises ValueError for a contender that
+    `needs_host_clock`, and RuntimeError, one sentence, where a launch that needs a CUDA graph cannot
+    be captured.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     for name, bound in contenders.items():
         # Its launch would be captured as a graph of what little of it the GPU does.
         if getattr(bound, "needs_host_clock", False):
@@ -129,8 +130,9 @@ def time(
     try:
         engine = _engine(contenders, device, stream, flush, graphs)
         timed = measure(list(contenders), engine, budget_s, min_samples, max_samples)
-        for name in contenders if verify else ():
-            verify(name, partial(engine.run, [name]))
+        if verify is not None:
+            for name in contenders:
+                verify(name, partial(engine.run, [name]))
         return timed
     finally:
         # Sync before closing: a failed launch must surface as itself, and nothing may be freed
@@ -155,14 +157,9 @@ def measure(
     max_samples: int = MAX_SAMPLES,
 ) -> dict[str, Timing]:
     """The whole protocol on an engine: choose graphs, warm up, plan, sample, summarise."""
-    if not 0 < min_samples <= max_samples:
-        raise ValueError(f"{min_samples} to {max_samples} samples are no range: min_samples must be 1 or more")
-    if not budget_s > 0:
-        raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
     graph = {name: engine.host_us[name] > HOST_SHARE * engine.flush_us for name in names}
-    for name in names:
-        if graph[name]:
-            engine.replay(name)
+    for name in (name for name in names if graph[name]):
+        engine.replay(name)
 
     estimate_us = warm_up(names, engine, budget_s)
     counts = {
@@ -189,16 +186,12 @@ def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, 
     for _ in range(WARMUP_STEPS):
         if not unsettled:
             break
-        order = unsettled * WARMUP_BATCH
-        times, _ = engine.run(order)
-        still = []
-        for name in unsettled:
-            own = [us for n, us in zip(order, times, strict=True) if n == name]
-            before, median[name] = median[name], statistics.median(own)
-            spent_us[name] += sum(own)
-            if not stable(before, median[name]) and spent_us[name] < budget_s * 1e6:
-                still.append(name)
-        unsettled = still
+        times, _ = engine.run(unsettled * WARMUP_BATCH)
+        own = {name: times[i :: len(unsettled)] for i, name in enumerate(unsettled)}
+        before, median = median, median | {name: statistics.median(own[name]) for name in unsettled}
+        spent_us |= {name: spent_us[name] + sum(own[name]) for name in unsettled}
+        moved = [name for name in unsettled if not stable(before[name], median[name])]
+        unsettled = [name for name in moved if spent_us[name] < budget_s * 1e6]
     return median
 
 
@@ -232,17 +225,8 @@ def batches(order: Sequence[str], size: int = BATCH) -> list[list[str]]:
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """First quartile, median and third quartile, interpolated between the samples as NumPy does."""
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("there are no samples to take quartiles of")
-
-    def at(fraction: float) -> float:
-        position = fraction * (len(ordered) - 1)
-        low = math.floor(position)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (position - low) * (ordered[high] - ordered[low])
-
-    return at(0.25), at(0.5), at(0.75)
+    q25, median, q75 = np.quantile(values, (0.25, 0.5, 0.75))
+    return float(q25), float(median), float(q75)
 
 
 def timings(
@@ -252,20 +236,11 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine = summarise_samples(seen)
+    machine: dict[str, Any] = asdict(summarise_samples(seen))
     result = {}
     for name, times in taken.items():
         q25, median, q75 = quartiles(times)
-        result[name] = Timing(
-            median_us=median,
-            q25_us=q25,
-            q75_us=q75,
-            samples=samples[name],
-            sm_mhz=machine.sm_mhz,
-            power_w=machine.power_w,
-            throttle=machine.throttle,
-            graph=graph[name],
-        )
+        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
     return result
 
 
@@ -273,8 +248,7 @@ def summarise_samples(samples: Sequence[Sample]) -> Sample:
     """Median clock and power, and every throttle reason that any of the samples saw."""
 
     def median(values: list[float]) -> float:
-        known = [v for v in values if not math.isnan(v)]
-        return statistics.median(known) if known else math.nan
+        return statistics.median([v for v in values if not math.isnan(v)] or [math.nan])
 
     reasons = [reason for s in samples for reason in s.throttle.split(" + ") if reason]
     # Between two batches the GPU may report "idle", which is no throttling.
@@ -342,7 +316,7 @@ def time_calls(
     `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
     for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
     timed calls. verify: as in `time`, but not for calls over `LONG_CALL_S`: one more would cost as
-    much as the measurement. Raises ValueError for an empty or impossible plan.
+    much as the measurement.
 
     The clock is the host's, from before the first call until the stream is done after the last. Two
     events around the loop, as in Zeng's "GPU Accelerated Structured Sparsity Matrix Multiplication",
@@ -350,15 +324,13 @@ def time_calls(
     events do not see a call that runs on the CPU, and the host's clock compares both alike. It adds
     the way to the GPU and back once in a loop: some microseconds over `calls`.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     stream = device.create_stream()
     try:
         device.sync()  # operands were made on other streams
         engine = _call_engine(contenders, device, stream)
         timed = measure_calls(list(contenders), engine, warmup, calls, samples, budget_s)
-        for name in contenders if verify else ():
-            if timed[name].median_us < LONG_CALL_S * 1e6:
+        if verify is not None:
+            for name in (x for x in contenders if timed[x].median_us < LONG_CALL_S * 1e6):
                 verify(name, partial(engine.run, name, 0, 1))
         return timed
     finally:
@@ -375,13 +347,6 @@ def measure_calls(
     budget_s: float = BUDGET_S,
 ) -> dict[str, Timing]:
     """The whole protocol of `time_calls` on an engine: estimate, plan, sample, summarise."""
-    if warmup < 0 or calls < 1 or samples < 1:
-        raise ValueError(
-            f"{samples} samples of {calls} calls after {warmup} to warm up are no plan: "
-            "samples and calls must be 1 or more, the warm-up 0 or more"
-        )
-    if not budget_s > 0:
-        raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
     taken: dict[str, list[float]] = {}
     plans: dict[str, Plan] = {}
     seen: list[Sample] = []
@@ -421,49 +386,48 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 # ---------------------------------------------------------------- the machine
 
 
-@dataclass
-class _Events:
-    """Pairs of timing events, created once and used by every batch."""
-
-    device: Any
-    pairs: list[tuple[Any, Any]] = field(default_factory=list)
-
-    def take(self, count: int) -> list[tuple[Any, Any]]:
-        from cuda.core import EventOptions
-
-        options = EventOptions(timing_enabled=True)
-        while len(self.pairs) < count:
-            self.pairs.append((self.device.create_event(options), self.device.create_event(options)))
-        return self.pairs[:count]
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python's collector of garbage from running."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
     """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
-    events = _Events(device)
+    from cuda.core import EventOptions
+
+    options = EventOptions(timing_enabled=True)
+    made: list[tuple[Any, Any]] = []  # pairs of events, which every batch uses
     launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
     device.sync()  # operands were made on other streams
 
+    def events(count: int) -> list[tuple[Any, Any]]:
+        while len(made) < count:
+            made.append((device.create_event(options), device.create_event(options)))
+        return made[:count]
+
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        pairs = events.take(len(names))
-        collecting = gc.isenabled()
-        gc.disable()  # a collection in the middle would let the GPU catch up with the host
-        try:
+        pairs = events(len(names))
+        with _uncollected():  # a collection in the middle would let the GPU catch up with the host
             flush.fill(0, stream=stream)  # a head start for the host
             for name, (begin, end) in zip(names, pairs, strict=True):
                 flush.fill(0, stream=stream)
                 stream.record(begin)
                 launch[name](stream)
                 stream.record(end)
-        finally:
-            if collecting:
-                gc.enable()
         seen = watch(lambda: sample(device), lambda: pairs[-1][1].is_done)
         stream.sync()
         return [(end - begin) * 1e3 for begin, end in pairs], seen
 
     def flush_us() -> float:
         # Back to back between two events, so that no gap between flushes counts as flushing.
-        ((begin, end),) = events.take(1)
+        ((begin, end),) = events(1)
         flush.fill(0, stream=stream)
         stream.record(begin)
         for _ in range(HOST_PROBES):
@@ -504,17 +468,12 @@ def _call_engine(contenders: Mapping[str, Any], device, stream) -> CallEngine:
         for _ in range(warmup):
             launch(stream)
         stream.sync()
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with _uncollected():
             began = host_clock.perf_counter()
             for _ in range(calls):
                 launch(stream)
             stream.sync()
             return (host_clock.perf_counter() - began) * 1e6
-        finally:
-            if collecting:
-                gc.enable()
 
     def look(name: str) -> list[Sample]:
         # Asking during a loop would count as host time. Right after it the clock is still the

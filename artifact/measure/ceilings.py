@@ -18,7 +18,7 @@ EXPERIMENT = "ceilings"
 #: Dense BF16 FLOP that the tensor cores of an SM do in a clock, float32 sums, where one number holds
 #: for all products of a compute capability (NVIDIA's A100 and H100 architecture white papers);
 #: of sparse ones they do twice as many.
-TENSOR_FLOP_PER_CLOCK = {(8, 0): 2048, (9, 0): 4096}
+TENSOR_FLOP_PER_CLOCK: dict[tuple[int, ...], int] = {(8, 0): 2048, (9, 0): 4096}
 #: Microbenchmark of tensor cores -> the dense one whose rate it should double, "" for a dense one.
 DENSE = {"mma": "", "mma_sp": "mma", "wgmma": "", "wgmma_sp": "wgmma", "wgmma_sp_ra": "wgmma"}
 

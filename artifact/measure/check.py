@@ -162,8 +162,7 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     elif few and formats.is_sparse(a):
         a = formats.to_csr(a)
     sparse = isinstance(a, csr.Csr)
-    terms = problem.nnz if sparse else size
-    here = host or max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
+    here = host or max(problem.nnz if sparse else size, problem.k, problem.m) * problem.n <= CPU_WORK
     if here and not host:
         a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
@@ -192,9 +191,7 @@ def _unsigned(x):
 
 def _longest(a) -> int:
     """Products of the longest sum of A·B, or more."""
-    if isinstance(a, csr.Csr):
-        return int((a.row_ptr[1:] - a.row_ptr[:-1]).max()) if a.m else 0
-    return a.shape[1]
+    return int(array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max()) if isinstance(a, csr.Csr) else a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:
@@ -258,8 +255,7 @@ def dense_product(a, b, dtype=np.float64):
     for i in range(0, m, height):
         rows = _numbers(a, array_of(a)[i : i + height]).astype(xp.float64)
         for j in range(0, n, width):
-            columns = _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64)
-            out[i : i + height, j : j + width] = rows @ columns
+            out[i : i + height, j : j + width] = rows @ _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64)
     return out
 
 
@@ -283,8 +279,7 @@ def cupy_product(a, b, dtype=np.float64):
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        panel = _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
-        out[:, j : j + width] = matrix @ panel
+        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
     return out
 
 
@@ -385,9 +380,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     WrongResult, one sentence that begins with `where`, if they exceed the limit: of the norm, and of each
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
-    stored = array_of(out)
-    xp = array_module(stored)
-    kind = limit or outputs.dtype_of(out)
+    xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
     if kind not in LIMITS:
         raise ValueError(
             f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
@@ -456,13 +449,11 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp = array_module(exact)
+    xp, dtype = array_module(exact), outputs.dtype_of(out)
     size = xp.abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
-    tiny = np.finfo(np.float64).tiny
     if sizes is None:
-        return xp.maximum(typical, tiny)
-    dtype = outputs.dtype_of(out)
+        return xp.maximum(typical, np.finfo(np.float64).tiny)
     may = outputs.allowed(kind, dtype, reference.longest)
     least = may.least * (float(_here(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least

@@ -308,8 +308,9 @@ def commit() -> str:
         # An archive unpacked inside somebody else's repository must not get that one's commit.
         if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
             return "unknown"
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+        return git("rev-parse", "--short", "HEAD") + (
+            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         if (paths.ROOT / ".git").exists():
             why = first_line(getattr(error, "stderr", "") or error)
@@ -354,12 +355,13 @@ def sources(room: str) -> str:
 
 def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
-    nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    parts = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    return whole | {
-        x for node in parts for x in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-    }
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            names = {f"{module}.{alias.name}" if module else alias.name for alias in node.names}
+            found |= names | ({module} if module else set())
+    return found
 
 
 def _total_memory(ordinal: int) -> int:
@@ -400,8 +402,7 @@ def _cuda_version() -> str:
     from cuda.bindings import driver
 
     error, version = driver.cuDriverGetVersion()
-    known = error == driver.CUresult.CUDA_SUCCESS
-    return f"{version // 1000}.{version % 1000 // 10}" if known else "unknown"
+    return "unknown" if error != driver.CUresult.CUDA_SUCCESS else f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _library_version(name: str) -> str | None:

@@ -16,6 +16,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,16 +42,15 @@ def listed(path: Path = LIST) -> pd.DataFrame:
 
 def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
     """Those of a list that are in the folder, in its order."""
-    there = [find(name, where) is not None for name in matrices["name"]]
-    return matrices[there].reset_index(drop=True)
+    return matrices[[find(name, where) is not None for name in matrices["name"]]].reset_index(drop=True)
 
 
 def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
     """A sentence on what of a list is not there, for whoever measures without it; "" if all of it is."""
-    missing = matrices[~matrices["name"].isin(there["name"])]
-    if missing.empty:
+    missing = [name for name in matrices["name"] if name not in set(there["name"])]
+    if not missing:
         return ""
-    few = ", ".join(missing["name"].head(5)) + (", …" if len(missing) > 5 else "")
+    few = ", ".join([*missing[:5], *(["…"] if len(missing) > 5 else [])])
     return f"{len(there)} of {len(matrices)} listed matrices are in the folder of {VARIABLE}; left out: {few}"
 
 
@@ -66,10 +66,8 @@ def download(matrices: pd.DataFrame, where: Path, say: Callable[[str], None] = p
     What the collection does not have (no group) is left out. An interrupted download leaves whole
     matrices only, and goes on with the next one when it is started again.
     """
-    failed = []
-    for name, group in zip(matrices["name"], matrices["group"], strict=True):
-        if not group or find(name, where) is not None:
-            continue
+    failed, pairs = [], zip(matrices["name"], matrices["group"], strict=True)
+    for name, group in ((name, group) for name, group in pairs if group and find(name, where) is None):
         try:
             _fetch(group, name, where)
             say(f"{group}/{name}")
@@ -90,8 +88,9 @@ def _fetch(group: str, name: str, where: Path) -> None:
         ):
             for member in archive:  # beside it may lie right-hand sides and coordinates
                 if member.isfile() and Path(member.name).name == f"{name}.mtx":
+                    content: Any = archive.extractfile(member)
                     with part.open("wb") as file:
-                        shutil.copyfileobj(archive.extractfile(member), file)
+                        shutil.copyfileobj(content, file)
                     break
             else:
                 raise ValueError(f"the archive {url} has no {name}.mtx")
@@ -106,11 +105,9 @@ def folder() -> Path | None:
     Raises FileNotFoundError where it is set, but is no folder.
     """
     named = os.environ.get(VARIABLE)
-    if not named:
-        return None
-    if not Path(named).is_dir():
+    if named and not Path(named).is_dir():
         raise FileNotFoundError(f"{VARIABLE} names {named!r}, which is no folder: unset or correct it")
-    return Path(named)
+    return Path(named) if named else None
 
 
 def read(path: Path) -> csr.Csr:
@@ -123,11 +120,8 @@ def read(path: Path) -> csr.Csr:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such matrix.")
     try:
-        if path.suffix == ".npz":
-            matrix = scipy.sparse.load_npz(path)
-        else:
-            matrix = matrix_market.read(path)
-        return csr.from_scipy(matrix)
+        load = scipy.sparse.load_npz if path.suffix == ".npz" else matrix_market.read
+        return csr.from_scipy(load(path))
     except MemoryError as error:
         raise ValueError(f"{path.name} is a matrix that memory has no room for.") from error
     except Exception as error:

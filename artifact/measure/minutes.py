@@ -31,26 +31,27 @@ def durations(folder: Path) -> pd.DataFrame:
     times; preparing, checking and flushing included), told (whether these times tell it; else minutes are those of the
     kernels alone), kernel_s (samples x medians), gpu.
     """
-    rows = []
-    for room in records.rooms(folder):
-        for repeat in (False, True):
-            here = folder / room / "repeat" if repeat else folder / room
-            for experiment in records.experiments(here):
-                df = records.read(here / f"{experiment}.csv")
-                rows.append(
-                    {
-                        "room": room,
-                        "experiment": experiment,
-                        "repeat": repeat,
-                        "notebook": NOTEBOOKS.get(room, room),
-                        "points": len(df.drop_duplicates(list(records.POINT))),
-                        "rows": len(df),
-                        "minutes": wall_s(df) / 60,
-                        "told": tells(df),
-                        "kernel_s": float((df["samples"] * df["median_us"]).sum() / 1e6),
-                        "gpu": df["gpu"].iloc[0],
-                    }
-                )
+    places = [(room, repeat) for room in records.rooms(folder) for repeat in ("", records.REPEAT)]
+    found = [
+        (room, repeat, name, records.read(folder / room / repeat / f"{name}.csv"))
+        for room, repeat in places
+        for name in records.experiments(folder / room / repeat)
+    ]
+    rows = [
+        {
+            "room": room,
+            "experiment": experiment,
+            "repeat": bool(repeat),
+            "notebook": NOTEBOOKS.get(room, room),
+            "points": len(df.drop_duplicates(list(records.POINT))),
+            "rows": len(df),
+            "minutes": wall_s(df) / 60,
+            "told": tells(df),
+            "kernel_s": _kernel_s(df),
+            "gpu": df["gpu"].iloc[0],
+        }
+        for room, repeat, experiment, df in found
+    ]
     return pd.DataFrame(rows)
 
 
@@ -58,8 +59,11 @@ def wall_s(df: pd.DataFrame) -> float:
     """Seconds that a record took. Rows are stamped when their point is done, so the first point is
     taken to have cost as much as the mean of the others; at least the kernels' own time."""
     gaps = _gaps_s(df)
-    kernels = float((df["samples"] * df["median_us"]).sum() / 1e6)
-    return max(float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0, kernels)
+    return max(float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0, _kernel_s(df))
+
+
+def _kernel_s(df: pd.DataFrame) -> float:
+    return float((df["samples"] * df["median_us"]).sum() / 1e6)
 
 
 def tells(df: pd.DataFrame) -> bool:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from artifact import registry
 from artifact.measure import device as gpus
-from artifact.measure import willing
-from artifact.measure.run import BUDGETS_S, measure_point
+from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
 from kernels.contract import Problem
 
@@ -40,10 +40,8 @@ class Point:
 
 def points() -> Iterator[tuple[str, Point]]:
     """(room, point) of the rooms that have a portable.py."""
-    for room in registry.find():
-        if (registry.FOLDER / room / "portable.py").is_file():
-            found = registry.module(room, "portable").points()
-            yield from ((room, point) for point in found)
+    for room in (room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()):
+        yield from ((room, point) for point in registry.module(room, "portable").points())
 
 
 def measure(
@@ -51,50 +49,42 @@ def measure(
 ) -> pd.DataFrame:
     """A row for each point and contender: the forced kernels, with all and with a GeForce's shared memory, the GPU's
     own, and dense cuBLAS; who does not take a point is left out, which is said. opened: `cuda.core.Device`, current."""
-    rows = []
-    for room, point in points():
-        if only and point.what != only:
-            continue
+    rows: list[dict[str, Any]] = []
+    for room, point in ((room, point) for room, point in points() if only in ("", point.what)):
         module, problem = importlib.import_module(f"kernels.{room}"), point.make()
-        libraries = [name for name in module.BASELINES if name.startswith("cublas")]
-        dense = registry.contenders(libraries, opened)
-        contenders = {
+        dense = registry.contenders([name for name in module.BASELINES if name.startswith("cublas")], opened)
+        contenders: dict[str, Contender] = {
             PORTABLE: partial(module.bind, point.elsewhere, device=gpu.Portable(opened)),
             SMALLER: partial(module.bind, point.elsewhere, device=gpu.Portable(opened, GEFORCE)),
             point.own: partial(module.bind, point.own, device=opened),
             **dense,
         }
-        found = willing.measure(
-            contenders,
-            lambda here, problem=problem: measure_point(problem, here, opened, budget_s),
-            lambda name, why: say(f"left out: {why}"),
-            PORTABLE,
-        )
+        work = partial(measure_point, problem, opened=opened, budget_s=budget_s)
+        found = willing(contenders, work, lambda name, why: say(f"left out: {why}"), PORTABLE)
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
-        for name, (cost, errors, timing) in found.items():
-            rows.append(
-                {
-                    "what": point.what,
-                    "label": problem.label,
-                    "m": problem.m,
-                    "n": problem.n,
-                    "k": problem.k,
-                    "density": problem.density,
-                    "contender": name,
-                    "median_us": timing.median_us,
-                    "tflops": problem.useful_flops / timing.median_us / 1e6,
-                    "over_dense": fastest / timing.median_us,
-                    "rel_err": errors.rel_err,
-                    "prepare_ms": cost.prepare_ms,
-                }
-            )
+        mine = [
+            {
+                "what": point.what,
+                **{name: getattr(problem, name) for name in ("label", "m", "n", "k", "density")},
+                "contender": name,
+                "median_us": timing.median_us,
+                "tflops": problem.useful_flops / timing.median_us / 1e6,
+                "over_dense": fastest / timing.median_us,
+                "rel_err": errors.rel_err,
+                "prepare_ms": cost.prepare_ms,
+            }
+            for name, (cost, errors, timing) in found.items()
+        ]
         problem.release()
-        say(pd.DataFrame(rows[-len(found) :]).to_string(index=False))
+        say(pd.DataFrame(mine).to_string(index=False))
+        rows += mine
     return pd.DataFrame(rows)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m artifact.measure.portable", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m artifact.measure.portable", description=str(__doc__).split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, help="a CSV file of the rows")
     parser.add_argument("--only", default="", choices=sorted({p.what for _, p in points()} | {""}))
     parser.add_argument("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point")

@@ -14,18 +14,18 @@ import importlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
-from artifact.measure.compiled import compile_report
 from kernels import jit
 from kernels.contract import Bound, Problem
 from kernels.tuning import probe
@@ -37,10 +37,29 @@ BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
 #: no number.
 SAME = ("gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores", "packages")
 SEEDS = 2**32 - 1  #: the largest seed that every generator of operands takes
+#: SASS opcodes that tell kernels of these rooms apart; for loads and stores the width of one access
+#: counts as well.
+MEMORY_OPS = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL")
+OTHER_OPS = (
+    "FFMA",
+    "FFMA2",
+    "SHFL",
+    "ATOMG",
+    "ATOMS",
+    "RED",
+    "REDG",
+    "BAR",
+    "HMMA",
+    "HMMA.SP",
+    "HGMMA",
+    "HGMMA.SP",
+    "UTMALDG",
+)
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
 Contender = Callable[[Problem], Bound]
+Result = TypeVar("Result")
 #: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 
@@ -76,9 +95,8 @@ class Run:
     def baselines(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
         """What the room is compared with (its BASELINES, or the modules of `artifact.baselines`
         that are named) as contenders of a measurement."""
-        module = importlib.import_module(f"kernels.{self.room}")
-        chosen = getattr(module, "BASELINES", ()) if names is None else names
-        return registry.contenders(chosen, self.device)
+        usual = getattr(importlib.import_module(f"kernels.{self.room}"), "BASELINES", ())
+        return registry.contenders(usual if names is None else names, self.device)
 
     def measure(
         self,
@@ -164,10 +182,12 @@ class Run:
         )
         title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
         if self.mode != "measure":
-            auto = self.asked == "auto"
-            why = "This machine has no GPU, so the" if auto else "Recorded numbers were asked for, so the"
-            text = f"{why} kernels were compiled and disassembled here, and times and errors are read from records."
-            title, text = f"Recorded on {origin}.", text + since
+            why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
+            text = (
+                f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
+                f"records.{since}"
+            )
+            title = f"Recorded on {origin}."
         lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
         return "\n".join(('<div class="admonition note">', *lines, "</div>"))
 
@@ -401,6 +421,119 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
             f"seed={problem.seed}{more}: ask for recorded points, or measure on a GPU"
         )
     return df.iloc[[have[_key(*pair)] for pair in wanted]].reset_index(drop=True)
+
+
+# ---------------------------------------------------------------- with whoever takes the problem
+
+
+class Refused(ValueError):
+    """A contender does not take a problem; `name` says which, as the message does."""
+
+    def __init__(self, name: str, why: str):
+        super().__init__(why if name in why else f"{name}: {why}")
+        self.name = name
+
+
+def willing(
+    contenders: Mapping[str, Contender],
+    work: Callable[[Mapping[str, Contender]], Result],
+    left_out: Callable[[str, str], Any],
+    must: str = "",
+) -> Result:
+    """What `work` makes of the contenders, without those that refuse, or are a library that is wrong.
+
+    work: measures all that it is given, and raises what their binding and their check raise. left_out: hears each
+    name, and why. must: the one that is not left out. Raises `check.WrongResult` for a wrong contender that is no
+    library, ValueError as `must` does, and Refused by the last one where nobody is left.
+    """
+    here = {name: bind if name == must else partial(_refusing, name, bind) for name, bind in contenders.items()}
+    while True:
+        try:
+            return work(here)
+        except (Refused, check.WrongResult) as error:
+            name = getattr(error, "name", str(error).split(" ", 1)[0])
+            library = isinstance(error, Refused) or name.startswith(registry.PREFIXES)
+            if here.pop(name if library else "", None) is None or not here:
+                raise
+            left_out(name, str(error))
+
+
+def _refusing(name: str, bind: Contender, problem: Problem) -> Bound:
+    try:
+        return bind(problem)
+    except ValueError as error:
+        raise Refused(name, str(error)) from error
+
+
+# ---------------------------------------------------------------- what the compiler made
+
+
+def compile_report(room: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
+    """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
+
+    Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
+    stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
+    access), "FFMA" or "HMMA.SP", where any kernel has them.
+    """
+    module = importlib.import_module(f"kernels.{room}")
+    jobs = [
+        (kernel, entry, made)
+        for kernel in module.VARIANTS.values()
+        for entry in kernel.entries
+        for made in kernel.targets
+        if (variants is None or kernel.name in variants) and target in (None, made)
+    ]
+
+    # The compiler lets go of Python's lock, so threads suffice.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        cubins = list(pool.map(lambda job: jit.compile_cubin(job[0].source, *job[1:]), jobs))
+    rows = [
+        {
+            "variant": kernel.name,
+            "entry": entry,
+            "target": made,
+            "registers": used.registers,
+            "shared_bytes": used.shared_bytes,
+            "stack_bytes": used.stack_bytes,
+            "spills": used.spills,
+            "instructions": sum(mix.values()),
+            **count_instructions(mix),
+        }
+        for (kernel, entry, made), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
+    ]
+    df = pd.DataFrame(rows)
+    fixed = list(df.columns[:8])
+    counts = sorted(df.columns[8:], key=_column_order)
+    return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})
+
+
+def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
+    """Sum a SASS instruction mix into the columns of the compile report.
+
+    {"LDG.E.128.CONSTANT": 4, "LDG.E": 1} -> {"LDG.128": 4, "LDG.32": 1}
+    """
+    counts: dict[str, int] = {}
+    for instruction, count in mix.items():
+        op, *modifiers = instruction.split(".")
+        if op in MEMORY_OPS:
+            # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
+            # register.
+            width = next((m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32")
+            name = f"{op}.{width}"
+        elif op in OTHER_OPS:
+            # On sparse tensor cores: another instruction, at another rate.
+            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
+        else:
+            continue
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _column_order(column: str) -> tuple[int, int]:
+    if column in OTHER_OPS:
+        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
+    op, _, width = column.partition(".")
+    return MEMORY_OPS.index(op), int(width)
 
 
 # ---------------------------------------------------------------- small things

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from artifact import paths
@@ -38,24 +37,8 @@ json.dump({name: [base64.b64encode(c.code).decode(), c.symbol] for name, c in ma
 """
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The entries of a room here and at another commit, "file: entry"."""
-
-    room: str
-    commit: str
-    same: tuple[str, ...]
-    differ: tuple[str, ...]
-    only_here: tuple[str, ...]
-    only_there: tuple[str, ...]
-
-    def __str__(self) -> str:
-        said = [f"{len(self.same)} kernels with the same machine code"]
-        for what in ("differ", "only_here", "only_there"):
-            names = getattr(self, what)
-            if names:
-                said.append(f"{what.replace('_', ' ')}: {', '.join(names)}")
-        return f"{self.room} at {self.commit}: {'; '.join(said)}"
+#: How the entries of two trees, "file: entry", compare -> their names.
+Compared = dict[str, list[str]]
 
 
 def sass(tree: Path, room: str) -> dict[str, str]:
@@ -81,64 +64,59 @@ def sass(tree: Path, room: str) -> dict[str, str]:
     }
 
 
-def compare(room: str, commit: str, here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
+def compare(here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
     """What two trees make of the entries."""
-    both = [name for name in here if name in there]
-    return Compared(
-        room,
-        commit,
-        tuple(name for name in both if here[name] == there[name]),
-        tuple(name for name in both if here[name] != there[name]),
-        tuple(name for name in here if name not in there),
-        tuple(name for name in there if name not in here),
-    )
+    alike = {name: here[name] == there[name] for name in here if name in there}
+    return {
+        "same": [name for name in alike if alike[name]],
+        "differ": [name for name in alike if not alike[name]],
+        "only here": [name for name in here if name not in there],
+        "only there": [name for name in there if name not in here],
+    }
 
 
-def of_records(folders: Sequence[Path]) -> list[Compared]:
-    """For each folder of a room's records, each commit once; those of rooms without variants are left out.
+def said(room: str, commit: str, found: Compared) -> str:
+    """A line of what compared so."""
+    others = [f"{how}: {', '.join(names)}" for how, names in found.items() if names and how != "same"]
+    same = f"{len(found['same'])} kernels with the same machine code"
+    return f"{room} at {commit}: {'; '.join([same, *others])}"
+
+
+def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], Compared]:
+    """(room, commit) of each folder of a room's records -> how they compare; rooms without variants are left out.
 
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
-    asked = dict.fromkeys(
-        (folder.name, part.commit.rstrip("+"))
-        for folder in folders
-        for part in records.made(records.read_machine(folder))
-    )
-    asked = [key for key in asked if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
+    parts = ((folder.name, part) for folder in folders for part in records.made(records.read_machine(folder)))
+    every = dict.fromkeys((room, part.commit.rstrip("+")) for room, part in parts)
+    asked = [key for key in every if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
     here = {room: sass(paths.ROOT, room) for room in dict.fromkeys(room for room, _ in asked)}
-    found = []
+    found = {}
     for room, commit in asked:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder) / "tree"
             _git("worktree", "add", "--detach", str(tree), commit)
             try:
-                found.append(compare(room, commit, here[room], sass(tree, room)))
+                found[room, commit] = compare(here[room], sass(tree, room))
             finally:
                 _git("worktree", "remove", "--force", str(tree))
     return found
 
 
 def _git(*arguments: str) -> None:
-    run = subprocess.run(
-        ["git", "-C", str(paths.ROOT), *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    command = ["git", "-C", str(paths.ROOT), *arguments]
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if run.returncode:
         raise RuntimeError(f"git {' '.join(arguments)}: {run.stderr.strip()}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped")
-    folders = parser.parse_args(arguments).folders or [
-        path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))
-    ]
-    found = of_records(folders)
-    print(*found, sep="\n")
-    return int(any(c.differ for c in found))
+    shipped = [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))]
+    found = of_records(parser.parse_args(arguments).folders or shipped)
+    print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
+    return int(any(compared["differ"] for compared in found.values()))
 
 
 if __name__ == "__main__":

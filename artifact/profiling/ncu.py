@@ -167,21 +167,18 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
             f"{report}: reading it needs the package ncu-report, which is not installed here."
         ) from None
     wanted = None if metrics is None else list(dict.fromkeys(metrics))
+    again = "profile it again or update the package."
     try:
         with _silence():  # protobuf's own words on what it cannot decode
             rows = list(_rows(ncu_report.load_report(str(report)), wanted))
     except TypeError:
         raise ValueError(
-            f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than "
-            "the package ncu-report; profile it again or update the package."
+            f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than the package "
+            f"ncu-report; {again}"
         ) from None
-    df = pd.DataFrame(rows, columns=list(READ))
-    if df.empty:
-        raise ValueError(
-            f"{report}: the package ncu-report finds no metric of a launch in the report; profile it "
-            "again or update the package."
-        )
-    return df.astype({"range": int, "launch": int, "value": float})
+    if not rows:
+        raise ValueError(f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
+    return pd.DataFrame(rows, columns=list(READ)).astype({"range": int, "launch": int, "value": float})
 
 
 def _check(report: Path) -> None:
@@ -190,8 +187,7 @@ def _check(report: Path) -> None:
         raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
     if not report.is_file():
         raise ValueError(f"{report}: this is a folder; name an .ncu-rep file in it.")
-    with report.open("rb") as file:
-        start = file.read(len(MAGIC))
+    start = report.read_bytes()[: len(MAGIC)]
     if not start:
         raise ValueError(f"{report}: the report is empty; copy or profile it again.")
     if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
@@ -200,16 +196,13 @@ def _check(report: Path) -> None:
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
     """Values of READ, from an `ncu_report.IContext`. TypeError where it cannot name something."""
-    launch = 0
-    for index, part in enumerate(context or ()):
-        for action in part:
-            names = action.metric_names()
-            if not action.name() or None in names:
-                raise TypeError("a name is missing")
-            where = (index, launch, action.name(), *_dimensions(action))
-            for row in _values(action, names if wanted is None else wanted, wanted is not None):
-                yield (*where, *row)
-            launch += 1
+    actions = ((index, action) for index, part in enumerate(context or ()) for action in part)
+    for launch, (index, action) in enumerate(actions):
+        names = action.metric_names()
+        if not action.name() or None in names:
+            raise TypeError("a name is missing")
+        values = _values(action, names if wanted is None else wanted, wanted is not None)
+        yield from ((index, launch, action.name(), *_dimensions(action), *row) for row in values)
 
 
 def _values(action, names: Iterable[str], missing: bool) -> Iterator[tuple[str, float, str]]:
@@ -282,15 +275,13 @@ def profile(
             "Nsight Compute's ncu is not on the PATH: install it (a CUDA toolkit has it); without "
             "it the book uses the shipped profiles"
         )
-    order = [(dict(shape), name) for shape in shapes for name in contenders]
-    task = {"room": room, "shapes": [dict(s) for s in shapes], "seed": seed}
-    task["contenders"] = list(contenders)
+    task: dict[str, Any] = {"room": room, "shapes": [*map(dict, shapes)], "seed": seed, "contenders": [*contenders]}
     metrics = list(dict.fromkeys(metrics))
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "whole.ncu-rep"
         collected = _collect(ncu, [*metrics, *DIMENSIONS], path, task)
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
-        df = attribute(table, order)
+        df = attribute(table, [(shape, name) for shape in task["shapes"] for name in contenders])
         if folder is not None:
             _save(df, path, folder, gpu)
     return df
@@ -305,8 +296,8 @@ def _collect(ncu: str, metrics: Sequence[str], report: Path, task: Mapping[str, 
         refused = [option for option in lean if _named(result, option[:1])]
         if not unknown and not refused:
             break
-        wanted = [OTHER_NAMES.get(m) if m in unknown else m for m in wanted]
-        wanted = list(dict.fromkeys(filter(None, wanted)))
+        renamed = {m: OTHER_NAMES.get(m, "") for m in unknown}
+        wanted = list(filter(None, dict.fromkeys(renamed.get(m, m) for m in wanted)))
         lean = [option for option in lean if option not in refused]
     if result.returncode or not report.is_file():
         raise explain(result.stdout)
@@ -403,17 +394,14 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     Contenders may launch several kernels: sums add up, any other metric is that of the longest one.
     A value that is missing (NaN), or a sum of which a part is, has no row.
     """
-    rows = []
-    for key, launches in df.groupby(list(POINT), sort=False):
-        times = launches[launches["metric"] == TIME].set_index("launch")["value"].dropna()
-        longest = times.idxmax() if len(times) else launches["launch"].iloc[0]
-        for metric, values in launches.groupby("metric", sort=False):
-            if not str(metric).endswith(".sum"):
-                values = values[values["launch"] == longest]
-            value = values["value"].sum(skipna=False, min_count=1)
-            if not math.isnan(value):
-                rows.append((*key, metric, float(value), values["unit"].iloc[0]))
-    return pd.DataFrame(rows, columns=list(records.COUNTER_COLUMNS))
+    times = df[df["metric"] == TIME].dropna(subset=["value"]).sort_values("value", ascending=False, kind="stable")
+    longest = df.drop_duplicates(list(POINT))[[*POINT, "launch"]]
+    longest = pd.concat([times[[*POINT, "launch"]], longest]).drop_duplicates(list(POINT)).set_index(list(POINT))
+    alone = df["launch"] == df.join(longest.rename(columns={"launch": "longest"}), on=list(POINT))["longest"]
+    kept = df[df["metric"].str.endswith(".sum") | alone]
+    by = kept.groupby([*POINT, "metric"], sort=False, as_index=False)
+    table = by.agg(value=("value", lambda v: v.sum(skipna=False, min_count=1)), unit=("unit", "first"))
+    return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
 
 
 def per_launch(df: pd.DataFrame) -> pd.DataFrame:

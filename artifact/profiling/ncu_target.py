@@ -36,7 +36,7 @@ def main(task: Mapping[str, Any]) -> None:
     stream = opened.create_stream()
     for shape in task["shapes"]:
         problem = room.problem(**shape, seed=task["seed"])
-        bounds = [
+        bounds: Any = [
             others[name](problem) if name in others else room.bind(name, problem, opened) for name in task["contenders"]
         ]
         opened.sync()

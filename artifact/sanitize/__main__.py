@@ -12,84 +12,295 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
+import re
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count, product
 from pathlib import Path
+from typing import Any
 
 from artifact import paths, registry
-from artifact.sanitize import cases, jobs
-from artifact.sanitize.jobs import TOOLS, Ran
+from artifact.sanitize import cases
 
 LIMIT_S = 420
 #: Folders of kernels that no case runs: ceilings measure, and compute nothing.
 LEFT_OUT = ("ceilings/",)
 
 
+TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")
+#: What each tool is told besides. memcheck: guard bytes around arrays, a kernel that errs ends alone, and what CuPy
+#: asks of the driver is its own business; initcheck: copies to the host are no kernels.
+OPTIONS = {
+    "memcheck": ("--padding", "256", "--destroy-on-device-error", "kernel", "--report-api-errors", "no"),
+    "initcheck": ("--check-api-memory-access", "no"),
+    "synccheck": (),
+    "racecheck": (),
+}
+#: initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, and reports are sorted.
+UNFILTERED = ("initcheck",)
+CHILD = (sys.executable, "-m", "artifact.sanitize.child")
+
+
+def sanitizer() -> str:
+    """The path of compute-sanitizer: on the PATH, else in the environment. Raises FileNotFoundError, one sentence."""
+    places = ("compute-sanitizer", "bin")  # of the package's versions
+    installed = (
+        str(x)
+        for at in filter(None, sys.path)
+        for place in places
+        for x in Path(at).glob(f"nvidia/*/{place}/compute-sanitizer")
+    )
+    found = shutil.which("compute-sanitizer") or next(installed, None)
+    if found is None:
+        raise FileNotFoundError(
+            "compute-sanitizer is not on the PATH: install a CUDA toolkit, or the package nvidia-cuda-sanitizer-api"
+        )
+    return found
+
+
+def name_filter(kernels: Iterable[str]) -> str:
+    """A regular expression for the mangled names of kernels, which are no members of anything."""
+    return f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
+
+
+# ---------------------------------------------------------------- what a tool wrote
+
+_PREFIX = "========= "
+_WHERE = re.compile(r"^(.*?)\bat (?:void )?([A-Za-z_][\w:]*)[^ ]*(?:.* in (\S+:\d+))?")
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+#: What is said beside reports.
+_SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
+
+
+@dataclass(frozen=True)
+class Report:
+    kind: str  #: what is wrong, as the tool says it
+    kernel: str  #: "" where it names none
+    where: str  #: file and line, "" likewise
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
+
+
+@dataclass(frozen=True)
+class Log:
+    reports: tuple[Report, ...]
+    counted: int | None  #: errors or hazards, by the tool; None where it came to no end
+
+    def grouped(self, kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
+        """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
+        names = set(kernels)
+        mine = [x for x in self.reports if not names or not x.kernel or x.kernel in names]
+        return Counter(mine).most_common()
+
+
+def read_log(text: str) -> Log:
+    """A log of any tool. A report is a line that begins it and indented ones, the first place of which is its own."""
+    reports: list[Report] = []
+    counted = None
+    for line in text.splitlines():
+        if not line.startswith(_PREFIX):
+            continue
+        said = line.removeprefix(_PREFIX)
+        if summary := _SUMMARY.search(said):
+            counted = (counted or 0) + int(summary[1])
+        elif _SAID.search(said) or not said.strip():
+            continue
+        elif not said.startswith(" "):
+            # The first line may name the kernel and its line.
+            kind, kernel, where = found.groups("") if (found := _WHERE.search(said)) else (said, "", "")
+            reports.append(Report(kind.strip(), kernel, where))
+        elif reports and not reports[-1].kernel and (found := _WHERE.search(said)):
+            reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")
+    return Log(tuple(reports), counted)
+
+
+# ---------------------------------------------------------------- a job
+
+
+@dataclass
+class Ran:
+    """What came of a job."""
+
+    room: str
+    tool: str  #: "" without one
+    seconds: float = 0.0
+    ran: set[str] = field(default_factory=set)  #: names of cases
+    refused: dict[str, str] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)  #: what the tool cannot run
+    failed: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, bool] = field(default_factory=dict)  #: name -> whether it copies by TMA
+    found: list[tuple[Report, int]] = field(default_factory=list)
+    broken: str = ""  #: what is wrong with the run itself
+
+    @property
+    def never(self) -> list[str]:
+        """Kernels of cases that were refused on every problem."""
+        tried = {case.split(",")[0] for case in (*self.ran, *self.failed, *self.unseen)}
+        return sorted({case.split(",")[0] for case in self.refused} - tried)
+
+    @property
+    def errors(self) -> int:
+        return sum(count for _, count in self.found)
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.found or self.failed or self.never or self.broken)
+
+
+def command(
+    room: str,
+    tool: str,
+    folder: Path,
+    kernels: Iterable[str],
+    *,
+    number: int = 0,
+    only: str = "",
+    child: Sequence[str] = CHILD,
+) -> list[str]:
+    """What is executed. kernels: that the tool looks at; number: of the job, for a port of its own; only: of cases."""
+    inner = [*child, room, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
+    if not tool:
+        return inner
+    names = [] if tool in UNFILTERED else ["--kernel-name", name_filter(kernels)]
+    port = ["--port", str(49152 + 20 * number)]
+    shown = ["--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"]
+    log = ["--log-file", str(folder / "log.txt")]
+    return [sanitizer(), "--tool", tool, *OPTIONS[tool], *names, *port, *shown, *log, *inner]
+
+
+def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
+    """Run a job in `folder`, a new one, for at most `limit_s` seconds. kernels: of the room, where they are known.
+
+    A process that hangs is ended, and the case that it was at is named.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    made = Ran(room, tool)
+    watched = [name for name, copies in kernels.items() if tool != "racecheck" or not copies]
+    begin = time.perf_counter()
+    with (folder / "output.txt").open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command(room, tool, folder, watched, **more),
+            cwd=paths.ROOT,
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"SPARSITY_CHOICES": str(folder / "choices"), "PYTHONPATH": str(paths.ROOT)},
+            start_new_session=True,
+        )
+        status: int | None = None
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    made.seconds = time.perf_counter() - begin
+    at, ended = _read_cases(made, folder / "cases.jsonl")
+    log = read_log(_text(folder / "log.txt"))
+    if tool:
+        made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
+        made.found = log.grouped(kernels if tool in UNFILTERED else ())
+    if status is None:
+        made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
+    elif not ended:
+        why = _last_line(folder / "output.txt")
+        made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
+    elif tool and log.counted is None:
+        made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
+    return made
+
+
+def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
+    """(the case that was begun and not ended, whether the process came to its end); fills in what came of cases."""
+    at, ended = "", False
+    for line in _text(path).splitlines():
+        said: dict[str, Any] = {"case": at}
+        with suppress(ValueError):  # cut in the middle
+            said = json.loads(line)
+        ended |= "end" in said
+        at = "" if {"end", "done"} & {*said} else said["case"]
+        if "done" in said:
+            made.kernels |= said["kernels"]
+            kinds = [kind for kind in ("refused", "unseen", "failed") if kind in said]
+            for kind in kinds:
+                getattr(made, kind)[said["case"]] = said[kind]
+            made.ran |= set() if kinds else {said["case"]}
+    return at, ended
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _last_line(path: Path) -> str:
+    return ([line.strip() for line in _text(path).splitlines() if line.strip()] or [""])[-1]
+
+
+_GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\(")
+
+
+def declared(root: Path) -> dict[str, str]:
+    """Kernel -> the file that has it, below a folder."""
+    return {
+        name: str(path.relative_to(root))
+        for path in sorted(root.rglob("*.cu*"))
+        for name in _GLOBAL.findall(path.read_text(encoding="utf-8"))
+    }
+
+
+# ---------------------------------------------------------------- the whole
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _arguments(arguments)
     try:
         if given.tools:
-            jobs.sanitizer()
+            sanitizer()
         _compile_all()
     except (FileNotFoundError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    folder = paths.BUILD / "sanitize"
+
+    def job(number: int, room: str, tool: str, kernels: dict[str, bool]) -> Ran:
+        folder = paths.BUILD / "sanitize" / f"{room}-{tool or 'alone'}"
+        made = run(room, tool, folder, kernels, given.limit, number=number, only=given.only)
+        print(row(made), flush=True)
+        return made
+
     with ThreadPoolExecutor(given.jobs) as pool:
-
-        def run(number: int, room: str, tool: str, kernels: dict[str, bool]) -> Ran:
-            made = jobs.run(
-                room,
-                tool,
-                folder / f"{room}-{tool or 'alone'}",
-                kernels,
-                given.limit,
-                number=number,
-                only=given.only,
-            )
-            print(row(made), flush=True)
-            return made
-
-        print(row(None), flush=True)
-        alone = list(pool.map(lambda job: run(job[0], job[1], "", {}), enumerate(given.rooms)))
+        print(HEAD, flush=True)
+        alone = list(pool.map(lambda number, room: job(number, room, "", {}), count(), given.rooms))
         kernels = {made.room: made.kernels for made in alone}
         asked = [
-            (room, tool)
-            for room in given.rooms
-            for tool in given.tools
+            (room, tool, kernels[room])
+            for room, tool in product(given.rooms, given.tools)
             if tool != "racecheck" or not all(kernels[room].values())
         ]
-        watched = list(pool.map(lambda job: run(job[0], *job[1], kernels[job[1][0]]), enumerate(asked)))
-    every = [*alone, *watched]
-    print(*details(every), sep="\n")
-    if not given.only and set(given.rooms) == set(cases.find()):
-        missing = never_loaded(kernels)
-        print(*missing, sep="\n")
-        return int(bool(missing) or not all(made.is_right for made in every))
-    return int(not all(made.is_right for made in every))
+        every = [*alone, *pool.map(lambda number, asked: job(number, *asked), count(), asked)]
+    whole = not given.only and set(given.rooms) == set(cases.find())
+    missing = never_loaded(kernels) if whole else []
+    print(*details(every), *missing, sep="\n")
+    return int(bool(missing) or not all(made.is_right for made in every))
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m artifact.sanitize", description=__doc__.splitlines()[0])
-    names = list(cases.find())
-    parser.add_argument("--rooms", nargs="+", choices=names, default=names)
-    parser.add_argument(
-        "--tools",
-        nargs="*",
-        choices=TOOLS,
-        default=list(TOOLS),
-        help="none: results alone are compared",
-    )
-    parser.add_argument("--only", default="", help="cases whose name has this text")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=max(1, min(6, (os.cpu_count() or 1) // 2)),
-        help="processes side by side",
-    )
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds that a process may take")
+    parser = argparse.ArgumentParser("python -m artifact.sanitize", description=str(__doc__).splitlines()[0])
+    add, names, cores = parser.add_argument, list(cases.find()), os.cpu_count() or 1
+    add("--rooms", nargs="+", choices=names, default=names)
+    add("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared")
+    add("--only", default="", help="cases whose name has this text")
+    add("--jobs", type=int, default=max(1, min(6, cores // 2)), help="processes side by side")
+    add("--limit", type=float, default=LIMIT_S, help="seconds that a process may take")
     return parser.parse_args(arguments)
 
 
@@ -106,41 +317,30 @@ def _compile_all() -> None:
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(asked)))
 
 
-def row(made: Ran | None) -> str:
-    """A line of the table; None: its head."""
-    form = "{:16} {:10} {:>6} {:>8} {:>8} {:>7} {:>7}  {}"
-    if made is None:
-        return form.format("room", "tool", "cases", "kernels", "seconds", "errors", "wrong", "")
-    return form.format(
-        made.room,
-        made.tool or "none",
-        len(made.ran),
-        len(made.kernels),
-        f"{made.seconds:.0f}",
-        made.errors,
-        len(made.failed),
-        made.broken or ("" if made.is_right else "see below"),
-    ).rstrip()
+FORM = "{:16} {:10} {:>6} {:>8} {:>8} {:>7} {:>7}  {}"
+HEAD = FORM.format("room", "tool", "cases", "kernels", "seconds", "errors", "wrong", "").rstrip()
+
+
+def row(made: Ran) -> str:
+    """A line of the table."""
+    counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", made.errors, len(made.failed)
+    said = made.broken or ("" if made.is_right else "see below")
+    return FORM.format(made.room, made.tool or "none", *counts, said).rstrip()
 
 
 def details(every: Sequence[Ran]) -> list[str]:
     """What is not right, a line each; what fails in the same way is said once with its number."""
     said = []
     for made in every:
-        where = f"{made.room}, {made.tool or 'no tool'}"
-        said += [f"{where}: {count} x {report}" for report, count in made.found]
-        by_reason: dict[str, list[str]] = {}
-        for case, reason in made.failed.items():
-            by_reason.setdefault(reason, []).append(case)
-        for reason, names in by_reason.items():
+        lines = [f"{count} x {report}" for report, count in made.found]
+        for reason in dict.fromkeys(made.failed.values()):
+            names = [case for case in made.failed if made.failed[case] == reason]
             more = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            said.append(f"{where}: {names[0]}{more}: {reason}")
-        said += [
-            f"{where}: {name} never ran: {next(r for c, r in made.refused.items() if c.startswith(name))}"
-            for name in made.never
-        ]
-        if made.broken:
-            said.append(f"{where}: {made.broken}")
+            lines.append(f"{names[0]}{more}: {reason}")
+        for name in made.never:
+            lines.append(f"{name} never ran: {next(r for c, r in made.refused.items() if c.startswith(name))}")
+        lines += filter(None, [made.broken])
+        said += [f"{made.room}, {made.tool or 'no tool'}: {line}" for line in lines]
     return said
 
 
@@ -149,7 +349,7 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
     ran = {name for found in kernels.values() for name in found}
     return [
         f"{name} of {file} is run by no case: add one to its room's sanitize.py, or to artifact/sanitize/cases.py"
-        for name, file in jobs.declared(root).items()
+        for name, file in declared(root).items()
         if name not in ran and not file.startswith(LEFT_OUT)
     ]
 

@@ -2,7 +2,7 @@
 is a kernel of its own, whatever else its `bind` takes, on problems with several tiles, ragged edges, cut rows and split
 sums (`artifact/rooms/<room>/sanitize.py`).
 
-A kernel is told of few multiprocessors (`lab.Few`), so that blocks that stay have several tiles each of a problem this
+A kernel is told of few multiprocessors (`few`), so that blocks that stay have several tiles each of a problem this
 small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
 nothing.
 """
@@ -11,33 +11,133 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from artifact import registry
 from artifact.measure import check
-from kernels import formats
-from kernels.formats import (
-    bcsr,
-    checks,
-    compress,
-    csr,
-    eight,
-    foreign,
-    half,
-    nm,
-    two_four,
-    two_four_eight,
-    wcsr,
-)
-from kernels.formats.half import Half, array_module
+from kernels import formats, tma
+from kernels.contract import Problem
+from kernels.formats import bcsr, checks, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
+from kernels.formats.eight import Eight
+from kernels.formats.half import Half, array_module, array_of
 from kernels.library import operands
 
-from .lab import Case, Lab, here
+SMS = 4  #: that a kernel is told of, so that blocks that stay have several tiles of a small problem each
+#: Kernels that ask the GPU itself which multiprocessor they run on.
+WHOLE = ("wgmma_gpc",)
+
+#: A name, and what runs a kernel twice and compares; it raises ValueError where the problem is none of the kernel's.
+Case = tuple[str, Callable[[], Any]]
+
+
+class Told:
+    """Something that is said to be `said`, and what it is in all else."""
+
+    def __init__(self, real: Any, **said: Any):
+        self._real = real
+        self.__dict__.update(said)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def few(device: Any) -> Any:
+    """A `cuda.core.Device` that says it has `SMS` multiprocessors."""
+    return Told(device, properties=Told(device.properties, multiprocessor_count=SMS))
+
+
+class Lab:
+    """tool: what watches, such as "initcheck", or "" where nobody does."""
+
+    def __init__(self, device: Any, tool: str = ""):
+        self.device, self.few, self.tool = device, few(device), tool
+        self.stream = device.create_stream()
+
+    def products(self, problem: Problem, binds: dict[str, Callable[[Problem, Any], Any]], right=None) -> Iterable[Case]:
+        """A case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device; right:
+        what comes out, where that is not the product in float64 of the host's operands."""
+        expected = cache(lambda: right or check.oracle(problem, on="cpu"))
+        for name, bind in binds.items():
+            yield f"{name}, {check.describe(problem)}", partial(self.product, problem, name, bind, expected)
+
+    def product(self, problem: Problem, name: str, bind: Callable, right: Callable[[], check.Reference]) -> None:
+        with tma.recorded() as maps:
+            bound = bind(problem, self.device if name in WHOLE else self.few)
+        self.ready(bound.result(), maps.values())
+        for _ in range(2):  # counters, flags and sums are as the first launch has left them
+            bound.launch(self.stream)
+            self.stream.sync()
+        check.compare(here(bound.result()), right(), name, problem.limit)
+
+    def compare(self, out: Any, right: np.ndarray, name: str, limit: str) -> None:
+        """Raise WrongResult unless what a GPU makes is a product, float64 on the host."""
+        self.device.sync()
+        check.compare(here(out), check.reference(right), name, limit)
+
+    def ready(self, out: Any, maps: Iterable = ()) -> None:
+        """Whatever CuPy enqueued is done, and out is NaN; but for initcheck, which finds who reads what nobody wrote.
+
+        It does not see what tensor maps write (Compute Sanitizer's known limitations), so their arrays are written by
+        copies first: what they held.
+        """
+        import cupy
+
+        if self.tool != "initcheck":
+            stored = array_of(out)
+            stored.data.memset(0xFF, stored.nbytes)
+        else:
+            for _, said in maps:
+                _rewrite(said)
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+def here(x: Any) -> Any:
+    """A result on the host, in its memory order: no kernel of CuPy's brings it into another."""
+    if isinstance(x, Half):
+        return Half(x.dtype, here(x.bits))
+    if isinstance(x, Eight):
+        return Eight(x.dtype, here(x.bits), x.scale.get())
+    return x.T.get().T if x.flags.f_contiguous else x.get()
+
+
+def _rewrite(said: tma.Mapped) -> None:
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    rows, columns = said.shape
+    size = (rows - 1) * said.strides[0] + columns * said.strides[1]
+    held = np.empty(size, np.uint8)
+    runtime.memcpy(held.ctypes.data, said.address, size, runtime.memcpyDeviceToHost)
+    runtime.memcpy(said.address, held.ctypes.data, size, runtime.memcpyHostToDevice)
+
+
+# ---------------------------------------------------------------- what rooms run
 
 #: Variants that choose among others, beside those that are called so.
 CHOOSING = ("v3_searched",)
+#: Plans: format, dtype and accuracy.
+PLANS = (
+    ("csr", "float32", None),
+    ("csr", "float32", "tf32"),
+    ("csr", "bfloat16", None),
+    ("csr", "float16", None),
+    ("bcsr", "bfloat16", None),
+    ("bcsr", "float32", "tf32"),
+    ("2:4", "float16", None),
+    ("nm", "float32", None),
+    ("nm", "bfloat16", None),
+)
+#: Pruning: its dtype, where a dense matrix has values, and the share that stays.
+EVERY = slice(None)
+PRUNED = {
+    "2:4": ("float16", (EVERY, slice(None, None, 4)), None),
+    "nm": ("float32", (EVERY, slice(None, None, 32)), 1 / 32),
+    "block": ("bfloat16", (slice(64, 128), slice(128, 192)), 1 / 12),
+}
 
 
 def scattered(m: int = 333, k: int = 457) -> csr.Csr:
@@ -50,7 +150,7 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
     return csr.Csr(m, k, row_ptr, np.nonzero(where)[1].astype(np.int32), val)
 
 
-def own(room) -> dict:
+def own(room) -> dict[str, Callable]:
     """name -> bind of the variants that choose among no others."""
     names = [name for name in room.VARIANTS if "auto" not in name and name not in CHOOSING]
     return {name: partial(bound, room, name) for name in names}
@@ -64,38 +164,36 @@ def configured(bind: Callable, config, problem, device, **more):
     return bind("trial", problem, device, config, **more)
 
 
+def require_right(name: str, holds: bool) -> None:
+    if not holds:
+        raise check.WrongResult(f"{name} is wrong")
+
+
+def require_close(name: str, found: np.ndarray, right: np.ndarray, limit: float) -> None:
+    """Raise WrongResult unless every element is right to a share `limit` of itself, or of the root mean square."""
+    most = limit * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
+    require_right(name, bool((np.abs(found - right) <= most).all()))
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    """Standard-normal float32 values."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
 # ---------------------------------------------------------------- the library and the formats
 
 
 def library(lab: Lab) -> Iterable[Case]:
     """Plans of every format and dtype, with what they do besides the kernel: other orders, factors, single calls."""
     sparse = scattered(200, 320)
-    for kind, dtype, accuracy in (
-        ("csr", "float32", None),
-        ("csr", "float32", "tf32"),
-        ("csr", "bfloat16", None),
-        ("csr", "float16", None),
-        ("bcsr", "bfloat16", None),
-        ("bcsr", "float32", "tf32"),
-        ("2:4", "float16", None),
-        ("nm", "float32", None),
-        ("nm", "bfloat16", None),
-    ):
+    for (kind, dtype, accuracy), n in product(PLANS, (64, 33)):
         a = _of_format(kind, dtype, sparse)
-        a = replace(a, val=_cut(a.val, accuracy))
-        for n in (64, 33):
-            given = dtype, accuracy, n
-            yield (
-                f"plan of {kind}, {dtype} {accuracy or ''}, n={n}",
-                partial(_planned, lab, a, *given),
-            )
-    yield (
-        "plan in order of csr",
-        partial(_planned, lab, sparse, "float32", None, 64, deterministic=True),
-    )
-    yield "plan tuned of csr", partial(_planned, lab, sparse, "float32", None, 64, tune=True)
-    for prune, dtype in (("2:4", "float16"), ("nm", "float32"), ("block", "bfloat16")):
-        yield f"plan pruned to {prune}", partial(_pruned, lab, prune, dtype)
+        work = partial(_planned, lab, replace(a, val=_cut(a.val, accuracy)), dtype, accuracy, n)
+        yield f"plan of {kind}, {dtype} {accuracy or ''}, n={n}", work
+    for name, more in (("in order of csr", {"deterministic": True}), ("tuned of csr", {"tune": True})):
+        yield f"plan {name}", partial(_planned, lab, sparse, "float32", None, 64, **more)
+    for prune in PRUNED:
+        yield f"plan pruned to {prune}", partial(_pruned, lab, prune)
     for n in (64, 33, 1):
         yield f"spmm of csr, n={n}", partial(_single, lab, sparse, n)
     for n in (64, 34, 33):
@@ -104,45 +202,27 @@ def library(lab: Lab) -> Iterable[Case]:
         yield f"gather of rows, {size}", partial(_gathered, lab, size)
 
 
-def _of_format(kind: str, dtype: str, sparse: csr.Csr):
-    if kind == "csr":
-        if dtype == "float32":
-            return sparse
-        return replace(sparse, val=half.from_bits(half.to_bits(sparse.val, dtype), dtype))
+def _of_format(kind: str, dtype: str, sparse: csr.Csr) -> Any:
     if kind == "bcsr":
         return bcsr.random(200, 320, 0.4, 0, dtype=dtype)
     if kind == "2:4":
         return two_four.random(200, 320, dtype, 0)
-    made = nm.random(320, 200, 8, 32, 16, 0)
-    if dtype == "float32":
-        return made
-    return replace(made, val=half.from_bits(half.to_bits(made.val, dtype), dtype))
+    made = sparse if kind == "csr" else nm.random(320, 200, 8, 32, 16, 0)
+    return replace(made, val=_numbers(made.val, dtype))
 
 
-def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
+def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Values that a dtype holds, in float32."""
+    return half.from_bits(half.to_bits(values, dtype), dtype) if dtype in half.DTYPES else values
+
+
+def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
+    """A dense operand on the GPU, in a memory order."""
     import cupy
 
-    import kernels
-    from kernels import formats
-
-    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
-    dense = formats.to_dense(a).astype(np.float64)
-    dense = dense.T if isinstance(a, nm.Nm) else dense
-    numbers = _cut(np.random.default_rng(5).standard_normal((made.k, n)).astype(np.float32), accuracy)
     in_half = dtype in half.DTYPES
-    bits = half.to_bits(numbers, dtype) if in_half else numbers
-    numbers = half.from_bits(bits, dtype) if in_half else numbers
-    right = dense @ numbers.astype(np.float64)
-    limit = "tf32" if accuracy == "tf32" else dtype
-    for order in "CF":
-        b = cupy.asarray(np.asarray(bits, order=order))
-        b = Half(dtype, b) if in_half else b
-        out = made(b)
-        lab.device.sync()
-        check.compare(here(out), check.reference(right), "a plan", limit)
-    made(b, out=out, alpha=0.5, beta=2.0)
-    lab.device.sync()
-    _require_close("a plan that adds", out, 2.5 * right, 3 * check.LIMITS[limit].max_err)
+    made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
+    return Half(dtype, made) if in_half else made
 
 
 def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
@@ -152,42 +232,34 @@ def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def _require_close(name: str, out, right: np.ndarray, limit: float) -> None:
-    found = here(out)
-    found = half.from_bits(found.bits, found.dtype) if isinstance(found, Half) else found
-    off = np.abs(found - right)
-    most = limit * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
-    require_right(name, bool((off <= most).all()))
+def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
+    import kernels
+
+    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
+    dense = formats.to_dense(a).astype(np.float64)
+    numbers = _numbers(_cut(normal(5, made.k, n), accuracy), dtype)
+    right = (dense.T if isinstance(a, nm.Nm) else dense) @ numbers.astype(np.float64)
+    limit = "tf32" if accuracy == "tf32" else dtype
+    for order in "CF":
+        b = _dense(numbers, dtype, order)
+        out = made(b)
+        lab.compare(out, right, "a plan", limit)
+    made(b, out=out, alpha=0.5, beta=2.0)
+    lab.device.sync()
+    require_close("a plan that adds", formats.to_dense(here(out)), 2.5 * right, 3 * check.LIMITS[limit].max_err)
 
 
-def require_right(name: str, holds: bool) -> None:
-    if not holds:
-        raise check.WrongResult(f"{name} is wrong")
-
-
-def _pruned(lab: Lab, prune: str, dtype: str) -> None:
+def _pruned(lab: Lab, prune: str) -> None:
     """A dense matrix on the GPU, pruned there: its largest values are few enough to stay, so nothing is lost."""
     import cupy
 
     import kernels
 
-    dense = np.zeros((192, 256), np.float32)
-    where = {"2:4": (slice(None), slice(None, None, 4)), "nm": (slice(None), slice(None, None, 32))}
-    blocks = slice(64, 128), slice(128, 192)
-    of = where.get(prune, blocks)
-    shape = dense[of].shape
-    values = np.random.default_rng(11).integers(1, 9, shape).astype(np.float32)
-    dense[of] = values
+    (dtype, where, share), dense = PRUNED[prune], np.zeros((192, 256), np.float32)
+    dense[where] = np.random.default_rng(11).integers(1, 9, dense[where].shape)
     numbers = np.random.default_rng(12).integers(-4, 5, (256, 40)).astype(np.float32)
-    in_half = dtype in half.DTYPES
-    bits = half.to_bits(numbers, dtype) if in_half else numbers
-    share = {"2:4": None, "nm": 1 / 32, "block": 1 / 12}[prune]
     made = kernels.plan(cupy.asarray(dense), 40, dtype=dtype, prune=prune, density=share, vector=32, tune=False)
-    b = cupy.asarray(bits)
-    out = made(Half(dtype, b) if in_half else b)
-    lab.device.sync()
-    right = dense.astype(np.float64) @ numbers.astype(np.float64)
-    check.compare(here(out), check.reference(right), f"a plan pruned to {prune}", dtype)
+    lab.compare(made(_dense(numbers, dtype)), dense.astype(np.float64) @ numbers, f"a plan pruned to {prune}", dtype)
 
 
 def _single(lab: Lab, a: csr.Csr, n: int) -> None:
@@ -195,13 +267,10 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
 
     import kernels
 
-    numbers = np.random.default_rng(6).standard_normal((a.k, n)).astype(np.float32)
-    b, there = cupy.asarray(numbers), csr.to_device(a)
+    numbers, there = normal(6, a.k, n), csr.to_device(a)
+    b, right = cupy.asarray(numbers), csr.to_dense(a).astype(np.float64) @ numbers
     for _ in range(2):
-        out = kernels.spmm(there, b)
-        lab.device.sync()
-        right = csr.to_dense(a).astype(np.float64) @ numbers.astype(np.float64)
-        check.compare(here(out), check.reference(right), "spmm", "float32")
+        lab.compare(kernels.spmm(there, b), right, "spmm", "float32")
 
 
 def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
@@ -211,11 +280,9 @@ def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
 
     rng = np.random.default_rng(7)
     g, b = (rng.standard_normal((rows, n)).astype(np.float32) for rows in (a.m, a.k))
-    made = Sampled(csr.to_device(a), lab.device)
-    out = made(cupy.asarray(g), cupy.asarray(b))
-    lab.device.sync()
+    out = Sampled(csr.to_device(a), lab.device)(cupy.asarray(g), cupy.asarray(b))
     right = (g.astype(np.float64) @ b.astype(np.float64).T)[csr.rows(a), a.col_idx]
-    check.compare(here(out)[:, None], check.reference(right[:, None]), "sddmm", "float32")
+    lab.compare(out[:, None], right[:, None], "sddmm", "float32")
 
 
 def _gathered(lab: Lab, columns: int) -> None:
@@ -224,8 +291,7 @@ def _gathered(lab: Lab, columns: int) -> None:
     from kernels.distributed.machine import Gpu
 
     rng = np.random.default_rng(8)
-    b = rng.integers(0, 2**16, (50, columns)).astype(np.uint16)
-    ids = rng.integers(0, 50, 77)
+    b, ids = rng.integers(0, 2**16, (50, columns)).astype(np.uint16), rng.integers(0, 50, 77)
     out = cupy.empty((77, columns), cupy.uint16)
     Gpu(lab.device.device_id).gather(cupy.asarray(b), cupy.asarray(ids), out)
     lab.device.sync()
@@ -246,60 +312,81 @@ def _generated(lab: Lab, made) -> None:
     from kernels.distributed.machine import Gpu
 
     edges = np.array([0, made.m])
-    part = generate.part(made, edges, 0)
-    host = generate.host_part(made, edges, 0).a
-    for name in ("row_ptr", "col_idx", "val"):
-        same = np.array_equal(here(getattr(part.a, name)), getattr(host, name))
-        require_right(f"{name} of {made}", same)
+    part, host = generate.part(made, edges, 0), generate.host_part(made, edges, 0).a
+    _require_same(part.a, host)
     plan = distributed.plan(part, 48, chunks=2, machine=Gpu(lab.device.device_id))
     generate.fill_dense(plan.operand(), 0, 5)
-    out = here(plan().whole())
     right = csr.to_dense(host).astype(np.float64) @ generate.dense(np.arange(made.m), np.arange(48), 48, 5)
-    check.compare(out, check.reference(right), f"the product of {made}", "float32")
+    lab.compare(plan().whole(), right, f"the product of {made}", "float32")
 
 
 def conversions(lab: Lab) -> Iterable[Case]:
     """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
-    sparse = scattered()
-    for dtype in ("float32", "bfloat16"):
-        for block in (64, 16, (32, 128)):
-            convert = partial(bcsr.from_csr, block=block, dtype=dtype)
-            yield f"bcsr, {dtype} {block}", partial(_converted, convert, csr, sparse)
-        for window in (64, 4):
-            convert = partial(wcsr.from_csr, window=window, dtype=dtype)
-            yield f"wcsr, {dtype} {window}", partial(_converted, convert, csr, sparse)
-    blocks = bcsr.from_csr(sparse, block=32)
-    windows = wcsr.from_csr(sparse)
-    yield "bcsr to csr", partial(_converted, bcsr.to_csr, bcsr, blocks)
-    yield "wcsr to csr", partial(_converted, wcsr.to_csr, wcsr, windows)
-    for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
-        yield f"nm, {size} {pattern}", partial(_compressed_nm, size, pattern)
-    for dtype in half.DTYPES:
-        for size in ((70, 100), (33, 77)):
-            yield f"2:4, {dtype} {size}", partial(_compressed, lab, dtype, *size)
-    for dtype in eight.DTYPES:
-        for size in ((70, 100), (33, 77)):
-            yield f"2:4 of 8 bits, {dtype} {size}", partial(_compressed_eight, lab, dtype, *size)
-    ragged = np.random.default_rng(14).standard_normal((70, 100)).astype(np.float32)
-    pairs = two_four.compress(ragged, "float16", prune=True)
-    vectors = nm.compress(ragged, 2, 4, 32, prune=True)
-    for given in (blocks, windows, pairs, vectors):
-        kind = type(given).__name__
-        yield f"{kind} looked at", partial(_looked_at, given)
-        yield f"{kind} as CSR", partial(_converted, operands.as_csr, formats, given)
-    twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
-    disordered = replace(blocks, col_idx=twice.astype(np.int32))
-    yield "bcsr in order", partial(_converted, bcsr.in_order, bcsr, disordered)
+    for name, convert, given in _conversions():
+        yield name, partial(_converted, convert, given)
+    for given in _matrices():
+        yield f"{type(given).__name__} looked at", partial(_looked_at, given)
     yield "pointers and indices of others", _looked_at_others
     yield "numbers as float32", _as_float32
 
 
-def _converted(convert: Callable, module, given) -> None:
+def _matrices() -> tuple[Any, ...]:
+    """One of each format."""
+    sparse, ragged = scattered(), normal(14, 70, 100)
+    pairs, vectors = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
+    return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
+
+
+def _conversions() -> Iterable[tuple[str, Callable, Any]]:
+    """Name, what converts on the host and on a GPU, and what is given to it."""
+    sparse, (blocks, windows, *_) = scattered(), _matrices()
+    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
+    for dtype, block in product(("float32", "bfloat16"), sizes):
+        yield f"bcsr, {dtype} {block}", partial(bcsr.from_csr, block=block, dtype=dtype), sparse
+    for dtype, window in product(("float32", "bfloat16"), (64, 4)):
+        yield f"wcsr, {dtype} {window}", partial(wcsr.from_csr, window=window, dtype=dtype), sparse
+    yield "bcsr to csr", bcsr.to_csr, blocks
+    yield "wcsr to csr", wcsr.to_csr, windows
+    for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
+        yield f"nm, {size} {pattern}", partial(_vectors, pattern), normal(13, *size)
+    for (module, numbers, bits), size in product(
+        ((two_four, half, "16"), (two_four_eight, eight, "8")), ((70, 100), (33, 77))
+    ):
+        for dtype in numbers.DTYPES:
+            given = numbers.to_bits(normal(9, *size), dtype)
+            pruned = module.to_dense_bits(module.compress(given, dtype, prune=True))
+            yield f"2:4 of {bits} bits, {dtype} {size}", partial(module.compress, dtype=dtype, prune=True), given
+            yield f"2:4 of {bits} bits that fit, {dtype} {size}", partial(module.compress, dtype=dtype), pruned
+    for given in _matrices():
+        yield f"{type(given).__name__} as CSR", operands.as_csr, given
+    twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
+    yield "bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))
+
+
+def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
+    keep, group, vector = pattern
+    return nm.compress(dense, keep, group, vector, prune=True)
+
+
+def _there(given: Any) -> Any:
+    """An array or a matrix on the GPU."""
+    import cupy
+
+    return cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
+
+
+def _converted(convert: Callable, given: Any) -> None:
     """What a GPU makes of a matrix is what NumPy does."""
-    _require_same(convert(module.to_device(given)), convert(given))
+    _require_same(convert(_there(given)), convert(given))
 
 
-def _looked_at(given) -> None:
+def _require_same(made: Any, right: Any) -> None:
+    for name in (part.name for part in fields(right) if isinstance(getattr(right, part.name), np.ndarray)):
+        found, expected = here(getattr(made, name)), getattr(right, name)
+        require_right(f"{name} of {type(right).__name__}", np.array_equal(found, expected))
+
+
+def _looked_at(given: Any) -> None:
     """A GPU takes what the host takes, and finds the same fault."""
     formats.validate(formats.to_device(given))
     name = next(x for x in ("meta", "index", "col_idx") if hasattr(given, x))
@@ -309,11 +396,10 @@ def _looked_at(given) -> None:
 
 
 def _looked_at_others() -> None:
-    for index in (np.int32, np.int64):
+    for index, within in product((np.int32, np.int64), (6, 5)):
         columns = np.array([0, 5, 1, 4], index)
-        for within in (6, 5):
-            _require_same_refusal(f"pointers of {within} columns", _look_at_compressed, columns, within)
-            _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
+        _require_same_refusal(f"pointers of {within} columns", _look_at_compressed, columns, within)
+        _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
 
 
 def _look_at_coordinates(columns, within: int) -> None:
@@ -325,19 +411,16 @@ def _look_at_coordinates(columns, within: int) -> None:
 
 def _look_at_compressed(columns, within: int) -> None:
     pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
-    arrays = {"row_ptr": pointers, "col_idx": columns}
-    foreign.require_compressed("CSR", arrays, 3, within, "columns", 4)
+    foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
 
 
-def _require_same_refusal(what: str, look: Callable, given, *more) -> None:
+def _require_same_refusal(what: str, look: Callable, given: Any, *more: Any) -> None:
     """`look` says of what lies on the GPU what it says of what lies on the host."""
-    import cupy
-
-    there = cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
-    require_right(f"what is said of {what}", _refusal(look, there, *more) == _refusal(look, given, *more))
+    said = {_refusal(look, x, *more) for x in (_there(given), given)}
+    require_right(f"what is said of {what}", len(said) == 1)
 
 
-def _refusal(look: Callable, *given) -> str:
+def _refusal(look: Callable, *given: Any) -> str:
     try:
         look(*given)
     except ValueError as error:
@@ -352,50 +435,6 @@ def _as_float32() -> None:
     for view in (lambda y: y, lambda y: y.T, lambda y: y[:, ::2]):
         made, _ = compress.float32(view(cupy.asarray(x)), check=True)
         require_right("a cast to float32", np.array_equal(here(made), view(x).astype(np.float32)))
-
-
-def _compressed_nm(size: tuple[int, int], pattern: tuple[int, int, int]) -> None:
-    import cupy
-
-    dense = np.random.default_rng(13).standard_normal(size).astype(np.float32)
-    made = nm.compress(cupy.asarray(dense), *pattern, prune=True)
-    _require_same(made, nm.compress(dense, *pattern, prune=True))
-
-
-def _require_same(made, right) -> None:
-    for part in fields(right):
-        expected = getattr(right, part.name)
-        if isinstance(expected, np.ndarray):
-            found = here(getattr(made, part.name))
-            require_right(f"{part.name} of {type(right).__name__}", np.array_equal(found, expected))
-
-
-def _compressed(lab: Lab, dtype: str, m: int, k: int) -> None:
-    import cupy
-
-    numbers = np.random.default_rng(9).standard_normal((m, k)).astype(np.float32)
-    bits = half.to_bits(numbers, dtype)
-    right = two_four.compress(bits, dtype, prune=True)
-    made = two_four.compress(cupy.asarray(bits), dtype, prune=True)
-    fits = two_four.compress(cupy.asarray(two_four.to_dense_bits(right)), dtype)
-    for found in (made, fits):
-        require_right(
-            f"2:4 in {dtype}",
-            np.array_equal(here(found.val), right.val) and np.array_equal(here(found.meta), right.meta),
-        )
-
-
-def _compressed_eight(lab: Lab, dtype: str, m: int, k: int) -> None:
-    import cupy
-
-    numbers = np.random.default_rng(10).standard_normal((m, k)).astype(np.float32)
-    bits = eight.to_bits(numbers, dtype)
-    right = two_four_eight.compress(bits, dtype, prune=True)
-    made = two_four_eight.compress(cupy.asarray(bits), dtype, prune=True)
-    require_right(
-        f"2:4 in {dtype}",
-        np.array_equal(here(made.val), right.val) and np.array_equal(here(made.meta), right.meta),
-    )
 
 
 #: What one process runs of no room: name -> its cases.

@@ -22,18 +22,9 @@ _COPIES = (0x1B4, 0x1B5, 0x1BA)
 _CLUSTERS = (0x1C7,)  #: barriers of a cluster: UCGABAR
 
 
-def by_copy_engine(instructions: bytes) -> bool:
-    """Whether a kernel's machine code copies by TMA, which racecheck does not see."""
-    return _has(instructions, _COPIES)
-
-
-def _has(instructions: bytes, opcodes: tuple[int, ...]) -> bool:
+def by_copy_engine(instructions: bytes, opcodes: tuple[int, ...] = _COPIES) -> bool:
+    """Whether a kernel's machine code copies by TMA, which racecheck does not see, or has other opcodes."""
     return bool(np.isin(np.frombuffer(instructions, "<u8")[::2] & 0x1FF, opcodes).any())
-
-
-def name_of(entry: str) -> str:
-    """The kernel of a template instantiation."""
-    return entry.split("<")[0]
 
 
 class Unseen(Exception):
@@ -52,9 +43,9 @@ class Loaded:
         load = jit.load
 
         def noted(cubin, *more):
-            name, instructions = name_of(cubin.entry), jit._instructions(cubin)
+            name, instructions = cubin.entry.split("<")[0], jit._instructions(cubin)
             copies = self.kernels.setdefault(name, by_copy_engine(instructions))
-            if tool == "racecheck" and copies and _has(instructions, _CLUSTERS):
+            if tool == "racecheck" and copies and by_copy_engine(instructions, _CLUSTERS):
                 raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
             return load(cubin, *more)
 
@@ -68,17 +59,13 @@ class Loaded:
 
 def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
     """Run cases; write(line) for each. only: a text that their names have."""
-    for name, work in cases:
-        if only not in name:
-            continue
+    for name, work in ((name, work) for name, work in cases if only in name):
         write({"case": name})
         begin, said = time.perf_counter(), {}
         try:
             work()
-        except ValueError as error:
-            said = {"refused": str(error)}
-        except Unseen as error:
-            said = {"unseen": str(error)}
+        except (ValueError, Unseen) as error:
+            said = {"unseen" if isinstance(error, Unseen) else "refused": str(error)}
         except Exception as error:  # a wrong result, or an error of the driver's
             said = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
         seconds = round(time.perf_counter() - begin, 3)
@@ -86,7 +73,7 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("room")
     parser.add_argument("out", type=Path)
     parser.add_argument("--tool", default="")
@@ -95,24 +82,20 @@ def main(arguments: list[str] | None = None) -> int:
 
     import cupy
 
-    from artifact.sanitize import cases, lab
+    from artifact.sanitize import cases
     from kernels import gpu, jit
 
     cupy.cuda.set_allocator(None)  # an array is an allocation: what lies beyond it is nobody's
     loaded, most = Loaded(jit, given.tool), jit.most_clusters
-    jit.most_clusters = lambda *asked: min(lab.SMS // 2, most(*asked))
+    jit.most_clusters = lambda *asked: min(cases.SMS // 2, most(*asked))
     with given.out.open("w", encoding="utf-8") as file:
 
         def write(line: dict) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
 
-        run(
-            cases.find()[given.room](lab.Lab(gpu.open_device(0), given.tool)),
-            loaded,
-            given.only,
-            write,
-        )
+        of_room = cases.find()[given.room](cases.Lab(gpu.open_device(0), given.tool))
+        run(of_room, loaded, given.only, write)
         write({"end": True})
     return 0
 

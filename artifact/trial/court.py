@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.measure import check, records, run, willing
+from artifact.measure import check, records, run
 from artifact.trial.contenders import Contender
 from kernels.contract import Problem
 
@@ -95,7 +95,7 @@ def measure(
         def work(here: Mapping[str, run.Contender], problem: Problem = problem) -> pd.DataFrame:
             return begun.measure(EXPERIMENT, [problem], here)
 
-        willing.measure(everybody, work, left_out, must=contender.name)
+        run.willing(everybody, work, left_out, must=contender.name)
     return records.read(path)
 
 

@@ -127,8 +127,8 @@ def compare(
 
 
 def _enough(have: int, of: int, who: str, what: str, how: str) -> None:
-    """Raise ValueError if fresh records have too few of what the shipped ones have, at least one of which."""
-    if have < max(1, COVERAGE * of):
+    """Raise ValueError if fresh records have too few of what the shipped ones have."""
+    if have < COVERAGE * of:
         raise ValueError(f"{who} only {have} of the {of} {what}, too few to say whether they agree; {how} the rest.")
 
 

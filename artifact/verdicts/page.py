@@ -63,10 +63,10 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
     return f"{len(judge.by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
 
 
-def table(df: pd.DataFrame) -> str:
-    """Return a table in Markdown."""
+def table(df: pd.DataFrame, right: int = 0) -> str:
+    """Return a table in Markdown. right: how many of its columns, the last ones, stand on the right."""
     cells = df.astype(str).replace(r"\|", r"\\|", regex=True).itertuples(index=False)
-    lines = [list(df.columns), ["---"] * df.shape[1], *cells]
+    lines = [list(df.columns), ["---"] * (df.shape[1] - right) + ["---:"] * right, *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import run, willing
+from artifact.measure import run
 from artifact.which import atlas, model, pool, statistics
 from artifact.which.model import Guess
 from artifact.which.pool import Pool
@@ -177,7 +177,7 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     libraries = registry.contenders(getattr(room, "BASELINES", ()), opened)
     names = answer.pool.df["variant"].unique()
     makers = {name: libraries.get(name) or partial(room.bind, name, device=opened) for name in names}
-    found = willing.measure(
+    found = run.willing(
         {name: partial(_installed, bind) for name, bind in makers.items()},
         lambda here: run.measure_point(asked, here, opened, run.BUDGETS_S["full"]),
         lambda name, why: say(f"left out: {why}"),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.version import Version
 
 from artifact import wheelhouse
 
@@ -34,7 +33,7 @@ def index(tmp_path, monkeypatch):
     calls: list[list[str]] = []
 
     def download(pins, folder: Path, python: str, glibc: str) -> dict[str, Path]:
-        names = [pin.text.split("==")[0] for pin in pins]
+        names = [pin.split("==")[0] for pin in pins]
         calls.append(names)
         for name in names:
             needs = "".join(f"Requires-Dist: {need}\n" for need in PACKAGES[name])
@@ -112,8 +111,7 @@ def test_pins_for_the_node():
     lock += f"numpy==2 ; python_full_version >= '3.12' \\\n    {HASH}\n"
     for python, version in {"3.11": "1", "3.12": "2"}.items():
         pins = wheelhouse._pins(lock, wheelhouse._environment(python))
-        assert pins["numpy"].version == Version(version)
-        assert pins["numpy"].text == f"numpy=={version} \\\n    {HASH}"
+        assert pins["numpy"] == f"numpy=={version} \\\n    {HASH}"
 
 
 def test_a_folder_that_is_no_wheelhouse_is_not_replaced(index, tmp_path):

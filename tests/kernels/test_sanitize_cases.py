@@ -12,7 +12,8 @@ import racing
 from pretend import as_array, pretended  # noqa: F401
 
 from artifact.rooms.async_sparse import sanitize as of_blocks
-from artifact.sanitize import cases, jobs, lab
+from artifact.sanitize import __main__ as sanitize
+from artifact.sanitize import cases
 from kernels import jit, rooms
 from kernels.contract import Operands
 from kernels.formats.half import Half
@@ -30,26 +31,25 @@ def test_the_command_runs_every_room():
 @pytest.fixture
 def ran(pretended, monkeypatch):  # noqa: F811
     """A function: a room -> what came of its cases, which are made ready and not launched; they are kept."""
-    made: dict[str, jobs.Ran] = {}
+    made: dict[str, sanitize.Ran] = {}
     properties = SimpleNamespace(**vars(racing.H200.properties), clock_rate=1_980_000)
     device = pretended(SimpleNamespace(**vars(racing.H200) | {"properties": properties}))
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 2)
     monkeypatch.setattr(gpcs, "places", lambda _: as_array(np.zeros(132, np.int32)))
 
-    def product(self, asked, name, bind, right) -> None:
-        problem = asked.problem
+    def product(self, problem, name, bind, right) -> None:
         if problem.room == "nm_spmm":  # its preparation follows indices, which kernels write
-            problem = replace(problem, make_device=lambda: _moved(problem), _device=None)
-        bind(problem, self.device if name in lab.WHOLE else self.few)
+            asked, problem = problem, replace(problem, make_device=lambda: _moved(asked), _device=None)
+        bind(problem, self.device if name in cases.WHOLE else self.few)
 
-    monkeypatch.setattr(lab.Lab, "product", product)
+    monkeypatch.setattr(cases.Lab, "product", product)
     monkeypatch.setattr(of_blocks, "_gated", lambda *_: None)
 
-    def run(room: str) -> jobs.Ran:
+    def run(room: str) -> sanitize.Ran:
         if room not in made:
-            found = made[room] = jobs.Ran(room, "")
-            for name, work in cases.find()[room](lab.Lab(device)):
+            found = made[room] = sanitize.Ran(room, "")
+            for name, work in cases.find()[room](cases.Lab(device)):
                 try:
                     work()
                 except ValueError as error:
@@ -86,7 +86,7 @@ def test_every_variant_that_is_a_kernel_of_its_own_has_a_case(ran):
 def test_blocks_that_stay_have_several_tiles(ran):
     """What a kernel is told of the GPU: fewer multiprocessors than the problems have tiles."""
     real = SimpleNamespace(properties=SimpleNamespace(multiprocessor_count=132, l2_cache_size=7))
-    few = lab.Few(SimpleNamespace(properties=real.properties, device_id=3))
-    assert few.properties.multiprocessor_count == lab.SMS < 6 and few.device_id == 3
+    few = cases.few(SimpleNamespace(properties=real.properties, device_id=3))
+    assert few.properties.multiprocessor_count == cases.SMS < 6 and few.device_id == 3
     assert few.properties.l2_cache_size == 7
     assert sys.modules["cupy"], "which is not the real one here"

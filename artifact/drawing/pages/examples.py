@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from itertools import groupby
 from pathlib import Path
+
+import pandas as pd
 
 from artifact.drawing.plot import SUPERSCRIPTS
 from artifact.paths import ROOT
+from artifact.verdicts import page
 
 RECORDED = ROOT / "examples" / "recorded"
 NONE = (
@@ -21,46 +22,40 @@ COLUMNS = ("example", "problem", "contender", "us", "error", "note", "gpu", "whe
 
 
 def tables(folder: Path = RECORDED) -> str:
-    """A table in MyST Markdown for each example, problem and GPU on record, or one sentence where there is none.
+    """Return a table in MyST Markdown for each example, problem and GPU on record, or one sentence where there is none.
 
     Raises ValueError, one sentence, for a file that is no such record.
     """
     made = []
-    for path in sorted(folder.glob("*.csv")) if folder.is_dir() else ():
-        with path.open(newline="", encoding="utf-8") as file:
-            table = csv.DictReader(file)
-            if tuple(table.fieldnames or ()) != COLUMNS:
-                raise ValueError(
-                    f"{path.name} has the columns {', '.join(table.fieldnames or ())}, but a record of the examples "
-                    f"has {', '.join(COLUMNS)}: write it with --record"
-                )
-            rows = list(table)
-        for head, of in groupby(rows, lambda row: [row[x] for x in ("example", "problem", "gpu")]):
-            made.append(_table(*head, list(of)))
+    for path in sorted(folder.glob("*.csv")):
+        df = pd.read_csv(path, dtype=str, keep_default_na=False)
+        if tuple(df.columns) != COLUMNS:
+            raise ValueError(
+                f"{path.name} has the columns {', '.join(df.columns)}, but a record of the examples "
+                f"has {', '.join(COLUMNS)}: write it with --record"
+            )
+        run = df[["example", "problem", "gpu"]].ne(df[["example", "problem", "gpu"]].shift()).any(axis=1).cumsum()
+        made += [_table(rows) for _, rows in df.groupby(run)]
     return "\n\n".join(made) or NONE
 
 
-def _table(example: str, problem: str, gpu: str, rows: list[dict[str, str]]) -> str:
-    day = max(row["when"] for row in rows)
-    lines = [
-        f":::{{table}} `{example}`, {problem}, on an {gpu}, {day}.",
-        "",
-        "| | microseconds | times as long as ours | error |",
-        "|---|---:|---:|---:|",
-    ]
-    ours = float(rows[0]["us"])
-    for row in rows:
-        name = SETTINGS.sub("", row["contender"])
-        if row["us"] == "":
-            lines.append(f"| {name} | {row['note']} | | |")
-            continue
-        us = float(row["us"])
-        lines.append(f"| {name} | {us:,.1f} | {us / ours:.2f} | {_power(float(row['error']))} |")
-    return "\n".join([*lines, "", ":::"])
+def _table(df: pd.DataFrame) -> str:
+    first, us = df.iloc[0], pd.to_numeric(df["us"])
+    ours, error = us / us.iloc[0], pd.to_numeric(df["error"])
+    ran = us.notna()
+    shown = pd.DataFrame(
+        {
+            "": df["contender"].str.replace(SETTINGS, "", regex=True),
+            "microseconds": us.map("{:,.1f}".format).where(ran, df["note"]),
+            "times as long as ours": ours.map("{:.2f}".format).where(ran, ""),
+            "error": error.map(_power, na_action="ignore").where(ran, ""),
+        }
+    )
+    caption = f"`{first['example']}`, {first['problem']}, on an {first['gpu']}, {df['when'].max()}."
+    return f":::{{table}} {caption}\n\n{page.table(shown, right=3)}\n\n:::"
 
 
 def _power(x: float) -> str:
-    """2.1 · 10⁻⁴, which stays in one line."""
+    """Write 2.1 · 10⁻⁴, which stays in one line."""
     digits, exponent = f"{x:.1e}".split("e")
-    raised = str(int(exponent)).translate(SUPERSCRIPTS)
-    return f"{digits}\u202f·\u202f10{raised}"
+    return f"{digits}\u202f·\u202f10{str(int(exponent)).translate(SUPERSCRIPTS)}"

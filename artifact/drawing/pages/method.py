@@ -41,7 +41,7 @@ def counted(p: Problem) -> Iterator[Fact]:
 def constants() -> pd.DataFrame:
     """Return the timer's constants, with the comments above them."""
     df = prose.constants(bench)
-    values = [", ".join(map(_value, *row)) for row in zip(df["constant"], df["value"], strict=True)]
+    values = [" · ".join(map(_value, *row)) for row in zip(df["constant"], df["value"], strict=True)]
     return df.assign(constant=[", ".join(f"`{name}`" for name in names) for names in df["constant"]], value=values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from artifact.book import html
 from artifact.paths import ROOT
 
 #: Where the copies lie, seen from a page; with an ending that browsers show instead of saving.
@@ -16,7 +17,7 @@ NAMED = re.compile(
 
 
 def linked(page: str, name: str, root: Path = ROOT) -> tuple[str, dict[str, str]]:
-    """The page, and the files that it links to: path seen from the page -> text. name: of the page, without ending.
+    """Return the page, and the files that it links to: path seen from the page -> text. name: of the page, without ending.
 
     A file of the room whose chapter the page is comes first; a name that several other folders have, or none, stays as
     it is.
@@ -29,16 +30,14 @@ def linked(page: str, name: str, root: Path = ROOT) -> tuple[str, dict[str, str]
             return found[0]
         to = f"{FOLDER}/{path.relative_to(root).as_posix()}{ENDING}"
         files[to] = path.read_text(encoding="utf-8")
-        return f'<a class="source" href="{to}">{found[0]}</a>'
+        return html.part("source", to, found[0])
 
     return NAMED.sub(replaced, page), files
 
 
 def _find(said: str, room: str, root: Path) -> Path | None:
-    """The file of kernels/ that a page means."""
-    said = said.removeprefix("kernels/")
-    for folder in (root / "kernels" / room, root / "kernels"):
-        if (folder / said).is_file():
-            return folder / said
-    found = sorted((root / "kernels").glob(f"*/{said}"))
+    """Return the file of kernels/ that a page means."""
+    said, kernels = said.removeprefix("kernels/"), root / "kernels"
+    near = [path for path in (kernels / room / said, kernels / said) if path.is_file()]
+    found = near[:1] or list(kernels.glob(f"*/{said}"))
     return found[0] if len(found) == 1 else None

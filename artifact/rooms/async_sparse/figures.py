@@ -57,14 +57,14 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
 @given
 def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
     """Return the throughput over WGMMA_N, geometric mean and quartiles over the matrices, with stated values, and the
-    work beyond N, each as the `value` of a `quantity` (Fig. 7)."""
+    work beyond N (Fig. 7): `value`, from `least` to `most`, of `what`."""
     of = df.assign(width=df["variant"].map(TILES)).groupby("width")["tflops"]
     data = pd.DataFrame({"tflops": of.agg(geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)}).reset_index()
     data["extra"] = [padded(width) / N - 1 for width in data["width"]]
-    rate = data.assign(quantity="tflops", value=data["tflops"], least=data["low"], most=data["high"])
-    extra = data.assign(quantity="extra", value=100 * data["extra"])
+    rate = data.assign(what="useful TFLOP/s", value=data["tflops"], least=data["low"], most=data["high"])
+    extra = data.assign(what="work beyond N (%)", value=100 * data["extra"])
     stated = where(text, quantity="tflops").dropna(subset=["size"]).rename(columns={"size": "width", "low": "tflops"})
-    said = stated[["width", "tflops"]].assign(quantity="tflops", value=stated["tflops"])
+    said = stated[["width", "tflops"]].assign(what="useful TFLOP/s", value=stated["tflops"])
     return plot.behind(pd.concat([rate, extra]), said).assign(variant=KEPT)
 
 

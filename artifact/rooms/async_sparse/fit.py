@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,8 @@ def held_out(measured: Measured, accuracy: str, most: int = 5) -> pd.DataFrame:
         guess = {at: terms @ weights[kernel] for at, (kernel, terms) in measured.terms.items() if at[0] in left_out}
         for at, rows in measured.times[measured.times["matrix"].isin(left_out)].groupby(["matrix", "n"]):
             us = dict(zip(rows["config"], rows["us"], strict=True))
-            ranked = sorted(filter(pool.__contains__, us), key=lambda name, at=at, guess=guess: guess[*at, name])
+            guesses = pd.Series({name: guess[*at, name] for name in us if name in pool})
+            ranked = list(guesses.sort_values(kind="stable").index)
             best, got = (min(us[name] for name in part) for part in (ranked, ranked[:most]))
             library = min(t for name, t in us.items() if name.startswith("cusparse"))
             found.append((*at, got / best, us[ranked[0]] / best, library / got))
@@ -122,7 +124,7 @@ def measure() -> None:
         known.append((path.stem, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])))
         for n in SIZES:
             with problem(a, n, path.stem, "tf32", seed=0) as p:
-                bounds = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
+                bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
                 fitting = [config for config in model.POOLS["tf32"] if any_csr.fits(config, device)]
                 bounds |= {knobs(config): any_csr.bind_config("auto", p, device, config) for config in fitting}
                 raced = heats.race(bounds, device, LAUNCHES)

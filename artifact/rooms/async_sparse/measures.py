@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +35,7 @@ def above(s: pd.Series, than: float) -> pd.Series:
     return kept
 
 
-def means(by: dict[str, pd.Series], names: Iterable[str]) -> pd.Series:
+def means(by: Mapping[str, pd.Series], names: Iterable[str]) -> pd.Series:
     """Return the geometric mean of each of these contenders; NotMeasured where one is not there."""
     missing = [name for name in names if name not in by]
     need(not missing, f"{', '.join(missing)} was not measured.")

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import check
-from artifact.sanitize.cases import bound, own, require_right, scattered
-from artifact.sanitize.lab import Case, Lab, here
+from artifact.sanitize.cases import Case, Lab, bound, here, own, require_right, scattered
 from kernels import async_sparse as room
 from kernels.async_sparse import any_csr, family, layer, union, wcsr, windows
 from kernels.formats import bcsr, half

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from artifact.book.study import Study, where
+from artifact.book.study import Study, repeated, rungs, where
 from artifact.measure import records
 from artifact.rooms.casper_sparse.experiments import BEST, traffic
 from kernels import casper_sparse as room
@@ -73,15 +73,13 @@ def counted(study: Study) -> pd.DataFrame | None:
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return the mean and the range of each rung's speedup by sweep, its prediction, and what the source states of the
     published kernel."""
-    rungs = [v for v in room.VARIANTS if v in set(everything["variant"])]
-    groups = over_best(everything, rungs).groupby(["variant", "experiment"], sort=False)["speedup"]
-    df = groups.agg(speedup=records.geomean, least="min", most="max", points="count").reset_index()
-    df["prediction"] = df["variant"].map({v: room.VARIANTS[v].prediction for v in rungs})
+    predictions = {v: room.VARIANTS[v].prediction for v in room.VARIANTS if v in set(everything["variant"])}
+    first = next(iter(predictions))
     stated = [
-        study.stated(figure, "speedup")[["low", "high"]].assign(variant=rungs[0], experiment=sweep, source="stated")
+        study.stated(figure, "speedup")[["low", "high"]].assign(variant=first, experiment=sweep, source="stated")
         for sweep, figure in SWEEPS.items()
     ]
-    return pd.concat([df.assign(source="measured"), *stated], ignore_index=True)
+    return pd.concat([rungs(everything, predictions, BEST).assign(source="measured"), *stated], ignore_index=True)
 
 
 def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
@@ -94,10 +92,5 @@ def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
 
 def spread(first: pd.DataFrame, second: pd.DataFrame | None) -> pd.DataFrame | None:
     """Return the second run over the first, point by point; None without one."""
-    if second is None:
-        return None
     shown = ["warp_per_row", "auto", "cusparse_alg2", "cusparse_alg3"]
-    key = ["experiment", *records.KEY]
-    both = where(first, variant=shown).merge(second, on=key, suffixes=("_first", "_second"))
-    ratio = both["median_us_second"] / both["median_us_first"]
-    return both[[*key, "median_us_first", "median_us_second"]].assign(ratio=ratio, percent=100 * (ratio - 1))
+    return repeated(where(first, variant=shown), second)

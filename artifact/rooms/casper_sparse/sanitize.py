@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from artifact.sanitize.cases import bound, own, scattered
-from artifact.sanitize.lab import Case, Lab
+from artifact.sanitize.cases import Case, Lab, bound, own, scattered
 from kernels import casper_sparse as room
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from artifact.book.study import Study, by, pivot, where
+from artifact.book.study import Study, by, given, pivot, where
 from artifact.profiling.ncu import STALLED, STALLS
 from artifact.rooms.nm_cuda_core import readings
 from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS
@@ -42,6 +42,7 @@ def scaling(study: Study, *records: pd.DataFrame | None) -> pd.DataFrame:
     return _beside(df[columns], study, "fig2", "tflops", "time")
 
 
+@given
 def speedups(study: Study, *records: pd.DataFrame) -> pd.DataFrame:
     """Return speedups by size over the sequential CPU, over the report's reading of cuBLAS and over its kernel alone, a
     column each."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from artifact.drawing import compiled
-from artifact.measure.compiled import count_instructions
+from artifact.measure.run import count_instructions
 from kernels import jit
 from kernels import nm_cuda_core as room
 from kernels.contract import Problem
@@ -57,8 +57,9 @@ def own(problem: Problem, target: str) -> pd.DataFrame:
     b = problem.host().b
     entries = {variant: room.entry(variant, b.keep, b.group) for variant in room.VARIANTS}
     cubins = [jit.compile_cubin(room.VARIANTS[v].source, entry, target) for v, entry in entries.items()]
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {"variant": variant, "kernel": entry, "registers": used.registers}
-        | {"ffma": (count := count_instructions(mix)["FFMA"]), "share": count / sum(mix.values())}
+        | {"ffma": count_instructions(mix)["FFMA"], "instructions": sum(mix.values())}
         for (variant, entry), (used, mix) in zip(entries.items(), jit.reports(cubins), strict=True)
     )
+    return table.assign(share=table["ffma"] / table["instructions"])

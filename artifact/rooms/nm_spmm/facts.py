@@ -144,7 +144,7 @@ def col_info(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Iterator[Fact]:
 
 
 def compiled(report: pd.DataFrame, target: str) -> Iterator[Fact]:
-    """Return what this page's compiler made. report: `artifact.measure.compiled`."""
+    """Return what this page's compiler made. report: `artifact.measure.run`."""
     return flat({"compiled": {"target": target, "count": len(report), "spilling": report["spills"].astype(bool).sum()}})
 
 

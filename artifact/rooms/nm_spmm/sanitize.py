@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import product
 
-from artifact.sanitize.cases import bound, own
-from artifact.sanitize.lab import Case, Lab
+from artifact.sanitize.cases import Case, Lab, bound, own
 
 
 def nm_spmm(lab: Lab) -> Iterable[Case]:

@@ -1,386 +1,233 @@
-"""The chapter's experiments: measured on the GPU that is here, or read from records, as `run` says.
+"""The chapter's experiments: measured on the GPU that is here, or read from records, as its run says.
 
 Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from artifact import registry
+from artifact.book.study import Counters, Study, pivot
 from artifact.measure import bench, records
-from artifact.measure import ceilings as ceilings_
 from artifact.measure import run as harness
+from artifact.measure.ceilings import DENSE
 from artifact.measure.run import Run, Timer
-from artifact.rooms.tensor_core_24 import epilogue as epilogue_
-from artifact.rooms.tensor_core_24 import prepare, variants
+from artifact.rooms.tensor_core_24 import fp8, variants
 from kernels import tensor_core_24 as room
 
 ROOM = "tensor_core_24"
 KEYS = ["m", "n", "k"]
+LIBRARIES = ("cusparselt", "cublaslt")
+#: Who is measured in an experiment, besides `variants.MAIN` in those that are not named here.
+CONTENDERS = {
+    "studies": ("mma_sp", *variants.STUDIES, "cusparselt"),
+    "ladder": ("mma_sp", *room.RUNGS, "auto", *LIBRARIES),
+    "ragged": ("mma_sp", "auto", "cublaslt"),
+    "rows": ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", *LIBRARIES),
+    "small": ("wgmma_cp_async", "auto", *LIBRARIES),
+    "alone": ("wgmma_keep", "auto", "cusparselt"),
+    "linear": ("auto", *LIBRARIES),
+    "decoding": ("auto", *LIBRARIES),
+    "fp8": fp8.CONTENDERS,
+    "fp8_linear": fp8.BESIDE,
+}
+HOPPER = ("rows", "small", "linear", "decoding", *fp8.EXPERIMENTS)  #: experiments of Hopper's kernels
+TOKENS = 8  #: multiples of tokens that the sparse library takes
+ALONE_S, ALONE_SAMPLES = 0.5, 400  #: how long a contender is measured alone, and how often at most
+#: Loop of nothing but one instruction → what figures and sentences call that. Of two loops the faster one counts: A in
+#: registers and A in shared memory are one instruction, and which is faster differs between GPUs.
+INSTRUCTIONS = {"mma_sp": "mma.sp", "wgmma": "wgmma (dense)", "wgmma_sp_ra": "wgmma.sp", "wgmma_sp": "wgmma.sp"}
+#: What Nsight Compute counts, by the columns of `Chapter.counted`, and how many of its units are one of theirs.
+COUNTED = {
+    "us": ("gpu__time_duration.sum", 1e3),
+    "ghz": ("sm__cycles_elapsed.avg.per_second", 1e9),
+    "tensor": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1),
+    "shared": ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 1),
+    "port": ("l1tex__m_xbar2l1tex_read_bytes.sum", 1e9),
+    "slices": ("lts__t_bytes.sum", 1e9),
+    "dram": ("dram__bytes_read.sum", 1e9),
+    "written": ("dram__bytes_write.sum", 1e9),
+    "instructions": ("smsp__inst_executed.sum", 1e6),
+    "requests": ("lts__t_requests_srcunit_tex.sum", 1),
+    "sectors": ("lts__t_sectors_srcunit_tex.sum", 1),
+    "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1),
+    "waves": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 1),
+}
 
 
-def stated(part: str) -> pd.DataFrame:
-    """What the source states: of its "benchmarks", or of its "design"."""
-    return records.published(registry.published(ROOM, part))
+class Chapter(Study):
+    """The source on trial on one GPU: `chapter["square"]` are the records of an experiment, `chapter["both"]` those of
+    squares and of layers of models."""
+
+    def __getitem__(self, experiment: str) -> pd.DataFrame:
+        """Return an experiment's records, a row for each shape of its sweep and each contender."""
+        if experiment not in self._known:
+            self._known[experiment] = self._records(experiment)
+        return self._known[experiment]
+
+    @cached_property
+    def _known(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def _records(self, experiment: str) -> pd.DataFrame:
+        if experiment in HOPPER and not variants.is_hopper(self.machine):
+            return pd.DataFrame(columns=list(records.COLUMNS))
+        if experiment == "both":
+            return together(self["square"], self["llm"])
+        if experiment == "decoding":
+            return self._decoding()
+        if experiment in fp8.EXPERIMENTS:
+            return fp8.EXPERIMENTS[experiment](self.run)
+        timer = one_by_one if experiment == "alone" else bench.time
+        return measure(self.run, experiment, CONTENDERS.get(experiment, variants.MAIN), timer=timer)
+
+    def _decoding(self) -> pd.DataFrame:
+        """Return the records of few tokens; cuSPARSELt has no rows at those that are no multiples, which is written
+        down where they are measured."""
+        sweep = room.sweeps(self.run.preset)["decoding"]
+        even = [s for s in sweep if s["n"] % TOKENS == 0]
+        parts = {CONTENDERS["decoding"]: even, ("auto", "cublaslt"): [s for s in sweep if s not in even]}
+        found = [measure(self.run, "decoding", names, shapes) for names, shapes in parts.items()]
+        if self.run.mode == "measure":
+            why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
+            for point in found[1][list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
+                records.leave_out(self.run.folder / "decoding.csv", ("cusparselt", *point), why)
+        return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
+
+    def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
+        """Return a column of an experiment's records by m, n and k, a column for each contender; no rows of what the
+        GPU has no kernels for."""
+        names = CONTENDERS.get(experiment, variants.MAIN)
+        return pivot(self[experiment], column, KEYS).reindex(columns=list(names))
+
+    def tried(self, part: str) -> pd.DataFrame:
+        """Return the trials of a part, "bounds" or "fp8", that became no rung: a row for each and a size, with `gain`,
+        the factor by which time or clocks became less; empty where none were recorded."""
+        df = self.table(f"{part}/tried")
+        return pd.DataFrame(columns=["trial"]) if df is None else df.assign(gain=df["beside_value"] / df["value"])
+
+    # ---------------------------------------------------------------- the ladder
+
+    @cached_property
+    def rungs(self) -> pd.DataFrame:
+        """The rows of `variants.rungs` that this GPU runs at some size of the sweep."""
+        ladder, shapes = variants.rungs(), room.sweeps(self.run.preset)["ladder"]
+        return ladder[[any(variants.takes(self.machine, v, shape) for shape in shapes) for v in ladder.index]]
+
+    @cached_property
+    def _sweep(self) -> dict[str, list[dict]]:
+        """The shapes of the ladder by their record; those that a rung does not take have one of their own."""
+        shapes = room.sweeps(self.run.preset)["ladder"]
+        whole = [s for s in shapes if all(variants.takes(self.machine, v, s) for v in self.rungs.index)]
+        return {"ladder": whole, "ladder_small": [s for s in shapes if s not in whole]}
+
+    @property
+    def climbed(self) -> list[int]:
+        """The largest sizes that every rung takes, at most two."""
+        return sorted(shape["m"] for shape in self._sweep["ladder"])[-2:]
+
+    @cached_property
+    def ladder(self) -> pd.DataFrame:
+        """Every rung at every size that it takes."""
+        parts = {name: shapes for name, shapes in self._sweep.items() if shapes}
+        return together(*(measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in parts.items()))
+
+    @cached_property
+    def rates(self) -> pd.DataFrame:
+        """TFLOP/s of the ladder, a row for each size, a column for each contender; NaN where it was not measured."""
+        return pivot(self.ladder, "tflops").sort_index()
+
+    @cached_property
+    def gains(self) -> pd.DataFrame:
+        """Of each rung, a column, by size: the factor over the kernel that it builds on."""
+        before = self.rungs["before"]
+        return self.rates[before.index] / self.rates[before].set_axis(before.index, axis=1)
+
+    @property
+    def tiles(self) -> pd.DataFrame:
+        """Tiles of C of each rung, a column, by size."""
+        sizes, configs = self.rates.index, self.rungs["config"]
+        return pd.DataFrame({v: [math.prod(c.tiles(s, s)) for s in sizes] for v, c in configs.items()}, sizes)
+
+    # ---------------------------------------------------------------- ceilings
+
+    @cached_property
+    def peak(self) -> pd.Series:
+        """What loops of nothing but one instruction of tensor cores sustain, TFLOP/s, dense-equivalent."""
+        return self.ceilings["tflops"].reindex(list(DENSE)).dropna()
+
+    @cached_property
+    def loops(self) -> pd.Series:
+        """Instruction → its fastest loop; the last one is the best sparse instruction that the GPU has."""
+        return self.peak.filter(items=list(INSTRUCTIONS)).groupby(INSTRUCTIONS, sort=False).idxmax()
+
+    # ---------------------------------------------------------------- what was counted, and what was stated
+
+    @cached_property
+    def counted(self) -> pd.DataFrame:
+        """What was counted of each launch of a cube."""
+        return launches(self.counters, self.machine)
+
+    @cached_property
+    def profile(self) -> pd.DataFrame:
+        """The rows of `counted` at the largest of the ladder's sizes, by contender; that size is in `attrs`."""
+        found = self.counted[self.counted["size"].isin(self.climbed)]
+        found = found[found["size"] == found["size"].max()].set_index("variant")
+        return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]
+
+    @property
+    def grown(self) -> dict[str, float]:
+        """By how much some counts of `wgmma_lean` grow where B's 4096 columns become 4104."""
+        counted = partial(self.counters.get, "wgmma_lean", m=4096)
+        metrics = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
+        return {name: counted(metric, n=4104) / counted(metric, n=4096) for name, metric in metrics.items()}
+
+    def post(self, quantity: str) -> pd.Series:
+        """Return what the source states of its kernel, by size."""
+        rows = self.stated("benchmarks", quantity, variant="mma_sp").dropna(subset="size")
+        return rows.astype({"size": int}).set_index("size")["value"]
+
+
+def start(*how: Any) -> Chapter:
+    """Open the chapter by the parameters of a notebook; see `artifact.measure.run.start`."""
+    return Chapter(harness.start(ROOM, *how))
 
 
 def measure(
-    run: Run,
-    experiment: str,
-    names: Iterable[str] = variants.MAIN,
-    shapes: Sequence[dict] | None = None,
-    timer: Timer = bench.time,
+    run: Run, experiment: str, names: Iterable[str], shapes: Sequence[dict] | None = None, timer: Timer = bench.time
 ) -> pd.DataFrame:
-    """One row per shape (default: the experiment's sweep) and contender, in the order of `names`."""
+    """Return a row for each shape, by default of the experiment's sweep, and each contender of `names` that the GPU
+    runs at all of them, in that order."""
     shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
-    problems = [partial(room.problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(experiment, problems, {name: every[name] for name in names}, timer)
-
-
-def studies(run: Run) -> pd.DataFrame:
-    """The side studies that fit this GPU, beside the published kernel and the library."""
-    shapes = room.sweeps(run.preset)["studies"]
-    fitting = [v for v in variants.STUDIES if variants.takes_all(run.machine, v, shapes)]
-    names = _known(run, fitting, "studies")
-    return measure(run, "studies", ["mma_sp", *names, "cusparselt"])
-
-
-def _known(run: Run, variants: Iterable[str], *experiments: str) -> list[str]:
-    """Of some variants those that a run has: all where it measures, else those of which there is a row, since a record
-    may be from before there was a variant."""
-    if run.mode == "measure":
-        return list(variants)
-    paths = [run.folder / f"{name}.csv" for name in experiments]
-    recorded = {v for path in paths if path.is_file() for v in records.read(path)["variant"]}
-    return [v for v in variants if v in recorded]
-
-
-def pruning(run: Run) -> pd.DataFrame | None:
-    """How long pruning and compressing take, as `prepare.measure` gives it."""
-    return prepare.measure(run)
-
-
-def epilogue(run: Run) -> epilogue_.Tried | None:
-    """C = alpha·A·B + beta·C + bias, tried where there is a GPU."""
-    return epilogue_.tried(run)
-
-
-#: Who shows what rows of B at odd multiples of 16 bytes cost, and what helps; and with whom they are compared.
-ROWS = ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", "cusparselt", "cublaslt")
-#: Who multiplies products of microseconds.
-SMALL = ("wgmma_cp_async", "auto", "cusparselt", "cublaslt")
-
-
-def rows(run: Run) -> pd.DataFrame | None:
-    """`ROWS` by where rows of B begin; None where no record has it, or the GPU has none of the kernels."""
-    return _on_hopper(run, "rows", ROWS)
-
-
-def chosen_of_rows(run: Run, rows: pd.DataFrame | None) -> dict[tuple, variants.Chosen]:
-    """What the tuner chose for the shapes of `rows`, by shape."""
-    return variants.chosen(run, wide(rows, "tflops").index) if rows is not None else {}
-
-
-def small(run: Run) -> pd.DataFrame | None:
-    """`SMALL` where there are few tiles; None where no record has it, or the GPU has none of the kernels."""
-    return _on_hopper(run, "small", SMALL)
-
-
-#: With whom the layout of a linear layer is compared. The sparse library takes tokens in multiples of 8 only.
-LINEAR = ("auto", "cusparselt", "cublaslt")
-TOKENS = 8
-
-
-def with_layers(run: Run) -> Run:
-    """The run; where it only reads, and has no records of linear layers, that of a GPU that has."""
-    if run.mode == "measure" or (run.folder / "linear.csv").is_file():
-        return run
-    root = run.folder.parent.parent
-    for path in sorted(root.glob(f"*/{ROOM}/linear.csv")):
-        return harness.start(ROOM, "recorded", path.parent.parent.name, run.preset, run.seed, root)
-    return run
-
-
-def linear(run: Run) -> pd.DataFrame | None:
-    """`LINEAR` in the layout of a linear layer; None where no record has it, or the GPU has none of the kernels."""
-    return _on_hopper(run, "linear", LINEAR)
-
-
-def decoding(run: Run) -> pd.DataFrame | None:
-    """The same with few tokens."""
-    shapes = room.sweeps(run.preset)["decoding"]
-    whole = [s for s in shapes if s["n"] % TOKENS == 0]
-    parts = (LINEAR, whole), (("auto", "cublaslt"), [s for s in shapes if s not in whole])
-    found = [_on_hopper(run, "decoding", names, some) for names, some in parts]
-    if any(df is None for df in found):
-        return None
-    if run.mode == "measure":
-        leave_out_library(run, found[1])
-    return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
-
-
-def leave_out_library(run: Run, odd: pd.DataFrame) -> None:
-    """Write down that cuSPARSELt has no rows at the points of `odd`, and why."""
-    why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
-    for point in odd[list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
-        records.leave_out(run.folder / "decoding.csv", ("cusparselt", *point), why)
-
-
-def _on_hopper(
-    run: Run, experiment: str, names: Sequence[str], shapes: Sequence[dict] | None = None
-) -> pd.DataFrame | None:
-    """An experiment of Hopper's kernels; None where the GPU does not take them, or no record has it."""
-    shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
-    rungs = [v for v in names if v in room.RUNGS]
-    if not (variants.is_hopper(run.machine) and all(variants.takes_all(run.machine, v, shapes) for v in rungs)):
-        return None
-    if run.mode != "measure" and not (run.folder / f"{experiment}.csv").is_file():
-        return None
-    return measure(run, experiment, names, shapes)
-
-
-#: Who is measured at any size.
-RAGGED = ("mma_sp", "auto", "cublaslt")
-#: `auto` over cuSPARSELt's best should be at `AIM`, from the work of 4096³ on.
-AIM = 1.10
-LARGE = 2 * 4096**3  # FLOP
-
-#: Who is measured alone, how long, and how often at most.
-ALONE = ("wgmma_keep", "auto", "cusparselt")
-ALONE_S, ALONE_SAMPLES = 0.5, 400
-
-
-def alone(run: Run) -> pd.DataFrame | None:
-    """`ALONE` where power decides, each without the others for `ALONE_S` seconds; None where no record has it.
-
-    Elsewhere contenders take turns of milliseconds, so that the clock, which power lowers, is nearly one for all.
-    """
-    if run.mode != "measure" and not (run.folder / "alone.csv").is_file():
-        return None
-    return measure(run, "alone", ALONE, timer=one_by_one)
+    taken = {v: every[v] for v in names if variants.takes(run.machine, v, *shapes)}
+    return run.measure(experiment, [partial(room.problem, **shape, seed=run.seed) for shape in shapes], taken, timer)
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
-    """A timer as `bench.time`, for one contender after the other and `ALONE_S` seconds each."""
-    found = {}
-    for name, bound in bounds.items():
-        found |= bench.time({name: bound}, device, budget_s=ALONE_S, max_samples=ALONE_SAMPLES, verify=verify)
-    return found
+    """Time as `bench.time` does, but one contender after the other, for `ALONE_S` seconds each. Elsewhere contenders
+    take turns of milliseconds, so that the clock, which power lowers, is nearly one for all."""
+    how = {"budget_s": ALONE_S, "max_samples": ALONE_SAMPLES, "verify": verify}
+    return {name: bench.time({name: bound}, device, **how)[name] for name, bound in bounds.items()}
 
 
 def together(*frames: pd.DataFrame) -> pd.DataFrame:
-    """Records of several experiments as one table."""
+    """Return records of several experiments as one table."""
     return pd.concat(frames, ignore_index=True)
 
 
-def by_size(df: pd.DataFrame, variant: str, column: str = "tflops") -> pd.Series:
-    return df[df["variant"] == variant].set_index("m")[column]
-
-
-def over(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
-    """Speedup by size."""
-    return by_size(df, baseline, "median_us") / by_size(df, variant, "median_us")
-
-
-def wide(df: pd.DataFrame, column: str) -> pd.DataFrame:
-    """(m, n, k) in the order of the records, by contender."""
-    values = df.set_index([*KEYS, "variant"])[column]
-    # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
-    found = values.unstack("variant")
-    return found.loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]
-
-
-# ---------------------------------------------------------------- the ladder
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The rungs that this GPU runs, at every size of the sweep that they take."""
-
-    frame: pd.DataFrame
-    rungs: dict[str, variants.Rung]
-    climbed: list[int]  #: the largest sizes that every rung takes, at most two
-    has_gaps: bool  #: at one size there are fewer tiles than a rung needs
-
-    @property
-    def sizes(self) -> list[int]:
-        return sorted(set(self.frame["m"]))
-
-    @property
-    def drawn(self) -> pd.DataFrame:
-        """Records of the sizes that every rung takes."""
-        return self.frame[self.frame["m"].isin(self.climbed)]
-
-    @property
-    def predictions(self) -> dict[str, str]:
-        return {name: variants.prediction(name) for name in ("mma_sp", *self.rungs, "auto")}
-
-    @property
-    def before(self) -> dict[str, str]:
-        """Rung -> the kernel that it builds on."""
-        return {name: rung.before for name, rung in self.rungs.items()}
-
-    def rate(self, variant: str, size: int) -> float:
-        """TFLOP/s; NaN where it was not measured."""
-        return by_size(self.frame, variant).get(size, np.nan)
-
-    def gain(self, variant: str, size: int) -> float:
-        """Factor over the kernel that a rung builds on."""
-        return self.rate(variant, size) / self.rate(self.rungs[variant].before, size)
-
-
-def ladder(run: Run) -> Ladder:
-    """Every rung at every size that it takes; sizes that one of them does not take are a record of their own."""
-    sweep = room.sweeps(run.preset)["ladder"]
-    rungs = variants.rungs()
-    taken = [v for v in rungs if any(variants.takes_all(run.machine, v, [s]) for s in sweep)]
-    here = {v: rungs[v] for v in _known(run, taken, "ladder", "ladder_small")}
-    whole = [s for s in sweep if all(variants.takes_all(run.machine, name, [s]) for name in here)]
-    part = [s for s in sweep if s not in whole]
-    frames = []
-    for experiment, shapes in (("ladder", whole), ("ladder_small", part)):
-        names = [name for name in here if variants.takes_all(run.machine, name, shapes)]
-        if shapes:
-            names = ["mma_sp", *names, "auto", "cusparselt", "cublaslt"]
-            frames.append(measure(run, experiment, names, shapes))
-    climbed = sorted({shape["m"] for shape in whole})[-2:]
-    return Ladder(together(*frames), here, climbed, bool(part))
-
-
-# ---------------------------------------------------------------- ceilings
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What loops of nothing but one instruction sustain, TFLOP/s and MHz by microbenchmark; dense-equivalent."""
-
-    peak: Mapping[str, float]
-    sm_mhz: Mapping[str, float]
-    #: What figures and sentences call them.
-    CALLED = {"mma_sp": "mma.sp", "wgmma": "wgmma (dense)", "wgmma_sp_ra": "wgmma.sp"}
-
-    @property
-    def best_sparse(self) -> str | None:
-        """The fastest loop of the best sparse instruction that the GPU has; None where none was measured. With A in
-        registers or in shared memory is one instruction, and which is faster differs between GPUs."""
-        known = [v for v in ("wgmma_sp_ra", "wgmma_sp") if v in self.peak]
-        if known:
-            return max(known, key=self.peak.get)
-        return "mma_sp" if "mma_sp" in self.peak else None
-
-    @property
-    def called(self) -> str:
-        """The instruction of `best_sparse`."""
-        return self.CALLED["mma_sp" if self.best_sparse == "mma_sp" else "wgmma_sp_ra"]
-
-    @property
-    def two_instructions(self) -> bool:
-        """Whether the GPU has a sparse instruction besides the published kernel's."""
-        return "mma_sp" in self.peak and self.best_sparse != "mma_sp"
-
-    @property
-    def lines(self) -> dict[str, float]:
-        """For a figure."""
-        found = {name: self.peak[v] for v, name in self.CALLED.items() if v in self.peak}
-        return found | ({self.called: self.peak[self.best_sparse]} if self.best_sparse else {})
-
-    @property
-    def of_contenders(self) -> dict[str, tuple[str, float]]:
-        """The ceiling of the instruction that each contender is held against, for a figure."""
-        found = {"mma_sp": (self.CALLED["mma_sp"], self.peak["mma_sp"])}
-        if self.two_instructions:
-            best = self.CALLED["wgmma_sp_ra"], self.peak[self.best_sparse]
-            found |= {"auto": best, "cusparselt": best}
-            found["cublaslt"] = self.CALLED["wgmma"], self.peak["wgmma"]
-        return found
-
-
-def ceilings(ceiling_run: Run, machine: variants.Machine) -> Ceilings:
-    """ceiling_run: the run of the room "ceilings"; machine: of the chapter's run."""
-    measured = ceilings_.measure(ceiling_run)
-    peaks = ceilings_.tensor_cores(measured, machine).set_index("variant")["measured"].to_dict()
-    return Ceilings(peaks, measured.set_index("variant")["sm_mhz"].to_dict())
-
-
-# ---------------------------------------------------------------- counters
-
-TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
-SHARED = "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed"
-TO_SM = "l1tex__m_xbar2l1tex_read_bytes.sum"
-AT_L2 = "lts__t_bytes.sum"
-FROM_DRAM = "dram__bytes_read.sum"
-INSTRUCTIONS = "smsp__inst_executed.sum"
-REQUESTS = "lts__t_requests_srcunit_tex.sum"
-SECTORS = "lts__t_sectors_srcunit_tex.sum"
-TIME = "gpu__time_duration.sum"
-CLOCK = "sm__cycles_elapsed.avg.per_second"
-CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
-WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
-#: What a contender must have to be in the table of the profile.
-NEEDED = (TENSOR, SHARED, TO_SM, TIME)
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Nsight Compute's counters: (variant, size, metric) -> value; empty where none were recorded."""
-
-    values: Mapping[tuple[str, int, str], float]
-
-    def get(self, variant: str, size: int, metric: str) -> float:
-        """NaN where it was not counted."""
-        return self.values.get((variant, size, metric), np.nan)
-
-    def has(self, *variants: str, size: int, metrics: Iterable[str]) -> bool:
-        return all((v, size, metric) in self.values for v in variants for metric in metrics)
-
-    def ratio(self, variant: str, baseline: str, size: int, metric: str) -> float:
-        return self.get(variant, size, metric) / self.get(baseline, size, metric)
-
-
-def counters(run: Run, part: str = "") -> Counters:
-    """Of the room's cubes, or of those of a part of it that was profiled beside it."""
-    df = _counted(run, part)
-    return Counters(_values(df[(df["m"] == df["n"]) & (df["n"] == df["k"])], "m"))
-
-
-def counters_of_rows(run: Run) -> Counters:
-    """Of products of 4096 rows and k = 4096, by the number of their columns as the size."""
-    df = _counted(run)
-    return Counters(_values(df[(df["m"] == 4096) & (df["k"] == 4096)], "n"))
-
-
-def _counted(run: Run, part: str = "") -> pd.DataFrame:
-    path = run.folder / part / "counters.csv"
-    columns = ["variant", *KEYS, "metric", "value"]
-    return records.read_counters(path) if path.exists() else pd.DataFrame(columns=columns)
-
-
-def _values(df: pd.DataFrame, size: str) -> dict[tuple[str, int, str], float]:
-    return df.set_index(["variant", size, "metric"])["value"].to_dict()
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Who was profiled, and at which of the ladder's sizes all of them were."""
-
-    counters: Counters
-    contenders: list[str]
-    sizes: list[int]
-
-    def holds(self, *variants: str) -> bool:
-        """Whether these were profiled, all at one size."""
-        return bool(self.sizes) and set(variants) <= set(self.contenders)
-
-
-def profile(counters: Counters, climbed: Ladder) -> Profile:
-    wanted = ("mma_sp", *climbed.rungs, "auto", "cusparselt", "cublaslt")
-    found = [v for v in wanted if counters.has(v, size=4096, metrics=NEEDED)]
-    sizes = [s for s in climbed.climbed if found and counters.has(*found, size=s, metrics=NEEDED)]
-    return Profile(counters, found, sizes)
+def launches(counters: Counters, machine: variants.Machine) -> pd.DataFrame:
+    """Return what was counted of each launch of a cube: its size and variant, the columns of `COUNTED`, clocks
+    (millions, of the GPU), and port_per_clock: bytes that arrive at an SM in a clock."""
+    cubes = Counters(counters.rows.query("m == n and n == k"))
+    table = cubes.wide({metric: name for name, (metric, _) in COUNTED.items()}, "m").rename(columns={"m": "size"})
+    table = table.reindex(columns=["size", "variant", *COUNTED])
+    table[[*COUNTED]] = table[[*COUNTED]] / [float(unit) for _, unit in COUNTED.values()]
+    clocks = table["us"] * table["ghz"]
+    port = table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3
+    return table.assign(clocks=clocks / 1e3, port_per_clock=port)

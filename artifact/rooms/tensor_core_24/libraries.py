@@ -27,7 +27,7 @@ NAMES = ("auto", "cusparselt")
 
 
 def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
-    """A measurement on the GPU that is here, with the cuSPARSELt that answers; `device.NoGpu` without one.
+    """Open a measurement on the GPU that is here, with the cuSPARSELt that answers; `device.NoGpu` without one.
 
     Raises ValueError, one sentence, where no cuSPARSELt answers. Records of another machine are set aside.
     """
@@ -44,20 +44,22 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
 
 
 def measure(run: Run) -> None:
-    """`NAMES` at the shapes of `EXPERIMENTS` and `LINEAR` that the library takes; points that are there are kept."""
+    """Measure `NAMES` at the shapes of `EXPERIMENTS` and `LINEAR` that the library takes; points that are there are
+    kept."""
     for name in (*EXPERIMENTS, *LINEAR):
-        shapes = room.sweeps(run.preset)[name]
-        experiments.measure(run, name, NAMES, [s for s in shapes if s["n"] % experiments.TOKENS == 0])
+        shapes = [s for s in room.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
+        experiments.measure(run, name, NAMES, shapes)
 
 
 def read(run: Run) -> dict[str, pd.DataFrame]:
-    """version -> records of both experiments, for all that lie beside the run's own; versions in their order."""
-    found = {}
-    for folder in (run.folder / records.LIBRARIES).glob("*"):
-        files = [folder / f"{name}.csv" for name in EXPERIMENTS]
-        if all(path.is_file() for path in files):
-            found[folder.name] = pd.concat(map(records.read, files), ignore_index=True)
-    return dict(sorted(found.items(), key=lambda item: [int(x) for x in item[0].split(".")]))
+    """Return version → records of both experiments, for all versions that lie beside the run's own, in their order."""
+    folders = [
+        folder for folder in (run.folder / records.LIBRARIES).glob("*") if folder.name != run.machine["cusparselt"]
+    ]
+    files = {folder.name: [folder / f"{name}.csv" for name in EXPERIMENTS] for folder in folders}
+    whole = [version for version, paths in files.items() if all(path.is_file() for path in paths)]
+    whole.sort(key=lambda version: [int(part) for part in version.split(".")])
+    return {version: experiments.together(*map(records.read, files[version])) for version in whole}
 
 
 def main() -> None:

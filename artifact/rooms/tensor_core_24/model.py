@@ -14,44 +14,30 @@ from __future__ import annotations
 
 import argparse
 import copy
-import functools
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import cupy
 import numpy as np
-import pandas as pd
+import torch
+from torch import nn
+from torch.nn import functional
 
-from artifact.drawing.prose import captioned
-from artifact.measure import apart
-from artifact.measure.torch_graph import captured
+from artifact.measure import apart, device
+from artifact.measure.apart import captured
+from artifact.rooms.tensor_core_24.tables import HOST_MODEL, KEY, WHOLE_MODEL
 from kernels.contract import require
+from kernels.library.semi_structured import SemiStructuredLinear, SemiStructuredLinearFP8, kept, sparsify
 
-FILE = Path(__file__).with_suffix(".csv")
-HOST = FILE.with_stem("model_host")
-COLUMNS = (
-    "model",
-    "phase",
-    "tokens",
-    "context",
-    "precision",
-    "weight",
-    "ms",
-    "ms_q25",
-    "ms_q75",
-    "replays",
-)
+COLUMNS = (*KEY, "ms", "ms_q25", "ms_q75", "replays")
 HOST_COLUMNS = ("layer", "inputs", "outputs", "tokens", "us")
-STEP = ["model", "phase", "tokens", "context"]
-KEY = [*STEP, "precision", "weight"]
 CONTENDERS = (("bf16", "dense"), ("bf16", "2:4"), ("e4m3", "dense"), ("e4m3", "2:4"))
-NAMES = {"bf16": "BF16", "e4m3": "FP8"}
 HEAD, EPS, SEED = 128, 1e-6, 5
 PADDED = 32  #: rows that dense FP8 pads fewer tokens to, where that is faster
 BUDGET_S, MOST = 1.5, 100  #: what replays of a phase may take, and how many of each graph there are at most
@@ -59,242 +45,147 @@ BUDGET_S, MOST = 1.5, 100  #: what replays of a phase may take, and how many of 
 LIMITS = {"bf16": 1e-2, "e4m3": 0.15}
 HOST_SIZE, HOST_TOKENS = (4096, 4096), (1, 16)
 HOST_CALLS, HOST_BATCHES = 50, 10  #: so few calls between two waits that the queue of launches is never full
+torch._dynamo.config.recompile_limit = 256
+torch._dynamo.config.accumulated_recompile_limit = 1024
+BF16: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
 
-
-@dataclass(frozen=True)
-class Model:
-    """Sizes, as configurations of transformers have them. keys: heads of keys and values; inner: of the FFN."""
-
-    name: str
-    hidden: int
-    layers: int
-    heads: int
-    keys: int
-    inner: int
-    vocab: int
-    theta: float
-    bias: bool  #: of q, k and v
-
-
-@dataclass(frozen=True)
-class Phase:
-    """tokens: of each sequence in one step; context: positions that the last one attends to."""
-
-    name: str
-    sequences: int
-    tokens: int
-    context: int
-    least: int  #: replays of each graph
-
-
+#: Sizes, as configurations of transformers have them. keys: heads of keys and values; inner: of the FFN; bias: of q, k
+#: and v.
+Model = namedtuple("Model", "name hidden layers heads keys inner vocab theta bias")
 MODELS = {
-    x.name: x
-    for x in (
-        Model("Qwen2.5-7B", 3584, 28, 28, 4, 18944, 152064, 1e6, True),
-        Model("Llama-3-8B", 4096, 32, 32, 8, 14336, 128256, 5e5, False),
-    )
+    "Qwen2.5-7B": Model("Qwen2.5-7B", 3584, 28, 28, 4, 18944, 152064, 1e6, True),
+    "Llama-3-8B": Model("Llama-3-8B", 4096, 32, 32, 8, 14336, 128256, 5e5, False),
 }
+#: tokens: of each sequence in one step; context: positions that the last one attends to; least: replays of each graph.
+Phase = namedtuple("Phase", "name sequences tokens context least")
 PHASES = (Phase("prefill", 1, 4096, 4096, 8), *(Phase("decode", n, 1, 1024, 20) for n in (1, 4, 16)))
-
-
-# ---------------------------------------------------------------- for the page
-
-
-def numbers(path: Path = FILE) -> pd.DataFrame | None:
-    """The rows of the file, and speedup: over the dense contender of the same precision. None without the file."""
-    if not path.is_file():
-        return None
-    df = apart.read(path)
-    dense = df.set_index(KEY)["ms"].xs("dense", level="weight")
-    return df.assign(speedup=dense.reindex(pd.MultiIndex.from_frame(df[KEY[:-1]])).to_numpy() / df["ms"])
-
-
-def words(phase: str, tokens: int) -> str:
-    """A phase in words; decode has as many sequences as tokens."""
-    return f"prefill, {tokens:,} tokens" if phase == "prefill" else f"decode, {tokens} sequence{'s' * (tokens > 1)}"
-
-
-@captioned(lambda path=FILE: f"One step of a whole model, {apart.origin(path)}; in brackets over the dense one.")
-def table(path: Path = FILE) -> pd.DataFrame | None:
-    """A row for each model and phase: milliseconds of each contender, 2:4 also over dense. None without the file."""
-    if (df := numbers(path)) is None:
-        return None
-    rows = []
-    for (model, phase, tokens, _), part in df.groupby(STEP, sort=False):
-        row = {"model": model, "step": words(phase, tokens)}
-        for x in part.itertuples():
-            gain = f" ({x.speedup:.2f}×)" if x.weight == "2:4" else ""
-            row[f"{x.weight} {NAMES[x.precision]} [ms]"] = f"{x.ms:.2f}{gain}"
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-@captioned(lambda path=HOST: f"What a call of a layer costs the host, {apart.origin(path)}.")
-def host_table(path: Path = HOST) -> pd.DataFrame | None:
-    """A row for each layer: microseconds of a call for each number of tokens. None without the file."""
-    if not path.is_file():
-        return None
-    rows = []
-    for (layer, inputs, outputs), part in apart.read(path).groupby(["layer", "inputs", "outputs"], sort=False):
-        row = {"layer": f"<code>{layer}</code>", "inputs × outputs": f"{inputs:,} × {outputs:,}"}
-        each = {f"{x.tokens} token{'s' * (x.tokens > 1)} [µs]": f"{x.us:.1f}" for x in part.itertuples()}
-        rows.append(row | each)
-    return pd.DataFrame(rows)
 
 
 # ---------------------------------------------------------------- the model
 
 
-@functools.cache
-def modules() -> SimpleNamespace:
-    """Classes `Decoder`, a layer of either model, and `DenseFP8`, made when PyTorch is first needed."""
-    import torch
-    from torch import nn
-    from torch.nn import functional
+def quantised(x):
+    """Return (e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
+    unit = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / 448
+    return (x.float() / unit).to(torch.float8_e4m3fn), unit
 
-    def quantised(x):
-        """(e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
-        unit = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / 448
-        return (x.float() / unit).to(torch.float8_e4m3fn), unit
 
-    def turned(x, cos, sin):
-        low, high = x.chunk(2, -1)
-        return x * cos + torch.cat((-high, low), -1) * sin
+def turned(x, cos, sin):
+    low, high = x.chunk(2, -1)
+    return x * cos + torch.cat((-high, low), -1) * sin
 
-    class DenseFP8(nn.Module):
-        """An nn.Linear in e4m3, a scale for each output and for each token, made in a pass that may be fused."""
 
-        def __init__(self, linear):
-            super().__init__()
-            weight, unit = quantised(linear.weight.detach())
-            self.register_buffer("weight", weight)
-            self.register_buffer("scales", unit.T.contiguous())
-            self.register_parameter("bias", linear.bias)
-            self.rows = 0  #: what fewer tokens are padded to
+class DenseFP8(nn.Module):
+    """An nn.Linear in e4m3, a scale for each output and for each token, made in a pass that may be fused."""
 
-        def quantise(self, x):
-            lines = x.reshape(-1, x.shape[-1])
-            missing = max(self.rows - lines.shape[0], 0)
-            return quantised(functional.pad(lines, (0, 0, 0, missing)) if missing else lines)
+    def __init__(self, linear):
+        super().__init__()
+        weight, unit = quantised(linear.weight.detach())
+        self.register_buffer("weight", weight)
+        self.register_buffer("scales", unit.T.contiguous())
+        self.register_parameter("bias", linear.bias)
+        self.rows = 0  #: what fewer tokens are padded to
 
-        def forward(self, x, done=None):
-            """done: x as `quantise` makes it, which layers that read the same share."""
-            y = self.product(*(done or self.quantise(x)))
-            return y[: x.numel() // x.shape[-1]].view(*x.shape[:-1], -1)
+    def quantise(self, x):
+        lines = x.reshape(-1, x.shape[-1])
+        missing = max(self.rows - lines.shape[0], 0)
+        return quantised(functional.pad(lines, (0, 0, 0, missing)) if missing else lines)
 
-        def product(self, x, unit):
-            how = {"bias": self.bias, "out_dtype": torch.bfloat16, "use_fast_accum": True}
-            return torch._scaled_mm(x, self.weight.t(), scale_a=unit, scale_b=self.scales, **how)
+    def forward(self, x, done=None):
+        """done: x as `quantise` makes it, which layers that read the same share."""
+        y = self.product(*(done or self.quantise(x)))
+        return y[: x.numel() // x.shape[-1]].view(*x.shape[:-1], -1)
 
-    class Decoder(nn.Module):
-        """A decoder layer: attention over a cache that it writes to, and SwiGLU, each after RMSNorm."""
+    def product(self, x, unit):
+        how = {"bias": self.bias, "out_dtype": torch.bfloat16, "use_fast_accum": True}
+        return torch._scaled_mm(x, self.weight.t(), scale_a=unit, scale_b=self.scales, **how)
 
-        def __init__(self, model: Model):
-            super().__init__()
-            hidden, inner, how = model.hidden, model.inner, {"device": "cuda", "dtype": torch.bfloat16}
-            heads, keys = HEAD * model.heads, HEAD * model.keys
-            for name, inputs, outputs, bias in (
-                ("q", hidden, heads, model.bias),
-                ("k", hidden, keys, model.bias),
-                ("v", hidden, keys, model.bias),
-                ("o", heads, hidden, False),
-                ("gate", hidden, inner, False),
-                ("up", hidden, inner, False),
-                ("down", inner, hidden, False),
-            ):
-                made = nn.Linear(inputs, outputs, bias=bias, **how)
-                setattr(self, f"{name}_proj", made)
-                nn.init.normal_(made.weight, std=inputs**-0.5)
-            self.before, self.between = (nn.RMSNorm(hidden, eps=EPS, **how) for _ in range(2))
 
-        def forward(self, h, cos, sin, keys, values, at, causal: bool):
-            sequences, tokens, _ = h.shape
-            read, shape = self.read(self.before(h), self.q_proj), (sequences, tokens, -1, HEAD)
-            q = turned(self.q_proj(*read).view(shape).transpose(1, 2), cos, sin)
-            keys[:, :, at] = turned(self.k_proj(*read).view(shape).transpose(1, 2), cos, sin)
-            values[:, :, at] = self.v_proj(*read).view(shape).transpose(1, 2)
-            seen = functional.scaled_dot_product_attention(q, keys, values, is_causal=causal, enable_gqa=True)
-            h = h + self.o_proj(seen.transpose(1, 2).reshape(sequences, tokens, -1))
-            read = self.read(self.between(h), self.gate_proj)
-            return h + self.down_proj(functional.silu(self.gate_proj(*read)) * self.up_proj(*read))
+class Decoder(nn.Module):
+    """A decoder layer: attention over a cache that it writes to, and SwiGLU, each after RMSNorm."""
 
-        def read(self, x, by):
-            """What several layers are called with: FP8 quantises once for all of them."""
-            return (x, by.quantise(x)) if hasattr(by, "quantise") else (x,)
+    def __init__(self, model: Model):
+        super().__init__()
+        hidden, inner, heads, keys = model.hidden, model.inner, HEAD * model.heads, HEAD * model.keys
+        for name, inputs, outputs, bias in (
+            ("q", hidden, heads, model.bias),
+            ("k", hidden, keys, model.bias),
+            ("v", hidden, keys, model.bias),
+            ("o", heads, hidden, False),
+            ("gate", hidden, inner, False),
+            ("up", hidden, inner, False),
+            ("down", inner, hidden, False),
+        ):
+            made = nn.Linear(inputs, outputs, bias=bias, **BF16)
+            setattr(self, f"{name}_proj", made)
+            nn.init.normal_(made.weight, std=inputs**-0.5)
+        self.before, self.between = (nn.RMSNorm(hidden, eps=EPS, **BF16) for _ in range(2))
 
-    return SimpleNamespace(DenseFP8=DenseFP8, Decoder=Decoder, quantised=quantised)
+    def forward(self, h, cos, sin, keys, values, at, causal: bool):
+        sequences, tokens, _ = h.shape
+        read, shape = self.read(self.before(h), self.q_proj), (sequences, tokens, -1, HEAD)
+        q = turned(self.q_proj(*read).view(shape).transpose(1, 2), cos, sin)
+        keys[:, :, at] = turned(self.k_proj(*read).view(shape).transpose(1, 2), cos, sin)
+        values[:, :, at] = self.v_proj(*read).view(shape).transpose(1, 2)
+        seen = functional.scaled_dot_product_attention(q, keys, values, is_causal=causal, enable_gqa=True)
+        h = h + self.o_proj(seen.transpose(1, 2).reshape(sequences, tokens, -1))
+        read = self.read(self.between(h), self.gate_proj)
+        return h + self.down_proj(functional.silu(self.gate_proj(*read)) * self.up_proj(*read))
+
+    def read(self, x, by):
+        """Return what several layers are called with: FP8 quantises once for all of them."""
+        return (x, by.quantise(x)) if hasattr(by, "quantise") else (x,)
 
 
 def linears(layer, cls) -> dict[str, Any]:
-    """Name -> a decoder layer's modules of a class."""
+    """Return name → a decoder layer's modules of a class."""
     return {name: x for name, x in layer.named_children() if isinstance(x, cls)}
 
 
 def contenders(model: Model) -> dict[tuple[str, str], Any]:
-    """(precision, weight) -> a decoder layer, all four of the same weights."""
-    from torch import nn
-
-    from kernels.library.semi_structured import sparsify
-
-    dense = modules().Decoder(model).requires_grad_(False)
+    """Return (precision, weight) → a decoder layer, all four of the same weights."""
+    dense = Decoder(model).requires_grad_(False)
     eight = copy.deepcopy(dense)
     for name, x in linears(eight, nn.Linear).items():
-        setattr(eight, name, modules().DenseFP8(x))
+        setattr(eight, name, DenseFP8(x))
     sparse, sparse_eight = sparsify(copy.deepcopy(dense)), sparsify(copy.deepcopy(dense), dtype="e4m3")
     return dict(zip(CONTENDERS, (dense, sparse, eight, sparse_eight), strict=True))
 
 
-@functools.cache
-def compiled():
-    """call(layer, *its inputs), compiled: once for all layers of a contender in a phase."""
-    import torch
-
-    torch._dynamo.config.recompile_limit = 256
-    torch._dynamo.config.accumulated_recompile_limit = 1024
-
-    def call(layer, *inputs):
-        return layer(*inputs)
-
-    return torch.compile(call, dynamic=False, fullgraph=True)
+@partial(torch.compile, dynamic=False, fullgraph=True)
+def called(layer, *inputs):
+    """Return what a layer makes of its inputs, compiled once for all layers of a contender in a phase."""
+    return layer(*inputs)
 
 
 def inputs_of(model: Model, phase: Phase) -> list[tuple]:
-    """What each layer is called with besides hidden states; its caches are full from the start."""
-    import torch
-
-    def cache():
-        size = phase.sequences, model.keys, phase.context, HEAD
-        return torch.randn(size, device="cuda", dtype=torch.bfloat16)
-
+    """Return what each layer is called with besides hidden states; its caches are full from the start."""
+    size = phase.sequences, model.keys, phase.context, HEAD
     at = torch.arange(phase.context - phase.tokens, phase.context, device="cuda")
     angles = at[:, None] * model.theta ** (torch.arange(0, HEAD, 2, device="cuda") / -HEAD)
     angles = torch.cat((angles, angles), -1)
     cos, sin, causal = angles.cos().bfloat16(), angles.sin().bfloat16(), phase.tokens > 1
-    return [(cos, sin, cache(), cache(), at, causal) for _ in range(model.layers)]
+    caches = [[torch.randn(size, **BF16) for _ in range(2)] for _ in range(model.layers)]
+    return [(cos, sin, *cache, at, causal) for cache in caches]
 
 
 def check(layers: dict[tuple[str, str], Any], phase: Phase, inputs: tuple) -> dict[tuple[str, str], float]:
-    """The relative error of what each contender's layer makes, of 2:4 against the dense one with its weights pruned.
+    """Return the relative error of what each contender's layer makes, of 2:4 against the dense one with its weights
+    pruned.
 
     Raises ValueError, one sentence, where it is too large. The input is small, so that the output is what a layer adds.
     """
-    import torch
-    from torch import nn
-
-    from kernels.library.semi_structured import kept
-
-    dense = layers["bf16", "dense"]
+    dense, errors = layers["bf16", "dense"], {}
     pruned = copy.deepcopy(dense)
     for x in linears(pruned, nn.Linear).values():
         x.weight.mul_(kept(x.weight))
-    size = phase.sequences, phase.tokens, dense.q_proj.in_features
-    h, errors = 0.1 * torch.randn(size, device="cuda", dtype=torch.bfloat16), {}
+    h = 0.1 * torch.randn((phase.sequences, phase.tokens, dense.q_proj.in_features), **BF16)
     for (precision, weight), layer in layers.items():
-        right = compiled()(pruned if weight == "2:4" else dense, h, *inputs).float()
-        error = float((compiled()(layer, h, *inputs).float() - right).norm() / right.norm())
+        right = called(pruned if weight == "2:4" else dense, h, *inputs).float()
+        error = float((called(layer, h, *inputs).float() - right).norm() / right.norm())
         require(
             error < LIMITS[precision],
-            f"a layer with {weight} weights in {NAMES[precision]} is {error:.1e} off in {phase.name}, but less than "
+            f"a layer with {weight} weights in {precision} is {error:.1e} off in {phase.name}, but less than "
             f"{LIMITS[precision]:g} is right: its kernels, or what was compiled, are wrong",
         )
         errors[precision, weight] = error
@@ -305,47 +196,40 @@ def check(layers: dict[tuple[str, str], Any], phase: Phase, inputs: tuple) -> di
 
 
 def in_turns(calls: Mapping[Any, Callable], count: int) -> dict[Any, list[float]]:
-    """Milliseconds of each call, all enqueued at once; a first round, for which the host may be late, is left out."""
-    import torch
-
-    events = {key: [] for key in calls}
-    for _ in range(count + 1):
-        for key, call in calls.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            call()
-            end.record()
-            events[key].append((begin, end))
+    """Return milliseconds of each call, all enqueued at once; a first round, for which the host may be late, is left
+    out."""
+    events: dict[Any, list[tuple]] = {key: [] for key in calls}
+    for _, (key, call) in itertools.product(range(count + 1), calls.items()):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        events[key].append((begin, end))
     torch.cuda.synchronize()
     return {key: [a.elapsed_time(b) for a, b in pairs[1:]] for key, pairs in events.items()}
 
 
 def rows_of_fp8(layers: list, tokens: int) -> int:
-    """To how many rows dense FP8 pads so many tokens: what is faster for the products of these layers."""
-    import torch
-
-    def replay(rows):
-        x = torch.randn(rows, layers[0].weight.shape[1], device="cuda")
-        x, unit = modules().quantised(x)
-        return captured(lambda: [layer.product(x, unit) for layer in layers])[0].replay
-
+    """Return to how many rows dense FP8 pads so many tokens: what is faster for the products of these layers."""
     if tokens >= PADDED:
         return tokens
+
+    def replay(rows):
+        x, unit = quantised(torch.randn(rows, layers[0].weight.shape[1], device="cuda"))
+        return captured(lambda: [layer.product(x, unit) for layer in layers])[0].replay
+
     ms = in_turns({rows: replay(rows) for rows in (tokens, PADDED)}, 5)
     return min(ms, key=lambda rows: np.median(ms[rows]))
 
 
 def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[str, str], list[float]]:
-    """Contender -> milliseconds of each replay, in turns, once a layer and all logits were found right.
+    """Return contender → milliseconds of each replay, in turns, once a layer and all logits were found right.
 
-    stacks: contender -> layers; ends: what comes before and after them.
+    stacks: contender → layers; ends: what comes before and after them.
     """
-    import torch
-
     rows = rows_of_fp8([x.gate_proj for x in stacks["e4m3", "dense"]], phase.sequences * phase.tokens)
-    for layer in stacks["e4m3", "dense"]:
-        for x in linears(layer, modules().DenseFP8).values():
-            x.rows = rows
+    for x in (x for layer in stacks["e4m3", "dense"] for x in linears(layer, DenseFP8).values()):
+        x.rows = rows
     inputs = inputs_of(model, phase)
     errors = check({c: stack[0] for c, stack in stacks.items()}, phase, inputs[0])
     print(f"# dense FP8 in {rows} rows; relative errors", *(f"{x:.1e}" for x in errors.values()), flush=True)
@@ -354,8 +238,8 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
     def step(stack):
         h = ends[0](ids)
         for layer, more in zip(stack, inputs, strict=True):
-            h = compiled()(layer, h, *more)
-        return compiled()(ends[1], h[:, -1:])
+            h = called(layer, h, *more)
+        return called(ends[1], h[:, -1:])
 
     pool = torch.cuda.graph_pool_handle()
     graphs = {c: captured(partial(step, stack), pool) for c, stack in stacks.items()}
@@ -372,20 +256,12 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
 
 
 def host_rows() -> list[tuple]:
-    """The rows of model_host.csv: eager calls, none of which waits for the GPU."""
-    import torch
-
-    from kernels.library.semi_structured import SemiStructuredLinear, SemiStructuredLinearFP8
-
-    linear, rows = torch.nn.Linear(*HOST_SIZE, bias=False, device="cuda", dtype=torch.bfloat16), []
-    layers = {
-        "nn.Linear": linear,
-        "SemiStructuredLinear": SemiStructuredLinear.of(linear),
-        "DenseFP8": modules().DenseFP8(linear),
-        "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear),
-    }
+    """Return the rows of model_host.csv: eager calls, none of which waits for the GPU."""
+    linear, rows = nn.Linear(*HOST_SIZE, bias=False, **BF16), []
+    layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
+    layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
-        x, us = torch.randn(tokens, HOST_SIZE[0], device="cuda", dtype=torch.bfloat16), []
+        x, us = torch.randn(tokens, HOST_SIZE[0], **BF16), []
         for _ in range(HOST_BATCHES + 1):
             torch.cuda.synchronize()
             begin = time.perf_counter()
@@ -398,16 +274,13 @@ def host_rows() -> list[tuple]:
 
 
 def model_rows(model: Model) -> Iterator[tuple]:
-    """A model's rows of model.csv, phase by phase."""
-    import torch
-    from torch import nn
-
+    """Yield a model's rows of model.csv, phase by phase."""
     torch.manual_seed(SEED)
-    made, how = [contenders(model) for _ in range(model.layers)], {"device": "cuda", "dtype": torch.bfloat16}
+    made = [contenders(model) for _ in range(model.layers)]
     stacks = {c: [x[c] for x in made] for c in CONTENDERS}
-    head = nn.Linear(model.hidden, model.vocab, bias=False, **how)
-    last = nn.Sequential(nn.RMSNorm(model.hidden, eps=EPS, **how), head).requires_grad_(False)
-    ends = nn.Embedding(model.vocab, model.hidden, **how).requires_grad_(False), last
+    head = nn.Linear(model.hidden, model.vocab, bias=False, **BF16)
+    last = nn.Sequential(nn.RMSNorm(model.hidden, eps=EPS, **BF16), head).requires_grad_(False)
+    ends = nn.Embedding(model.vocab, model.hidden, **BF16).requires_grad_(False), last
     for phase in PHASES:
         at = model.name, phase.name, phase.sequences * phase.tokens, phase.context
         for contender, ms in race(stacks, ends, model, phase).items():
@@ -415,22 +288,17 @@ def model_rows(model: Model) -> Iterator[tuple]:
             yield *at, *contender, median, low, high, len(ms)
 
 
-def measure(folder: Path = FILE.parent, names: Iterable[str] = MODELS, small: bool = False) -> None:
-    """Both files anew, on the GPU that is here, model.csv after each model. small: two layers of each."""
-    import cupy
-    import torch
-
-    from artifact.measure import device as gpu
-
+def measure(folder: Path, names: list[str], small: bool) -> None:
+    """Write both files anew, on the GPU that is here, model.csv after each model. small: two layers of each."""
     folder.mkdir(parents=True, exist_ok=True)
-    device, begin, rows = gpu.require().open(), time.perf_counter(), []
+    opened, begin, rows = device.require().open(), time.perf_counter(), []
     with torch.no_grad():
-        apart.write(folder / HOST.name, __file__, device, HOST_COLUMNS, host_rows())
+        apart.write(folder / HOST_MODEL.name, __file__, opened, HOST_COLUMNS, host_rows())
         for name in names:
-            for row in model_rows(replace(MODELS[name], layers=2) if small else MODELS[name]):
+            for row in model_rows(MODELS[name]._replace(layers=2) if small else MODELS[name]):
                 rows.append(row)
                 print(*row, f"# {time.perf_counter() - begin:.0f} s", flush=True)
-            apart.write(folder / FILE.name, __file__, device, COLUMNS, rows)
+            apart.write(folder / WHOLE_MODEL.name, __file__, opened, COLUMNS, rows)
             torch._dynamo.reset()
             gc.collect()
             torch.cuda.empty_cache()
@@ -439,10 +307,10 @@ def measure(folder: Path = FILE.parent, names: Iterable[str] = MODELS, small: bo
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=FILE.parent)
+    parser.add_argument("folder", nargs="?", type=Path, default=WHOLE_MODEL.parent)
     parser.add_argument("--small", action="store_true", help="two layers of each model")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME")
     told = parser.parse_args()
-    if told.small and told.folder == FILE.parent:
+    if told.small and told.folder == WHOLE_MODEL.parent:
         parser.error("two layers are a trial, not what the page shows: name another folder")
     measure(told.folder, told.models, told.small)

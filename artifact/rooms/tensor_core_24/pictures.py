@@ -1,271 +1,197 @@
-"""Pictures of 2:4's metadata."""
+"""Pictures of 2:4's metadata, drawn from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from artifact.drawing import sketch
 from artifact.drawing.style import BOUND, INK, ROWS, WIDTH
 from kernels.formats import two_four
 
-# ---------------------------------------------------------------- pictures of the format
+SMALL = {"fontsize": 8, "alpha": 0.7}
+PLAIN = {"fontsize": 8}
+RIGHT = {"ha": "right"}
+LEFT = {"ha": "left"}
+WORD = 1.9  #: how wide a word of metadata is drawn
+Parts = list[tuple]
 
 
-def meta_picture(a: two_four.TwoFour, row: int = 0, first: int = 0):
-    """Sixteen columns of one row of A, from the columns `first` on, as the source's section Meta has
-    them: the dense values, the stored ones, their positions as two bits, and the uint16 of metadata.
+def picture(
+    size: Sequence[float],
+    texts: Iterable[tuple],
+    boxes: Iterable[tuple] = (),
+    rules: Iterable[tuple] = (),
+    frames: Iterable[tuple] = (),
+    arrows: Iterable[tuple] = (),
+) -> Figure:
+    """Draw texts, (x, y, text, how) each; cells, (x, y, text, colour, width, height); thick lines between them,
+    (xs, ys); frames, (x, y, width, height, colour, how); and arrows, (start, end, colour).
 
-    A colour per group of four. The data behind it: one row per stored value: group, column,
-    position, bits, value, meta (hexadecimal, of all). Raises ValueError where A has no such columns.
+    size: inches high, and where the axes end: left, right, below and above, y growing downwards.
     """
-    if not (0 <= row < a.m and first % 16 == 0 and 0 <= first < a.k_pad):
-        raise ValueError(
-            f"There is no row {row} with sixteen columns from {first} on, a multiple of 16, in a "
-            f"matrix of {a.m} x {a.k}."
-        )
-    block = first // 16
-    meta = int(a.meta[row, block])
-    values = two_four.from_bits(np.asarray(a.val[row, 8 * block : 8 * block + 8]), a.dtype)
-    rows = []
-    for at, value in enumerate(values):
-        group = at // 2
-        position = meta >> 2 * at & 3
-        rows.append(
-            {
-                "group": group,
-                "column": first + 4 * group + position,
-                "position": position,
-                "bits": f"{position:02b}",
-                "value": float(value),
-                "meta": f"0x{meta:04X}",
-            }
-        )
-    fig, ax = plt.subplots(figsize=(WIDTH, 4.6))
-    left, step = 4.0, 1.0
+    height, left, right, below, above = size
+    fig, ax = plt.subplots(figsize=(WIDTH, height))
+    ax.set(xlim=(left, right), ylim=(below, above))
+    ax.axis("off")
+    for x, y, text, how in texts:
+        sketch.put(ax, x, y, f"{text}", **how)
+    for x, y, text, colour, wide, high in boxes:
+        sketch.box(ax, x, y, text, colour, width=wide, height=high)
+    for xs, ys in rules:
+        sketch.rule(ax, xs, ys, True)
+    for x, y, wide, high, colour, how in frames:
+        ax.add_patch(Rectangle((x, y), wide, high, **({"fill": False, "edgecolor": colour, "linewidth": 1.8} | how)))
+    for start, end, colour in arrows:
+        sketch.arrow(ax, start, end, colour)
+    return fig
+
+
+def grid(xs: Iterable[float], ys: Iterable[float], across: Sequence[float], down: Sequence[float]) -> Parts:
+    """Return lines at `xs`, as long as `down`, and at `ys`, as long as `across`."""
+    return [((x, x), down) for x in xs] + [(across, (y, y)) for y in ys]
+
+
+def meta_picture(a: two_four.TwoFour):
+    """Draw the first sixteen columns of the first row of A, as the source has them in section Meta: dense values, the
+    stored ones, their positions as two bits, and the uint16 of metadata; a colour for each group of four.
+
+    The data behind it: a row for each stored value: group, column, position, bits, value, meta (hexadecimal, of all).
+    """
+    meta, at = int(a.meta[0, 0]), np.arange(8)
+    position = meta >> 2 * at & 3
+    data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
+    values = two_four.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
+    data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
-    for column in range(16):
-        sketch.put(ax, column + 0.5, dense - 0.4, f"{first + column}", fontsize=8, alpha=0.7)
-        if not any(r["column"] == first + column for r in rows):
-            sketch.put(ax, column + 0.5, dense + 0.5, "0", alpha=0.6)
-        sketch.put(ax, column + 0.5, bits + 1.4, f"{15 - column}", fontsize=8, alpha=0.7)
-    for at, r in enumerate(rows):
-        colour = ROWS[r["group"]]
-        x = left + at * step
-        column = r["column"] - first
-        sketch.box(ax, column, dense, sketch.short(r["value"]), colour, size=8)
-        sketch.box(ax, x, stored, sketch.short(r["value"]), colour, size=8)
-        sketch.box(ax, x, index, r["bits"], colour, size=8.5)
-        sketch.arrow(ax, (column + 0.5, dense + 1.05), (x + 0.5, stored - 0.05), colour)
-        for bit in range(2):  # the lower index in the lower bits, group 0 in the lowest
-            cell = 15 - 2 * at - bit
-            sketch.box(ax, cell, bits, f"{r['position'] >> bit & 1}", colour, size=8.5)
-    for group in range(4):
-        colour = ROWS[group]
-        start = (left + 2 * group + 1, index + 1.05)
-        sketch.arrow(ax, start, (16 - 4 * group - 2, bits - 0.05), colour)
-        middle = 16 - 4 * group - 2
-        sketch.put(ax, middle, bits + 2.0, f"group {group}", color=colour, weight="bold")
-    for edge in range(5):
-        sketch.rule(ax, (4 * edge, 4 * edge), (dense, dense + 1), True)
-        sketch.rule(ax, (4 * edge, 4 * edge), (bits, bits + 1), True)
-    for y in (dense, dense + 1, bits, bits + 1):
-        sketch.rule(ax, (0, 16), (y, y), True)
-    for y, text in (
-        (dense, f"A, row {row}"),
-        (stored, "val"),
-        (index, "positions"),
-        (bits, f"meta 0x{meta:04X}"),
-    ):
-        sketch.put(ax, -0.3, y + 0.5, text, ha="right")
-    sketch.put(ax, -0.3, bits + 1.4, "bit", ha="right", fontsize=8, alpha=0.7)
-    sketch.put(ax, -0.3, dense - 0.4, "column", ha="right", fontsize=8, alpha=0.7)
-    ax.set(xlim=(-3.6, 16.2), ylim=(bits + 2.5, dense - 0.9))
-    ax.axis("off")
-    return fig, pd.DataFrame(rows)
+    heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
+    texts = [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
+    texts += [(c + 0.5, dense - 0.4, c, SMALL) for c in range(16)]
+    texts += [(c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)]
+    texts += [(c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])]
+    texts += [(14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)]
+    texts += [(-0.3, bits + 1.4, "bit", SMALL | RIGHT), (-0.3, dense - 0.4, "column", SMALL | RIGHT)]
+    boxes, arrows = [], [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
+    for i, r in enumerate(data.itertuples()):
+        # The lower index in the lower bits, group 0 in the lowest.
+        cells = [(15 - 2 * i - bit, bits, f"{r.position >> bit & 1}") for bit in range(2)]
+        value = sketch.short(r.value)
+        cells += [(r.column, dense, value), (4 + i, stored, value), (4 + i, index, r.bits)]
+        boxes += [(*cell, ROWS[r.group], 1, 1) for cell in cells]
+        arrows.append(((r.column + 0.5, dense + 1.05), (4.5 + i, stored - 0.05), ROWS[r.group]))
+    rules = [rule for y in (dense, bits) for rule in grid(range(0, 17, 4), (y, y + 1), (0, 16), (y, y + 1))]
+    return picture((4.6, -3.6, 16.2, bits + 2.5, dense - 0.9), texts, boxes, rules, arrows=arrows), data
 
 
-def metadata_map(rows: int = 16) -> pd.DataFrame:
-    """Where `two_four.swizzle` puts each uint16 of the metadata of `rows` x 64 of A, and who reads it:
-    row, column of meta; swizzled_row, swizzled_column; register, lane and half ("low" or "high") of
-    `ldmatrix`; selector of the mma.sp. Found by swizzling numbers, not by the formula."""
-    numbers = np.arange(rows * 4, dtype=np.uint16).reshape(rows, 4)
-    swizzled = two_four.swizzle(numbers, rows, 64)
-    found = []
-    for (y, x), number in np.ndenumerate(swizzled):
-        row, column = divmod(int(number), 4)
-        found.append(
-            {
-                "row": row,
-                "column": column,
-                "swizzled_row": y,
-                "swizzled_column": x,
-                "register": y // 8,
-                "lane": 4 * (y % 8) + x // 2,
-                "half": "high" if x % 2 else "low",
-                "selector": column // 2,
-            }
-        )
-    return pd.DataFrame(found).sort_values(["row", "column"], ignore_index=True)
+def metadata_map(meta: np.ndarray) -> pd.DataFrame:
+    """Return where `two_four.swizzle` puts each uint16 of the metadata (rows, 4) of 64 columns of A, and who reads it:
+    row, column of meta; swizzled_row, swizzled_column; register, lane and half ("low" or "high") of `ldmatrix`;
+    selector of the mma.sp; the word in hexadecimal. Found by swizzling numbers, not by the formula."""
+    rows = len(meta)
+    swizzled = two_four.swizzle(np.arange(rows * 4, dtype=np.uint16).reshape(rows, 4), rows, 64)
+    y, x = np.indices(swizzled.shape).reshape(2, -1)
+    row, column = np.divmod(swizzled.ravel().astype(int), 4)
+    data = pd.DataFrame({"row": row, "column": column, "swizzled_row": y, "swizzled_column": x})
+    data = data.assign(register=y // 8, lane=4 * (y % 8) + x // 2, half=np.where(x % 2, "high", "low"))
+    data = data.assign(selector=column // 2, meta=[f"0x{word:04X}" for word in meta[row, column]])
+    return data.sort_values(["row", "column"], ignore_index=True)
 
 
-def _of_rows(meta, rows: int) -> tuple[np.ndarray, pd.DataFrame]:
-    meta = np.asarray(meta)
-    if meta.shape != (rows, 4) or meta.dtype != np.uint16:
-        raise ValueError(f"The picture is of metadata of {rows} x 4 uint16, not of {meta.shape} {meta.dtype}.")
-    data = metadata_map(rows)
-    hexadecimal = [f"0x{meta[r.row, r.column]:04X}" for r in data.itertuples()]
-    return meta, data.assign(meta=hexadecimal)
+def _array(meta: np.ndarray) -> tuple[Parts, Parts, Parts]:
+    """Return texts, cells and lines of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
+    texts = [(-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)]
+    texts += [(WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)]
+    texts += [(WORD, 16.7, "k32 step 0", {}), (3 * WORD, 16.7, "k32 step 1", {})]
+    boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
+    rules = grid((0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
+    return [*texts, (2 * WORD, -1.5, "meta, rows × columns of A", {})], boxes, rules
 
 
-def _array(ax, meta: np.ndarray, x: float, y: float, wide: float) -> None:
-    """The metadata of 16 x 64 of A as it lies in memory, a colour per column."""
-    for (row, column), value in np.ndenumerate(meta):
-        colour = ROWS[column]
-        sketch.box(ax, x + wide * column, y + row, f"{value:04X}", colour, width=wide, size=8)
-    for row in range(16):
-        sketch.put(ax, x - 0.2, y + row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.7)
-    for edge in (0, 2, 4):
-        sketch.rule(ax, (x + wide * edge,) * 2, (y, y + 16), True)
-    for edge in (0, 8, 16):
-        sketch.rule(ax, (x, x + 4 * wide), (y + edge,) * 2, True)
-    for column in range(4):
-        head = f"{16 * column}–{16 * column + 15}"
-        sketch.put(ax, x + wide * (column + 0.5), y - 0.5, head, fontsize=8, alpha=0.7)
-    for half in range(2):
-        text = f"k32 step {half}"
-        sketch.put(ax, x + wide * (2 * half + 1), y + 16.7, text)
-    sketch.put(ax, x + 2 * wide, y - 1.5, "meta, rows × columns of A")
+def lanes_picture(meta: np.ndarray):
+    """Draw which lane of a warp holds which metadata for mma.sp.m16n8k32 (the source's second figure of section
+    "mma.sp PTX Instructions", and the use of both selectors in section Metadata).
 
-
-def lanes_picture(meta):
-    """Which lane of a warp holds which metadata for mma.sp.m16n8k32 (the source's second figure of
-    section "mma.sp PTX Instructions", and the use of both selectors in section Metadata).
-
-    meta: uint16 (16, 4), the metadata of 16 rows and 64 columns of A, two instructions along K. Left
-    it lies in memory; then the registers of the lanes for the first instruction, with selector 0,
-    and for the second, with selector 1; lanes that the instruction does not look at are hatched. The
-    data behind it is `metadata_map` with the values. Raises ValueError for another shape.
+    meta: uint16 (16, 4), the metadata of 16 rows and 64 columns of A, two instructions along K. Left it lies in memory;
+    then the registers of the lanes for the first instruction, with selector 0, and for the second, with selector 1;
+    lanes that the instruction does not look at are hatched. The data behind it is `metadata_map`.
     """
-    meta, data = _of_rows(meta, 16)
-    fig, ax = plt.subplots(figsize=(WIDTH, 5.0))
-    wide, gap, lane_wide = 1.9, 2.2, 2.9
-    _array(ax, meta, 0, 0, wide)
-    for selector in range(2):
-        left = 4 * wide + gap + selector * (4 * lane_wide + 1.6)
-        title = f"selector {selector}: " + ("first instruction", "second instruction")[selector]
-        sketch.put(ax, left + 2 * lane_wide, -1.5, title)
-        for t in range(4):
-            sketch.put(ax, left + lane_wide * (t + 0.5), -0.5, f"4g+{t}", fontsize=8, alpha=0.7)
-        for lane in range(32):
+    data, (texts, boxes, rules), wide, idle = metadata_map(meta), _array(meta), 2.9, []
+    words = data.pivot(index="lane", columns="half", values="meta")
+    for selector, which in enumerate(("first", "second")):
+        left = 4 * WORD + 2.2 + selector * (4 * wide + 1.6)
+        heads = {-1.5: f"selector {selector}: {which} instruction", 16.7: "register: row g + 8, row g"}
+        texts += [(left + 2 * wide, y, head, {}) for y, head in heads.items()]
+        texts += [(left + wide * (t + 0.5), -0.5, f"4g+{t}", SMALL) for t in range(4)]
+        for lane, high, low in words.itertuples():
             g, t = divmod(lane, 4)
-            x, y = left + lane_wide * t, 2 * g
-            held = data[data["lane"] == lane].set_index("half")
-            used = held["selector"].iloc[0] == selector
-            if not used:
-                _rest(ax, x, y, lane_wide)
-                sketch.put(ax, x + lane_wide / 2, y + 1, f"{lane}", fontsize=8, alpha=0.6)
-                continue
-            sketch.box(ax, x, y, "", ROWS[t], width=lane_wide, height=2)
-            sketch.put(ax, x + lane_wide / 2, y + 0.5, f"lane {lane}", fontsize=8, alpha=0.75)
-            value = held.loc["high", "meta"][2:] + "\u2009" + held.loc["low", "meta"][2:]
-            sketch.put(ax, x + lane_wide / 2, y + 1.4, value, fontsize=8)
-        sketch.put(ax, left + 2 * lane_wide, 16.7, "register: row g + 8, row g")
-    right = 4 * wide + gap + 8 * lane_wide + 1.6
-    ax.set(xlim=(-1.2, right + 0.2), ylim=(17.4, -2.2))
-    ax.axis("off")
-    return fig, data
+            x, y, middle = left + wide * t, 2 * g, left + wide * (t + 0.5)
+            if t // 2 == selector:
+                boxes.append((x, y, "", ROWS[t], wide, 2))
+                texts += [
+                    (middle, y + 0.5, f"lane {lane}", SMALL),
+                    (middle, y + 1.4, f"{high[2:]}\u2009{low[2:]}", PLAIN),
+                ]
+            else:
+                idle.append((x, y, wide, 2, BOUND, {"linewidth": 0.6, "hatch": "////", "alpha": 0.35}))
+                texts.append((middle, y + 1, lane, SMALL))
+    return picture((5.0, -1.2, 4 * WORD + 4.0 + 8 * wide, 17.4, -2.2), texts, boxes, rules, idle), data
 
 
-def _rest(ax, x: float, y: float, wide: float) -> None:
-    """A lane that is not looked at."""
-    how = {"fill": False, "edgecolor": BOUND, "linewidth": 0.6, "hatch": "////", "alpha": 0.35}
-    ax.add_patch(Rectangle((x, y), wide, 2, **how))
+def swizzle_picture(meta: np.ndarray, follow: int = 1):
+    """Draw how the metadata of 16 rows and 64 columns of A becomes an 8 x 8 matrix for `ldmatrix` (the source's figures
+    of section Metadata): left in memory, right swizzled, a lane for each pair of cells.
 
-
-def swizzle_picture(meta, follow: int = 1):
-    """How the metadata of 16 rows and 64 columns of A becomes an 8 x 8 matrix for `ldmatrix` (the
-    source's figures of section Metadata): left in memory, right swizzled, a lane per pair of cells.
-
-    meta: uint16 (16, 4); follow: which row g of the matrix is followed by arrows. The data behind it
-    is `metadata_map` with the values. Raises ValueError for another shape, or for no such row.
+    meta: uint16 (16, 4); follow: the row of the matrix that arrows lead to. The data behind it is `metadata_map`.
     """
-    meta, data = _of_rows(meta, 16)
-    if not 0 <= follow < 8:
-        raise ValueError(f"The matrix has the rows 0 to 7, there is no row {follow}.")
-    swizzled = two_four.swizzle(meta, 16, 64)
-    fig, ax = plt.subplots(figsize=(WIDTH, 4.8))
-    wide, left, top, cell, high = 1.9, 12.6, 1.6, 1.75, 1.5
-    _array(ax, meta, 0, 0, wide)
-    for place in data.itertuples():
-        x = left + cell * place.swizzled_column
-        y = top + high * place.swizzled_row
-        text = f"{swizzled[place.swizzled_row, place.swizzled_column]:04X}"
-        sketch.box(ax, x, y, text, ROWS[place.column], width=cell, height=high, size=8)
-    for row in range(8):
-        y = top + high * row
-        sketch.put(ax, left - 0.2, y + high / 2, f"{row}", ha="right", fontsize=8, alpha=0.7)
-        lanes = f"lanes {4 * row}–{4 * row + 3}"
-        sketch.put(ax, left + 8 * cell + 0.25, y + high / 2, lanes, ha="left", fontsize=8)
-    for edge in range(0, 9, 2):
-        sketch.rule(ax, (left + cell * edge,) * 2, (top, top + 8 * high), True)
-    for edge in range(9):
-        sketch.rule(ax, (left, left + 8 * cell), (top + high * edge,) * 2, edge in (0, 8))
-    for column in range(8):
-        half = ("row g", "row g+8")[column % 2]
-        sketch.put(ax, left + cell * (column + 0.5), top - 0.5, half, fontsize=8, alpha=0.7)
-    for t in range(4):
-        text = f"lane 4g+{t}"
-        sketch.put(ax, left + cell * (2 * t + 1), top + 8 * high + 0.6, text, fontsize=8, alpha=0.8)
-    for selector in range(2):
-        text = f"selector {selector}"
-        sketch.put(ax, left + cell * (4 * selector + 2), top + 8 * high + 1.6, text)
-    sketch.put(ax, left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix")
-    # The two rows of 8 bytes that become one row of 16.
-    for row in (follow, follow + 8):
-        frame = Rectangle((0, row), 4 * wide, 1, fill=False, edgecolor=INK, linewidth=1.8)
-        ax.add_patch(frame)
-        end = (left - 0.9, top + high * (follow + (0.3 if row == follow else 0.7)))
-        sketch.arrow(ax, (4 * wide + 0.1, row + 0.5), end, INK)
-    frame = (left, top + high * follow), 8 * cell, high
-    ax.add_patch(Rectangle(*frame, fill=False, edgecolor=INK, linewidth=1.8))
-    ax.set(xlim=(-1.2, left + 8 * cell + 4.2), ylim=(17.4, -2.2))
-    ax.axis("off")
-    return fig, data
+    data, (texts, boxes, rules), left, top, cell, high = metadata_map(meta), _array(meta), 12.6, 1.6, 1.75, 1.5
+    right, bottom, y = left + 8 * cell, top + 8 * high, top + high * follow
+    places = zip(
+        left + cell * data["swizzled_column"], top + high * data["swizzled_row"], data.itertuples(), strict=True
+    )
+    boxes += [(x, down, p.meta[2:], ROWS[p.column], cell, high) for x, down, p in places]
+    lines = [(row, top + high * (row + 0.5)) for row in range(8)]
+    texts += [(left - 0.2, middle, row, SMALL | RIGHT) for row, middle in lines]
+    texts += [(right + 0.25, middle, f"lanes {4 * row}–{4 * row + 3}", PLAIN | LEFT) for row, middle in lines]
+    texts += [(left + cell * (c + 0.5), top - 0.5, ("row g", "row g+8")[c % 2], SMALL) for c in range(8)]
+    texts += [(left + cell * (2 * t + 1), bottom + 0.6, f"lane 4g+{t}", SMALL) for t in range(4)]
+    texts += [(left + cell * (4 * s + 2), bottom + 1.6, f"selector {s}", {}) for s in range(2)]
+    texts.append((left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}))
+    rules += grid(left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
+    two = {follow: 0.3, follow + 8: 0.7}  # rows of 8 bytes, which become one of 16
+    frames = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
+    arrows = [((4 * WORD + 0.1, row + 0.5), (left - 0.9, y + high * part), INK) for row, part in two.items()]
+    return picture((4.8, -1.2, right + 4.2, 17.4, -2.2), texts, boxes, rules, frames, arrows), data
 
 
-def warp_metadata(meta):
-    """The metadata of a warp tile, 64 rows and 64 columns of A: as it lies in memory, and swizzled to
-    32 rows of 16 bytes, one `ldmatrix.x4` (the source's last figure of section Metadata).
+def warp_metadata(meta: np.ndarray):
+    """Draw the metadata of a warp tile, 64 rows and 64 columns of A: as it lies in memory, and swizzled to 32 rows of
+    16 bytes, one `ldmatrix.x4` (the source's last figure of section Metadata).
 
-    meta: uint16 (64, 4). A colour per register, that is per 16 rows of A. The data behind it is
-    `metadata_map` with the values. Raises ValueError for another shape.
+    meta: uint16 (64, 4). A colour for each register, that is for 16 rows of A. The data behind it is `metadata_map`.
     """
-    meta, data = _of_rows(meta, 64)
-    fig, ax = plt.subplots(figsize=(WIDTH, 6.6))
-    wide, left, cell = 2.6, 17.0, 2.6
-    for place in data.itertuples():
-        colour = ROWS[place.register]
-        more = {"facecolor": colour, "linewidth": 0.3, "edgecolor": colour}
-        alpha = 0.2 if place.row % 16 < 8 else 0.5
-        ax.add_patch(Rectangle((wide * place.column, place.row), wide, 1, alpha=alpha, **more))
-        at = (left + cell * place.swizzled_column, 2 * place.swizzled_row)
-        ax.add_patch(Rectangle(at, cell, 2, alpha=alpha, **more))
-        text = place.meta[2:]
-        sketch.put(ax, at[0] + cell / 2, at[1] + 1, text, fontsize=8)
-    for register in range(4):
-        y, colour = 16 * register, ROWS[register]
-        for x, width in ((0, 4 * wide), (left, 8 * cell)):
-            ax.add_patch(Rectangle((x, y), width, 16, fill=False, edgecolor=colour, linewidth=1.6))
-        sketch.put(ax, -0.4, y + 8, f"rows {y}–{y + 15}", ha="right")
-        sketch.put(ax, left + 8 * cell + 0.4, y + 8, f"register {register}", ha="left", weight="bold")
-        lanes = f"lanes {8 * register}–{8 * register + 7}\ngive addresses"
-        sketch.put(ax, left - 0.4, y + 8, lanes, ha="right", fontsize=8)
-        sketch.arrow(ax, (4 * wide + 0.2, y + 3), (left - 0.2, y + 3), colour)
-    sketch.put(ax, 2 * wide, -2, "meta: 64 × 4 uint16")
-    sketch.put(ax, left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4")
-    sketch.put(ax, 2 * wide, 66, "stronger: rows 8–15 of each 16", fontsize=8)
-    sketch.put(ax, left + 4 * cell, 66, "each lane gets a cell pair of every register", fontsize=8)
-    ax.set(xlim=(-6.5, left + 8 * cell + 6.5), ylim=(67.5, -3.5))
-    ax.axis("off")
-    return fig, data
+    data, wide, left, cell = metadata_map(meta), 2.6, 17.0, 2.6
+    right = left + 8 * cell
+    texts = [
+        (2 * wide, -2, "meta: 64 × 4 uint16", {}),
+        (left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4", {}),
+        (2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
+        (left + 4 * cell, 66, "each lane gets a cell pair of every register", PLAIN),
+    ]
+    frames, arrows = [], []
+    for p in data.itertuples():
+        x, y, strong = left + cell * p.swizzled_column, 2 * p.swizzled_row, 0.2 if p.row % 16 < 8 else 0.5
+        how = {"fill": True, "facecolor": ROWS[p.register], "linewidth": 0.3, "alpha": strong}
+        frames += [(wide * p.column, p.row, wide, 1, ROWS[p.register], how), (x, y, cell, 2, ROWS[p.register], how)]
+        texts.append((x + cell / 2, y + 1, p.meta[2:], PLAIN))
+    for r, colour in enumerate(ROWS[:4]):
+        texts.append((-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT))
+        texts.append((right + 0.4, 16 * r + 8, f"register {r}", LEFT | {"weight": "bold"}))
+        texts.append((left - 0.4, 16 * r + 8, f"lanes {8 * r}–{8 * r + 7}\ngive addresses", RIGHT | PLAIN))
+        frames += [(x, 16 * r, w, 16, colour, {"linewidth": 1.6}) for x, w in ((0, 4 * wide), (left, 8 * cell))]
+        arrows.append(((4 * wide + 0.2, 16 * r + 3), (left - 0.2, 16 * r + 3), colour))
+    return picture((6.6, -6.5, right + 6.5, 67.5, -3.5), texts, frames=frames, arrows=arrows), data

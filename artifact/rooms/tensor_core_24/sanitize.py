@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.sanitize.cases import configured, own
-from artifact.sanitize.lab import Case, Lab
+from artifact.sanitize.cases import Case, Lab, configured, own
+from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
-from kernels.formats.half import Half
+from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer
+from kernels.tensor_core_24 import fp8 as fp8_room
 
 #: Activations in float64, as kernels apply them to what they store.
 FUNCTIONS: dict[str, Callable] = {
@@ -23,94 +24,67 @@ FUNCTIONS: dict[str, Callable] = {
     "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
+#: Of each kernel that takes B and C in any order the smallest tile, and the tiles for few tokens.
+SMALLEST = {c.kernel: c for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered}
+NARROW = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
 
 
 def tensor_core_24(lab: Lab) -> Iterable[Case]:
-    from kernels import tensor_core_24 as room
-    from kernels.tensor_core_24 import family, launch
-
-    for dtype, size in (("bfloat16", (200, 264, 392)), ("float16", (400, 520, 200))):
-        yield from lab.products(room.problem(*size, dtype=dtype), own(room))
+    yield from lab.products(room.problem(200, 264, 392, dtype="bfloat16"), own(room))
+    yield from lab.products(room.problem(400, 520, 200, dtype="float16"), own(room))
     yield from lab.products(room.problem(133, 77, 210), own(room))
     # Of what the tuner tries, the smallest and the largest tile of each kernel.
-    ends = {}
-    for config in sorted(family.WGMMA_FAMILY, key=lambda c: (c.m * c.n, c.stages)):
-        first, _ = ends.get(config.kernel, (config, config))
-        ends[config.kernel] = first, config
-    binds = {
-        f"{config.kernel} {config.m} x {config.n}, {config.stages} stages": partial(
-            configured, launch.bind_config, config
-        )
-        for config in dict.fromkeys(c for pair in ends.values() for c in pair)
-        if config.kernel not in ("gpc",)
-    }
+    by_size = sorted((c for c in family.WGMMA_FAMILY if c.kernel != "gpc"), key=lambda c: (c.m * c.n, c.stages))
+    ends = {c.kernel: c for c in by_size[::-1]}, {c.kernel: c for c in by_size}
+    tiles = dict.fromkeys(c for of in ends for c in of.values())
+    binds = _each(launch.bind_config, tiles, "{c.kernel} {c.m} x {c.n}, {c.stages} stages")
     yield from lab.products(room.problem(400, 520, 500), binds)  # 8 steps: whole rounds of rings
-    yield from _by_columns(lab, room)
-    yield from _with_more(lab, room)
-    yield from _as_layers(lab, room)
-    yield from _layers(lab, room)
-
-
-def _by_columns(lab: Lab, room) -> Iterable[Case]:
-    """B and C in other orders: the smallest tile of each kernel that takes them, and those for few tokens."""
-    from kernels.tensor_core_24 import family, launch
-
-    smallest = {c.kernel: c for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n) if c.kind.ordered}
+    # B and C in other orders.
     few = {(c.kernel, c.groups, c.n, c.splits): c for c in family.NARROW_FAMILY}
-    for orders, n, configs in (("FF", 264, smallest), ("FC", 264, smallest), ("CF", 264, smallest), ("FF", 13, few)):
-        binds = {
-            f"{config.kernel} {config.m} x {config.n} {config.splits}, {orders}": partial(
-                configured, launch.bind_config, config
-            )
-            for config in configs.values()
-        }
+    for orders, n, configs in (("FF", 264, SMALLEST), ("FC", 264, SMALLEST), ("CF", 264, SMALLEST), ("FF", 13, few)):
+        binds = _each(launch.bind_config, configs.values(), "{c.kernel} {c.m} x {c.n} {c.splits}, " + orders)
         yield from lab.products(room.problem(200, n, 512, orders=orders), binds)
+    yield from _with_more(lab)
+    # With A in the order of use, a bias and an activation.
+    ordered = [replace(c, copied=False, packed=True) for c in SMALLEST.values()]
+    packed = {c.kernel: c if c.kind.packed else replace(c, packed=True) for c in NARROW}
+    yield from _activated(lab, room.problem(200, 264, 512, orders="FF"), launch.bind_config, ordered)
+    yield from _activated(lab, room.problem(200, 13, 512, orders="FF"), launch.bind_config, packed.values())
+    # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
+    for m, tokens, k, dtype, activation in (
+        (8, 1, 8, "bfloat16", "relu"),
+        (200, 13, 264, "bfloat16", "gelu"),
+        (264, 43, 392, "float16", "silu"),
+        (136, 133, 520, "bfloat16", ""),
+        (1000, 523, 512, "bfloat16", "gelu"),
+    ):
+        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
+        bind = {f"layer {activation}".strip(): partial(_layer, dtype, activation, bias)}
+        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
 
 
-def _with_more(lab: Lab, room) -> Iterable[Case]:
+def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
+    """Return name → what makes a configuration ready; said: the name, of the configuration `c`."""
+    return {said.format(c=c): partial(configured, bind, c) for c in configs}
+
+
+def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
-    from kernels.tensor_core_24 import family
-
-    problem = room.problem(200, 264, 392)
-    rng = np.random.default_rng(4)
-    c = Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
+    problem, rng = room.problem(200, 264, 392), np.random.default_rng(4)
+    c = half.Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
     bias = rng.standard_normal(200).astype(np.float32)
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    product = check.oracle(problem, on="cpu").values
-    right = check.reference(2 * product - half.from_bits(c.bits, "bfloat16").astype(np.float64) + bias[:, None])
+    added = half.from_bits(c.bits, "bfloat16").astype(np.float64)
+    right = check.reference(2 * _product(problem) - added + bias[:, None])
 
     def bind(name: str, problem, device):
         import cupy
 
-        return room.bind(
-            name,
-            problem,
-            device,
-            alpha=2.0,
-            beta=-1.0,
-            c=half.to_device(c),
-            bias=cupy.asarray(bias),
-        )
+        more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
+        return room.bind(name, problem, device, **more)
 
-    yield from lab.products(problem, {name: partial(bind, name) for name in names}, right)
-
-
-def _as_layers(lab: Lab, room) -> Iterable[Case]:
-    """With A in the order of use, a bias and an activation: of each kernel that takes them the smallest tile, and those
-    for few tokens."""
-    from kernels.tensor_core_24 import family, launch
-
-    smallest = {
-        c.kernel: replace(c, copied=False, packed=True)
-        for c in sorted(family.WGMMA_FAMILY, key=lambda c: -c.m * c.n)
-        if c.kind.ordered
-    }
-    narrow = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
-    few = {c.kernel: c if c.kind.packed else replace(c, packed=True) for c in narrow}
-    for n, configs in ((264, smallest), (13, few)):
-        problem = room.problem(200, n, 512, orders="FF")
-        yield from _activated(lab, problem, launch.bind_config, configs.values())
+    return lab.products(problem, {name: partial(bind, name) for name in names}, right)
 
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
@@ -122,12 +96,12 @@ def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable
 
         return configured(bind, config, problem, device, bias=cupy.asarray(bias), activation="gelu")
 
-    binds = {
-        f"{config.kernel} {config.m} x {config.n} {config.splits} with gelu": partial(made, config)
-        for config in configs
-    }
-    product = check.oracle(problem, on="cpu").values
-    yield from lab.products(problem, binds, _right(product, bias, "gelu"))
+    binds = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
+    return lab.products(problem, binds, _right(_product(problem), bias, "gelu"))
+
+
+def _product(problem) -> np.ndarray:
+    return check.oracle(problem, on="cpu").values
 
 
 def _bias(m: int) -> np.ndarray:
@@ -138,135 +112,86 @@ def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Refe
     return check.reference(FUNCTIONS[activation](product + bias[:, None]))
 
 
-@dataclass
-class _Called:
-    """What a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few multiprocessors."""
-
-    launch: Callable[[Any], None]  #: of a stream
-    output: Half
-
-    def result(self) -> Half:
-        return self.output
-
-
-def _layers(lab: Lab, room) -> Iterable[Case]:
-    """By the launcher: tokens that fit no tile, from narrow tiles to wide ones."""
-    for m, tokens, k, dtype, activation in (
-        (8, 1, 8, "bfloat16", "relu"),
-        (200, 13, 264, "bfloat16", "gelu"),
-        (264, 43, 392, "float16", "silu"),
-        (136, 133, 520, "bfloat16", ""),
-        (1000, 523, 512, "bfloat16", "gelu"),
-    ):
-        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
-        bind = partial(_layer, dtype, activation, bias)
-        product = check.oracle(problem, on="cpu").values
-        name = f"layer {activation}".strip()
-        yield from lab.products(problem, {name: bind}, _right(product, bias, activation))
-
-
-def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> _Called:
+def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> SimpleNamespace:
+    """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
+    multiprocessors."""
     import cupy
 
-    from kernels.tensor_core_24 import layer
-
     ops, added = problem.device(), cupy.asarray(bias)
-    values, metadata = layer.pack(ops.a)
+    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), added]
     sizes = layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
 
     def launch(stream) -> None:
-        layer.launcher(sizes, device.device_id)(
-            stream, ops.b.bits.data.ptr, ops.c.bits.data.ptr, values.data.ptr, metadata.data.ptr, added.data.ptr
-        )
+        layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
 
-    return _Called(launch, ops.c)
+    return SimpleNamespace(launch=launch, result=lambda: ops.c)
 
 
 def fp8(lab: Lab) -> Iterable[Case]:
-    from kernels.tensor_core_24 import fp8 as room
-    from kernels.tensor_core_24 import fp8_family
-
     for size, knobs in (
         ((200, 264, 392), {}),
         ((400, 520, 200), {"scale": "vectors"}),
         ((133, 77, 210), {"out": "e4m3"}),
         ((200, 272, 400), {"scale": "vectors", "out": "e4m3"}),
     ):
-        yield from lab.products(room.problem(*size, **knobs), own(room))
-    kinds = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
-    binds = {
-        f"fp8_{kernel} {m} x {n}": partial(configured, room.bind_config, config)
-        for (kernel, m, n), config in kinds.items()
-    }
-    yield from lab.products(room.problem(272, 400, 392), binds)
+        yield from lab.products(fp8_room.problem(*size, **knobs), own(fp8_room))
+    tiles = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
+    binds = _each(fp8_room.bind_config, tiles.values(), "fp8_{c.kernel} {c.m} x {c.n}")
+    yield from lab.products(fp8_room.problem(272, 400, 392), binds)
     smallest = {c.kernel: c for c in sorted(fp8_family.FAMILY, key=lambda c: -c.m * c.n)}
     few = {c.kernel: c for c in sorted(fp8_family.NARROW_FAMILY, key=lambda c: -c.n)}
     for n, configs in ((264, smallest), (13, few)):
-        problem = room.problem(200, n, 1040, scale="vectors", orders="FF")
-        yield from _activated(lab, problem, room.bind_config, configs.values())
-    yield from _layers_in_eight(lab, room)
-
-
-def _layers_in_eight(lab: Lab, room) -> Iterable[Case]:
-    """By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token."""
-    for m, tokens, k, activation in (
-        (8, 1, 16, "relu"),
-        (200, 13, 272, "gelu"),
-        (1000, 523, 400, "silu"),
-    ):
-        problem, bias = room.problem(m, tokens, k, orders="FF"), _bias(m)
-        bind = partial(_layer_in_eight, "", activation, bias, None)
-        product = check.oracle(problem, on="cpu").values
-        yield from lab.products(problem, {f"layer {activation}": bind}, _right(product, bias, activation))
+        problem = fp8_room.problem(200, n, 1040, scale="vectors", orders="FF")
+        yield from _activated(lab, problem, fp8_room.bind_config, configs.values())
+    # By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token.
+    for m, tokens, k, activation in ((8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu")):
+        problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), _bias(m)
+        bind = {f"layer {activation}": partial(_layer_in_eight, "", activation, bias, None)}
+        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
     for m, tokens, k, dtype, activation in (
         (8, 1, 16, "bfloat16", ""),
         (200, 43, 272, "float16", "gelu"),
         (72, 133, 4112, "bfloat16", "silu"),
     ):
-        problem, bias = room.problem(m, tokens, k, scale="vectors", orders="FF"), _bias(m)
-        rng = np.random.default_rng(17)
-        x = rng.standard_normal((tokens, k)) * rng.uniform(0.5, 2, (tokens, 1))
-        x[tokens // 2 : tokens // 2 + tokens // 3] = 0  # tokens of zeros have the scale 1
-        bits = half.to_bits(x.astype(np.float32), dtype)
-        x = half.from_bits(bits, dtype)
-        unit = eight.scales(x, "e4m3", "rows")  # whose inverse the kernel multiplies by
-        rounded = eight.to_bits(x * (np.float32(1) / unit), "e4m3")
-        numbers = eight.from_bits(rounded, "e4m3").astype(np.float64) * unit
-        weight = two_four_eight.to_dense(problem.host().a).astype(np.float64)
-        bind = partial(_layer_in_eight, dtype, activation, bias, bits)
-        right = _right(weight @ numbers.T, bias, activation)
+        problem, bias = fp8_room.problem(m, tokens, k, scale="vectors", orders="FF"), _bias(m)
+        bits, numbers = _quantised(tokens, k, dtype)
+        right = _right(two_four_eight.to_dense(problem.host().a).astype(np.float64) @ numbers.T, bias, activation)
         name = f"quantise {dtype} and layer {activation}".strip()
-        yield from lab.products(problem, {name: bind}, right)
+        yield from lab.products(problem, {name: partial(_layer_in_eight, dtype, activation, bias, bits)}, right)
 
 
-def _layer_in_eight(dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device) -> _Called:
+def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (tokens, k), bit patterns, and in float64 what the kernel makes of them."""
+    rng = np.random.default_rng(17)
+    x = rng.standard_normal((tokens, k)) * rng.uniform(0.5, 2, (tokens, 1))
+    x[tokens // 2 : tokens // 2 + tokens // 3] = 0  # tokens of zeros have the scale 1
+    bits = half.to_bits(x.astype(np.float32), dtype)
+    x = half.from_bits(bits, dtype)
+    unit = eight.scales(x, "e4m3", "rows")  # whose inverse the kernel multiplies by
+    rounded = eight.to_bits(x * (np.float32(1) / unit), "e4m3")
+    return bits, eight.from_bits(rounded, "e4m3").astype(np.float64) * unit
+
+
+def _layer_in_eight(
+    dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
+) -> SimpleNamespace:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
     import cupy
 
-    from kernels.tensor_core_24 import fp8_layer
-
-    m, tokens, k = problem.m, problem.n, problem.k
-    ops, added = problem.device(), cupy.asarray(bias)
-    packed, given = fp8_layer.pack(ops.a), x if x is None else cupy.asarray(x)
+    m, tokens, k, ops = problem.m, problem.n, problem.k, problem.device()
     numbers, scale = ops.b.bits, ops.b.scale
+    given = None if x is None else cupy.asarray(x)
     if given is not None:
         numbers, scale = cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
+    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(bias)]
     sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
 
     def launch(stream) -> None:
         if given is not None:
             fp8_layer.quantise(stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device)
-        fp8_layer.launcher(sizes, device.device_id)(
-            stream,
-            numbers.data.ptr,
-            ops.c.bits.data.ptr,
-            packed.data.ptr,
-            ops.a.scale.data.ptr,
-            scale.data.ptr,
-            added.data.ptr,
-        )
+        fp8_layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
 
-    return _Called(launch, ops.c)
+    return SimpleNamespace(launch=launch, result=lambda: ops.c)
 
 
 #: What one process runs each: name -> its cases.

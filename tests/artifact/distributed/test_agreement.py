@@ -46,13 +46,13 @@ def test_a_copy_agrees_and_a_slower_one_does_not(fresh):
     df = agreement.collected(fresh)
     same = agreement.compared(df, SHIPPED)
     assert (same[["time", "low", "high"]] == 1).all(axis=None) and (same["gpus"] == 2).all()
-    known = dict(page.agreement_facts(same))
-    assert known["dealt.worst.off"] == 0 and known["dealt.near"] == known["dealt.experiments"] == len(same)
+    known = page.dealt(same)
+    assert known["worst"]["off"] == 0 and known["near"] == known["experiments"] == len(same)
     df["median_us"] *= 1.3
     slower = agreement.compared(df, SHIPPED)
     assert slower["time"].tolist() == pytest.approx([1.3] * len(slower))
-    known = dict(page.agreement_facts(slower))
-    assert known["dealt.worst.off"] > known["dealt.allowed"] and known["dealt.near"] == 0
+    known = page.dealt(slower)
+    assert known["worst"]["off"] > known["allowed"] and known["near"] == 0
 
 
 def test_the_command_writes_what_the_page_reads(fresh, tmp_path, capsys):
@@ -75,6 +75,6 @@ def test_records_of_one_gpu_are_refused(tmp_path, capsys):
 def test_the_shipped_ones_agree():
     of = page.agrees(WHERE)
     assert (of["gpus"] >= 2).all() and of["points"].sum() > 50
-    known = dict(page.agreement_facts(of))
-    assert known["dealt.worst.off"] <= known["dealt.allowed"] and known["dealt.points"] == of["points"].sum()
+    known = page.dealt(of)
+    assert known["worst"]["off"] <= known["allowed"] and known["points"] == of["points"].sum()
     assert page.agrees(WHERE.parent) is None and page.agreement_table(None) is None

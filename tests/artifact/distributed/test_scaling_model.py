@@ -41,9 +41,9 @@ def test_a_fit_finds_the_rates_behind_the_records():
 
 
 def test_without_one_or_several_gpus_there_is_no_fit():
-    assert model.fit([r for r in rows() if r.gpus == 1], "graph") is None
-    assert model.fit([r for r in rows() if r.gpus > 1], "graph") is None
-    assert model.predictions([]).empty
+    df = rows()
+    assert model.fit(df[df["gpus"] == 1], "graph") is model.fit(df[df["gpus"] > 1], "graph") is None
+    assert model.predictions(df[:0]).empty
 
 
 def test_chunks_hide_what_travels():
@@ -69,5 +69,3 @@ def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband()
     assert by_way["hierarchical"] < by_way["flat"]
     inside = table[(table["gpus"] <= table["domain"])]
     assert (inside["infiniband_bytes"] == 0).all()
-    with pytest.raises(ValueError, match="way is 'by post'"):
-        model.predict(model.fit(rows(), "graph"), rows()[0], 8, way="by post")

@@ -8,6 +8,7 @@ import pytest
 
 from artifact import paths
 from artifact.drawing.pages import elsewhere
+from artifact.verdicts import page
 from kernels.library import families
 
 ROOT = paths.RECORDED.parents[1]
@@ -15,11 +16,11 @@ ROOT = paths.RECORDED.parents[1]
 
 @pytest.mark.parametrize("text", ["README.md", "book/library.md"])
 def test_the_table_of_kernels_is_the_same_wherever_it_stands(text):
-    assert elsewhere.markdown(elsewhere.multiplied()) in (ROOT / text).read_text()
+    assert page.table(elsewhere.multiplied()) in (ROOT / text).read_text()
 
 
 def test_the_readme_says_where_kernels_have_run():
-    assert elsewhere.markdown(elsewhere.tried()) in (ROOT / "README.md").read_text()
+    assert page.table(elsewhere.tried()) in (ROOT / "README.md").read_text()
 
 
 def test_families_that_get_the_same_share_a_column(monkeypatch):
@@ -45,9 +46,3 @@ def test_a_family_without_records_was_never_run(tmp_path):
     assert df["8.0"].startswith("measured") and df["9.0"].startswith("measured")
     assert set(df.drop(["8.0", "9.0"])) == {"compiled, never run"}
     assert set(elsewhere.tried(tmp_path / "none")["kernels"]) == {"compiled, never run"}
-
-
-def test_a_page_shows_code_as_code_and_keeps_the_caption():
-    df = elsewhere.coded(elsewhere.multiplied())
-    assert "<code>wgmma</code>" in df.to_html(escape=False) and "`" not in df.to_string()
-    assert df.attrs["caption"]

@@ -4,13 +4,6 @@ import pandas as pd
 
 from artifact.drawing import findings
 
-
-def test_dots_count_who_is_ahead():
-    data = pd.DataFrame({"variant": ["a", "a", "b"], "value": [2.0, 0.5, 0.9]})
-    text = findings.dots(data)
-    assert "a is above 1 at 1 of 2, at most 2.00; b is above 1 at 0 of 1, at most 0.90" in text
-
-
 SPEEDS = pd.DataFrame(
     {
         "source": ["measured"] * 6 + ["stated"],
@@ -38,8 +31,6 @@ def test_ends_tell_where_a_line_begins_peaks_and_ends():
     assert text.replace("\u202f", " ").endswith("stated: auto 9 000 at 25% kept.")
 
 
-def test_each_and_counts():
+def test_each():
     text = findings.each("Ends", "speedup", "variant")(SPEEDS[SPEEDS["source"] == "measured"])
     assert text == "Ends: cuBLAS SGEMM 1 and auto 8."
-    text = findings.counts("Ahead", "variant", "source")(SPEEDS)
-    assert text == "Ahead. measured: 3 of 6 cublas and 3 of 6 auto; stated: 1 of 1 auto."

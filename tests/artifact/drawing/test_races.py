@@ -11,8 +11,9 @@ import pytest
 import synthetic
 
 from artifact import paths, registry
-from artifact.drawing import cells, gpus, prose, races, style
-from artifact.drawing.pages import elsewhere, front, ledger
+from artifact.book import text as text_
+from artifact.drawing import cells, gpus, prose, races, style, words
+from artifact.drawing.pages import elsewhere, front
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
 
@@ -290,7 +291,7 @@ def test_how_machines_differ(tmp_path):
     found = {"one": folder(tmp_path / "a"), "other": folder(tmp_path / "b", "NVIDIA X1")}
     slower = synthetic.ceilings("NVIDIA X1", copy=synthetic.COPY_GBPS / 2)
     records.write(found["other"] / "ceilings" / "ceilings.csv", slower)
-    df = gpus.machines(found).set_index("")
+    df = gpus.machines(found).set_index("what")
     assert df.loc["copying in memory, measured"].tolist() == ["4,000 GB/s", "2,000 GB/s (0.50×)"]
     assert "multiprocessors" not in df.index  # these machines do not state it
 
@@ -306,11 +307,11 @@ def test_the_fastest_loop_counts_and_is_named(tmp_path):
         ]
         loops = [df.assign(useful_flops=df["tflops"] * df["median_us"] * 1e6) for df in loops]
         records.write(at / "ceilings" / "ceilings.csv", pd.concat([df, *loops], ignore_index=True))
-    df = gpus.machines(found).set_index("")
+    df = gpus.machines(found).set_index("what")
     cells_ = df.loc["BF16 2:4 on tensor cores, measured"].tolist()
     assert cells_ == [
-        "200 TFLOP/s, <code>wgmma_sp_ra</code>",
-        "150 TFLOP/s, <code>wgmma_sp</code> (0.75×)",
+        "200 TFLOP/s, `wgmma_sp_ra`",
+        "150 TFLOP/s, `wgmma_sp` (0.75×)",
     ]
 
 
@@ -323,7 +324,7 @@ def test_power_and_clock_under_load_are_of_rows_that_all_have(tmp_path):
     path = one / ROOM / "square.csv"
     df = records.read(path)
     records.write(path, df.assign(power_w=df["m"].map(lambda m: 900.0 if m == 16384 else 400.0)))
-    df = gpus.machines({"one": one, "other": other}).set_index("")
+    df = gpus.machines({"one": one, "other": other}).set_index("what")
     assert df.loc["power under load, CUDA cores"].tolist() == ["400 W", "500 W (1.25×)"]
     assert df.loc["SM clock under load, CUDA cores"].tolist() == ["1,980 MHz", "1,500 MHz (0.76×)"]
     rows = 3 * 3 * (1 + len(synthetic.SLOWER))  # of 4096, 8192, and 4096 among the wide ones, at three densities
@@ -344,32 +345,35 @@ def few(monkeypatch):
     return chosen
 
 
+def said(c, block: str) -> str:
+    made = text_.page("elsewhere")
+    made.add(elsewhere.facts(c))
+    return made(block)
+
+
 def test_the_page_of_one_gpu_says_so_and_how_another_appears(tmp_path):
     own = folder(tmp_path)
-    text = elsewhere.alone(gpus.sides(own, tmp_path / "none"))
-    assert "one GPU: NVIDIA H200" in text and "one command" in text
-    assert "make measure" in elsewhere.COMMANDS and "make compare FRESH=" in elsewhere.COMMANDS
     assert elsewhere.comparisons(gpus.sides(own, tmp_path / "none")) == {}
-    assert "no GPU" in elsewhere.alone({})
+    made = text_.page("elsewhere")
+    made.add(elsewhere.start(gpus.sides(own, tmp_path / "none"), {}))
+    assert "records of NVIDIA H200 alone" in made("alone") and "make compare FRESH=" in made("commands")
 
 
 def test_two_gpus_on_the_page(tmp_path, few):
-    found = {
-        "one": folder(tmp_path / "a"),
-        "other": folder(tmp_path / "b", "NVIDIA X1", speedup=2.0),
-    }
+    found = {"one": folder(tmp_path / "a"), "other": folder(tmp_path / "b", "NVIDIA X1", speedup=2.0)}
     (c,) = elsewhere.comparisons(found).values()
-    assert elsewhere.titles(c) == ("NVIDIA H200", "NVIDIA X1") and elsewhere.alone(found) == ""
+    assert elsewhere.titles(c) == ("NVIDIA H200", "NVIDIA X1")
     fig, data = elsewhere.figure(c)
     assert fig.axes[0].get_xlabel() == "times as fast on H200 as on X1" and set(data["room"]) == {ROOM}
     ours = data[data["variant"] == "warp_per_row"].set_index("experiment")
     assert ours["gain"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
     assert ours["faster"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
     assert set(ours["whose"]) == {"the source's kernels, rebuilt"}
-    tables = elsewhere.changes(c)
-    assert sum(map(len, tables.values())) == (~c.verdicts["agrees"]).sum() > 0
-    assert "#claim-abstract-speedup" in "".join(claim for df in tables.values() for claim in df["claim"])
-    assert "claims decide" in elsewhere.verdict(c) and "differ by at most" in elsewhere.below(c)["alt"]
+    moved, close = elsewhere.changes(c), elsewhere.changes(c, close=True)
+    assert len(moved) == (~c.verdicts["agrees"]).sum() > 0 and close is None
+    assert moved["claim"].str.contains("#claim-").all() and moved["what moved"].str.contains("warp_per_row takes").all()
+    assert "the claims decide" in said(c, "other_gpu") and "differ by at most" in said(c, "alt")
+    assert dict(elsewhere.start(found, {"other": c}))["changes"] == len(moved)
 
 
 def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
@@ -378,7 +382,7 @@ def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
 
     def dashed() -> set[float]:
         (c,) = elsewhere.comparisons(found).values()
-        (fig, _), text = elsewhere.figure(c), elsewhere.below(c)["caption"]
+        (fig, _), text = elsewhere.figure(c), said(c, "caption")
         lines = {round(line.get_xdata()[0], 2) for line in fig.axes[0].lines if line.get_linestyle() == "--"}
         assert all(f"{at:.2f}×" in text for at in lines)
         return lines
@@ -389,54 +393,21 @@ def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
     assert dashed() == {1.4}
 
 
-def test_changes_are_grouped_by_cause_and_say_what_moved(tmp_path, few):
-    found = {
-        "one": folder(tmp_path / "a"),
-        "other": folder(tmp_path / "b", "NVIDIA X1", speedup=2.0),
-    }
-    (c,) = elsewhere.comparisons(found).values()
-    changed = c.verdicts[~c.verdicts["agrees"]]
-    tables = elsewhere.changes(c)
-    assert {cause: len(df) for cause, df in tables.items()} == changed["cause"].value_counts().to_dict()
-    for cause, df in tables.items():
-        assert cause in df.attrs["caption"] and str(len(df)) in elsewhere.title(cause, df)
-        assert df["what moved"].str.contains("warp_per_row takes").all()
-    assert "is not explained" in elsewhere.rule(c)
-    assert elsewhere.differing(gpus.machines(found), {"other": c}).endswith(f"{len(changed)} verdicts change.")
-
-
-def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few, monkeypatch):
-    """One has no counters, the other no sweep along M, which a claim of the three needs."""
+def test_what_each_gpu_lacks_is_said_by_count(tmp_path, few):
+    """One has no sweep along M, which a claim of the three needs."""
     found = {"one": folder(tmp_path / "a"), "other": folder(tmp_path / "b", "NVIDIA X1")}
     (found["other"] / ROOM / "tall.csv").unlink()
     (c,) = elsewhere.comparisons(found).values()
-    text = elsewhere.lacking(c)
-    count = (c.verdicts["lacks"] == f"{ROOM}/tall").sum()
-    assert count > 0
-    assert (
-        f"{count} are given on NVIDIA H200 alone, as there is lacking on NVIDIA X1: {count} for the experiment `tall`"
-        in text
-    )
-    shown = c.verdicts.assign(basis="two kinds of evidence", lacks=f"counters of {ROOM}", fresh=measures.NOT_MEASURED)
-    assert "3 for hardware counters of casperSPARSE" in elsewhere.lacking(replace(c, verdicts=shown))
-    kinds = c.verdicts.assign(basis="two kinds of evidence", shipped=measures.PARTLY)
-    assert "Counters decide on one" in elsewhere.verdict(replace(c, verdicts=kinds))
-    none = c.verdicts.assign(basis="no GPU", shipped=measures.PARTLY, fresh=measures.PARTLY, agrees=True)
-    assert "0 are judged by records of both" in elsewhere.verdict(replace(c, verdicts=none))
-    assert "3 more no GPU decides" in elsewhere.verdict(replace(c, verdicts=none))
-    assert "Of 3 rows of the ledger 0 are judged" in elsewhere.verdict(replace(c, verdicts=none))
-    first, *others = load.claims()
-    monkeypatch.setattr(load, "claims", lambda: [replace(first, extension=True), *others])
-    one = c.verdicts.assign(agrees=c.verdicts["id"] != first.id, basis="own records")
-    text = elsewhere.verdict(replace(c, verdicts=one))
-    assert "Of 3 rows of the ledger, 1 of them extensions, " in text
-    assert ", 1 of them an extension's" in text
+    lack = "the experiment `tall` of casperSPARSE"
+    count = (c.verdicts["lacks"] == lack).sum()
+    assert count > 0 and f"{count} are given on NVIDIA H200 alone" in said(c, "other_gpu")
+    assert f"{count} for {lack}" in said(c, "other_gpu")
 
 
 def test_a_second_measurement_on_the_same_gpu(tmp_path, few):
     found = {"fresh": folder(tmp_path / "a"), "as shipped": folder(tmp_path / "b")}
     (c,) = elsewhere.comparisons(found).values()
-    assert "the records agree" in elsewhere.verdict(c) and elsewhere.changes(c) == {}
+    assert ": 0 of " in said(c, "same_gpu") and elsewhere.changes(c) is elsewhere.changes(c, close=True) is None
     assert elsewhere.titles(c)[0] != elsewhere.titles(c)[1]
 
 
@@ -485,121 +456,34 @@ def test_a_page_over_all_rooms_names_all_commits(tmp_path, monkeypatch):
     assert "2026-01-02 to 2026-01-05, commits 0123abc, 4567def." in origin.banner()
 
 
-@pytest.fixture
-def two(tmp_path):
-    """Verdicts on casperSPARSE of two GPUs, the second of which lacks a sweep."""
-    known = [c for c in load.claims() if c.room == ROOM]
-    one = folder(tmp_path / "a", speedup=2.0)
-    part = {n: synthetic.experiment(n, 0.5, gpu="NVIDIA X1") for n in ("wide", "square")}
-    other = synthetic.folder(tmp_path / "b", part, "NVIDIA X1", "nvidia-x1")
-    return {"NVIDIA H200": judge.judge(known, one), "NVIDIA X1": judge.judge(known, other)}
-
-
-def plain(text: str) -> str:
-    return re.sub(r"<[^>]*>", "", text)
-
-
-def test_findings_take_their_numbers_from_the_records_of_each_gpu(two):
-    said = "Stated: {wide-speedup stated}; {wide-speedup}; {wide-cusparse-faster}."
-    text = front.findings(two, ("Is {wide-speedup}", said))
-    link = '<a href="ledger.html#claim-wide-speedup"><strong>2.00×</strong></a>'
-    assert text.startswith(f'<ol class="findings"><li><h3>Is {link}</h3>')
-    # Whose number is whose is said once.
-    each = "2.00× on an H200, 0.50× on an X1; 0 of 21 points and 21 of 21 points."
-    assert plain(text) == f"Is 2.00×Stated: 0.55–0.90×; {each}"
-
-
-def test_a_finding_names_the_gpus_again_where_another_set_has_a_number(two):
-    """The second GPU lacks a sweep, so that nothing is said of it in between."""
-    text = front.findings(two, ("x", "{wide-speedup}, {abstract-speedup}, {wide-speedup}."))
-    wide = "2.00× on an H200, 0.50× on an X1"
-    assert plain(text) == f"x{wide}, 54 of 54 points on an H200, {wide}."
-    only = {"NVIDIA H200": two["NVIDIA H200"]}
-    assert plain(front.findings(only, ("x", "{abstract-speedup}."))) == "x54 of 54 points."
-
-
-def test_a_finding_says_at_which_sizes_a_claim_is_judged():
-    sizes = next(claim.rule.at["m"] for claim in load.claims() if claim.id == "tc-family")
-    assert front._judged_at("tc-family", "m") == f"{sizes[0]} to {sizes[-1]}"
-
-
-def test_findings_without_a_number_are_left_out(two):
-    judged = two["NVIDIA H200"]
-    unknown = judged[judged["verdict"] == measures.NOT_MEASURED]["id"].iloc[0]
-    assert front.findings(two, ("x", f"Not measured: {{{unknown}}}.")) == ""
-    assert front.findings(two, (f"{{{unknown}}}", "y")) == ""
-    assert front.findings({}, ("x", "y")) == ""
-    with pytest.raises(ValueError, match="names a claim 'yak'"):
-        front.findings(two, ("x", "{yak}"))
-
-
-def test_how_many_verdicts_another_gpu_changes(two):
-    found = front.changes(two)
-    frames = [judge.counted(df).set_index("id")["verdict"] for df in two.values()]
-    both = [i for i in frames[0].index if measures.NOT_MEASURED not in (frames[0][i], frames[1][i])]
-    changed = [i for i in both if frames[0][i] != frames[1][i]]
-    assert found == {front.CHANGED: str(len(changed)), front.DECIDED: str(len(both))}
-    assert 0 < len(changed) < len(both)
-    assert plain(front.findings(two, ("{changed} of {decided}", "y"))) == f"{len(changed)} of {len(both)}y"
-    only = {"NVIDIA H200": two["NVIDIA H200"]}
-    assert front.changes(only) == {front.CHANGED: "0", front.DECIDED: "0"} or front.changes(only) == {}
-    assert front.findings(only, ("{changed} of {decided}", "y")) == ""
-
-
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [("H200", "an H200"), ("RTX 4090", "an RTX 4090"), ("B200", "a B200"), ("GeForce GTX 1080", "a GeForce GTX 1080")],
 )
 def test_the_article_of_a_gpu(gpu, said):
-    assert front._article(gpu) == said
+    assert words.article(gpu) == said
 
 
 def test_the_front_figure_counts_each_gpus_verdicts(tmp_path, race):
     own = folder(tmp_path)
     known = [c for c in load.claims() if c.room == ROOM]
     judged = {"NVIDIA H200": judge.judge(known, own)}
-    (wide, data, narrow), said = front.raced({"NVIDIA H200": own}, judged)
+    (wide, data, narrow), _ = front.raced({"NVIDIA H200": own}, judged)
     assert len(wide.axes) == len(narrow.axes) == 2 and len(data) == 1
-    assert said["caption"] == races.CAPTION
     of = judge.counted(judged["NVIDIA H200"])["verdict"].value_counts()
     assert {v: data[v].item() for v in of.index} == of.to_dict()
     assert front.raced({}, {})[0] is None
-    doors = front.doors(("Read", "ledger.html", "with `make`"))
-    assert 'href="ledger.html"' in doors and "<code>make</code>" in doors
 
 
 def test_what_a_source_published_itself_is_counted_apart(shipped):
     """As the ledger says: consistent in the source's own data, and not measured here."""
-    every, judged = load.claims(), {"H200": shipped["NVIDIA H200"]}
-    claims = judge.counted(judged["H200"])
-    own = judge.on_their_data(claims)
-    kept = int((own["verdict"] == measures.REPRODUCED).sum())
-    holds = int((claims["verdict"] == measures.REPRODUCED).sum())
-    assert 0 < kept < len(own)
-    text = plain(front.verdicts(judged, every))
-    assert f"Of these {len(own)} are decided by a source's own published series" in text
-    assert f"{kept} are consistent with it" in text
-    assert f"H200: {holds - kept} ✓ reproduced" in text and f"{holds} ✓" not in text
-    counts = front.counts(judged)
-    assert sum(of.get(races.OWN, 0) for of in counts.values()) == len(own)
-    assert sum(of.get(measures.REPRODUCED, 0) for of in counts.values()) == holds - kept
-    assert sum(sum(of.values()) for of in counts.values()) == len(claims)
-    # The ledger counts the same.
-    assert f"{kept} are so in the source's own published series" in ledger.findings(judged["H200"])
-
-
-def test_the_findings_name_claims_that_there_are_and_both_gpus(shipped):
-    known = {claim.id for claim in load.claims()} | {front.CHANGED, front.DECIDED}
-    named = [name for both in front.SURPRISES for text in both for name, _ in front.PLACE.findall(text)]
-    assert len(front.SURPRISES) == 5 and set(named) <= known
-    assert {front.CHANGED, front.DECIDED} <= set(named), "one of them is what the second GPU taught"
-    told = front.findings(shipped, *front.SURPRISES)
-    items = told.split("<li>")[1:]
-    assert len(items) == 5
-    for item in items:
-        assert "on an H200" in item and "on an H100" in item
-        head = plain(item.partition("</h3>")[0])
-        assert len(head) < 70, "a head is one line"
+    df = shipped["NVIDIA H200"]
+    measured, own = judge.by_evidence(df)
+    holds = int((measured["verdict"] == measures.REPRODUCED).sum())
+    counts = front.counts({"NVIDIA H200": df})
+    assert len(own) == sum(of.get(races.OWN, 0) for of in counts.values()) > 0
+    assert sum(of.get(measures.REPRODUCED, 0) for of in counts.values()) == holds
+    assert sum(sum(of.values()) for of in counts.values()) == len(measured) + len(own)
 
 
 def test_the_front_page_begins_with_doors_then_the_figure_then_the_findings():
@@ -610,7 +494,7 @@ def test_the_front_page_begins_with_doors_then_the_figure_then_the_findings():
         "front.doors(",
         'show(drawn, "races"',
         "front.findings(",
-        "front.verdicts(",
+        "front.fare(",
         "## What is on trial",
     ]
     places = [text.index(part) for part in order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from drawn import legible, on_a_page, texts
@@ -11,9 +12,8 @@ from artifact.drawing import systems
 
 
 def test_the_state_of_a_room(gpu_folder, tmp_path):
-    assert systems.state("casper_sparse", gpu_folder) == systems.MEASURED
-    assert systems.state("casper_sparse", tmp_path) == systems.state("casper_sparse", None) == systems.BUILT
-    assert systems.state("no_such_room", gpu_folder) == systems.NOT_BUILT
+    for folder, state in ((gpu_folder, systems.MEASURED), (tmp_path, systems.BUILT), (None, systems.BUILT)):
+        assert systems.systems(folder).set_index("room")["state"]["casper_sparse"] == state
 
 
 def test_the_map_shows_every_system(gpu_folder):
@@ -27,7 +27,8 @@ def test_the_map_shows_every_system(gpu_folder):
 
 
 def test_the_patterns_are_what_they_are_called():
-    anywhere, blocks, vectors, elements = systems.examples()
+    grids = (np.array([[cell == "#" for cell in row] for row in grid.split()]) for grid in systems.EXAMPLES)
+    anywhere, blocks, vectors, elements = grids
     assert all(grid.shape == (8, 8) and grid.any() for grid in (anywhere, blocks))
     assert set(blocks.reshape(4, 2, 4, 2).sum(axis=(1, 3)).flat) == {0, 4}
     assert (vectors.reshape(2, 4, 2, 4).any(axis=3).sum(axis=1) == 2).all()

@@ -135,11 +135,6 @@ def test_quartiles_are_those_of_numpy(values):
     assert bench.quartiles(values) == pytest.approx(tuple(np.percentile(values, [25, 50, 75])))
 
 
-def test_quartiles_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="no samples"):
-        bench.quartiles([])
-
-
 def test_an_expensive_launch_runs_from_a_graph():
     gpu = FakeGpu({"a": 10.0, "b": 10.0}, flush_us=90.0, host_us={"a": 5.0, "b": 80.0})
     result = bench.measure(["a", "b"], gpu.engine)
@@ -174,22 +169,6 @@ def test_the_machine_is_watched_until_the_gpu_is_done():
     polls = iter([False, False, True])
     seen = bench.watch(lambda: Sample(1.0, 1.0, "none"), lambda: next(polls))
     assert len(seen) == 1, "three quick polls are one look"
-
-
-@pytest.mark.parametrize("plan", [{"min_samples": 0}, {"min_samples": 9, "max_samples": 8}])
-def test_an_impossible_plan_is_refused(plan):
-    with pytest.raises(ValueError, match="min_samples must be 1"):
-        bench.measure(["a"], FakeGpu({"a": 1.0}).engine, **plan)
-
-
-def test_a_budget_must_be_positive():
-    with pytest.raises(ValueError, match="budget_s is 0"):
-        bench.measure(["a"], FakeGpu({"a": 1.0}).engine, budget_s=0)
-
-
-def test_timing_nothing_is_refused():
-    with pytest.raises(ValueError, match="nothing to time"):
-        bench.time({}, device=None)
 
 
 def test_a_contender_whose_time_is_the_hosts_is_refused():
@@ -457,19 +436,6 @@ def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, c
 )
 def test_first_the_loops_get_shorter_then_there_are_fewer(affordable, plan):
     assert bench.plan_calls(1e6 / affordable, 5, 20, 7, budget_s=1.0) == plan
-
-
-@pytest.mark.parametrize("plan", [{"warmup": -1}, {"calls": 0}, {"samples": 0}])
-def test_an_impossible_plan_of_calls_is_refused(plan):
-    with pytest.raises(ValueError, match="are no plan"):
-        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, **plan)
-
-
-def test_a_budget_of_calls_must_be_positive():
-    with pytest.raises(ValueError, match="budget_s is -1"):
-        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, budget_s=-1)
-    with pytest.raises(ValueError, match="nothing to time"):
-        bench.time_calls({}, device=None)
 
 
 class Clock:

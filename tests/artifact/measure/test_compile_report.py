@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from artifact.measure import compiled
+from artifact.measure import run as compiled
 from kernels.contract import Kernel
 
 

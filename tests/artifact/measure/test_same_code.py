@@ -1,7 +1,5 @@
 """Whether records are of these kernels: machine code of two trees."""
 
-from dataclasses import replace
-
 import pytest
 
 from artifact import paths
@@ -11,15 +9,12 @@ from artifact.measure import same_code
 def test_what_two_trees_make_of_the_entries():
     here = {"a.cu: a<1>": "FFMA", "a.cu: a<2>": "FFMA", "b.cu: b": "MOV"}
     there = {"a.cu: a<1>": "FFMA", "a.cu: a<2>": "FADD", "c.cu: c": "MOV"}
-    found = same_code.compare("room", "abc1234", here, there)
-    assert found.same == ("a.cu: a<1>",) and found.differ == ("a.cu: a<2>",)
-    assert found.only_here == ("b.cu: b",) and found.only_there == ("c.cu: c",)
-    assert str(found) == (
+    found = same_code.compare(here, there)
+    assert found["same"] == ["a.cu: a<1>"]
+    assert same_code.said("room", "abc1234", found) == (
         "room at abc1234: 1 kernels with the same machine code; differ: a.cu: a<2>; "
         "only here: b.cu: b; only there: c.cu: c"
     )
-    same = replace(found, differ=(), only_here=(), only_there=())
-    assert str(same).endswith("1 kernels with the same machine code")
 
 
 def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):

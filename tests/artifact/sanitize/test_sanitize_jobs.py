@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from artifact.sanitize import __main__ as sanitize
-from artifact.sanitize import cases, child, jobs, reports
-from artifact.sanitize.jobs import Ran
-from artifact.sanitize.reports import Report
+from artifact.sanitize import cases, child
+from artifact.sanitize.__main__ import Ran, Report
 
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER
@@ -50,7 +49,7 @@ INITCHECK = """\
 
 
 def test_reports_are_those_of_a_kernel_and_a_line():
-    log = reports.read(MEMCHECK)
+    log = sanitize.read_log(MEMCHECK)
     assert log.counted == 3 and len(log.reports) == 3
     ((first, count), (second, _)) = log.grouped()
     assert (count, first.kernel, first.where) == (2, "union_rows", "union_rows.cu:77")
@@ -59,22 +58,22 @@ def test_reports_are_those_of_a_kernel_and_a_line():
 
 
 def test_a_race_names_its_kernel_in_its_first_line():
-    ((race, _),) = reports.read(RACECHECK).grouped()
+    ((race, _),) = sanitize.read_log(RACECHECK).grouped()
     assert (race.kernel, race.where) == ("opt1", "opt1.cu:30")
-    assert reports.read(RACECHECK).counted == 1
+    assert sanitize.read_log(RACECHECK).counted == 1
 
 
 def test_reports_of_others_kernels_are_left_out_where_all_are_watched():
-    log = reports.read(INITCHECK)
+    log = sanitize.read_log(INITCHECK)
     assert [x.kernel for x, _ in log.grouped(["stream", "bulk"])] == ["stream"]
     assert len(log.grouped()) == 2
 
 
 def test_a_log_without_an_end_counts_nothing():
-    assert reports.read(MEMCHECK.split("========= ERROR")[0]).counted is None
-    assert reports.read("").counted is None
-    clean = reports.read("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n")
-    assert clean == reports.Log((), 0)
+    assert sanitize.read_log(MEMCHECK.split("========= ERROR")[0]).counted is None
+    assert sanitize.read_log("").counted is None
+    clean = sanitize.read_log("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n")
+    assert clean == sanitize.Log((), 0)
 
 
 # ---------------------------------------------------------------- a process
@@ -133,7 +132,7 @@ def run(tmp_path, monkeypatch):
             monkeypatch.setenv("LOG", str(tmp_path / "log"))
         kernels = more.pop("kernels", {"one": False, "two": True, "union_rows": False})
         command = (sys.executable, str(cases))
-        return jobs.run("room", tool, tmp_path / "out", kernels, limit, child=command, **more)
+        return sanitize.run("room", tool, tmp_path / "out", kernels, limit, child=command, **more)
 
     return made
 
@@ -189,7 +188,7 @@ def test_a_tool_that_wrote_nothing_has_not_looked(run):
 
 
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
-    made = jobs.command("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
+    made = sanitize.command("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"
     assert made[made.index("--port") + 1] == str(49152 + 60)
     inner = made[made.index("child") :]
@@ -202,7 +201,7 @@ def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
         "--only",
         "x",
     ]
-    assert "--kernel-name" not in jobs.command("fp8", "initcheck", tmp_path, ["a"])
+    assert "--kernel-name" not in sanitize.command("fp8", "initcheck", tmp_path, ["a"])
 
 
 def test_racecheck_looks_at_what_does_not_copy_by_tma(run):
@@ -211,16 +210,17 @@ def test_racecheck_looks_at_what_does_not_copy_by_tma(run):
 
 
 def test_a_sanitizer_that_is_not_there_is_one_sentence(monkeypatch, tmp_path, capsys):
+    cases.find()  # while modules are found
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(jobs.sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sanitize.sys, "path", [str(tmp_path)])
     with pytest.raises(FileNotFoundError, match="^compute-sanitizer is not on the PATH: install"):
-        jobs.sanitizer()
+        sanitize.sanitizer()
     assert sanitize.main([]) == 2
     assert capsys.readouterr().err.startswith("error: compute-sanitizer is not on the PATH")
     wheel = tmp_path / "nvidia" / "cu13" / "compute-sanitizer" / "compute-sanitizer"
     wheel.parent.mkdir(parents=True)
     wheel.touch()
-    assert jobs.sanitizer() == str(wheel)
+    assert sanitize.sanitizer() == str(wheel)
 
 
 # ---------------------------------------------------------------- the whole
@@ -238,8 +238,8 @@ def rooms(monkeypatch, tmp_path):
             found.found = [(Report("Barrier error", "a", ""), 1)]
         return found
 
-    monkeypatch.setattr(jobs, "run", made)
-    monkeypatch.setattr(jobs, "sanitizer", lambda: "compute-sanitizer")
+    monkeypatch.setattr(sanitize, "run", made)
+    monkeypatch.setattr(sanitize, "sanitizer", lambda: "compute-sanitizer")
     monkeypatch.setattr(sanitize, "_compile_all", lambda: None)
     monkeypatch.setattr(sanitize, "never_loaded", lambda kernels: [])
     return ran
@@ -251,7 +251,7 @@ def test_each_room_runs_alone_and_then_under_every_tool(rooms, capsys):
         ("library", ""),
         ("fp8", ""),
     ]
-    assert set(rooms[2:]) == {(r, t) for r in ("fp8", "library") for t in jobs.TOOLS} - {
+    assert set(rooms[2:]) == {(r, t) for r in ("fp8", "library") for t in sanitize.TOOLS} - {
         ("fp8", "racecheck")  # whose kernels all copy by TMA
     }
     table = capsys.readouterr().out
@@ -271,7 +271,7 @@ def test_kernels_are_read_in_the_sources(tmp_path):
         "__global__ void __cluster_dims__(1, 2, 1) __launch_bounds__(N, 1) second(\n    int* x)\n{}\n"
         "__device__ void none(int);\n__global__ void third(float*) {}\n"
     )
-    assert jobs.declared(tmp_path) == dict.fromkeys(("first", "second", "third"), "a.cu")
+    assert sanitize.declared(tmp_path) == dict.fromkeys(("first", "second", "third"), "a.cu")
     said = sanitize.never_loaded({"room": {"first": True, "third": False}}, tmp_path)
     assert len(said) == 1 and said[0].startswith("second of a.cu is run by no case: add one to ")
 
@@ -313,6 +313,6 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
 def test_results_of_all_cases_are_right(device, tmp_path):
     """As the command runs them first: without a tool, in processes of their own."""
     for room in cases.find():
-        made = jobs.run(room, "", tmp_path / room, {}, 300)
+        made = sanitize.run(room, "", tmp_path / room, {}, 300)
         assert made.is_right, sanitize.details([made])
         assert Path(tmp_path / room / "cases.jsonl").is_file()

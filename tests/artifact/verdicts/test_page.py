@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from judging import frames
 
-from artifact import paths
+from artifact.drawing.pages import ledger
 from artifact.measure import minutes
 from artifact.verdicts import judge, load, measures, page
 from artifact.verdicts.measures import PARTLY
@@ -19,13 +19,13 @@ KNOWN = load.claims()
 def measured(df) -> int:
     """Claims that are counted, without those that a source's own data decide."""
     claims = judge.counted(df)
-    return len(claims) - len(judge.on_their_data(claims))
+    return len(claims) - claims["own"].sum()
 
 
 def test_totals_tell_apart_what_the_sources_own_data_decide(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     claims = judge.counted(df)
-    theirs = judge.on_their_data(claims)
+    theirs = claims[claims["own"]]
     holds = (theirs["verdict"] == measures.REPRODUCED).sum()
     counts, more = page.totals(df).split("; ")
     assert sum(int(part.split()[0]) for part in counts.split(", ")) == measured(df)
@@ -36,7 +36,7 @@ def test_totals_tell_apart_what_the_sources_own_data_decide(tmp_path):
 
 def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.ledger({"NVIDIA H200": df})
+    text = ledger.ledger({"NVIDIA H200": df})
     assert text.count("<tr") == len(df) + 1 + text.count('<tr class="group">')
     assert f"<p>{measured(df)} claims" in text and measured(df) < len(judge.counted(df)) < len(df)
     for claim in KNOWN:
@@ -50,14 +50,14 @@ def test_the_ledger_is_a_table_with_badges_in_words(tmp_path):
 
 
 def test_the_ledger_escapes_what_it_shows():
-    row = dict.fromkeys(judge.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0}
-    text = page.ledger({"<b>GPU": pd.DataFrame([row])})
+    row = dict.fromkeys(judge.LEDGER_COLUMNS, "<b> & co") | {"verdict": PARTLY, "minutes": 1.0, "own": False}
+    text = ledger.ledger({"<b>GPU": pd.DataFrame([row])}, "ledger.html")
     assert "<b>" not in text and "&lt;b&gt; &amp; co" in text
 
 
 def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.ledger({"NVIDIA H200": df})
+    text = ledger.ledger({"NVIDIA H200": df})
     rows = dict(re.findall(r'<tr id="claim-([^"]*)"[^>]*>(.*)</tr>', text))
     assert sorted(rows) == sorted(df["id"])
     for row in df.to_dict("records"):
@@ -77,15 +77,15 @@ def test_the_ledger_says_whose_gpu_and_why_and_what_is_no_claim(tmp_path):
         assert html.escape(row["measured"]) in plain and "A close call" not in plain, row["id"]
         assert f'href="#claim-{row["id"]}"' in shown
         assert f"<small>{minutes.said(row['minutes'])} min</small></th>" in shown
-    assert text.count('<th scope="col">') == len(page.BEFORE)
+    assert text.count('<th scope="col">') == len(ledger.BEFORE)
     assert text.count('<th scope="col" data-gpu="">NVIDIA H200</th>') == 1
-    linked = page.ledger({"NVIDIA H200": df}, "ledger.html")
+    linked = ledger.ledger({"NVIDIA H200": df}, "ledger.html")
     assert 'href="ledger.html#claim-wide-speedup"' in linked
 
 
 def test_rows_stand_below_the_sections_of_their_sources(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.ledger({"NVIDIA H200": df})
+    text = ledger.ledger({"NVIDIA H200": df})
     heads = re.findall('<tr class="group"><th scope="rowgroup" colspan="4">(.*?)</th></tr>', text)
     assert len(heads) == len(set(heads)) and heads[:2] == [
         "casperSPARSE · abstract",
@@ -101,51 +101,15 @@ def test_rows_stand_below_the_sections_of_their_sources(tmp_path):
         elif found := re.match('<tr id="claim-([^"]*)" data-group="([^"]*)">', line):
             assert found[2] == head, line
             below[found[1]] = head
-    where = df.set_index("id")["where"]
-    assert below == {i: f"{df.set_index('id')['source'][i]} · {page.section(where[i])}" for i in where.index}
-    assert 'class="group"' not in page.ledger({"NVIDIA H200": df}, "ledger.html")
-
-
-@pytest.mark.parametrize(
-    ("where", "head"),
-    [
-        ("abstract; V.D", "abstract"),
-        ("TL;DR; Benchmarks", "TL;DR"),
-        ("V.B, Fig. 5", "V.B"),
-        ("III-B1; IV-C; Fig. 8", "III-B"),
-        ("5.1, Fig. 2a", "5.1"),
-        ("1; 3.1", "1"),
-        ("Introduction", "Introduction"),
-        ("Table I", "Table I"),
-    ],
-)
-def test_a_claims_section(where, head):
-    assert page.section(where) == head
-
-
-def test_sections_come_as_in_the_text():
-    heads = ["Conclusion", "X", "IV-E", "IV-B", "footnote 3", "IV", "abstract", "II-A", "Table I"]
-    df = pd.DataFrame({"source": "one", "where": heads})
-    df = pd.concat([df, pd.DataFrame({"source": ["two"] * 2, "where": ["5.2", "3"]})])
-    assert list(page.by_section(df)["where"]) == [
-        "abstract",
-        "II-A",
-        "IV",
-        "IV-B",
-        "IV-E",
-        "X",
-        "footnote 3",
-        "Table I",
-        "Conclusion",
-        "3",
-        "5.2",
-    ]
+    sections = ledger.by_section(df).set_index("id")
+    assert below == {i: f"{row['source']} · {row['section']}" for i, row in sections.iterrows()}
+    assert 'class="group"' not in ledger.ledger({"NVIDIA H200": df}, "ledger.html")
 
 
 def test_the_numbers_of_a_claim_are_a_link_in_its_cell(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     files = {"NVIDIA H200": {"wide-speedup": {"figures/records/h200/wide.csv": "wide"}}}
-    text = page.ledger({"NVIDIA H200": df}, files=files)
+    text = ledger.ledger({"NVIDIA H200": df}, files=files)
     link = 'The numbers (CSV): <a href="figures/records/h200/wide.csv" download="">wide</a></p></details>'
     assert text.count("The numbers") == 1
     assert link in re.search('<tr id="claim-wide-speedup".*', text)[0]
@@ -154,19 +118,19 @@ def test_the_numbers_of_a_claim_are_a_link_in_its_cell(tmp_path):
 def test_what_comes_first_is_open_and_the_others_unfold(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
     first = ["wide-speedup", "abstract-speedup"]
-    text = page.ledger({"NVIDIA H200": df}, "ledger.html", first)
+    text = ledger.ledger({"NVIDIA H200": df}, "ledger.html", first)
     shown, folded = text.split('<details class="folded">')
     assert set(re.findall('<tr id="claim-([^"]*)"', shown)) == set(first)
     assert set(re.findall('<tr id="claim-([^"]*)"', folded)) == set(df["id"]) - set(first)
     assert f"<summary>The other {len(df) - 2} rows</summary>" in folded
     assert f"<p>{measured(df)} claims" in shown  # counts are of all
-    assert 'class="folded"' not in page.ledger({"NVIDIA H200": df}, "ledger.html", ["no such claim"])
+    assert 'class="folded"' not in ledger.ledger({"NVIDIA H200": df}, "ledger.html", ["no such claim"])
 
 
 def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
     one = judge.judge(KNOWN, synthetic.folder(tmp_path / "a"))
     two = judge.judge(KNOWN, synthetic.folder(tmp_path / "b", frames(1.5))).iloc[::-1]  # in any order
-    text = page.ledger({"First": one, "Second": two})
+    text = ledger.ledger({"First": one, "Second": two})
     assert re.findall('<th scope="col" data-gpu="">(.*?)</th>', text) == ["First", "Second"]
     assert f"<p>{measured(one)} claims on First: " in text
     rows = dict(re.findall(r'<tr id="claim-([^"]*)"[^>]*>(.*)</tr>', text))
@@ -179,11 +143,10 @@ def test_the_ledger_has_a_column_for_each_gpu(tmp_path):
 
 def test_a_bar_for_each_source_counts_its_claims(tmp_path):
     df = judge.judge(KNOWN, synthetic.folder(tmp_path))
-    text = page.bars(df)
+    text = ledger.bars({"NVIDIA H200": df})
     counted = judge.counted(df)
-    theirs = judge.on_their_data(counted)
-    assert len(theirs) and f"</span> {page.OWN_DATA}</span></p>" in text
-    counted.loc[theirs.index, "verdict"] = page.OWN_DATA
+    assert counted["own"].any() and f"</span> {page.OWN_DATA}</span>" in text
+    counted.loc[counted["own"], "verdict"] = page.OWN_DATA
     for source, own in counted.groupby("source", sort=False):
         (row,) = [row for row in text.split("<tr>") if f'<th scope="row">{source}</th>' in row]
         assert f"<td>{len(own)}</td>" in row
@@ -192,7 +155,6 @@ def test_a_bar_for_each_source_counts_its_claims(tmp_path):
             assert f"{count} {verdict}" in told.split(", ")
             assert f'title="{count} {verdict}"' in row
         assert sum(map(int, re.findall(r"style=\"flex:(\d+)\"", row))) == len(own)
-    assert page.bars(df.iloc[:0]).count("<tr>") == 1
 
 
 def test_an_extension_is_answered_and_not_reproduced(tmp_path):
@@ -204,19 +166,6 @@ def test_an_extension_is_answered_and_not_reproduced(tmp_path):
         assert "reproduced" not in rows[i].split("|")[6] and "extension" in rows[i].split("|")[6]
     assert {measures.said(v) for v in measures.VERDICTS} == set(measures.VERDICTS)
     assert "reproduced" not in " ".join(measures.said(v, True) for v in measures.VERDICTS)
-
-
-def test_only_verdicts_have_badges():
-    with pytest.raises(ValueError, match="'maybe' is no verdict"):
-        page.badge("maybe")
-
-
-def test_the_style_sheet_knows_every_badge():
-    sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
-    assert sheet.count("{") == sheet.count("}")  # a brace too many hides the rule behind it
-    for verdict in measures.VERDICTS:
-        (name,) = re.findall(r'class="([\w-]+)"', page.badge(verdict))
-        assert f".{name} {{ color:" in sheet, verdict
 
 
 def test_rules_are_defined_for_every_claim():

@@ -16,16 +16,20 @@ q (1, heads, n, d), k and v (1, key-value heads, n, d), n a multiple of 128.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
 from math import ceil
 
+from artifact.measure.lazy import Lazy, torch
+
+sdpa, flex = Lazy("torch.nn.attention"), Lazy("torch.nn.attention.flex_attention")
+
 BLOCK = 128
 LAST = 64  #: queries that choose columns and diagonals
 #: Tokens that are kept, MInference's own defaults: 1,000 columns, 6,096 diagonals, 100 blocks of 64.
 VERTICAL, SLASH, TOPK = 1000, 6096, 6400
-PATTERNS = ("vertical-slash", "block-sparse")
 #: Ours leave attention dense where the pattern may keep more than this share of the causal blocks: selection and
 #: FlexAttention's generated kernel cost more than what they leave out saves.
 WORTH = 0.55
@@ -33,16 +37,14 @@ BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 
 
 def kept_blocks(tokens: int, n: int) -> int:
-    """Blocks of BLOCK that hold so many tokens, as many as there are at most."""
+    """Return how many blocks of BLOCK hold so many tokens, as many as there are at most."""
     return min(ceil(tokens / BLOCK), ceil(n / BLOCK))
 
 
 def most_kept(n: int) -> float:
-    """Share of the causal blocks that a pattern keeps at most."""
-    rows, each = (
-        ceil(n / BLOCK),
-        max(kept_blocks(VERTICAL, n) + kept_blocks(SLASH, n), kept_blocks(TOPK, n) + 1),
-    )
+    """Return the share of the causal blocks that a pattern keeps at most."""
+    each = max(kept_blocks(VERTICAL, n) + kept_blocks(SLASH, n), kept_blocks(TOPK, n) + 1)
+    rows = ceil(n / BLOCK)
     return sum(min(row + 1, each) for row in range(rows)) / (rows * (rows + 1) / 2)
 
 
@@ -50,10 +52,8 @@ def most_kept(n: int) -> float:
 
 
 def vertical_slash(q, k):
-    """bool (heads, rows, rows) of blocks: the best columns and diagonals for the last queries, under the diagonal and
-    on it."""
-    import torch
-
+    """Return bool (heads, rows, rows) of blocks: the best columns and diagonals for the last queries, on the diagonal
+    and under it."""
     heads, n, d = q.shape[1:]
     groups, rows, last = heads // k.shape[1], n // BLOCK, min(LAST, n)
     # Query heads that share keys are rows of one product.
@@ -71,47 +71,38 @@ def vertical_slash(q, k):
     diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
     vertical, slash = (_top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
     row = torch.arange(rows, device=q.device)
-    apart = row[:, None] - row
-    kept = vertical[:, None, :] | slash[:, apart.clamp(min=0)]
-    return (kept & (apart >= 0)) | (apart == 0)
+    return _causal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
 
 
 def block_sparse(q, k):
-    """bool (heads, rows, rows) of blocks: for each row the best by the means of its queries and of the keys."""
-    import torch
-
+    """Return bool (heads, rows, rows) of blocks: for each row the best by the means of its queries and of the keys."""
     heads, n, d = q.shape[1:]
     groups, rows = heads // k.shape[1], n // BLOCK
     mean_q = q[0].reshape(heads, rows, BLOCK, d).mean(2)
     mean_k = k[0].reshape(-1, rows, BLOCK, d).mean(2)
     score = torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2)).float().view(heads, rows, rows)
-    row = torch.arange(rows, device=q.device)
-    apart = row[:, None] - row
-    score.masked_fill_(apart < 0, float("-inf"))
-    kept = _top(score, kept_blocks(TOPK, n))
-    return (kept & (apart >= 0)) | (apart == 0)
+    score.masked_fill_(torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1), float("-inf"))
+    return _causal(_top(score, kept_blocks(TOPK, n)))
 
 
 def _top(score, count: int):
-    """bool, as large as the scores: the `count` largest of the last dimension."""
-    import torch
+    """Return bool, as large as the scores: the `count` largest of the last dimension."""
+    return torch.zeros_like(score, dtype=torch.bool).scatter_(-1, score.topk(count, -1).indices, True)
 
-    found = torch.zeros_like(score, dtype=torch.bool)
-    return found.scatter_(-1, score.topk(count, -1).indices, True)
+
+def _causal(kept):
+    """Return those of the blocks that lie under the diagonal, and all on it."""
+    return kept.tril() | torch.eye(kept.shape[-1], dtype=torch.bool, device=kept.device)
 
 
 def select(q, k, is_vertical):
-    """bool (heads, rows, rows) of blocks that are kept; is_vertical: bool (heads,), which pattern a head has."""
-    import torch
-
+    """Return bool (heads, rows, rows) of blocks that are kept; is_vertical: bool (heads,), which pattern a head has."""
     return torch.where(is_vertical[:, None, None], vertical_slash(q, k), block_sparse(q, k))
 
 
 def dominant(q, k):
-    """bool (heads,): whether vertical-slash holds more of a head's attention than block-sparse. By the exact attention
-    of queries spread over the sequence, at most 256; done once, not part of any time."""
-    import torch
-
+    """Return bool (heads,): whether vertical-slash holds more of a head's attention than block-sparse, by the exact
+    attention of at most 256 queries spread over the sequence; done once, not part of any time."""
     heads, n, d = q.shape[1:]
     at = torch.linspace(n // 2, n - 1, min(256, n // 2), device=q.device).long()
     keys = k[0].repeat_interleave(heads // k.shape[1], 0)
@@ -126,15 +117,12 @@ def dominant(q, k):
 
 
 def causal(batch, head, q_at, k_at):
-    """FlexAttention's mask inside a block of the diagonal."""
+    """Return FlexAttention's mask inside a block of the diagonal."""
     return q_at >= k_at
 
 
 def block_mask(kept):
-    """FlexAttention's description of the blocks (heads, rows, rows): those of the diagonal masked, the others whole."""
-    import torch
-    from torch.nn.attention.flex_attention import BlockMask
-
+    """Describe the blocks (heads, rows, rows) to FlexAttention: those of the diagonal masked, the others whole."""
     heads, rows, _ = kept.shape
     row = torch.arange(rows, device=kept.device, dtype=torch.int32)
     whole = kept & (row[:, None] > row)
@@ -143,39 +131,27 @@ def block_mask(kept):
     full = torch.where(order >= rows, order - rows, order).int()
     diagonal = torch.zeros(heads, rows, rows, dtype=torch.int32, device=kept.device)
     diagonal[:, :, 0] = row
-    options = {}
-    if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters:
-        options["compute_q_blocks"] = False  # of gradients alone
-    return BlockMask.from_kv_blocks(
+    make = flex.BlockMask.from_kv_blocks
+    known = inspect.signature(make).parameters
+    return make(
         torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device),
         diagonal[None],
         whole.sum(-1, dtype=torch.int32)[None],
         full[None],
         BLOCK_SIZE=BLOCK,
         mask_mod=causal,
-        **options,
+        **{name: False for name in ("compute_q_blocks",) if name in known},  # of gradients alone
     )
 
 
 @functools.cache
 def compiled():
-    """FlexAttention, compiled once for each shape."""
-    import torch
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=False)
-
-
-def sparse(q, k, v, is_vertical):
-    """Attention over the selected blocks: (1, heads, n, d). On the CPU by a mask, which is slow."""
-    q, k, v = (x.contiguous() for x in (q, k, v))
-    return over(q, k, v, select(q, k, is_vertical))
+    """Return FlexAttention, compiled once for each shape."""
+    return torch.compile(flex.flex_attention, dynamic=False)
 
 
 def over(q, k, v, kept):
-    """Attention over blocks that were selected, bool (heads, rows, rows)."""
-    import torch
-
+    """Return attention over the blocks that are kept, (1, heads, n, d); on the CPU by a mask, slowly."""
     if q.is_cuda:
         return compiled()(q, k, v, block_mask=block_mask(kept), enable_gqa=q.shape[1] != k.shape[1])
     whole = kept.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2).tril()
@@ -184,43 +160,29 @@ def over(q, k, v, kept):
 
 
 def dense(q, k, v, backend: str):
-    """PyTorch's SDPA, causal, by one of its backends, named with "+repeat" where keys are repeated for it."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
+    """Return PyTorch's SDPA, causal, by one of its backends, named with "+repeat" where keys are repeated for it."""
     name, _, repeat = backend.partition("+")
-    grouped = q.shape[1] != k.shape[1]
-    if repeat and grouped:
+    if repeat:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-        grouped = False
-    with sdpa_kernel([getattr(SDPBackend, name)]):
+    with sdpa.sdpa_kernel([getattr(sdpa.SDPBackend, name)]):
+        grouped = q.shape[1] != k.shape[1]
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
 
 
 def fastest_backend(q, k, v) -> str:
-    """SDPA's fastest on these tensors, of those that take them; "MATH" on the CPU."""
-    import torch
-
+    """Return SDPA's fastest backend on these tensors, of those that take them; "MATH" on the CPU."""
     if not q.is_cuda:
         return "MATH"
     times = {}
     for name in (b + more for b in BACKENDS for more in ("", "+repeat")):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        try:
-            with warnings.catch_warnings():  # why a backend does not take the shapes
-                warnings.simplefilter("ignore")
-                dense(q, k, v, name)
+        # A backend says that it does not take the shapes: by an error, and by warnings why.
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings(action="ignore"):
+            dense(q, k, v, name)
             begin.record()
             dense(q, k, v, name)
             dense(q, k, v, name)
             end.record()
             end.synchronize()
-        except RuntimeError:
-            continue
-        times[name] = begin.elapsed_time(end)
-    if not times:
-        raise RuntimeError(
-            f"none of SDPA's backends {', '.join(BACKENDS)} takes {tuple(q.shape)} of {q.dtype} here: "
-            "is this PyTorch made for the GPU?"
-        )
-    return min(times, key=times.get)
+            times[name] = begin.elapsed_time(end)
+    return min(times, key=times.__getitem__)

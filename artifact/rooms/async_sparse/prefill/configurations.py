@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from artifact.drawing.style import BASELINE, BEST, BOUND, PUBLISHED, RUNGS
+from artifact.measure.run import Run
 
 
 @dataclass(frozen=True)
@@ -13,46 +16,43 @@ class Configuration:
 
     called: str  #: in figures and tables
     attention: str = "dense"  #: "dense"; "sparse" always; "pays" where the pattern keeps few enough blocks
-    ffn: str = ""  #: "" dense; "opt5" each projection by the source's kernel; "gated" ours
+    ffn: str = ""  #: "" dense; "opt5" each projection by the source's kernel; "gated" ours, "unit_ring" each by ours
     stated: str = ""  #: the source's name of it in published/text.csv
-    colour: str = BASELINE
-    marker: str = "o"
-    line: str = "-"
 
 
 DENSE, ATTENTION, FFN, BOTH = "dense", "attention", "ffn", "both"
 FFN_OURS, BOTH_OURS = "ffn_ours", "both_ours"
 CONFIGURATIONS: dict[str, Configuration] = {
     DENSE: Configuration("dense"),
-    ATTENTION: Configuration("sparse attention", "sparse", "", "minference", RUNGS[0], "^", "--"),
-    FFN: Configuration("sparse FFN, as published", "dense", "opt5", "opt5", PUBLISHED, "v", "--"),
-    BOTH: Configuration("both, as published", "sparse", "opt5", "both", RUNGS[3], "s", "--"),
-    FFN_OURS: Configuration("sparse FFN, ours", "dense", "gated", "", BEST, "p"),
-    BOTH_OURS: Configuration("both, ours", "pays", "gated", "", RUNGS[2], "d"),
+    ATTENTION: Configuration("sparse attention", "sparse", stated="minference"),
+    FFN: Configuration("sparse FFN, as published", ffn="opt5", stated="opt5"),
+    BOTH: Configuration("both, as published", "sparse", "opt5", "both"),
+    FFN_OURS: Configuration("sparse FFN, ours", ffn="gated"),
+    BOTH_OURS: Configuration("both, ours", "pays", "gated"),
 }
 #: The FFN layer alone: the dense one, the source's, ours in three launches and a pass, ours in two launches.
-LAYERS = {
-    "ffn_dense": "dense",
-    "ffn_opt5": "as published",
-    "ffn_unit_ring": "ours, projections apart",
-    "ffn_gated": "ours, gate and up in one",
+LAYERS: dict[str, Configuration] = {
+    "ffn_dense": Configuration("dense"),
+    "ffn_opt5": Configuration("as published", ffn="opt5"),
+    "ffn_unit_ring": Configuration("ours, projections apart", ffn="unit_ring"),
+    "ffn_gated": Configuration("ours, gate and up in one", ffn="gated"),
 }
-#: The ranges of the profiler, and what is in none of them: how they are called, and their colours.
+#: The ranges of the profiler, and what is in none of them: how they are called.
 PARTS = {
-    "ffn": ("FFN", PUBLISHED),
-    "attention": ("attention", BASELINE),
-    "selection": ("choosing blocks", RUNGS[2]),
-    "projections": ("projections of attention", BEST),
-    "norms": ("norms", RUNGS[0]),
-    "rotary": ("rotary embedding", RUNGS[3]),
-    "rest": ("the rest", BOUND),
+    "ffn": "FFN",
+    "attention": "attention",
+    "selection": "choosing blocks",
+    "projections": "projections of attention",
+    "norms": "norms",
+    "rotary": "rotary embedding",
+    "rest": "the rest",
 }
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 LAYER_LENGTHS = (4096, 16384, 65536)
 PART_LENGTHS = (1024, 4096, 16384, 65536)
 DENSITIES = (0.1, 0.05)
 #: Qwen2.5-7B, as its config.json has it.
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 152064,
     "hidden_size": 3584,
     "intermediate_size": 18944,
@@ -69,12 +69,20 @@ SIZES = {
 #: Environment variable: a folder of weights that transformers' from_pretrained reads.
 WEIGHTS = "WEIGHTS"
 KICK_LAYERS, KICK_LENGTHS = 4, (1024,)
+CHECK_LENGTH = 1024  #: tokens whose last hidden state is compared with float32's
+WHOLE, LAYER, FOLDER = "prefill", "prefill_ffn", "prefill"  #: records, and the folder of tables beside them
+
+
+def label(run: Run) -> str:
+    """Return what tells rows from those of the whole model with random weights, which claims are judged on."""
+    if folder := os.environ.get(WEIGHTS):
+        return f"weights of {Path(folder).name}"
+    return {"kick": f"{KICK_LAYERS} layers"}.get(run.preset, "")
 
 
 def flops(sizes: dict, n: int, density: float = 1.0) -> float:
-    """Of a prefill of n tokens up to the last token's logits: two for each weight and token, and causal attention.
-
-    density: of the FFN's blocks. Embedding, norms and softmax are not counted."""
+    """Return those of a prefill of n tokens up to the last token's logits: two for each weight and token, and causal
+    attention; embedding, norms and softmax are not counted. density: of the FFN's blocks."""
     hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
     keys = hidden * sizes["num_key_value_heads"] // sizes["num_attention_heads"]
     projections = 2 * n * hidden * (2 * hidden + 2 * keys)

@@ -6,15 +6,15 @@ import async_records as made
 import pytest
 
 from artifact import registry
+from artifact.book.study import start
 from artifact.measure import matrices, records
-from artifact.rooms.async_sparse import experiments
-from artifact.rooms.async_sparse.contenders import BELL, KEPT, TRITON
+from artifact.rooms.async_sparse.contenders import BELL, KEPT
 
 
 @pytest.fixture
 def run(tmp_path):
     made.folder(tmp_path)
-    return experiments.start("recorded", "nvidia-h200", "full", 0, str(tmp_path))
+    return start("async_sparse", "recorded", folder=str(tmp_path)).run
 
 
 @pytest.fixture
@@ -58,7 +58,6 @@ def measuring(tmp_path, monkeypatch):
         measure=measure,
         machine={"memory_bytes": 2**30, "compute_capability": "9.0"},
         variants=lambda names=(KEPT, "auto"): dict.fromkeys(names),
-        baselines=lambda: dict.fromkeys([BELL, TRITON, "other"]),
+        baselines=lambda: dict.fromkeys([BELL, "other"]),
     )
-    monkeypatch.setattr(experiments, "_installed", lambda name: name != TRITON)
     return run, names, asked

@@ -6,7 +6,7 @@ import pytest
 
 from artifact import registry
 from artifact.measure import records
-from artifact.rooms.async_sparse import arithmetic
+from artifact.rooms.async_sparse import arithmetic, facts
 
 TABLE1, TABLE2, TABLE3, TEXT = (arithmetic.stated(name) for name in made.TABLES)
 
@@ -91,7 +91,7 @@ def test_speedups_of_table_2_are_over_three_rates_of_one_library():
 
 
 def test_gains_of_the_text_are_those_of_table_2():
-    over = arithmetic.table2_speedups(TABLE2)
+    over = arithmetic.over_bell(TABLE2)
     stated = TEXT[TEXT["quantity"] == "gain"].set_index("variant")["low"]
     steps = arithmetic.shares(over)
     assert steps["gain"].to_dict() == pytest.approx(stated[["opt1", "opt2", "opt3", "opt4"]].to_dict(), abs=0.005)
@@ -100,7 +100,7 @@ def test_gains_of_the_text_are_those_of_table_2():
 
 
 def test_98_per_cent_and_what_it_is_by_factors():
-    steps = arithmetic.shares(arithmetic.table2_speedups(TABLE2))
+    steps = arithmetic.shares(arithmetic.over_bell(TABLE2))
     three = steps.loc[["opt1", "opt2", "opt3"]]
     assert three["gain"].sum() == pytest.approx(4.23)  # the text: 4.31, which is the speedup itself
     assert arithmetic.value(TEXT, "gain_of_three") == 4.31
@@ -115,24 +115,21 @@ def test_98_per_cent_and_what_it_is_by_factors():
 # ---------------------------------------------------------------- tiles and resources
 
 
-def test_padding_of_the_tiles():
+def test_padding_of_the_tiles_and_what_fits_an_sm():
     assert (arithmetic.padded(176), arithmetic.padded(248)) == (1056, 1488)
-    assert arithmetic.extra(176) == pytest.approx(0.03, abs=0.002)
-    assert arithmetic.extra(248) == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
-    assert arithmetic.wasted(248) == pytest.approx(0.312, abs=0.001)  # what that is of the computation
-    assert [w for w in made.WIDTHS if arithmetic.extra(w) == 0] == [8, 16, 32, 64, 128, 256]
+    assert [w for w in made.WIDTHS if arithmetic.padded(w) == 1024] == [8, 16, 32, 64, 128, 256]
     assert arithmetic.chosen(1024) == 256 and arithmetic.chosen(512) == 256 and arithmetic.chosen(352) == 176
     assert arithmetic.chosen(1000) == 8  # nothing divides it
-    rates = TEXT[(TEXT["quantity"] == "tflops")].set_index("variant")["low"]
-    assert rates["opt5_n256"] / rates["opt5_n8"] == pytest.approx(10.5, abs=0.05)
-    assert rates["opt5_n256"] < arithmetic.value(TABLE2, "tflops", variant="opt5")  # of the same kernel
-
-
-def test_one_block_fits_an_sm_with_setmaxnreg_too():
-    assert sum(arithmetic.REGISTERS) * arithmetic.WARPGROUP == 64512
-    assert arithmetic.blocks_by_registers() == 1 == arithmetic.blocks_by_shared(256)
     assert arithmetic.stage_bytes(256) == {"A": 8192, "B": 65536}
-    assert arithmetic.multicast_share(256) == pytest.approx(0.944, abs=0.001)
+    said = dict(facts.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT))
+    assert said["waste.extra"] == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
+    assert said["waste.wasted"] == pytest.approx(0.312, abs=0.001)  # what that is of the computation
+    assert said["block.registers"] == 64512 and said["block.by_registers"] == 1 == said["block.by_shared"]
+    assert said["multicast.saves"] == pytest.approx(0.056, abs=0.001)
+    assert (
+        said["stated.end_to_end.together"] == pytest.approx(1.98, abs=0.01) and said["stated.end_to_end.both"] == 2.66
+    )
+    assert (round(said["stated.useful.most"]), round(said["stated.useful.least"])) == (219, 21)
 
 
 # ---------------------------------------------------------------- Table III and Fig. 8
@@ -147,16 +144,3 @@ def test_speedups_of_table_3_are_those_of_its_latencies():
     ends = TABLE3[TABLE3["quantity"] == "speedup_range"].set_index("density")[["low", "high"]]
     by = speedups.groupby(level="density")
     pd.testing.assert_frame_equal(by.agg(low="min", high="max"), ends.sort_index(), check_names=False)
-
-
-def test_throughput_of_table_3_falls_where_the_text_says_that_it_improves():
-    rates = arithmetic.useful_tflops(TABLE3)
-    assert list(rates.columns) == [0.2, 0.1, 0.05, 0.01]
-    assert (rates.diff(axis=1).iloc[:, 1:] < 0).all().all()
-    assert rates.loc[65536].round().tolist() == [219, 133, 76, 21]
-
-
-def test_savings_of_fig_8_do_not_add_up():
-    at = TEXT[(TEXT["quantity"] == "end_to_end") & (TEXT["size"] == 65536)].set_index("variant")["low"]
-    together = arithmetic.side_by_side(at["minference"], at["opt5"])
-    assert together == pytest.approx(1.98, abs=0.01) and at["both"] == 2.66

@@ -11,19 +11,17 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths, registry
+from artifact import registry
 from artifact.baselines import cusparselt
 from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import energy, experiments, facts, fp8, tables, trials
+from artifact.rooms.tensor_core_24 import facts, fp8, tables
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
-from kernels import tensor_core_24 as room
 from kernels.formats import eight, two_four_eight
 from kernels.tensor_core_24 import fp8_family
 from kernels.tensor_core_24.sweeps import FEW
 
 ROOM = "tensor_core_24"
-RECORDS = paths.RECORDED / "nvidia-h200" / ROOM
 CLAIMS = [claim for claim in load.claims() if claim.room == ROOM and claim.experiment == ("fp8",)]
 verdicts = partial(judging.verdicts, CLAIMS)
 SHAPES = ((512, 512, 512), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 64, 8192))
@@ -112,99 +110,47 @@ def test_errors_of_eight_bits_are_recorded_for_eight_bits_alone(tmp_path):
 # ---------------------------------------------------------------- the page
 
 
-def test_facts_take_their_numbers_from_the_records():
-    df = frame((1.2, 1.1, 1.0, 0.9), 1.6)
-    square = df[df["variant"] == "fp8_auto"].assign(variant="auto")
-    square["median_us"] *= 2
-    got = dict(facts.eight(df, square))
-    assert got["eight.best.mean"] == pytest.approx((1.2 * 1.1 * 1.0 * 0.9) ** 0.25) and got["eight.best.count"] == 4
-    assert got["eight.dense.at.8192³"] == pytest.approx(1.6) and got["eight.time.least"] == 0.5
-    assert got["eight.error.most"] == 0.005
-    auto = df[(df["variant"] == "fp8_auto") & (df["m"] == 4096)]
-    slower = auto.assign(label="e4m3 to e4m3", median_us=auto["median_us"] * 1.03)
-    assert dict(facts.eight_outputs(pd.concat([auto, slower])))["eight.outputs.time.e4m3 to e4m3"] == pytest.approx(
-        1.03
-    )
-    assert not list(facts.eight(None, square)) and not list(facts.eight_outputs(None))
-
-
-def counters_of(slower: float, at_clock: float) -> experiments.Counters:
-    """cuSPARSELt at 4096 cubed, and ours with `slower` times its clocks at `at_clock` times its rate."""
-    values = {}
-    for variant, clocks, rate in (("cusparselt", 1.0, 1.0), ("fp8_auto", slower, at_clock)):
-        seen = dict.fromkeys(energy.NEEDED, 1e9) | {
-            experiments.TIME: 1e5 * clocks / rate,
-            experiments.CLOCK: 1.5e9 * rate,
-            experiments.TENSOR: 70 / clocks,
-        }
-        values |= {(variant, 4096, metric): value for metric, value in seen.items()}
-    return experiments.Counters(values)
+def test_facts_take_their_numbers_from_the_records(post):
+    us = post.by_shape("fp8", "median_us")
+    over = (us["cusparselt"] / us["fp8_auto"]).dropna()
+    got = dict(facts.eight(post))
+    assert got["eight.best.mean"] == pytest.approx(records.geomean(over)) and got["eight.best.count"] == len(over)
+    cube = (8192, 8192, 8192)
+    assert got["eight.dense.at.8192³"] == us["cublaslt_eight"][cube] / us["fp8_auto"][cube]
+    assert got["eight.left.unloaded"] < 1 and got["eight.outputs.time.e4m3 to e4m3"] > 0.9
 
 
 def test_counters_tell_what_holds_ours_back():
-    rows = fp8.counted(counters_of(1.25, 1.1), 132)
-    got = dict(facts.eight_counted(rows, {"sm_mhz_max": 1980}))
+    """cuSPARSELt, and ours with 1.25 times its clocks at 1.1 times its rate."""
+    theirs = {
+        "size": 4096,
+        "us": 100.0,
+        "clocks": 150.0,
+        "ghz": 1.5,
+        "tensor": 105.0,
+        "port": 1.0,
+        "slices": 1.0,
+        "dram": 1.0,
+    }
+    ours = theirs | {"us": 100 * 1.25 / 1.1, "clocks": 150 * 1.25, "ghz": 1.5 * 1.1}
+    rows = pd.DataFrame([ours | {"variant": "fp8_auto"}, theirs | {"variant": "cusparselt"}])
+    got = dict(facts._beside(rows, 1980))
     assert (got["beside.clocks.last"], got["beside.ghz.last"]) == pytest.approx((1.25, 1.1))
     assert (got["beside.busy.ours"], got["beside.busy.theirs"]) == pytest.approx((0.56, 0.7))
     assert got["beside.us.last"] == pytest.approx(1.25 / 1.1)
-    assert list(tables.eight_counted(rows).data["contender"]) == ["fp8_auto", "cusparselt"]
+    assert not list(facts._beside(rows[:0], 1980))
 
 
-def test_without_counters_there_is_nothing_to_say():
-    rows = fp8.counted(experiments.Counters({}), 132)
-    assert not list(facts.eight_counted(rows, {"sm_mhz_max": 1980}))
-    assert tables.eight_counted(rows) is None
-
-
-def test_the_table_has_every_rung():
-    table = tables.eight_rungs(None)
-    assert len(table) == len(fp8_family.RUNGS) and set(table) == {"rung", "idea", "expected"}
-    assert not table.isin([""]).any(axis=None)
-
-
-# ---------------------------------------------------------------- what was tried
-
-
-def test_every_trial_that_is_recorded_has_its_row_and_its_outcome():
-    df = trials.read(RECORDS / "fp8", trials.EIGHT)
-    table = trials.table(df, trials.EIGHT)
-    assert len(table) == df["trial"].nunique() == len(trials.EIGHT)
-    halves = df[(df["trial"] == "halves") & (df["m"] == 8192)].iloc[0]
-    ours = table.iloc[list(dict.fromkeys(df["trial"])).index("halves")]["came"]
-    assert f"{halves['beside_value'] / halves['value']:.2f}× at 8192³" in ours and "in clocks; kept" in ours
-    assert dict(facts.eight_tried(df))["eight.left.unloaded"] < 1
-
-
-def test_trials_of_the_ladder_are_told_likewise():
-    df = trials.read(RECORDS / "bounds", trials.LADDER)
-    table = trials.table(df, trials.LADDER)
-    assert len(table) == df["trial"].nunique() == len(trials.LADDER)
-    assert set(table["on"]) <= {f"<code>{name}</code>" for name in room.RUNGS}
-    shares = table[table["tried"].str.contains("equal shares")]["came"].iloc[0]
-    assert "0.98× at 6144³" in shares and "1.02× at 28672 × 4096 × 8192 in time; not kept" in shares
-
-
-def test_without_trials_nothing_is_said_and_another_file_is_named(tmp_path):
-    assert trials.read(tmp_path, trials.EIGHT) is None and not list(facts.eight_tried(None))
-    (tmp_path / trials.FILE).write_text("trial,m\nhalves,1\n")
-    with pytest.raises(ValueError, match="tried.csv: it has the columns"):
-        trials.read(tmp_path, trials.EIGHT)
-    for known in (trials.EIGHT, trials.LADDER):  # of one kernel, not of the other
-        (tmp_path / trials.FILE).write_text(",".join(trials.COLUMNS) + "\nhalves,fp8_packed,8,8,8,us,2,1\n")
-        if known is trials.EIGHT:
-            assert trials.read(tmp_path, known)["gain"].tolist() == [2]
-            continue
-        with pytest.raises(ValueError, match="trials that trials.py knows"):
-            trials.read(tmp_path, known)
+def test_the_tables_have_every_rung_and_every_trial(post):
+    rungs = tables.eight_rungs(post)
+    assert list(rungs["rung"]) == list(fp8_family.RUNGS) and {"4096³", "8192³"} < set(rungs)
+    for part in ("bounds", "fp8"):
+        tried = tables.tried(post, part)
+        assert len(tried) == post.tried(part)["trial"].nunique() and not tried.isna().any(axis=None)
+    assert tried["came"]["halves"].endswith("in clocks; kept, in all kernels")
 
 
 # ---------------------------------------------------------------- the experiment
-
-
-def test_the_table_has_what_was_measured():
-    seen = {"throttle": "software power cap", "power_w": 690.2, "sm_mhz": 1455.0, "tflops": 1850.4}
-    rows = [{"variant": v, **dict.fromkeys("mnk", 8192), **seen} for v in fp8_family.RUNGS]
-    assert set(tables.eight_rungs(pd.DataFrame(rows))["TFLOP/s, 8192³"]) == {"1,850"}
 
 
 def run_of(mode: str, folder, capability: str = "9.0"):
@@ -237,10 +183,8 @@ def test_no_point_of_the_outputs_is_measured_twice(tmp_path, preset):
     assert len(set(points)) == len(points) >= 5 and len({label for label, *_ in points}) == 4
 
 
-def test_without_records_or_wgmma_there_is_nothing(tmp_path):
-    assert fp8.measure(run_of("recorded", tmp_path)) is None
-    assert fp8.outputs(run_of("measure", tmp_path, "8.9")) is None
-    assert fp8.measure(run_of("measure", tmp_path, "8.9")) is None
+def test_without_wgmma_there_is_nothing(ada):
+    assert ada["fp8"].empty and ada["fp8_outputs"].empty and not list(facts.eight(ada))
 
 
 def test_the_contenders_are_ours_and_the_libraries():

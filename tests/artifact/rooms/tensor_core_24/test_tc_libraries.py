@@ -10,11 +10,6 @@ from artifact.measure import records
 from artifact.rooms.tensor_core_24 import experiments, facts, libraries
 
 
-@pytest.fixture(scope="module")
-def both(run):
-    return experiments.together(experiments.measure(run, "square"), experiments.measure(run, "llm"))
-
-
 def other(run, folder, version: str, faster: float, names=libraries.EXPERIMENTS) -> None:
     """Records of another version, `faster` times as fast as the shipped one, on a clock of its own."""
     where = folder / records.LIBRARIES / version
@@ -27,45 +22,40 @@ def other(run, folder, version: str, faster: float, names=libraries.EXPERIMENTS)
         records.write(where / f"{name}.csv", df.assign(**times, **rates))
 
 
-def test_versions_are_read_in_their_order_and_only_whole_ones(run, tmp_path):
+def test_versions_are_read_in_their_order_and_only_whole_ones(post, tmp_path):
     for version in ("0.10.0", "0.9.1"):
-        other(run, tmp_path, version, 1.1)
-    other(run, tmp_path, "0.11.0", 1.1, ("square",))  # the layers are still to come
-    found = libraries.read(replace(run, folder=tmp_path))
+        other(post.run, tmp_path, version, 1.1)
+    other(post.run, tmp_path, "0.11.0", 1.1, ("square",))  # the layers are still to come
+    found = libraries.read(replace(post.run, folder=tmp_path))
     assert list(found) == ["0.9.1", "0.10.0"]
     assert set(found["0.9.1"]["variant"]) == set(libraries.NAMES)
-    assert libraries.read(replace(run, folder=tmp_path / "nobody")) == {}
+    assert libraries.read(replace(post.run, folder=tmp_path / "nobody")) == {}
 
 
-@pytest.mark.parametrize("faster", [0.5, 1.25])
-def test_what_is_said_is_what_was_measured(run, both, tmp_path, faster):
+def test_the_records_own_version_is_no_other(post, tmp_path):
+    other(post.run, tmp_path, post.machine["cusparselt"], 1.1)
+    assert libraries.read(replace(post.run, folder=tmp_path)) == {}
+
+
+def test_what_is_said_of_another_version_is_what_was_measured(post, tmp_path):
     """The clock of the other run is not the library's doing."""
-    other(run, tmp_path, "0.10.0", faster)
-    got = dict(facts.other_libraries(libraries.read(replace(run, folder=tmp_path)), both, {"cusparselt": "0.8.0"}))
-    us = experiments.wide(both, "median_us")
-    over = us["cusparselt"] / us["auto"] / faster
-    assert got["other.0_10_0.best.mean"] == pytest.approx(records.geomean(over))
-    assert got["other.0_10_0.best.low"] == pytest.approx(over.min())
-    assert got["other.0_10_0.newer"] == pytest.approx(faster)
-    large = [ratio for (m, n, k), ratio in over.items() if m * n * k >= 4096**3]
-    assert got["other.0_10_0.large.reached"] == sum(r >= 1.1 for r in large)
-    assert got["other.0_10_0.behind"] == (over < 1).sum()
-
-
-def test_nothing_is_said_of_the_records_own_version_or_of_none(run, both, tmp_path):
-    other(run, tmp_path, "0.8.0", 1.1)
-    machine = {"cusparselt": "0.8.0"}
-    assert not list(facts.other_libraries(libraries.read(replace(run, folder=tmp_path)), both, machine))
-    assert not list(facts.other_libraries({}, both, machine))
+    ours = facts.tuned(post)
+    for name, df in dict(libraries.read(post.run)).items():
+        times = df.pivot(index=experiments.KEYS, columns="variant", values="median_us")
+        over = times["cusparselt"] / times["auto"]
+        got = {k.removeprefix(f"other.{name.replace('.', '_')}."): v for k, v in ours}
+        assert got["best.low"] == over.min() and got["behind"] == (over < 1).sum()
+        large = [ratio for (m, n, k), ratio in over.items() if m * n * k >= 4096**3]
+        assert got["large.reached"] == sum(r >= 1.1 for r in large) and got["large.count"] == len(large)
 
 
 @pytest.fixture
-def gpu(run, monkeypatch):
+def gpu(post, monkeypatch):
     """A GPU with a library of a version, which the test may change."""
     found = SimpleNamespace(version="0.10.0")
     info = SimpleNamespace(slug="some-gpu", open=lambda: "opened")
     monkeypatch.setattr(libraries.device, "require", lambda: info)
-    monkeypatch.setattr(libraries.device, "describe", lambda _: run.machine | {"cusparselt": found.version})
+    monkeypatch.setattr(libraries.device, "describe", lambda _: post.machine | {"cusparselt": found.version})
     monkeypatch.setattr(libraries.device, "sources", lambda _: "x")
     return found
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from artifact.measure import apart
-from artifact.rooms.tensor_core_24 import model
+from artifact.rooms.tensor_core_24 import tables
 
+COLUMNS = (*tables.KEY, "ms", "ms_q25", "ms_q75", "replays")
 GPU = SimpleNamespace(name="NVIDIA H100 80GB HBM3")
 MS = {("bf16", "dense"): 9.0, ("bf16", "2:4"): 6.0, ("e4m3", "dense"): 5.0, ("e4m3", "2:4"): 4.0}
 
@@ -24,29 +25,13 @@ def file(tmp_path):
         for step in steps
         for of, ms in MS.items()
     ]
-    apart.write(tmp_path / "model.csv", model.__file__, GPU, model.COLUMNS, rows)
+    apart.write(tmp_path / "model.csv", __file__, GPU, COLUMNS, rows)
     return tmp_path / "model.csv"
 
 
-@pytest.fixture
-def host(tmp_path):
-    rows = [
-        (name, 4096, 4096, tokens, us + tokens)
-        for tokens in (1, 16)
-        for name, us in (("nn.Linear", 10), ("SemiStructuredLinear", 20))
-    ]
-    apart.write(tmp_path / "host.csv", model.__file__, GPU, model.HOST_COLUMNS, rows)
-    return tmp_path / "host.csv"
-
-
-def test_without_a_file_there_is_nothing_to_show(tmp_path):
-    for make in (model.table, model.host_table, model.numbers):
-        assert make(tmp_path / "none.csv") is None
-
-
 def test_a_speedup_is_over_dense_in_the_same_precision(file):
-    df = model.numbers(file)
-    assert len(df) == 2 * 3 * len(MS) and set(model.COLUMNS) < set(df)
+    df = tables.models(file)
+    assert len(df) == 2 * 3 * len(MS) and set(COLUMNS) < set(df)
     for (precision, weight), part in df.groupby(["precision", "weight"]):
         assert np.allclose(part["speedup"], MS[precision, "dense"] / MS[precision, weight])
 
@@ -54,48 +39,35 @@ def test_a_speedup_is_over_dense_in_the_same_precision(file):
 def test_rows_in_another_order_have_the_same_speedup(file, tmp_path):
     df = apart.read(file).sample(frac=1, random_state=3)
     other = tmp_path / "other.csv"
-    apart.write(other, model.__file__, GPU, model.COLUMNS, df.to_numpy())
-    found, right = (model.numbers(x).set_index(model.KEY)["speedup"] for x in (other, file))
+    apart.write(other, __file__, GPU, COLUMNS, df.to_numpy())
+    found, right = (tables.models(x).set_index(tables.KEY)["speedup"] for x in (other, file))
     assert found.sort_index().equals(right.sort_index())
 
 
-def test_the_table_has_a_row_for_each_step_of_each_model(file):
-    df = model.table(file)
-    assert GPU.name in df.attrs["caption"]
-    assert len(df) == 6 and not df.isna().any(axis=None)
-    assert [x for x in df if "[ms]" in x] == [
-        "dense BF16 [ms]",
-        "2:4 BF16 [ms]",
-        "dense FP8 [ms]",
-        "2:4 FP8 [ms]",
-    ]
-    assert len(set(df["step"])) == 3 and "decode, 1 sequence" in set(df["step"])
-    assert df["2:4 BF16 [ms]"].str.endswith("(1.50×)").all()
-    assert not df["dense FP8 [ms]"].str.contains("×").any()
-
-
-def test_the_host_has_a_row_for_each_layer(host):
-    df = model.host_table(host)
-    assert GPU.name in df.attrs["caption"] and len(df) == 2
-    assert list(df["1 token [µs]"]) == ["11.0", "21.0"]
-    assert list(df["16 tokens [µs]"]) == ["26.0", "36.0"]
+def test_the_table_has_a_row_for_each_step_of_each_model():
+    df = tables.whole()
+    assert len(df) == 8 and not df.isna().any(axis=None) and (df["bf16 dense over"] == 1).all()
+    assert {"decode, 1 sequence", "decode, 16 sequences", "prefill, 4,096 tokens"} < set(df["step"])
+    assert set(tables.host()) == {"layer", "size", "us_1", "us_16"}
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("phase", [model.Phase("prefill", 1, 256, 256, 1), model.Phase("decode", 4, 1, 256, 1)])
+@pytest.mark.parametrize("phase", [("prefill", 1, 256, 256, 1), ("decode", 4, 1, 256, 1)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_each_contender_multiplies_as_the_dense_layer(phase, bias):
     torch = pytest.importorskip("torch")
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("wgmma is what Hopper has")
+    from artifact.rooms.tensor_core_24 import model
+
     torch.manual_seed(model.SEED)
-    tiny = model.Model("tiny", 512, 1, 4, 2, 1024, 64, 1e4, bias)
+    tiny, phase = model.Model("tiny", 512, 1, 4, 2, 1024, 64, 1e4, bias), model.Phase(*phase)
     with torch.no_grad():
         layers, inputs = model.contenders(tiny), model.inputs_of(tiny, phase)[0]
         errors = model.check(layers, phase, inputs)
         assert set(errors) == set(model.CONTENDERS) and errors["bf16", "dense"] == 0
         assert errors["bf16", "2:4"] < errors["e4m3", "dense"]
         layers["bf16", "2:4"] = layers["bf16", "dense"]  # which is not pruned
-        with pytest.raises(ValueError, match="2:4 weights in BF16 is .* off") as caught:
+        with pytest.raises(ValueError, match="2:4 weights in bf16 is .* off") as caught:
             model.check(layers, phase, inputs)
         assert "\n" not in str(caught.value)

@@ -1,0 +1,19 @@
+"""PyTorch, imported when it is first used: modules that need it on a GPU can be imported, and read, without it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Lazy:
+    """A module by its name, imported at the first look at what it holds."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+torch = Lazy("torch")

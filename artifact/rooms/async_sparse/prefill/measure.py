@@ -1,0 +1,381 @@
+"""Measuring a prefill, point by point: what is there already is not measured again.
+
+    prefill.csv        the whole model, a row for each configuration, length and share of blocks (`records.COLUMNS`)
+    prefill_ffn.csv    the first layer's FFN alone
+    prefill/*.csv      parts.csv: where the time goes; attention.csv: what was chosen; checks.csv: the last hidden state
+
+Everything runs from CUDA graphs, in the harness's order and with its statistics (`bench.measure`): launches of
+contenders in turns, after a flush of the L2.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from artifact.book.study import where
+from artifact.measure import bench, check, device, records
+from artifact.measure import run as harness
+from artifact.measure.apart import captured
+from artifact.measure.lazy import torch
+from artifact.measure.run import Prepared, Run
+from artifact.rooms.async_sparse.prefill import attention
+from artifact.rooms.async_sparse.prefill import model as of
+from artifact.rooms.async_sparse.prefill.configurations import (
+    ATTENTION,
+    CHECK_LENGTH,
+    CONFIGURATIONS,
+    DENSE,
+    DENSITIES,
+    FFN,
+    FFN_OURS,
+    FOLDER,
+    KICK_LAYERS,
+    KICK_LENGTHS,
+    LAYER,
+    LAYER_LENGTHS,
+    LAYERS,
+    LENGTHS,
+    PART_LENGTHS,
+    SIZES,
+    WHOLE,
+    flops,
+    label,
+)
+from kernels.contract import Problem
+from kernels.library import layers
+
+ROOM = "async_sparse"
+#: Record → its contenders, all at all points: sparse attention does not know the share of blocks, and is measured
+#: beside each, as the dense model is.
+PLANS = {LAYER: LAYERS, WHOLE: CONFIGURATIONS}
+ALL_LENGTHS = {LAYER: LAYER_LENGTHS, WHOLE: LENGTHS, "parts": PART_LENGTHS}
+#: Device time for a contender at a point, and samples at least: of what takes seconds, few.
+BUDGET_S = 0.4
+SAMPLES = {4096: 7, 16384: 5, 65536: 3}
+CHECKED = 256  #: tokens whose FFN is compared with float64
+CHOICE_LENGTH = 16384  #: of the tokens that choose a pattern for each head
+#: How often the dense model's own difference from float32 a sparse model's may be.
+NOISES = 2.0
+#: By how much a profiled pass may be longer than the timed one.
+APART = 0.1
+FLOPS_DEF = "the dense model's: 2 for each weight and token, and causal attention"
+FFN_DEF = "2·nnz·N"
+M, K = 18944, 3584  #: of a record's rows: those of gate_proj
+
+
+def can_measure(run: Run) -> bool:
+    """Tell whether a prefill can be measured: on Hopper, with the libraries, as `run` says."""
+    here = all(map(importlib.util.find_spec, ("torch", "transformers", "cupy")))
+    return here and run.mode == "measure" and str(run.machine.get("compute_capability")) == "9.0"
+
+
+def measure(run: Run) -> None:
+    """Measure what is not there yet, one share of blocks after the other, FFNs alone first, lengths as they grow, then
+    tables; nothing where a prefill cannot be measured."""
+    if can_measure(run):
+        made = Prefill(run)
+        for density, record in product(made.densities, PLANS):
+            for n in made.missing(record, density):
+                made.point(record, n, density)
+                _free()
+        for table in (made.checks, made.parts, made.attention):
+            made.write(table)
+
+
+def _free() -> None:
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+@functools.lru_cache(1)
+def sparse_ffns(model, density: float, seed: int) -> dict[str, tuple[dict, float]]:
+    """Return, by `Configuration.ffn`, what takes the place of FFNs or of their projections, the same blocks in all, and
+    the milliseconds that making it took; by our kernel each of the first FFN's projections alone."""
+    name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
+    replaced, ffn = layers.classes().BlockSparseLinear.of, model.get_submodule(name)
+    made: dict[str, tuple[dict, float]] = {
+        "": ({}, 0.0),
+        "unit_ring": ({f"{name}.{p}": replaced(getattr(ffn, p), m) for p, m in of_first.items()}, 0.0),
+    }
+    for called, published in (("opt5", True), ("gated", False)):
+        began = time.perf_counter()
+        modules = layers.replacements(model, density, seed=seed, published=published)
+        torch.cuda.synchronize()
+        made[called] = modules, (time.perf_counter() - began) * 1e3
+    return made
+
+
+@dataclass(eq=False)
+class Prefill:
+    """A measurement of a model that is made once."""
+
+    run: Run
+
+    def __post_init__(self) -> None:
+        kick = self.run.preset == "kick"
+        self.sizes: dict[str, Any] = SIZES | ({"num_hidden_layers": KICK_LAYERS} if kick else {})
+        self.densities = DENSITIES[:1] if kick else DENSITIES
+        self.lengths = {name: KICK_LENGTHS if kick else all_of for name, all_of in ALL_LENGTHS.items()}
+
+    @functools.cached_property
+    def model(self):
+        """The model on the current GPU, with a pattern for each head."""
+        torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+        made = of.build(self.run.seed, "cuda", self.sizes)
+        made.vertical_share = of.choose_patterns(made, of.tokens(made, CHOICE_LENGTH, self.run.seed + 1))
+        return made
+
+    # ------------------------------------------------------------ records
+
+    def missing(self, record: str, density: float) -> list[int]:
+        """Return the lengths of which a record has not all contenders; what it shall have is written beside it."""
+        path, names, lengths = self.run.folder / f"{record}.csv", PLANS[record], self.lengths[record]
+        df = records.read(path) if path.is_file() else pd.DataFrame(columns=list(records.COLUMNS))
+        df = where(df, label=label(self.run), seed=self.run.seed, density=density)
+        if todo := [n for n in lengths if {*names} - {*where(df, n=n)["variant"]}]:
+            points = product(names, lengths, self.densities)
+            records.plan(path, [(name, label(self.run), M, n, K, share) for name, n, share in points])
+        return todo
+
+    def point(self, record: str, n: int, density: float) -> None:
+        """Check and time all contenders of a record at n tokens, and append a row for each. Raises `check.WrongResult`
+        for an FFN or an output that is wrong."""
+        model, seed, first = self.model, self.run.seed, _first(self.model)
+        ffns, backend = sparse_ffns(model, density, seed), of.choose_backend(model, n)
+        ids, x = of.tokens(model, n, seed + 2), _input(model, n, seed)
+        errors = {ffn: ffn_error(model, made, density, seed, n) for ffn, (made, _) in ffns.items()}
+        graphs, pool = {}, torch.cuda.graph_pool_handle()
+        for name, c in PLANS[record].items():
+            with of.configured(model, c, ffns[c.ffn][0], n):
+                call = partial(of.logits, model, ids) if record == WHOLE else partial(model.get_submodule(first), x)
+                graphs[name] = captured(call, pool)
+        times = timed({name: graph for name, (graph, _) in graphs.items()}, self.run.device, n)
+        for name, (graph, output) in graphs.items():
+            graph.replay()  # the graphs share memory, so the others have written over what it left
+            if not bool(torch.isfinite(output).all()):
+                raise check.WrongResult(f"{name} at {n} tokens: the output is not finite.")
+        kept = {name: _kept(module) for name, module in ffns["gated"][0].items()}
+        if record == WHOLE:
+            nnz, least = sum(kept.values()), _bytes(model.parameters())
+            work, said = int(flops(self.sizes | of.sizes_of(model), n)), FLOPS_DEF
+            prepared = {
+                f: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for f, (made, ms) in ffns.items()
+            }
+        else:
+            nnz, prepared = kept[first], dict.fromkeys(ffns, Prepared(0.0, 0))
+            work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
+        problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, _none, _none)
+        rows = [
+            harness.row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
+            for name, c in PLANS[record].items()
+        ]
+        records.append(self.run.folder / f"{record}.csv", rows)
+        print(f"{ROOM}/{record}: {n} tokens, {density:g} of the blocks, SDPA's {backend}", flush=True)
+
+    def about(self) -> dict[str, str]:
+        """Return what tells where and when a row was measured."""
+        return {"gpu": self.run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
+
+    # ------------------------------------------------------------ tables beside the records
+
+    def write(self, make: Callable[[], pd.DataFrame]) -> None:
+        """Write a table of its name below what the file holds, unless that is of this model already."""
+        path, count = self.run.folder / FOLDER / f"{make.__name__}.csv", self.sizes["num_hidden_layers"]
+        old = [pd.read_csv(path)] if path.is_file() else []
+        if not any((df["layers"] == count).any() for df in old):
+            new = make().assign(layers=count, **self.about())
+            records.write_text(path, pd.concat([*old, new], ignore_index=True).to_csv(index=False, lineterminator="\n"))
+            _free()
+
+    def attention(self) -> pd.DataFrame:
+        """Return what attention was at each length: SDPA's backend, patterns, the share of causal blocks kept."""
+        rows, shares, selected = [], list[Any](), attention.select
+        vertical = sum(self.model.vertical_share) / len(self.model.vertical_share)
+
+        def watched(*given):
+            kept = selected(*given)
+            shares.append(kept.float().mean() * 2 * kept.shape[-1] / (kept.shape[-1] + 1))
+            return kept
+
+        try:
+            attention.select = watched
+            for n in self.lengths[WHOLE]:
+                backend = of.choose_backend(self.model, n)
+                shares.clear()
+                with torch.no_grad(), of.configured(self.model, CONFIGURATIONS[ATTENTION], {}, n):
+                    of.last_hidden(self.model, of.tokens(self.model, n, self.run.seed + 2))
+                rows.append((n, backend, vertical, float(torch.stack(shares).mean())))
+        finally:
+            attention.select = selected
+        return pd.DataFrame(rows, columns=["n", "backend", "vertical_share", "kept_share"])
+
+    def parts(self) -> pd.DataFrame:
+        """Return where the GPU's time goes, for each configuration at some lengths: by ranges of PyTorch's profiler.
+
+        A profiled pass is launched by the host and not from a graph, and ranges hold what the GPU waits for in them.
+        Parts that add up to more than the timed call, by over APART, are left out.
+        """
+        density, rows = self.densities[0], []
+        df = where(records.read(self.run.folder / f"{WHOLE}.csv"), label=label(self.run), density=density)
+        for n, (name, c) in product(self.lengths["parts"], CONFIGURATIONS.items()):
+            of.choose_backend(self.model, n)
+            ids = of.tokens(self.model, n, self.run.seed + 2)
+            with of.configured(self.model, c, sparse_ffns(self.model, density, self.run.seed)[c.ffn][0], n):
+                found = of.profiled(self.model, partial(of.logits, self.model, ids))
+            over = sum(found.values()) / where(df, variant=name, n=n)["median_us"].iloc[-1]
+            if over <= 1 + APART:
+                rows += [(name, n, density, part, us) for part, us in found.items()]
+            else:
+                print(f"{name} at {n} tokens is left out: profiled, it took {over:.2f} times as long as timed")
+            _free()
+        return pd.DataFrame(rows, columns=["configuration", "n", "density", "part", "us"])
+
+    def checks(self) -> pd.DataFrame:
+        """Return how far the last hidden state is from float32's (`hidden_errors`). Raises `check.WrongResult` where a
+        sparse model is further off than NOISES times the dense one."""
+        density, ids = self.densities[0], of.tokens(self.model, CHECK_LENGTH, self.run.seed + 4)
+        modules = {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()}
+        found, noise = hidden_errors(self.model, modules, density, self.run.seed, ids)
+        if not all(off <= NOISES * noise for off in found.values()):
+            raise check.WrongResult(
+                f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "
+                f"weights by {noise:.1e}."
+            )
+        rows = [(name, density, off, noise) for name, off in found.items()]
+        return pd.DataFrame(rows, columns=["configuration", "density", "rel_diff", "noise"])
+
+
+def _none():
+    raise RuntimeError("a prefill has no operands of the room's")
+
+
+def _kept(module) -> int:
+    """Values of a sparse FFN's blocks."""
+    return sum(m.col_idx.numel() * 64 * 64 for m in module.modules() if hasattr(m, "col_idx"))
+
+
+def _bytes(tensors) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _first(model) -> str:
+    """The name of the first layer's FFN."""
+    return next(iter(layers.ffns(model)))
+
+
+def _input(model, n: int, seed: int):
+    """What a norm hands to an FFN: (1, n, hidden), of unit variance."""
+    made = torch.Generator(model.device).manual_seed(seed + 3)
+    return torch.randn((1, n, model.config.hidden_size), device=model.device, dtype=model.dtype, generator=made)
+
+
+def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
+    """Time CUDA graphs of n tokens by the harness's protocol: in turns, each after a flush. opened:
+    `cuda.core.Device`."""
+    flush = torch.empty(bench.flush_bytes(opened.properties.l2_cache_size), dtype=torch.uint8, device="cuda")
+
+    def run(names):
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in names]
+        flush.zero_()  # a head start for the host
+        for name, (begin, end) in zip(names, events, strict=True):
+            flush.zero_()
+            begin.record()
+            graphs[name].replay()
+            end.record()
+        seen = bench.watch(lambda: device.sample(opened), events[-1][1].query)
+        torch.cuda.synchronize()
+        return [begin.elapsed_time(end) * 1e3 for begin, end in events], seen
+
+    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, 0.0), lambda name: None)
+    least = next(count for length, count in SAMPLES.items() if n <= length)
+    found = bench.measure(list(graphs), engine, BUDGET_S, least, bench.MAX_SAMPLES)
+    return {name: replace(timing, graph=True) for name, timing in found.items()}
+
+
+# ---------------------------------------------------------------- is it right?
+
+
+def ffn_reference(model, density: float, seed: int, x, fused: bool = False):
+    """Return the first layer's FFN with its weights masked, in float64 but for what a layer hands on in BF16: both
+    products and what SwiGLU makes of them; fused, silu of the gate's and the product with up's. Density 1: no mask."""
+    name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
+    ffn, silu = model.get_submodule(name), torch.nn.functional.silu
+    gate, up, down = (layers.masked(getattr(ffn, p).weight, of_first[p]).double() for p in layers.PROJECTIONS)
+
+    def rounded(tensor):
+        return tensor.to(x.dtype).double()
+
+    with torch.no_grad():
+        g, u = (x.double() @ weight.t() for weight in (gate, up))
+        hidden = rounded(silu(g)) * u if fused else silu(rounded(g)) * rounded(u)
+        return rounded(hidden) @ down.t()
+
+
+def ffn_error(model, modules: Mapping[str, Any], density: float, seed: int, n: int) -> check.Errors:
+    """Return the errors of the first layer's FFN with these modules, on n tokens of which CHECKED are compared with
+    float64. Raises `check.WrongResult` where they are over BF16's limits."""
+    x, first, limit = _input(model, n, seed), _first(model), check.LIMITS["bfloat16"]
+    with torch.no_grad(), of.configured(model, CONFIGURATIONS[DENSE], modules, n):
+        got = model.get_submodule(first)(x)[:, -CHECKED:].double()
+    want = ffn_reference(model, density if modules else 1.0, seed, x[:, -CHECKED:], first in modules)
+    at_least = want.abs().clamp(min=float(want.square().mean().sqrt()))
+    errors = check.Errors(difference(got, want), float(((got - want).abs() / at_least).max()))
+    if not (errors.rel_err <= limit.rel_err and errors.max_err <= limit.max_err):
+        raise check.WrongResult(
+            f"The FFN at {n} tokens is wrong: rel_err {errors.rel_err:.1e} (limit {limit.rel_err:g}), max_err "
+            f"{errors.max_err:.1e} (limit {limit.max_err:g})."
+        )
+    return errors
+
+
+def hidden_errors(model, modules: Mapping, density: float, seed: int, ids) -> tuple[dict[str, float], float]:
+    """Return (configuration → how far its last hidden state is from that of the masked dense model in float32, how far
+    that model's own is in BF16), as norms of differences over the norm. The model is as before afterwards."""
+    of.choose_backend(model, ids.shape[1])
+    found = {}
+    with torch.no_grad():
+        for name in (FFN, FFN_OURS):
+            with of.configured(model, CONFIGURATIONS[name], modules[CONFIGURATIONS[name].ffn], ids.shape[1]):
+                found[name] = of.last_hidden(model, ids).double()
+        with masked(model, layers.masks(model, density, seed=seed)):
+            dense = of.last_hidden(model, ids).double()
+            wide = copy.deepcopy(model).float()
+            for module in of.attentions(wide):
+                module.backend = "MATH"  # which takes float32
+            want = of.last_hidden(wide, ids).double()
+    return {name: difference(got, want) for name, got in found.items()}, difference(dense, want)
+
+
+@contextmanager
+def masked(model, masks: Mapping) -> Iterator[None]:
+    """Mask the FFNs' weights meanwhile; what they were waits on the host."""
+    of_ffns = [
+        (getattr(model.get_submodule(name), p).weight, mask) for name, own in masks.items() for p, mask in own.items()
+    ]
+    kept = [weight.detach().to("cpu", copy=True) for weight, _ in of_ffns]
+    try:
+        for weight, mask in of_ffns:
+            weight.copy_(layers.masked(weight, mask))
+        yield
+    finally:
+        for (weight, _), whole in zip(of_ffns, kept, strict=True):
+            weight.copy_(whole)
+
+
+def difference(got, want) -> float:
+    """Return ‖got - want‖ / ‖want‖."""
+    return float((got - want).norm() / want.norm())

@@ -475,10 +475,9 @@ def stacked(
         _beside(ax, part, y, text)
 
     fig = about.panels(df, len(rows) * height + FRAME + LEGEND, draw)
-    edge = {"edgecolor": INK, "linewidth": 0.5}
-    about.key(
-        fig, {about.called(g): Patch(facecolor=palette[g], hatch=hatches[g], **edge) for g in groups}, df, columns=5
-    )
+    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
+    hatched = {about.called(g): Patch(facecolor=palette[g], hatch=hatches[g], **edge) for g in groups}
+    about.key(fig, hatched, df, columns=5)
     return fig
 
 

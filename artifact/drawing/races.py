@@ -364,7 +364,7 @@ def _size(home: bool, marker: str) -> dict[str, Any]:
 def _marks(ax: Any, at: float, one: Any, home: bool) -> dict[str, object]:
     """Draw a GPU's line of a row: the ranges of the published kernel and of the limit, and the three means."""
     grey = {"color": style.BOUND, "alpha": 0.6, "zorder": 1}
-    orange = {"color": style.PUBLISHED, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 2}
+    orange: dict[str, Any] = {"color": style.PUBLISHED, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 2}
     # At points of microseconds the limit is hundreds of times as fast and says little: the axis ends before.
     ends = min(one.limit_most, ax.get_xlim()[1] / 1.03)
     ax.plot([one.limit_least, ends], [at] * 2, linewidth=1.2, **grey)

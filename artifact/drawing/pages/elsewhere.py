@@ -149,14 +149,10 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
     named = [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()]
     tops = pd.DataFrame(named, columns=["source", "system", "panel", "ratio"])
     first, second = records.short_gpus(titles(c)).values()
-    shown: dict[str, Any] = {
-        "scale": "fine",
-        "reference": 1,
-        "height": 0.6,
-        "labels": {"ratio": f"{first} over {second}"},
-    }
+    about = charts.About({"ratio": f"{first} over {second}"}, col="panel")
+    shown: dict[str, Any] = {"scale": "fine", "reference": 1, "height": 0.6}
     rows = pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio")
-    return charts.dots(rows, x="ratio", y="system", hue="whose", col="panel", **shown), df
+    return charts.dots(rows, about, x="ratio", y="system", hue="whose", **shown), df
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:

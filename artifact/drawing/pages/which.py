@@ -261,8 +261,8 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
         for pool, df in found
     ]
     data = pd.concat(named, ignore_index=True)
-    labels = {"ratio": "time over the best one's"}
-    fig = charts.boxes(data, x="ratio", y="advice", scale="ratio", reference=model.GOOD, labels=labels, height=0.8)
+    about = charts.About({"ratio": "time over the best one's"})
+    fig = charts.boxes(data, about, x="ratio", y="advice", scale="ratio", reference=model.GOOD, height=0.8)
     return fig, data.drop(columns="advice")
 
 

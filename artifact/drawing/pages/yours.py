@@ -69,9 +69,8 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     data = df.join(over, on=list(records.POINT)).assign(speedup=lambda rows: rows["against_us"] / rows["median_us"])
     order = list(dict.fromkeys([name, *ladder, *data["variant"]]))
     data = data.sort_values("variant", key=lambda variants: variants.map(order.index), kind="stable")
-    labels = {"speedup": f"speedup over the fastest {word}; right: geometric means"}
-    shown: dict[str, Any] = {"reference": 1, "labels": labels, "text": [{"of": "mean", "as": "x"}]}
-    fig = charts.boxes(data, x="speedup", y="variant", order=list(ladder), **shown)
+    about = charts.About({"speedup": f"speedup over the fastest {word}; right: geometric means"}, order=list(ladder))
+    fig = charts.boxes(data, about, x="speedup", y="variant", reference=1, text=[{"of": "mean", "as": "x"}])
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 

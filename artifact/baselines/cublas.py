@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines._library import ALPHA, BETA, Bound, data_type, hold, on_stream, owned, refusing, sizes
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 
@@ -42,17 +43,14 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_column_major("cuBLAS", problem, operands)
-    import cupy
     from nvmath.bindings import cublas
 
     device.set_current()
     dense, prepare_ms = timed(lambda: cupy.array(formats.to_dense(operands.b), order="F"))
     with refusing(f"cuBLAS refuses a handle at {sizes(problem)}", cublas.cuBLASError) as stack:
-        handle = owned(stack, cublas.destroy, cublas.create())
         ours = Operands(operands.a, dense, operands.c)
-        call, output, *keep = _READY[reading](cublas, handle, ours)
-        waits = reading != "cublas"
-        bound = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=waits)
+        call, output, *keep = _READY[reading](cublas, owned(stack, cublas.destroy, cublas.create()), ours)
+        bound = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
         return hold(bound, stack, ours, keep)
 
 
@@ -91,8 +89,7 @@ def gemm_arguments(cublas, a, b, c, dtype: str, compute: str) -> tuple:
     def operand(array) -> tuple[int, int]:
         """Return the operation, and the leading dimension."""
         by_columns = array.flags.f_contiguous
-        operation = cublas.Operation.N if by_columns else cublas.Operation.T
-        return int(operation), array.shape[0 if by_columns else 1]
+        return int(cublas.Operation.N if by_columns else cublas.Operation.T), array.shape[0 if by_columns else 1]
 
     (op_a, lda), (op_b, ldb) = operand(a), operand(b)
     alpha, beta = ALPHA.ctypes.data, BETA.ctypes.data
@@ -121,7 +118,6 @@ def _kernel(cublas, handle: int, ours: Operands) -> tuple:
 def _transfers(cublas, handle: int, ours: Operands) -> tuple:
     """The output is the copy on the host, which `check` poisons. The arrays on the device begin as
     NaN and belong to this contender alone, so that a copy left out cannot go unnoticed."""
-    import cupy
     from cuda.bindings import runtime
 
     to_device, to_host = (
@@ -131,7 +127,7 @@ def _transfers(cublas, handle: int, ours: Operands) -> tuple:
     c = np.full(ours.c.shape, np.nan, np.float32, order="F")
     there = Operands(*(cupy.full_like(x, np.nan) for x in (ours.a, ours.b, ours.c)))
     multiply = multiplication(cublas, handle, _arguments(cublas, there))
-    pairs = (there.a, a), (there.b, b)
+    pairs = zip((there.a, there.b), (a, b), strict=True)
     inputs = [(here.data.ptr, host.ctypes.data, host.nbytes, to_device) for here, host in pairs]
     output = (c.ctypes.data, there.c.data.ptr, c.nbytes, to_host)
 

@@ -17,6 +17,7 @@ from artifact.baselines import cublas_tensor
 from artifact.baselines._library import Bound, hold, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
+from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.half import array_of
 
@@ -57,15 +58,13 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 
 def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     """cublasGemmEx on the dense A, launched once: the first launch loads code and may be refused."""
-    import cupy
     from nvmath.bindings import cublas
 
     a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))
     matrices, compute = (a, array_of(operands.b), array_of(operands.c)), "COMPUTE_32F"
     arguments = gemm_arguments(cublas, *matrices, dtype, compute + ("_FAST_TF32" if dtype == "tf32" else ""))
     with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
-        handle = owned(stack, cublas.destroy, cublas.create())
-        call = multiplication(cublas, handle, arguments)
+        call = multiplication(cublas, owned(stack, cublas.destroy, cublas.create()), arguments)
         call(cupy.cuda.get_current_stream().ptr)
         bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), call, operands.c, "the library's default")
         return hold(bound, stack, a, operands)

@@ -26,6 +26,7 @@ import numpy as np
 from artifact.baselines._library import ALPHA, BETA, Bound, data_type, fastest, hold, owned, refusing, sizes
 from artifact.baselines.cusparselt import require_two_four
 from artifact.measure.device import first_line
+from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
 
@@ -97,8 +98,7 @@ def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: 
     from nvmath.bindings import cublasLt
 
     with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
-        handle = owned(stack, cublasLt.destroy, cublasLt.create())
-        candidates = propose(cublasLt, handle, stack)
+        candidates = propose(cublasLt, owned(stack, cublasLt.destroy, cublasLt.create()), stack)
         if not candidates:
             raise NoAlgorithm("it knows no algorithm")
         choice = fastest(candidates, device)[0]
@@ -170,8 +170,6 @@ def layout(library, dtype: str, shape: tuple[int, int], stack: ExitStack, by_row
 def candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Bound:
     """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
     `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
-    import cupy
-
     (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data

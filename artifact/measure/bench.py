@@ -116,12 +116,10 @@ def time(
 
     contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
     current. budget_s: device time per contender, in seconds. verify: called for each after the last
-    sample; what it raises ends the measurement. Raises ValueError for an empty or impossible plan
-    and for a contender that `needs_host_clock`, and RuntimeError, one sentence, where a launch that
-    needs a CUDA graph cannot be captured.
+    sample; what it raises ends the measurement. Raises ValueError for a contender that
+    `needs_host_clock`, and RuntimeError, one sentence, where a launch that needs a CUDA graph cannot
+    be captured.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     for name, bound in contenders.items():
         # Its launch would be captured as a graph of what little of it the GPU does.
         if getattr(bound, "needs_host_clock", False):
@@ -159,11 +157,9 @@ def measure(
     max_samples: int = MAX_SAMPLES,
 ) -> dict[str, Timing]:
     """The whole protocol on an engine: choose graphs, warm up, plan, sample, summarise."""
-    _require_time(budget_s)
     graph = {name: engine.host_us[name] > HOST_SHARE * engine.flush_us for name in names}
-    for name in names:
-        if graph[name]:
-            engine.replay(name)
+    for name in (name for name in names if graph[name]):
+        engine.replay(name)
 
     estimate_us = warm_up(names, engine, budget_s)
     counts = {
@@ -180,11 +176,6 @@ def measure(
     return timings(taken, seen, {name: len(times) for name, times in taken.items()}, graph)
 
 
-def _require_time(budget_s: float) -> None:
-    if not budget_s > 0:
-        raise ValueError(f"budget_s is {budget_s}, but a time budget in seconds must be positive")
-
-
 def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, float]:
     """Launch the contenders, interleaved, until each one's median (µs, returned) stands still."""
     times, _ = engine.run(list(names))
@@ -195,16 +186,12 @@ def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, 
     for _ in range(WARMUP_STEPS):
         if not unsettled:
             break
-        order = unsettled * WARMUP_BATCH
-        times, _ = engine.run(order)
-        still = []
-        for name in unsettled:
-            own = [us for n, us in zip(order, times, strict=True) if n == name]
-            before, median[name] = median[name], statistics.median(own)
-            spent_us[name] += sum(own)
-            if not stable(before, median[name]) and spent_us[name] < budget_s * 1e6:
-                still.append(name)
-        unsettled = still
+        times, _ = engine.run(unsettled * WARMUP_BATCH)
+        own = {name: times[i :: len(unsettled)] for i, name in enumerate(unsettled)}
+        before, median = median, median | {name: statistics.median(own[name]) for name in unsettled}
+        spent_us |= {name: spent_us[name] + sum(own[name]) for name in unsettled}
+        moved = [name for name in unsettled if not stable(before[name], median[name])]
+        unsettled = [name for name in moved if spent_us[name] < budget_s * 1e6]
     return median
 
 
@@ -329,7 +316,7 @@ def time_calls(
     `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
     for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
     timed calls. verify: as in `time`, but not for calls over `LONG_CALL_S`: one more would cost as
-    much as the measurement. Raises ValueError for an empty or impossible plan.
+    much as the measurement.
 
     The clock is the host's, from before the first call until the stream is done after the last. Two
     events around the loop, as in Zeng's "GPU Accelerated Structured Sparsity Matrix Multiplication",
@@ -337,8 +324,6 @@ def time_calls(
     events do not see a call that runs on the CPU, and the host's clock compares both alike. It adds
     the way to the GPU and back once in a loop: some microseconds over `calls`.
     """
-    if not contenders:
-        raise ValueError("there is nothing to time: name at least one contender")
     stream = device.create_stream()
     try:
         device.sync()  # operands were made on other streams
@@ -362,7 +347,6 @@ def measure_calls(
     budget_s: float = BUDGET_S,
 ) -> dict[str, Timing]:
     """The whole protocol of `time_calls` on an engine: estimate, plan, sample, summarise."""
-    _require_time(budget_s)
     taken: dict[str, list[float]] = {}
     plans: dict[str, Plan] = {}
     seen: list[Sample] = []

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import device
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
@@ -162,8 +163,7 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     elif few and formats.is_sparse(a):
         a = formats.to_csr(a)
     sparse = isinstance(a, csr.Csr)
-    terms = problem.nnz if sparse else size
-    here = host or max(terms, problem.k, problem.m) * problem.n <= CPU_WORK
+    here = host or max(problem.nnz if sparse else size, problem.k, problem.m) * problem.n <= CPU_WORK
     if here and not host:
         a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
@@ -174,8 +174,6 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
         confirm(values, a, b, describe(problem))
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
     if here and not host:
-        import cupy
-
         values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
     return reference(values, summed, _longest(a))
 
@@ -192,9 +190,7 @@ def _unsigned(x):
 
 def _longest(a) -> int:
     """Products of the longest sum of A·B, or more."""
-    if isinstance(a, csr.Csr):
-        return int((a.row_ptr[1:] - a.row_ptr[:-1]).max()) if a.m else 0
-    return a.shape[1]
+    return int(array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max()) if isinstance(a, csr.Csr) else a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:
@@ -211,7 +207,9 @@ def confirm(values, a, b, where: str) -> None:
     x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
     y = _times(b, x)
     by_scipy = isinstance(a, csr.Csr)
-    exact = xp.asarray(scipy_product(formats.to_host(a), _here(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+    exact = (
+        xp.asarray(scipy_product(formats.to_host(a), formats.to_host(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+    )
     norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
     off = xp.abs(_times(values, x) - exact)
@@ -258,8 +256,7 @@ def dense_product(a, b, dtype=np.float64):
     for i in range(0, m, height):
         rows = _numbers(a, array_of(a)[i : i + height]).astype(xp.float64)
         for j in range(0, n, width):
-            columns = _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64)
-            out[i : i + height, j : j + width] = rows @ columns
+            out[i : i + height, j : j + width] = rows @ _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64)
     return out
 
 
@@ -271,7 +268,6 @@ def cupy_product(a, b, dtype=np.float64):
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
     """
-    import cupy
     from cupyx.scipy.sparse import csr_matrix
 
     n = b.shape[1]
@@ -283,8 +279,7 @@ def cupy_product(a, b, dtype=np.float64):
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        panel = _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
-        out[:, j : j + width] = matrix @ panel
+        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
     return out
 
 
@@ -385,9 +380,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     WrongResult, one sentence that begins with `where`, if they exceed the limit: of the norm, and of each
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
-    stored = array_of(out)
-    xp = array_module(stored)
-    kind = limit or outputs.dtype_of(out)
+    xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
     if kind not in LIMITS:
         raise ValueError(
             f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
@@ -446,7 +439,8 @@ def _beside_each_other(out, reference: Reference):
     xp = array_module(stored)
     every = [_parts(x) for x in (stored, reference.values, reference.sizes) if x is not None]
     for part, *others in zip(*every, strict=True):
-        exact, *sizes = (_beside(other, xp) for other in others)
+        # A CPU's output may have a GPU's reference.
+        exact, *sizes = (formats.to_host(other) if xp is np else xp.asarray(other) for other in others)
         yield _numbers(out, part).astype(xp.float64, order="C"), exact, sizes[0] if sizes else None
 
 
@@ -456,15 +450,13 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp = array_module(exact)
+    xp, dtype = array_module(exact), outputs.dtype_of(out)
     size = xp.abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
-    tiny = np.finfo(np.float64).tiny
     if sizes is None:
-        return xp.maximum(typical, tiny)
-    dtype = outputs.dtype_of(out)
+        return xp.maximum(typical, np.finfo(np.float64).tiny)
     may = outputs.allowed(kind, dtype, reference.longest)
-    least = may.least * (float(_here(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     if dtype in half.DTYPES:
         most = xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes))
@@ -501,11 +493,6 @@ def _times(matrix, x):
     return xp.concatenate(parts) if parts else xp.zeros(len(array_of(matrix)))
 
 
-def _here(array) -> np.ndarray:
-    """`array` as NumPy's."""
-    return array if isinstance(array, np.ndarray) else array.get()
-
-
 def _numbers(x, part):
     """What a part of `array_of(x)` stands for."""
     if isinstance(x, eight.Eight):  # of results, which have one scale for all
@@ -520,14 +507,7 @@ def _parts(array):
         yield array[start : start + height]
 
 
-def _beside(array, xp):
-    """`array` as an array of the module `xp`: a CPU's output may have a GPU's reference."""
-    return _here(array) if xp is np else xp.asarray(array)
-
-
 def _finish(array) -> None:
     """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
     if not isinstance(array_of(array), np.ndarray):
-        import cupy
-
         cupy.cuda.get_current_stream().synchronize()

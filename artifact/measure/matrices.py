@@ -42,8 +42,7 @@ def listed(path: Path = LIST) -> pd.DataFrame:
 
 def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
     """Those of a list that are in the folder, in its order."""
-    there = [find(name, where) is not None for name in matrices["name"]]
-    return matrices[there].reset_index(drop=True)
+    return matrices[[find(name, where) is not None for name in matrices["name"]]].reset_index(drop=True)
 
 
 def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:

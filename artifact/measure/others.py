@@ -7,8 +7,8 @@ said there in words. The same measurement of several GPUs has one name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 
@@ -21,23 +21,24 @@ from artifact.measure.device import slug
 POINT = ("m", "n", "k", "density", "library")
 
 
-@dataclass(frozen=True)
-class Others:
-    """One measurement; texts for people, but for `gpu`, `over` and the numbers."""
+#: What such a NAME.toml says, in texts for people, but for `gpu` and `over`.
+KEYS = {
+    "what": "was measured",
+    "code": "whose, and where it is",
+    "commit": "of the code",
+    "build": "how",
+    "gpu": "as the driver calls it; its slug is the folder's name",
+    "driver": "its version",
+    "cuda": "its version",
+    "date": "of the measurement",
+    "protocol": "how it was timed",
+    "again": "how to run it",
+    "over": "the library that speedups are over; may be missing",
+}
 
-    room: str
-    name: str
-    what: str  #: was measured
-    code: str  #: whose, and where it is
-    commit: str
-    build: str
-    gpu: str  #: as the driver calls it; its slug is the folder's name
-    driver: str
-    cuda: str
-    date: str
-    protocol: str
-    again: str  #: how to run it
-    over: str = ""  #: the library that speedups are over
+
+class Others(SimpleNamespace):
+    """One measurement: the room, its name, and KEYS."""
 
     def path(self, folder: Path = registry.FOLDER) -> Path:
         """Of the numbers."""
@@ -51,8 +52,7 @@ class Others:
         """Numbers by points: POINT, with "speedup" (over `over`) or "tflops". Errors as `table`; ValueError, one
         sentence, where a column is missing."""
         path, df = self.path(folder), self.table(folder)
-        missing = set(POINT) - set(df.columns)
-        if missing or not {"speedup", "tflops"} & set(df.columns):
+        if not {*POINT} <= {*df} or not {"speedup", "tflops"} & {*df}:
             raise ValueError(f"{path}: it needs the columns {', '.join(POINT)}, and speedup or tflops.")
         return df
 
@@ -70,14 +70,13 @@ def find(room: str, folder: Path = registry.FOLDER, name: str = "*") -> list[Oth
 def read(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:
     """That of one GPU, by its slug. Raises FileNotFoundError or ValueError as `find`."""
     path = registry.others(room, name, gpu, folder).with_suffix(".toml")
-    table = registry.toml(path)
-    known = {f.name for f in fields(Others)[2:]}
-    for key in sorted((set(table) ^ known) - {"over"}):
-        what = "is missing" if key in known else "is none of such a file's"
+    table = {"over": ""} | registry.toml(path)
+    for key in sorted(table.keys() ^ KEYS):
+        what = "is missing" if key in KEYS else "is none of such a file's"
         raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
     if slug(table["gpu"]) != gpu:
         raise ValueError(f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.")
-    return Others(room, name, **table)
+    return Others(room=room, name=name, **table)
 
 
 def nearest(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:

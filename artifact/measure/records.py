@@ -278,8 +278,7 @@ def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
 def _text(df: pd.DataFrame, path: Path) -> str:
     """CSV of `df` for `path`, validated by reading it back, so what is written can always be read."""
     late = [name for name, column in COLUMNS.items() if column.late and name in df and df[name].isna().all()]
-    columns = sorted(df.columns.drop(late), key=[*COLUMNS].index)
-    text = df[columns].to_csv(index=False, lineterminator="\n")
+    text = df[sorted(df.columns.drop(late), key=[*COLUMNS].index)].to_csv(index=False, lineterminator="\n")
     _valid(text, str(path), _place(path))
     return text
 
@@ -344,10 +343,12 @@ def _read(path: str | Path, missing: str) -> str:
         raise FileNotFoundError(f"{path}: {missing}.") from None
 
 
-def _read_json(path: Path, missing: str = "this file of records is missing") -> Any:
-    """Return what a JSON file holds. Raises FileNotFoundError as `_read`, ValueError where it was cut."""
+def _read_json(path: Path, otherwise: Any) -> Any:
+    """Return what a JSON file holds, or `otherwise` where there is none. Raises ValueError where it was cut."""
     try:
-        return json.loads(_read(path, missing))
+        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:
+        return otherwise
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}: this is not complete JSON ({error.msg}).") from None
 
@@ -410,8 +411,7 @@ def plan(path: str | Path, keys: Iterable[tuple]) -> None:
 def read_plan(folder: str | Path) -> dict[str, dict[str, int]]:
     """experiment -> {"points": …, "rows": …} that its record in `folder` is to have; empty where
     nothing was written down. Raises ValueError, one sentence, for a file that was cut."""
-    path = Path(folder) / PLAN
-    return _read_json(path) if path.exists() else {}
+    return _read_json(Path(folder) / PLAN, {})
 
 
 def leave_out(path: str | Path, key: tuple, why: str) -> None:
@@ -430,11 +430,9 @@ def leave_out(path: str | Path, key: tuple, why: str) -> None:
 def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
     """experiment -> {row as in KEY -> why its record in `folder` does not have it}; empty where nothing was left out.
     Raises ValueError, one sentence, for a file that was cut."""
-    path = Path(folder) / ABSENT
     found: dict[str, dict[tuple, str]] = {}
-    for entry in _read_json(path) if path.exists() else ():
-        key = _rounded(tuple(entry[name] for name in KEY))
-        found.setdefault(entry["experiment"], {})[key] = entry["why"]
+    for entry in _read_json(Path(folder) / ABSENT, []):
+        found.setdefault(entry["experiment"], {})[_rounded([entry[name] for name in KEY])] = entry["why"]
     return found
 
 
@@ -452,8 +450,7 @@ def read_counters(path: str | Path) -> pd.DataFrame:
     df = _table(text, str(path), COUNTER_CELLS, "table of counters")
     once = "{metric!r} at this shape is in a row above already"
     _require(path, df, "metric", ~df.duplicated(list(COUNTER_KEY)), once)
-    about = path.with_suffix(".json")
-    said = _read_json(about) if about.exists() else {}
+    about, said = path.with_suffix(".json"), _read_json(path.with_suffix(".json"), {})
     gpu = said.get("gpu", "")
     if said != _about(text, len(df), gpu):
         raise ValueError(
@@ -506,7 +503,10 @@ def read_machine(folder: str | Path) -> dict[str, Any]:
     """The machine that the records in `folder` were measured on. Errors are one sentence, as in
     `read`."""
     path = Path(folder) / MACHINE
-    return _checked_machine(_read_json(path, "the record of the machine is missing"), path)
+    machine = _read_json(path, None)
+    if machine is None:
+        raise FileNotFoundError(f"{path}: the record of the machine is missing.")
+    return _checked_machine(machine, path)
 
 
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:

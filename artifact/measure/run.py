@@ -26,6 +26,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
+from artifact.measure.lazy import cupy
 from kernels import jit
 from kernels.contract import Bound, Problem
 from kernels.tuning import probe
@@ -95,9 +96,8 @@ class Run:
     def baselines(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
         """What the room is compared with (its BASELINES, or the modules of `artifact.baselines`
         that are named) as contenders of a measurement."""
-        module = importlib.import_module(f"kernels.{self.room}")
-        chosen = getattr(module, "BASELINES", ()) if names is None else names
-        return registry.contenders(chosen, self.device)
+        usual = getattr(importlib.import_module(f"kernels.{self.room}"), "BASELINES", ())
+        return registry.contenders(usual if names is None else names, self.device)
 
     def measure(
         self,
@@ -183,10 +183,12 @@ class Run:
         )
         title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
         if self.mode != "measure":
-            auto = self.asked == "auto"
-            why = "This machine has no GPU, so the" if auto else "Recorded numbers were asked for, so the"
-            text = f"{why} kernels were compiled and disassembled here, and times and errors are read from records."
-            title, text = f"Recorded on {origin}.", text + since
+            why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
+            text = (
+                f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
+                f"records.{since}"
+            )
+            title = f"Recorded on {origin}."
         lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
         return "\n".join(('<div class="admonition note">', *lines, "</div>"))
 
@@ -562,8 +564,6 @@ def close(stream) -> None:
 
 def _free_memory() -> None:
     """Give back what CuPy keeps, where the GPU still answers: see `close`."""
-    import cupy
-
     with contextlib.suppress(Exception):
         cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()

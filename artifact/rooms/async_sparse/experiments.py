@@ -85,7 +85,6 @@ class Real:
 
     contenders: tuple[str, ...]
     sizes: tuple[int, ...]  #: N
-    kick: int = 256  #: N after `make kick`
     every_nth: int = 1  #: of the matrices, where all would take too long
     order: str = "rcm"  #: of rows and columns, of `operands.REORDERS`
     how: Mapping[str, Any] = field(default_factory=dict)  #: arguments of `problem_from_csr`
@@ -96,8 +95,8 @@ WIDE = (256, 512, 1024)
 #: cuSPARSE's first algorithm for CSR is in "spmm", where it is never the fastest and takes most of the time. Of them
 #: the third alone is right in bfloat16: the others add heavy rows up in it.
 REAL = {
-    "ablation": Real((*LADDER, BELL, BSR, *CSR_ALGORITHMS, TRITON), (N,), N),
-    "tile_n": Real(tuple(TILES), (N,), N, every_nth=3),
+    "ablation": Real((*LADDER, BELL, BSR, *CSR_ALGORITHMS, TRITON), (N,)),
+    "tile_n": Real(tuple(TILES), (N,), every_nth=3),
     "spmm_tf32": Real((WCSR, WINDOWS, AUTO_TF32, KEPT, BELL, BSR, TRITON, *CSR_ALGORITHMS[1:]), WIDE, how=TF32),
     "spmm": Real((UNION, EXACT, AUTO_FP32, *CSR_ALGORITHMS), WIDE, order="", how=FP32),
     "spmm_rcm": Real((AUTO_FP32, *CSR_ALGORITHMS), WIDE[-1:], every_nth=3, how=FP32),
@@ -174,8 +173,9 @@ def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
     every = offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
-    few, sizes = (KICK_MATRICES, (of.kick,)) if run.preset == "kick" else (None, of.sizes)
-    for name in present(where)[:: of.every_nth][:few]:
+    kick = run.preset == "kick"
+    sizes = WIDE[:1] if kick and of.how else of.sizes
+    for name in present(where)[:: of.every_nth][: KICK_MATRICES if kick else None]:
         if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
         a = matrix(name, where, of.order)
@@ -195,8 +195,7 @@ def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]
     """Tell whether a record has a matrix at these N with all contenders that were not left out there."""
     if not path.is_file():
         return False
-    df = records.read(path).query("label == @label")
-    absent = records.read_absent(path.parent).get(path.stem, {})
+    df, absent = records.read(path).query("label == @label"), records.read_absent(path.parent).get(path.stem, {})
     have = {*zip(df["variant"], df["n"], strict=True)} | {(v, n) for v, of, _, n, *_ in absent if of == label}
     return have >= {(name, n) for name in names for n in sizes}
 

@@ -33,16 +33,10 @@ DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 def price(df: pd.DataFrame) -> pd.DataFrame:
     """Return of each auto: matrices, geometric mean and largest of in_order_us / us, and the matrix of the largest; how
     many matrices have three parts or more, and the mean over these."""
-    df = df.assign(ratio=df["in_order_us"] / df["us"])
-    found = {}
-    for auto, every in df.groupby("auto", sort=False):
-        cut, worst = every.loc[every["parts"] > 2, "ratio"], every.loc[every["ratio"].idxmax()]
-        found[auto] = {
-            **{"matrices": len(every), "mean": records.geomean(every["ratio"])},
-            **{"largest": worst["ratio"], "cut": len(cut), "worst": worst["matrix"]},
-            "cut_mean": records.geomean(cut) if len(cut) else np.nan,
-        }
-    return pd.DataFrame.from_dict(found, orient="index").rename_axis("auto").reset_index()
+    ratio, auto = df["in_order_us"] / df["us"], df["auto"]
+    table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
+    cut = ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean)
+    return table.assign(worst=table["worst"].map(df["matrix"])).join(cut).fillna({"cut": 0}).reset_index()
 
 
 def rows(device: Any) -> Iterator[tuple]:
@@ -51,17 +45,17 @@ def rows(device: Any) -> Iterator[tuple]:
         for auto, dtype in DTYPES.items():
             with problem(a, N, name, dtype) as p:
                 config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
-                configs = {"chosen": config, "in order": in_order(config)}
-                bounds = {asked: any_csr.bind_config(asked, p, device, c) for asked, c in configs.items()}
-                us = [f"{x:.2f}" for x in heats.race(bounds, device, LAUNCHES).values()]
-                yield name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config), *us
+                configs = {"us": config, "in_order_us": in_order(config)}
+                us = heats.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, LAUNCHES)
+                at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
+                yield *at, *(f"{us[x]:.2f}" for x in configs)
 
 
 def parts_of(p: Problem, device: Any, config: Any) -> int:
     """Return the parts of the group or window that has the most, 1 where none is cut."""
     a = p.device().a
     if isinstance(config, union.Union):
-        made = union.prepare(a, config)
+        made: Any = union.prepare(a, config)
     else:
         blocks = device.properties.multiprocessor_count * (3 - config.groups)
         panels = ceil(p.n / (windows.GROUP_COLUMNS * config.groups))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from matplotlib import pyplot as plt
 from matplotlib.collections import PatchCollection
 from matplotlib.patches import Patch, Rectangle
@@ -79,14 +80,12 @@ def mesh(side: int = 8, seed: int = 0) -> csr.Csr:
 
     Symmetric, (side², side²), five non-zeros in most rows, all 1; the same for the same arguments.
     """
-    draws, points = splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side))), side * side
-    number = np.argsort(draws, kind="stable").reshape(side, side)
-    across = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
-    pairs = [(number, number), *across, *((other, one) for one, other in across)]
-    row, col = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in range(2))
-    place = np.sort(row * points + col)
-    ones = np.ones(place.size, np.float32)
-    return csr.Csr(points, points, csr.offsets(place, points, points), (place % points).astype(np.int32), ones)
+    draws = splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side)))
+    number = np.argsort(draws, kind="stable")
+    line, one = sp.diags_array([1.0] * 3, offsets=(-1, 0, 1), shape=(side, side)), sp.eye_array(side)
+    grid = sp.coo_array(sp.kron(line, one) + sp.kron(one, line))
+    at = number[grid.row], number[grid.col]
+    return csr.from_scipy(sp.csr_array((np.ones(grid.nnz, np.float32), at), shape=grid.shape))
 
 
 def examples() -> dict[str, csr.Csr]:
@@ -120,7 +119,13 @@ def formats(cases: Mapping[str, csr.Csr], block: int = 16, window: int = 16, pad
         for i, (first, end) in enumerate(zip(w.row_ptr[:-1], w.row_ptr[1:], strict=True)):
             used, y = int((w.col_idx[first:end] >= 0).sum()), top + i * window
             sketch.box(ax, lefts[2], y, "", ROWS[i % len(ROWS)], used, window)
-            look = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "hatch": "//////", "alpha": 0.7}
+            look: dict[str, Any] = {
+                "fill": False,
+                "edgecolor": BOUND,
+                "linewidth": 0.5,
+                "hatch": "//////",
+                "alpha": 0.7,
+            }
             ax.add_patch(Rectangle((lefts[2] + used, y), end - first - used, window, **look))
         for left, x in zip(lefts, (rows["column"], rows["column"], rows["packed"] - begin), strict=True):
             cells = [Rectangle((left + at, top + y), 1, 1) for at, y in zip(x, rows["row"], strict=True)]
@@ -165,18 +170,18 @@ def _say(ax: Any, left: float, top: float, bottom: float, head: tuple[str, str],
 # ---------------------------------------------------------------- Figs. 3 and 4
 
 
-def thread_block(width: int = 256) -> Drawn:
+def thread_block() -> Drawn:
     """Draw Fig. 4(a): a thread block of the source's kernel: a producer and two consumers, a ring of three stages, and
-    what each consumer computes. width: WGMMA_N."""
-    stage, (producer, consumer, _) = arithmetic.stage_bytes(width), arithmetic.REGISTERS
+    what each consumer computes."""
+    stage, (producer, consumer, _) = arithmetic.STAGE, arithmetic.REGISTERS
     fig, ax = plt.subplots(figsize=(WIDTH, 3.9))
     sketch.box(ax, 0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3)
-    a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × {width}\n{stage['B'] // 2048} KiB"
+    a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
     for i in (0, 1):
         y = 0.2 + 1.6 * i
         text = f"warpgroup {i + 1}\nconsumer: WGMMA\n{consumer} registers a thread"
         sketch.box(ax, 5.0, y, text, PUBLISHED, 1.6, 1.1)
-        sketch.box(ax, 7.1, y, f"C\n64 × {width}", BEST, 0.85, 1.1)
+        sketch.box(ax, 7.1, y, "C\n64 × 256", BEST, 0.85, 1.1)
         sketch.arrow(ax, (6.62, y + 0.55), (7.08, y + 0.55), INK)
         sketch.arrow(ax, (4.83, 1.4 + 0.85 * i), (4.98, y + 0.55), INK)
     for q in range(arithmetic.STAGES):
@@ -220,7 +225,7 @@ def timeline(frame: pd.DataFrame, variants: Sequence[str], steps: int = 8) -> Dr
     heads = data["variant"].groupby(places).first().drop_duplicates()
     fig, ax = plt.subplots(figsize=(WIDTH, 1.2 + 0.28 * lanes.ngroups + 0.3 * len(heads)))
     for y, row in zip(places, data.itertuples(), strict=True):
-        how = {"facecolor": ROLES[row.role], "alpha": 0.45 if row.step % 2 else 0.8, "linewidth": 0}
+        how: dict[str, Any] = {"facecolor": ROLES[row.role], "alpha": 0.45 if row.step % 2 else 0.8, "linewidth": 0}
         ax.broken_barh([(row.begin_ns, row.end_ns - row.begin_ns)], (y - 0.4, 0.8), **how)
     for y, head in heads.items():
         ax.text(0, y - 0.62, contenders.name(head), fontweight="bold", fontsize=8.5, va="bottom")

@@ -55,10 +55,12 @@ def rows(device: Any) -> Iterator[tuple]:
             family, _, knobs = made.choice.partition(" ")
             config = choices.parse_knobs(knobs, any_csr.CHOICES.families[family])
             makers = {"plan": partial(any_csr.bind_config, "plan", device=device, config=config)}
-            bounds = {key: make(p) for key, make in (makers | {key: every[key] for key in CSR_ALGORITHMS}).items()}
+            bounds: dict[str, Any] = {
+                key: make(p) for key, make in (makers | {key: every[key] for key in CSR_ALGORITHMS}).items()
+            }
             found = heats.race(bounds, device, LAUNCHES)
             ours = found.pop("plan")
-            best = min(found, key=found.get)
+            best = min(found, key=lambda key: found[key])
             times = np.median(us[2:]), ours, best, found[best], bounds[best].prepare_ms * 1e3
             yield name, a.m, a.k, a.nnz, N, made.choice, *(x if isinstance(x, str) else round(x, 2) for x in times)
             for key in CSR_ALGORITHMS:
@@ -67,8 +69,7 @@ def rows(device: Any) -> Iterator[tuple]:
 
 def quartiles(df: pd.DataFrame) -> pd.DataFrame:
     """Return what a plan costs and after how many multiplications it has paid, by quantile."""
-    every = pd.DataFrame({"plan_us": df["plan_us"], "multiplications": until_even(df)})
-    return every.quantile([0.25, 0.5, 0.75, 0.9])
+    return df[["plan_us"]].assign(multiplications=until_even(df)).quantile([0.25, 0.5, 0.75, 0.9])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from artifact.rooms.async_sparse.contenders import BELL, CSR, EXACT, KEPT, UNION
 from kernels.async_sparse.operands import WINDOW, WINDOW_TILE
 
 #: Values -> who multiplies in them, or as accurately, without a choice between them.
-KINDS = {
+KINDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "float32": {"CUDA cores": (UNION,), "tensor cores, 3×TF32": (EXACT,), "cuSPARSE CSR": (CSR,)},
     "TF32": {"windows, TF32": (WINDOWS, WCSR, WHOLE), "blocks, TF32": (KEPT, BELL), "cuSPARSE CSR": (CSR,)},
 }
@@ -28,13 +28,12 @@ STATISTICS = {"shared": "non-zeros for each column of a window", "per_row": "non
 def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the maps that two records allow, values -> `fastest`, at the widest N of each, of those `KINDS` that were
     measured; a map has two."""
-    made = {}
-    for values, df in {"float32": float32, "TF32": tf32}.items():
-        here = where(df, n=df["n"].max())
-        groups = {kind: names for kind, names in KINDS[values].items() if here["variant"].isin(names).any()}
-        if len(groups) > 1:
-            made[values] = fastest(here, groups)
-    return made
+    here = {values: where(df, n=df["n"].max()) for values, df in {"float32": float32, "TF32": tf32}.items()}
+    groups = {
+        values: {kind: names for kind, names in KINDS[values].items() if df["variant"].isin(names).any()}
+        for values, df in here.items()
+    }
+    return {values: fastest(df, groups[values]) for values, df in here.items() if len(groups[values]) > 1}
 
 
 def statistics(df: pd.DataFrame) -> pd.DataFrame:

@@ -108,7 +108,7 @@ def llama(study: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 def llama_means(points: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means and ranges of the speedups at each sparsity. points: `llama`."""
     key = ["source", "panel", "line", "density"]
-    groups = points[points["source"] != "ideal"].groupby(key, sort=False)["speedup"]
+    groups = points.groupby(key, sort=False)["speedup"]
     df = groups.agg(points="count", least="min", most="max", mean=geomean).reset_index()
     df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
     return df.rename(columns={"panel": "gpu", "line": "contender"})

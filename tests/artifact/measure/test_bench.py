@@ -171,16 +171,6 @@ def test_the_machine_is_watched_until_the_gpu_is_done():
     assert len(seen) == 1, "three quick polls are one look"
 
 
-def test_a_budget_must_be_positive():
-    with pytest.raises(ValueError, match="budget_s is 0"):
-        bench.measure(["a"], FakeGpu({"a": 1.0}).engine, budget_s=0)
-
-
-def test_timing_nothing_is_refused():
-    with pytest.raises(ValueError, match="nothing to time"):
-        bench.time({}, device=None)
-
-
 def test_a_contender_whose_time_is_the_hosts_is_refused():
     bounds = {"cpu_loop": types.SimpleNamespace(needs_host_clock=True)}
     with pytest.raises(ValueError, match="cpu_loop works on the host as well.*time_calls"):
@@ -446,13 +436,6 @@ def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, c
 )
 def test_first_the_loops_get_shorter_then_there_are_fewer(affordable, plan):
     assert bench.plan_calls(1e6 / affordable, 5, 20, 7, budget_s=1.0) == plan
-
-
-def test_a_budget_of_calls_must_be_positive():
-    with pytest.raises(ValueError, match="budget_s is -1"):
-        bench.measure_calls(["a"], FakeCalls({"a": 1.0}).engine, budget_s=-1)
-    with pytest.raises(ValueError, match="nothing to time"):
-        bench.time_calls({}, device=None)
 
 
 class Clock:

@@ -1,7 +1,6 @@
 """What the code of others gave here: apart from published numbers and from records, with what is known of it."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -72,8 +71,8 @@ def test_numbers_need_a_rate_or_a_speedup(tmp_path):
         others.read("nm_spmm", "x", HOME, folder).numbers(folder)
 
 
-def found(slug: str, room: str = "nm_spmm", folder=registry.FOLDER) -> evidence.Evidence:
-    return evidence.Evidence(Path(slug), room, rooms=folder)
+def found(slug: str, room: str = "nm_spmm") -> evidence.Evidence:
+    return evidence.Evidence(Path(slug), room)
 
 
 def test_they_decide_on_their_gpu_alone():
@@ -125,11 +124,3 @@ def test_speedups_and_rates_become_records():
     assert len(apart) > 0 and apart["tflops"].isna().all()
     rates = found("nvidia-h200", "tensor_core_24").frame(["others/mma_sp"])
     assert rates.set_index(["variant", "m", "n", "k"]).loc[("mma_sp", 512, 512, 512), "tflops"].item() == 7.5
-
-
-def test_a_copy_elsewhere_is_read_from_there(tmp_path):
-    shutil.copytree(registry.FOLDER / "nm_spmm" / registry.OTHERS, tmp_path / "nm_spmm" / registry.OTHERS)
-    path = registry.others("nm_spmm", "anchors", HOME, tmp_path)
-    path.write_text(path.read_text().replace("512,512,512,0.5,nm_spmm,1.405", "512,512,512,0.5,nm_spmm,9"))
-    ours = found("nvidia-h200", folder=tmp_path).ratio(["others/anchors"], "nm_spmm", "nmsparse")
-    assert ours.max() == pytest.approx(9 / 0.603)

@@ -52,8 +52,8 @@ def most_kept(n: int) -> float:
 
 
 def vertical_slash(q, k):
-    """Return bool (heads, rows, rows) of blocks: the best columns and diagonals for the last queries, under the diagonal
-    and on it."""
+    """Return bool (heads, rows, rows) of blocks: the best columns and diagonals for the last queries, on the diagonal
+    and under it."""
     heads, n, d = q.shape[1:]
     groups, rows, last = heads // k.shape[1], n // BLOCK, min(LAST, n)
     # Query heads that share keys are rows of one product.
@@ -151,7 +151,7 @@ def compiled():
 
 
 def over(q, k, v, kept):
-    """Return attention over selected blocks, bool (heads, rows, rows), (1, heads, n, d); on the CPU by a mask, slowly."""
+    """Return attention over the blocks that are kept, (1, heads, n, d); on the CPU by a mask, slowly."""
     if q.is_cuda:
         return compiled()(q, k, v, block_mask=block_mask(kept), enable_gqa=q.shape[1] != k.shape[1])
     whole = kept.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2).tril()

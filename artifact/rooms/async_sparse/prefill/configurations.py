@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from artifact.measure.run import Run
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ LAYER_LENGTHS = (4096, 16384, 65536)
 PART_LENGTHS = (1024, 4096, 16384, 65536)
 DENSITIES = (0.1, 0.05)
 #: Qwen2.5-7B, as its config.json has it.
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 152064,
     "hidden_size": 3584,
     "intermediate_size": 18944,
@@ -64,14 +69,21 @@ SIZES = {
 #: Environment variable: a folder of weights that transformers' from_pretrained reads.
 WEIGHTS = "WEIGHTS"
 KICK_LAYERS, KICK_LENGTHS = 4, (1024,)
+CHECK_LENGTH = 1024  #: tokens whose last hidden state is compared with float32's
+WHOLE, LAYER, FOLDER = "prefill", "prefill_ffn", "prefill"  #: records, and the folder of tables beside them
+
+
+def label(run: Run) -> str:
+    """Return what tells rows from those of the whole model with random weights, which claims are judged on."""
+    if folder := os.environ.get(WEIGHTS):
+        return f"weights of {Path(folder).name}"
+    return {"kick": f"{KICK_LAYERS} layers"}.get(run.preset, "")
 
 
 def flops(sizes: dict, n: int, density: float = 1.0) -> float:
     """Return those of a prefill of n tokens up to the last token's logits: two for each weight and token, and causal
     attention; embedding, norms and softmax are not counted. density: of the FFN's blocks."""
-    hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
-    keys = hidden * sizes["num_key_value_heads"] // sizes["num_attention_heads"]
-    projections = 2 * n * hidden * (2 * hidden + 2 * keys)
-    ffn = 2 * n * 3 * hidden * sizes["intermediate_size"] * density
-    attention = 2 * 2 * hidden * n * (n + 1) / 2
-    return layers * (projections + ffn + attention) + 2 * hidden * sizes["vocab_size"]
+    hidden, keys = sizes["hidden_size"], sizes["num_key_value_heads"] / sizes["num_attention_heads"]
+    weights = 2 * hidden * hidden * (1 + keys) + 3 * hidden * sizes["intermediate_size"] * density
+    layer = 2 * n * weights + 2 * hidden * n * (n + 1)
+    return sizes["num_hidden_layers"] * layer + 2 * hidden * sizes["vocab_size"]

@@ -1,142 +1,211 @@
-"""The facts of the prefill's page, by the part of it that they stand in."""
+"""What the page reads of a prefill's records, what its tables and figures show of it, and its facts, by the part of it
+that they stand in; None for what was not recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import pandas as pd
 
-from artifact.book.facts import Fact, each, under
+from artifact.book.facts import Fact, part
+from artifact.book.study import Study, where
 from artifact.drawing import plot
+from artifact.drawing.prose import folders
 from artifact.drawing.words import listed
+from artifact.measure import records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.arithmetic import means, present, speedups
-from artifact.rooms.async_sparse.prefill import experiments
+from artifact.rooms.async_sparse.arithmetic import ROOM, means, speedups
 from artifact.rooms.async_sparse.prefill.configurations import (
     BOTH,
     BOTH_OURS,
+    CHECK_LENGTH,
     CONFIGURATIONS,
     DENSE,
     DENSITIES,
     FFN_OURS,
+    FOLDER,
+    LAYERS,
     PARTS,
+    WHOLE,
+    label,
 )
-from artifact.rooms.async_sparse.prefill.figures import stated
 
-SPARSE = [v for v in CONFIGURATIONS if v != DENSE]
+SPARSE = [name for name in CONFIGURATIONS if name != DENSE]
+CALLED = {name: c.called for name, c in (CONFIGURATIONS | LAYERS).items()}
+
+
+def read(study: Study, record: str) -> pd.DataFrame | None:
+    """Return a record of this run's model, else of the first that it holds."""
+    df, own = study.read(record), label(study.run)
+    return None if df is None else where(df, label=own if own in set(df["label"]) else df["label"].iloc[0])
+
+
+def elsewhere(run: Run) -> dict[str, pd.DataFrame]:
+    """Return name of a GPU → its record of the whole model: this page's first, then the others that have one."""
+    of = {gpu: folder / ROOM / f"{WHOLE}.csv" for gpu, folder in folders(run.folder.parent).items()}
+    read = {gpu: where(records.read(path), label="") for gpu, path in of.items() if path.is_file()}
+    return {gpu: df for gpu, df in read.items() if len(df)}
+
+
+def stated(text: pd.DataFrame) -> pd.DataFrame:
+    """Return what the source states of Fig. 8: variant (ours of that name), n, low, high."""
+    rows, ours = where(text, quantity="end_to_end"), {c.stated: name for name, c in CONFIGURATIONS.items() if c.stated}
+    rows = rows.assign(variant=rows["variant"].map(ours)).rename(columns={"size": "n"})
+    return rows[["variant", "n", "low", "high"]].astype({"n": int, "low": float, "high": float})
+
+
+# ---------------------------------------------------------------- tables and figures
+
+
+def over_dense(df: pd.DataFrame | None, dense: str = DENSE) -> pd.DataFrame | None:
+    """Return for each length the milliseconds of the dense contender, and how many times as fast the others are with
+    the first share of blocks."""
+    if df is None:
+        return None
+    us = where(df, density=DENSITIES[0]).pivot_table(index="n", columns="variant", values="median_us", aggfunc="last")
+    over = (1 / us[[name for name in CALLED if name in us and name != dense]]).mul(us[dense], axis=0)
+    return over.rename(columns=CALLED).assign(ms=us[dense] / 1e3).reset_index()
+
+
+def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
+    """Return the same of several GPUs, "a / b", of the lengths that all of them measured; None for fewer than two."""
+    if len(of) < 2:
+        return None
+    each = {gpu: found.set_index("n") for gpu, df in of.items() if (found := over_dense(df)) is not None}
+    wide = pd.concat(each, axis=1, join="inner")
+    written = wide.apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
+    return written.T.groupby(level=1, sort=False).agg(" / ".join).T.reset_index()
+
+
+def chosen(attention: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return what attention was at each length: SDPA's backend, how much of the causal blocks the patterns kept."""
+    if attention is None:
+        return None
+    df = attention.drop_duplicates("n", keep="last").sort_values("n")
+    return df.assign(backend=df["backend"].str.removesuffix("_ATTENTION").str.lower())
+
+
+def along(df: pd.DataFrame | None, dense: str, text: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the speedup over the dense contender at each length, and of the whole model what the source states."""
+    if df is None:
+        return None
+    found = speedups(df, [name for name in CALLED if name != dense], dense)[["variant", "n", "density", "speedup"]]
+    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"])
+    said = said.assign(density=DENSITIES[0], source="stated", gpu="H100")
+    return pd.concat([found.assign(source="measured"), said[said["variant"].isin(found["variant"])]], ignore_index=True)
+
+
+def in_parts(parts: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return where the time goes, over the dense model's time at the same length: n, configuration, part, share, and
+    the total of all parts."""
+    if parts is None:
+        return None
+    df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
+    dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
+    df = df.assign(share=df["us"] / df["n"].map(dense)).dropna(subset=["share"])
+    total = df.groupby(["n", "configuration"])["share"].transform("sum")
+    df = df.assign(total=total, configuration=df["configuration"].map(CALLED)).sort_values("n", kind="stable")
+    return df[["n", "configuration", "part", "share", "total"]]
+
+
+# ---------------------------------------------------------------- facts
 
 
 def of(run: Run, text: pd.DataFrame) -> Iterator[Fact]:
-    """Yield every fact that records hold."""
-    yield from names()
-    yield from claimed(text)
-    yield from whole(experiments.whole(run), text)
-    yield from beside(experiments.elsewhere(run))
-    yield from patterns(experiments.table(run, "attention"))
-    yield from shares(experiments.table(run, "parts"))
-    yield from checked(experiments.table(run, "checks"))
+    """Return every fact that records hold."""
+    study = Study(run)
+    attention, parts, checks = (study.table(f"{FOLDER}/{name}") for name in ("attention", "parts", "checks"))
+    facts = (claimed(text), whole(read(study, WHOLE), text), beside(elsewhere(run)))
+    return chain(*facts, patterns(attention), shares(parts), checked(checks))
 
 
-def names() -> Iterator[Fact]:
-    """How a sentence calls configurations and parts of the model."""
-    yield from each("called", {name: c.called for name, c in CONFIGURATIONS.items()})
-    yield from each("part", {name: called for name, (called, _) in PARTS.items()})
+@part
+def claimed(text: pd.DataFrame):
+    """How a sentence calls configurations and parts of the model; what the source states of Fig. 8, by configuration
+    and tokens."""
+    said = stated(text)
+    said = said.set_index(said["variant"] + "." + said["n"].astype(str))[["low", "high"]]
+    called = {name: c.called for name, c in CONFIGURATIONS.items()}
+    return {"called": called, "part": PARTS, "prefill.stated": said}
 
 
-def claimed(text: pd.DataFrame) -> Iterator[Fact]:
-    """What the source states of Fig. 8: prefill.stated.CONFIGURATION.TOKENS."""
-    for row in stated(text).itertuples():
-        yield from under(f"prefill.stated.{row.variant}.{row.n}", low=row.low, high=row.high)
+@part
+def whole(df: pd.DataFrame, text: pd.DataFrame):
+    """Speedups of the whole model over the dense one with the first share of blocks, by configuration and tokens."""
+    own = speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE)
+    found, said = (t.set_index(t["variant"] + "." + t["n"].astype(str)) for t in (own, stated(text)))
+    over, longest = found["speedup"], df["n"].max()
+    slow = over[over < 1]
+    return {
+        "prefill.over": over,
+        "prefill.found": said.assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
+        "prefill.longest": longest,
+        "prefill.at_longest": {v: over.get(f"{v}.{longest}") for v in (BOTH, FFN_OURS, BOTH_OURS)},
+        "prefill.slower": len(slow),
+        "prefill.slow": slow,
+    }
 
 
-def whole(df: pd.DataFrame | None, text: pd.DataFrame) -> Iterator[Fact]:
-    """Speedups of the whole model over the dense one, by configuration and tokens: at the first density."""
-    if df is None:
-        return
-    own = df[df["density"] == DENSITIES[0]]
-    found = [speedups(own, [v], DENSE) for v in present(own, SPARSE)]
-    over = {(r.variant, int(r.n)): r.speedup for rows in found for r in rows.itertuples()}
-    yield from each("prefill.over", {f"{v}.{n}": ratio for (v, n), ratio in over.items()})
-    for row in stated(text).itertuples():
-        if (row.variant, row.n) in over:
-            name = f"prefill.found.{row.variant}.{row.n}"
-            yield from under(name, here=over[row.variant, row.n], low=row.low, high=row.high)
-    longest = int(own["n"].max())
-    yield "prefill.longest", longest
-    last = {v: over[v, longest] for v in (BOTH, FFN_OURS, BOTH_OURS) if (v, longest) in over}
-    yield from each("prefill.at_longest", last)
-    slow = {f"{v}.{n}": ratio for (v, n), ratio in over.items() if ratio < 1}
-    yield "prefill.slower", len(slow)
-    yield from each("prefill.slow", slow)
+@part
+def beside(of: Mapping[str, pd.DataFrame]):
+    """How the gain of each configuration differs between GPUs, geometric means over the lengths that all measured; of:
+    name of a GPU → record of the whole model, this page's first."""
+    own = {gpu: where(df, density=DENSITIES[0]) for gpu, df in of.items()}
+    lengths = set.intersection(*(set(df["n"]) for df in own.values()))
+    gains = {gpu: means(where(df, n=lengths), SPARSE, DENSE) for gpu, df in own.items()}
+    home, *others = gains
+    changed = {gpu: pd.DataFrame({"mean": gains[gpu], "change": gains[gpu] / gains[home] - 1}) for gpu in others}
+    return {"prefill.home": home, "prefill.beside": changed}
 
 
-def beside(of_gpus: Mapping[str, pd.DataFrame]) -> Iterator[Fact]:
-    """How the gain of each configuration differs between GPUs, geometric means over the lengths that all measured;
-    of_gpus: name of a GPU -> record of the whole model, this page's first. Nothing for fewer than two."""
-    own = {gpu: df[df["density"] == DENSITIES[0]] for gpu, df in of_gpus.items()}
-    lengths = set.intersection(*(set(df["n"]) for df in own.values())) if len(own) > 1 else set()
-    if not lengths:
-        return
-    gains = {gpu: means(df[df["n"].isin(lengths)], SPARSE, DENSE) for gpu, df in own.items()}
-    first, *others = gains
-    yield "prefill.home", first
-    for gpu in others:
-        for v, mean in gains[gpu].items():
-            if v in gains[first]:
-                yield from under(f"prefill.beside.{gpu}.{v}", mean=mean, change=mean / gains[first][v] - 1)
-
-
-def patterns(attention: pd.DataFrame | None) -> Iterator[Fact]:
+@part
+def patterns(attention: pd.DataFrame):
     """How many heads take vertical-slash, at most."""
-    if attention is not None:
-        yield "prefill.vertical_share", attention["vertical_share"].max()
+    return {"prefill.vertical_share": attention["vertical_share"].max()}
 
 
-def shares(parts: pd.DataFrame | None) -> Iterator[Fact]:
+@part
+def shares(parts: pd.DataFrame):
     """The three parts that take most of the time, dense and of ours, at the shortest and the longest sequence:
-    prefill.share.TOKENS.CONFIGURATION.PART; and what was not profiled."""
-    if parts is None:
-        return
-    for n in dict.fromkeys((int(parts["n"].min()), int(parts["n"].max()))):
-        for name in (DENSE, BOTH_OURS):
-            us = _times(parts, n, name)
-            yield from each(f"prefill.share.{n}.{name}", (us / us.sum()).nlargest(3))
-    there = {*zip(parts["n"], parts["configuration"], strict=True)}
-    missing = [(n, name) for n in dict.fromkeys(parts["n"]) for name in CONFIGURATIONS if (n, name) not in there]
-    yield "prefill.unprofiled", len(missing)
-    yield from each("prefill.unprofiled_at", {f"{n}.{name}": CONFIGURATIONS[name].called for n, name in missing})
+    TOKENS.CONFIGURATION.PART; and what was not profiled."""
+    lengths, there = parts["n"].unique(), {*zip(parts["n"], parts["configuration"], strict=True)}
+    us = {(n, name): _us(parts, n, name) for n in (min(lengths), max(lengths)) for name in (DENSE, BOTH_OURS)}
+    missing = [(n, name) for n in lengths for name in CONFIGURATIONS if (n, name) not in there]
+    return {
+        "prefill.share": {f"{n}.{name}": (of / of.sum()).nlargest(3) for (n, name), of in us.items()},
+        "prefill.unprofiled": len(missing),
+        "prefill.unprofiled_at": {f"{n}.{name}": CALLED[name] for n, name in missing},
+    }
 
 
-def _times(parts: pd.DataFrame, n: int, configuration: str) -> pd.Series:
-    """Part -> µs, as last measured."""
-    own = parts[(parts["n"] == n) & (parts["configuration"] == configuration)]
+def _us(parts: pd.DataFrame, n: int, configuration: str) -> pd.Series:
+    """Part → µs, as last measured."""
+    own = where(parts, n=n, configuration=configuration)
     return own.drop_duplicates("part", keep="last").set_index("part")["us"]
 
 
-def faster(parts: pd.DataFrame | None, tokens: int, times: Mapping[str, float]) -> Iterator[Fact]:
+@part
+def faster(parts: pd.DataFrame, tokens: int, times: Mapping[str, float]):
     """How much faster the dense model would be if parts, as figures call them, were so many times as fast: by the
     profiled times of its parts. Raises ValueError, one sentence, for an unknown part or length."""
-    if parts is None:
-        return
-    here = _times(parts, tokens, DENSE)
+    here = _us(parts, tokens, DENSE)
     if here.empty:
         known = listed(plot.number(n) for n in sorted(set(parts["n"])))
         raise ValueError(f"Parts were not profiled at {tokens} tokens; at {known} they were.")
-    called = {PARTS[part][0]: part for part in here.index}
-    if unknown := [name for name in times if name not in called]:
-        raise ValueError(f"{unknown[0]!r} is no part of the model, which has {', '.join(called)}.")
-    after = here.copy()
-    for name, factor in times.items():
-        after[called[name]] /= factor
-        yield from under(f"faster.part.{name}", share=here[called[name]] / here.sum(), times=factor)
-    yield from under("faster", tokens=tokens, gain=here.sum() / after.sum())
-    yield from under("faster.left", part=PARTS[after.idxmax()][0], share=after.max() / after.sum())
+    share = (here / here.sum()).rename(PARTS)
+    if unknown := [name for name in times if name not in share]:
+        raise ValueError(f"{unknown[0]!r} is no part of the model, which has {', '.join(share.index)}.")
+    after = share / pd.Series(times).reindex(share.index, fill_value=1.0)
+    return {
+        "faster.part": {name: {"share": share[name], "times": factor} for name, factor in times.items()},
+        "faster": {"tokens": tokens, "gain": 1 / after.sum()},
+        "faster.left": {"part": after.idxmax(), "share": after.max() / after.sum()},
+    }
 
 
-def checked(df: pd.DataFrame | None) -> Iterator[Fact]:
+@part
+def checked(df: pd.DataFrame):
     """How far the last hidden state is from that of the masked dense model in float32, relative to its norm."""
-    if df is None:
-        return
-    df = df.drop_duplicates("configuration", keep="last")
-    yield from each("check", df.set_index("configuration")["rel_diff"])
-    yield from under("checked", tokens=experiments.CHECK_LENGTH, noise=df["noise"].iloc[-1])
+    df = df.drop_duplicates("configuration", keep="last").set_index("configuration")
+    return {"check": df["rel_diff"], "checked": {"tokens": CHECK_LENGTH, "noise": df["noise"].iloc[-1]}}

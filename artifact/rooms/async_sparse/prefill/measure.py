@@ -14,7 +14,6 @@ import copy
 import functools
 import gc
 import importlib.util
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -37,35 +35,37 @@ from artifact.rooms.async_sparse.prefill import attention
 from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.configurations import (
     ATTENTION,
+    CHECK_LENGTH,
     CONFIGURATIONS,
     DENSE,
     DENSITIES,
     FFN,
     FFN_OURS,
+    FOLDER,
     KICK_LAYERS,
     KICK_LENGTHS,
+    LAYER,
     LAYER_LENGTHS,
     LAYERS,
     LENGTHS,
     PART_LENGTHS,
     SIZES,
-    WEIGHTS,
+    WHOLE,
     flops,
+    label,
 )
 from kernels.contract import Problem
 from kernels.library import layers
 
 ROOM = "async_sparse"
-WHOLE, LAYER, FOLDER = "prefill", "prefill_ffn", "prefill"  #: records, and the folder of tables beside them
-#: Record → its contenders. Sparse attention does not know the share of blocks, and is measured beside each, as the dense
-#: model is: a record has all contenders at all points.
+#: Record → its contenders, all at all points: sparse attention does not know the share of blocks, and is measured
+#: beside each, as the dense model is.
 PLANS = {LAYER: LAYERS, WHOLE: CONFIGURATIONS}
 ALL_LENGTHS = {LAYER: LAYER_LENGTHS, WHOLE: LENGTHS, "parts": PART_LENGTHS}
 #: Device time for a contender at a point, and samples at least: of what takes seconds, few.
 BUDGET_S = 0.4
 SAMPLES = {4096: 7, 16384: 5, 65536: 3}
 CHECKED = 256  #: tokens whose FFN is compared with float64
-CHECK_LENGTH = 1024  #: of the last hidden state
 CHOICE_LENGTH = 16384  #: of the tokens that choose a pattern for each head
 #: How often the dense model's own difference from float32 a sparse model's may be.
 NOISES = 2.0
@@ -73,19 +73,13 @@ NOISES = 2.0
 APART = 0.1
 FLOPS_DEF = "the dense model's: 2 for each weight and token, and causal attention"
 FFN_DEF = "2·nnz·N"
+M, K = 18944, 3584  #: of a record's rows: those of gate_proj
 
 
 def can_measure(run: Run) -> bool:
     """Tell whether a prefill can be measured: on Hopper, with the libraries, as `run` says."""
     here = all(map(importlib.util.find_spec, ("torch", "transformers", "cupy")))
     return here and run.mode == "measure" and str(run.machine.get("compute_capability")) == "9.0"
-
-
-def label(run: Run) -> str:
-    """Return what tells rows from those of the whole model with random weights, which claims are judged on."""
-    if folder := os.environ.get(WEIGHTS):
-        return f"weights of {Path(folder).name}"
-    return {"kick": f"{KICK_LAYERS} layers"}.get(run.preset, "")
 
 
 def measure(run: Run) -> None:
@@ -107,8 +101,22 @@ def _free() -> None:
     torch.cuda.empty_cache()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+@functools.lru_cache(1)
+def sparse_ffns(model, density: float, seed: int) -> dict[str, tuple[dict, float]]:
+    """Return, by `Configuration.ffn`, what takes the place of FFNs or of their projections, the same blocks in all, and
+    the milliseconds that making it took; by our kernel each of the first FFN's projections alone."""
+    name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
+    replaced, ffn = layers.classes().BlockSparseLinear.of, model.get_submodule(name)
+    made: dict[str, tuple[dict, float]] = {
+        "": ({}, 0.0),
+        "unit_ring": ({f"{name}.{p}": replaced(getattr(ffn, p), m) for p, m in of_first.items()}, 0.0),
+    }
+    for called, published in (("opt5", True), ("gated", False)):
+        began = time.perf_counter()
+        modules = layers.replacements(model, density, seed=seed, published=published)
+        torch.cuda.synchronize()
+        made[called] = modules, (time.perf_counter() - began) * 1e3
+    return made
 
 
 @dataclass(eq=False)
@@ -131,20 +139,6 @@ class Prefill:
         made.vertical_share = of.choose_patterns(made, of.tokens(made, CHOICE_LENGTH, self.run.seed + 1))
         return made
 
-    @functools.lru_cache(1)
-    def sparse(self, density: float) -> dict[str, tuple[dict, float]]:
-        """Return, by `Configuration.ffn`, what takes the place of the FFNs, and the milliseconds that it took."""
-        made: dict[str, tuple[dict, float]] = {
-            "": ({}, 0.0),
-            "unit_ring": (apart(self.model, density, self.run.seed), 0),
-        }
-        for ffn, published in (("opt5", True), ("gated", False)):
-            began = time.perf_counter()
-            modules = layers.replacements(self.model, density, seed=self.run.seed, published=published)
-            torch.cuda.synchronize()
-            made[ffn] = modules, (time.perf_counter() - began) * 1e3
-        return made
-
     # ------------------------------------------------------------ records
 
     def missing(self, record: str, density: float) -> list[int]:
@@ -154,55 +148,47 @@ class Prefill:
         df = where(df, label=label(self.run), seed=self.run.seed, density=density)
         if todo := [n for n in lengths if {*names} - {*where(df, n=n)["variant"]}]:
             points = product(names, lengths, self.densities)
-            records.plan(path, [(name, label(self.run), *_shape(n), share) for name, n, share in points])
+            records.plan(path, [(name, label(self.run), M, n, K, share) for name, n, share in points])
         return todo
 
     def point(self, record: str, n: int, density: float) -> None:
         """Check and time all contenders of a record at n tokens, and append a row for each. Raises `check.WrongResult`
         for an FFN or an output that is wrong."""
-        began, seed, ffns, first = time.perf_counter(), self.run.seed, self.sparse(density), _first(self.model)
-        of.choose_backend(self.model, n)
-        ids, x = of.tokens(self.model, n, seed + 2), _input(self.model, n, seed)
-        errors = {ffn: ffn_error(self.model, made, density, seed, n) for ffn, (made, _) in ffns.items()}
+        model, seed, first = self.model, self.run.seed, _first(self.model)
+        ffns, backend = sparse_ffns(model, density, seed), of.choose_backend(model, n)
+        ids, x = of.tokens(model, n, seed + 2), _input(model, n, seed)
+        errors = {ffn: ffn_error(model, made, density, seed, n) for ffn, (made, _) in ffns.items()}
         graphs, pool = {}, torch.cuda.graph_pool_handle()
         for name, c in PLANS[record].items():
-            with of.configured(self.model, c, ffns[c.ffn][0], n):
-                whole, alone = partial(of.logits, self.model, ids), partial(self.model.get_submodule(first), x)
-                graphs[name] = captured(whole if record == WHOLE else alone, pool)
+            with of.configured(model, c, ffns[c.ffn][0], n):
+                call = partial(of.logits, model, ids) if record == WHOLE else partial(model.get_submodule(first), x)
+                graphs[name] = captured(call, pool)
         times = timed({name: graph for name, (graph, _) in graphs.items()}, self.run.device, n)
         for name, (graph, output) in graphs.items():
             graph.replay()  # the graphs share memory, so the others have written over what it left
             if not bool(torch.isfinite(output).all()):
                 raise check.WrongResult(f"{name} at {n} tokens: the output is not finite.")
-        nnz = {name: _kept(module) for name, module in ffns["gated"][0].items()}
+        kept = {name: _kept(module) for name, module in ffns["gated"][0].items()}
         if record == WHOLE:
-            work = int(flops(self.sizes | of.sizes_of(self.model), n)), FLOPS_DEF
-            least, nnz = _bytes(self.model.parameters()), sum(nnz.values())
+            nnz, least = sum(kept.values()), _bytes(model.parameters())
+            work, said = int(flops(model.config.to_dict(), n)), FLOPS_DEF
             prepared = {
-                ffn: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for ffn, (made, ms) in ffns.items()
+                f: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for f, (made, ms) in ffns.items()
             }
         else:
-            nnz, prepared = nnz[first], dict.fromkeys(ffns, Prepared(0.0, 0))
-            work, least = (2 * nnz * n, FFN_DEF), 2 * nnz + 4 * n * SIZES["hidden_size"]
-        problem = Problem(
-            ROOM, label(self.run), *_shape(n), nnz, density, seed, *work, least, least, _nowhere, _nowhere
-        )
+            nnz, prepared = kept[first], dict.fromkeys(ffns, Prepared(0.0, 0))
+            work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
+        problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, _none, _none)
         rows = [
-            harness.row(
-                problem,
-                name,
-                record,
-                prepared[c.ffn],
-                errors[c.ffn],
-                times[name],
-                gpu=self.run.machine["gpu"],
-                when=_now(),
-            )
+            harness.row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
             for name, c in PLANS[record].items()
         ]
         records.append(self.run.folder / f"{record}.csv", rows)
-        took = time.perf_counter() - began
-        print(f"{ROOM}/{record}: {n} tokens, {density:g} of the blocks ({took:.0f} s)", flush=True)
+        print(f"{ROOM}/{record}: {n} tokens, {density:g} of the blocks, SDPA's {backend}", flush=True)
+
+    def about(self) -> dict[str, str]:
+        """Return what tells where and when a row was measured."""
+        return {"gpu": self.run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
 
     # ------------------------------------------------------------ tables beside the records
 
@@ -211,13 +197,14 @@ class Prefill:
         path, count = self.run.folder / FOLDER / f"{make.__name__}.csv", self.sizes["num_hidden_layers"]
         old = [pd.read_csv(path)] if path.is_file() else []
         if not any((df["layers"] == count).any() for df in old):
-            new = make().assign(layers=count, gpu=self.run.machine["gpu"], when=_now())
+            new = make().assign(layers=count, **self.about())
             records.write_text(path, pd.concat([*old, new], ignore_index=True).to_csv(index=False, lineterminator="\n"))
             _free()
 
     def attention(self) -> pd.DataFrame:
         """Return what attention was at each length: SDPA's backend, patterns, the share of causal blocks kept."""
-        rows, vertical, selected = [], sum(self.model.vertical_share) / len(self.model.vertical_share), attention.select
+        rows, shares, selected = [], list[Any](), attention.select
+        vertical = sum(self.model.vertical_share) / len(self.model.vertical_share)
 
         def watched(*given):
             kept = selected(*given)
@@ -227,7 +214,8 @@ class Prefill:
         try:
             attention.select = watched
             for n in self.lengths[WHOLE]:
-                backend, shares = of.choose_backend(self.model, n), []
+                backend = of.choose_backend(self.model, n)
+                shares.clear()
                 with torch.no_grad(), of.configured(self.model, CONFIGURATIONS[ATTENTION], {}, n):
                     of.last_hidden(self.model, of.tokens(self.model, n, self.run.seed + 2))
                 rows.append((n, backend, vertical, float(torch.stack(shares).mean())))
@@ -246,7 +234,7 @@ class Prefill:
         for n, (name, c) in product(self.lengths["parts"], CONFIGURATIONS.items()):
             of.choose_backend(self.model, n)
             ids = of.tokens(self.model, n, self.run.seed + 2)
-            with of.configured(self.model, c, self.sparse(density)[c.ffn][0], n):
+            with of.configured(self.model, c, sparse_ffns(self.model, density, self.run.seed)[c.ffn][0], n):
                 found = of.profiled(self.model, partial(of.logits, self.model, ids))
             over = sum(found.values()) / where(df, variant=name, n=n)["median_us"].iloc[-1]
             if over <= 1 + APART:
@@ -260,9 +248,9 @@ class Prefill:
         """Return how far the last hidden state is from float32's (`hidden_errors`). Raises `check.WrongResult` where a
         sparse model is further off than NOISES times the dense one."""
         density, ids = self.densities[0], of.tokens(self.model, CHECK_LENGTH, self.run.seed + 4)
-        modules = {ffn: made for ffn, (made, _) in self.sparse(density).items()}
+        modules = {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()}
         found, noise = hidden_errors(self.model, modules, density, self.run.seed, ids)
-        if not max(found.values()) <= NOISES * noise:
+        if not all(off <= NOISES * noise for off in found.values()):
             raise check.WrongResult(
                 f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "
                 f"weights by {noise:.1e}."
@@ -271,13 +259,8 @@ class Prefill:
         return pd.DataFrame(rows, columns=["configuration", "density", "rel_diff", "noise"])
 
 
-def _nowhere():
+def _none():
     raise RuntimeError("a prefill has no operands of the room's")
-
-
-def _shape(n: int) -> tuple[int, int, int]:
-    """m, n, k of a record's row: of gate_proj."""
-    return SIZES["intermediate_size"], n, SIZES["hidden_size"]
 
 
 def _kept(module) -> int:
@@ -326,17 +309,9 @@ def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
 # ---------------------------------------------------------------- is it right?
 
 
-def apart(model, density: float, seed: int) -> dict[str, Any]:
-    """Return what takes the place of the first FFN's projections, each by our kernel."""
-    name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
-    replaced, ffn = layers.classes().BlockSparseLinear.of, model.get_submodule(name)
-    return {f"{name}.{p}": replaced(getattr(ffn, p), mask) for p, mask in of_first.items()}
-
-
 def ffn_reference(model, density: float, seed: int, x, fused: bool = False):
-    """Return the first layer's FFN with its weights masked, of a few tokens, in float64 but for what a layer hands on in
-    BF16: both products and what SwiGLU makes of them; fused, silu of the gate's and the product with up's. density 1:
-    not masked."""
+    """Return the first layer's FFN with its weights masked, in float64 but for what a layer hands on in BF16: both
+    products and what SwiGLU makes of them; fused, silu of the gate's and the product with up's. Density 1: no mask."""
     name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
     ffn, silu = model.get_submodule(name), torch.nn.functional.silu
     gate, up, down = (layers.masked(getattr(ffn, p).weight, of_first[p]).double() for p in layers.PROJECTIONS)
@@ -351,22 +326,17 @@ def ffn_reference(model, density: float, seed: int, x, fused: bool = False):
 
 
 def ffn_error(model, modules: Mapping[str, Any], density: float, seed: int, n: int) -> check.Errors:
-    """Return the errors of the first layer's FFN with these modules, on n tokens of which CHECKED are compared."""
-    x, first = _input(model, n, seed), _first(model)
+    """Return the errors of the first layer's FFN with these modules, on n tokens of which CHECKED are compared with
+    float64. Raises `check.WrongResult` where they are over BF16's limits."""
+    x, first, limit = _input(model, n, seed), _first(model), check.LIMITS["bfloat16"]
     with torch.no_grad(), of.configured(model, CONFIGURATIONS[DENSE], modules, n):
-        got = model.get_submodule(first)(x)[:, -CHECKED:].clone()
+        got = model.get_submodule(first)(x)[:, -CHECKED:].double()
     want = ffn_reference(model, density if modules else 1.0, seed, x[:, -CHECKED:], first in modules)
-    return compared(f"the FFN at {n} tokens", got, want)
-
-
-def compared(what: str, got, want) -> check.Errors:
-    """Return the errors of a tensor against one in float64. Raises `check.WrongResult` over BF16's limits."""
-    off, rms = got.double() - want, want.square().mean().sqrt()
-    errors = check.Errors(difference(got.double(), want), float((off.abs() / want.abs().clamp(min=float(rms))).max()))
-    limit = check.LIMITS["bfloat16"]
+    at_least = want.abs().clamp(min=float(want.square().mean().sqrt()))
+    errors = check.Errors(difference(got, want), float(((got - want).abs() / at_least).max()))
     if not (errors.rel_err <= limit.rel_err and errors.max_err <= limit.max_err):
         raise check.WrongResult(
-            f"{what} is wrong: rel_err {errors.rel_err:.1e} (limit {limit.rel_err:g}), max_err "
+            f"The FFN at {n} tokens is wrong: rel_err {errors.rel_err:.1e} (limit {limit.rel_err:g}), max_err "
             f"{errors.max_err:.1e} (limit {limit.max_err:g})."
         )
     return errors

@@ -48,11 +48,6 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
     return made
 
 
-def sizes_of(model) -> dict[str, Any]:
-    """Return its sizes, by the names of SIZES."""
-    return {name: getattr(model.config, name) for name in SIZES if hasattr(model.config, name)}
-
-
 def tokens(model, n: int, seed: int):
     """Return int64 (1, n), random, on the model's device."""
     made = torch.Generator(model.device).manual_seed(seed)
@@ -85,13 +80,9 @@ def swiglu(gate, up):
 
 
 @functools.cache
-def _fused(function: Callable) -> Callable:
-    return torch.compile(function)  # once more at a second length, and then for all
-
-
-def as_pass(function: Callable, x) -> Callable:
-    """Return a pass as it runs where x is: compiled on a GPU."""
-    return _fused(function) if x.is_cuda else function
+def as_pass(function: Callable, on_gpu: bool) -> Callable:
+    """Return a pass as it runs on a device: compiled on a GPU, once more at a second length, and then for all."""
+    return torch.compile(function) if on_gpu else function
 
 
 def _compile_passes(model) -> None:
@@ -111,18 +102,18 @@ def _compile_rotary(source) -> None:
 
     def apply(q, k, *args, **kwargs):
         with _part("rotary"):
-            return as_pass(rotary, q)(q, k, *args, **kwargs)
+            return as_pass(rotary, q.is_cuda)(q, k, *args, **kwargs)
 
     source.apply_rotary_pos_emb = apply
 
 
 def _norm(module, x):
     with _part("norms"):
-        return as_pass(rms_norm, x)(x, module.weight, module.variance_epsilon)
+        return as_pass(rms_norm, x.is_cuda)(x, module.weight, module.variance_epsilon)
 
 
 def _ffn(module, x):
-    return module.down_proj(as_pass(swiglu, x)(module.gate_proj(x), module.up_proj(x)))
+    return module.down_proj(as_pass(swiglu, x.is_cuda)(module.gate_proj(x), module.up_proj(x)))
 
 
 def _part(name: str):

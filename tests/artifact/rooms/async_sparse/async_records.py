@@ -332,37 +332,6 @@ def time(us: float, flops: float = 1e15, least: float = 1e10) -> dict:
     }
 
 
-def prefill_tables(folder: Path) -> None:
-    """The tables beside the records of a prefill, in a room's folder."""
-    more = {"layers": 28, "gpu": "NVIDIA H200", "when": "2026-01-02T03:04:05+00:00"}
-    parts = {
-        "ffn": 70.0,
-        "attention": 20.0,
-        "selection": 0.0,
-        "projections": 8.0,
-        "norms": 3.0,
-        "rotary": 2.0,
-        "rest": 4.0,
-    }
-    rows = [
-        {"configuration": c, "n": n, "density": 0.1, "part": p, "us": us * n / (1 + 2 * (p == "ffn" and i > 1))}
-        for n in (1024, 65536)
-        for i, c in enumerate(PREFILL)
-        for p, us in parts.items()
-    ]
-    chosen = [
-        {"n": 1024 * 2**i, "backend": "CUDNN_ATTENTION", "vertical_share": 0.75, "kept_share": 1 / (i + 1)}
-        for i in range(7)
-    ]
-    checks = [
-        {"configuration": c, "density": 0.1, "rel_diff": x, "noise": 9e-3}
-        for c, x in (("ffn", 8e-3), ("ffn_ours", 7e-3))
-    ]
-    for name, each in (("parts", rows), ("attention", chosen), ("checks", checks)):
-        text = pd.DataFrame([r | more for r in each]).to_csv(index=False, lineterminator="\n")
-        records.write_text(folder / "prefill" / f"{name}.csv", text)
-
-
 def counters(changed: dict[tuple[str, str], float] | None = None) -> pd.DataFrame:
     """At the point of the ladder, as the source's words have it; changed: (variant, metric) -> value."""
     values = {(v, TENSOR): 70.0 for v in ("opt2", "opt3", "opt4", "opt5", "opt6", "opt7", "auto")}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from artifact.measure import check, device, records
 from artifact.measure.apart import captured
-from artifact.rooms.async_sparse.prefill import attention, experiments
-from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, KICK_LAYERS, PARTS
+from artifact.rooms.async_sparse.prefill import attention, measure
+from artifact.rooms.async_sparse.prefill import model as of
+from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, PARTS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -26,7 +28,7 @@ def hopper():
 
 @pytest.fixture(scope="module")
 def model():
-    return experiments._model(SEED, KICK_LAYERS)
+    return measure.Prefill(SimpleNamespace(preset="kick", seed=SEED)).model
 
 
 @pytest.mark.parametrize("n", [1024, 4096])
@@ -42,33 +44,29 @@ def test_flex_attention_is_attention_over_what_was_kept(monkeypatch, n):
     keys, values = (x[0].repeat_interleave(4, 0).double() for x in (k, v))
     score = (q[0].double() @ keys.transpose(1, 2)) * 128**-0.5
     want = score.masked_fill(~whole, -torch.inf).softmax(-1) @ values
-    got = attention.sparse(q, k, v, own)[0].double()
-    assert experiments.difference(got, want) < 6e-3
+    got = attention.over(q, k, v, kept)[0].double()
+    assert measure.difference(got, want) < 6e-3
 
 
 def test_the_last_hidden_state_is_that_of_the_masked_model(model):
-    from artifact.rooms.async_sparse.prefill import model as of
-
-    modules, _ = experiments._sparse(SEED, KICK_LAYERS, 0.1)
-    found, noise = experiments.apart(model, modules, 0.1, SEED, of.tokens(model, N, SEED))
-    assert noise < 0.02 and all(x <= experiments.NOISES * noise for x in found.values())
+    modules = {ffn: made for ffn, (made, _) in measure.sparse_ffns(model, 0.1, SEED).items()}
+    found, noise = measure.hidden_errors(model, modules, 0.1, SEED, of.tokens(model, N, SEED))
+    assert noise < 0.02 and all(x <= measure.NOISES * noise for x in found.values())
 
 
 def test_a_captured_model_gives_what_it_gives_without(model):
-    from artifact.rooms.async_sparse.prefill import model as of
-
     ids = of.tokens(model, N, SEED)
     of.choose_backend(model, N)
     for c in CONFIGURATIONS.values():
-        modules = experiments._sparse(SEED, KICK_LAYERS, 0.1)[0].get(c.ffn, {})
-        with of.Configured(model, c, modules, N), torch.no_grad():
+        modules, _ = measure.sparse_ffns(model, 0.1, SEED)[c.ffn]
+        with of.configured(model, c, modules, N), torch.no_grad():
             graph, output = captured(lambda: of.logits(model, ids))
             want = of.logits(model, ids)
         for _ in range(2):
             output.zero_()
             graph.replay()
             torch.cuda.synchronize()
-            assert experiments.difference(output.double(), want.double()) < 1e-3, c.called
+            assert measure.difference(output.double(), want.double()) < 1e-3, c.called
 
 
 def test_a_kick_measures_everything_once(tmp_path):
@@ -81,14 +79,14 @@ def test_a_kick_measures_everything_once(tmp_path):
         device=opened,
         machine={"gpu": torch.cuda.get_device_name(), "compute_capability": "9.0"},
     )
-    df, layer = experiments.whole(run), experiments.layer(run)
+    measure.measure(run)
+    df, layer = (records.read(tmp_path / f"{name}.csv") for name in ("prefill", "prefill_ffn"))
     assert set(df["variant"]) == set(CONFIGURATIONS) and (df["label"] == "4 layers").all()
     assert df["graph"].all() and (df["rel_err"] < check.LIMITS["bfloat16"].rel_err).all()
     assert (layer["median_us"] > 0).all()
-    parts = experiments.table(run, "parts")
+    parts, chosen, checks = (pd.read_csv(tmp_path / "prefill" / f"{t}.csv") for t in ("parts", "attention", "checks"))
     assert set(parts["part"]) == set(PARTS) and parts.query("part == 'ffn'")["us"].min() > 0
-    assert len(experiments.table(run, "attention")) == 1 and len(experiments.table(run, "checks")) == 2
-    before = (tmp_path / "prefill.csv").stat().st_mtime_ns
-    experiments.whole(run)
-    assert (tmp_path / "prefill.csv").stat().st_mtime_ns == before
-    assert records.read(tmp_path / "prefill.csv").equals(df)
+    assert len(chosen) == 1 and len(checks) == 2
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv")}
+    measure.measure(run)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv")} == before

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from artifact.measure import check
-from artifact.rooms.async_sparse.prefill import attention, experiments
-from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, PARTS, SIZES
+from artifact.measure import bench, check, records
+from artifact.rooms.async_sparse.prefill import attention, measure
+from artifact.rooms.async_sparse.prefill import model as of
+from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, LAYERS, PARTS, SIZES
 
 torch = pytest.importorskip("torch")
 SMALL = SIZES | {
@@ -23,6 +25,12 @@ SMALL = SIZES | {
 N, LAST = 1024, attention.LAST
 
 
+@pytest.fixture(autouse=True)
+def on_host(monkeypatch):
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+
+
 @pytest.fixture
 def few(monkeypatch):
     """Budgets that leave most of a short sequence out."""
@@ -33,9 +41,7 @@ def few(monkeypatch):
 @pytest.fixture(scope="module")
 def model():
     pytest.importorskip("transformers")
-    from artifact.rooms.async_sparse.prefill import model as of
-
-    return of.build(0, "cpu", SMALL, folder="")
+    return of.build(0, "cpu", SMALL)
 
 
 def heads(count: int = 4, keys: int = 2, d: int = 32):
@@ -121,35 +127,39 @@ def test_sparse_attention_is_attention_over_what_was_kept(few):
     whole = attention.select(q, k, own).repeat_interleave(128, 1).repeat_interleave(128, 2).tril()
     score = (q[0] @ k[0].repeat_interleave(2, 0).transpose(1, 2)) * 32**-0.5
     want = score.masked_fill(~whole, -torch.inf).softmax(-1) @ v[0].repeat_interleave(2, 0)
-    assert torch.allclose(attention.sparse(q, k, v, own)[0], want, atol=1e-5)
+    assert torch.allclose(attention.over(q, k, v, attention.select(q, k, own))[0], want, atol=1e-5)
 
 
 def test_patterns_that_keep_all_are_dense_attention():
     q, k, v = heads()
     own = torch.tensor([True, False, True, False])
-    assert torch.allclose(attention.sparse(q, k, v, own), attention.dense(q, k, v, "MATH"), atol=1e-5)
+    assert torch.allclose(
+        attention.over(q, k, v, attention.select(q, k, own)), attention.dense(q, k, v, "MATH"), atol=1e-5
+    )
 
 
 # ------------------------------------------------------------------------------------- the model
 
 
+def sparse(model, density: float, seed: int) -> dict:
+    """What takes the place of FFNs, new for each test."""
+    measure.sparse_ffns.cache_clear()
+    return {ffn: made for ffn, (made, _) in measure.sparse_ffns(model, density, seed).items()}
+
+
 def states(model, ids, **ffns):
     """The last hidden state in each configuration."""
-    from artifact.rooms.async_sparse.prefill import model as of
-
     found = {}
     with torch.no_grad():
         for name, c in CONFIGURATIONS.items():
-            with of.Configured(model, c, ffns.get(c.ffn, {}), ids.shape[1]):
+            with of.configured(model, c, ffns.get(c.ffn, {}), ids.shape[1]):
                 found[name] = of.last_hidden(model, ids).double()
     return found
 
 
 def test_the_model_is_qwen2_in_the_sizes_that_were_asked(model):
-    from artifact.rooms.async_sparse.prefill import model as of
-
-    found = of.sizes_of(model)
-    assert {name: SMALL[name] for name in found} == found and len(found) >= 10
+    found = model.config.to_dict()
+    assert {name: found.get(name, size) for name, size in SMALL.items()} == SMALL and len(SMALL.keys() & found) >= 10
     assert model.config.rope_parameters["rope_theta"] == SIZES["rope_theta"]
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert len(of.attentions(model)) == 2
@@ -158,62 +168,47 @@ def test_the_model_is_qwen2_in_the_sizes_that_were_asked(model):
 def test_fused_passes_and_our_attention_change_rounding_alone(model):
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from artifact.rooms.async_sparse.prefill import model as of
-
     plain = Qwen2ForCausalLM(Qwen2Config(**SMALL)).bfloat16().eval()
     plain.load_state_dict(model.state_dict())
     ids = of.tokens(model, 256, 1)
     of.choose_backend(model, 256)
     with torch.no_grad():
         got, want = of.logits(model, ids), plain(ids).logits[:, -1]
-    assert experiments.difference(got.double(), want.double()) < 0.03
+    assert measure.difference(got.double(), want.double()) < 0.03
 
 
 def test_configurations_change_what_they_say_and_leave_the_model_as_it_was(model, few):
-    from artifact.rooms.async_sparse.prefill import model as of
-
     ids = of.tokens(model, N, 3)
     of.choose_patterns(model, of.tokens(model, N, 4))
     of.choose_backend(model, N)
-    found = states(model, ids, **of.sparse_ffns(model, 0.4, 0))
-    apart = {name: experiments.difference(x, found["dense"]) for name, x in found.items()}
+    found = states(model, ids, **sparse(model, 0.4, 0))
+    apart = {name: measure.difference(x, found["dense"]) for name, x in found.items()}
     assert apart["dense"] == 0 and all(x > 0.01 for name, x in apart.items() if name != "dense")
-    assert experiments.difference(found["ffn_ours"], found["ffn"]) < 0.02
-    again = states(model, ids, **of.sparse_ffns(model, 0.4, 0))
+    assert measure.difference(found["ffn_ours"], found["ffn"]) < 0.02
+    again = states(model, ids, **sparse(model, 0.4, 0))
     assert all(torch.equal(found[name], again[name]) for name in found)
 
 
 def test_a_sparse_model_is_as_near_to_float32_as_the_masked_one(model):
-    from artifact.rooms.async_sparse.prefill import model as of
-
     ids = of.tokens(model, 256, 5)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    found, noise = experiments.apart(model, of.sparse_ffns(model, 0.4, 7), 0.4, 7, ids)
+    found, noise = measure.hidden_errors(model, sparse(model, 0.4, 7), 0.4, 7, ids)
     assert set(found) == {"ffn", "ffn_ours"} and 0 < noise < 0.02
-    assert all(0 < x <= experiments.NOISES * noise for x in found.values())
-    others, _ = experiments.apart(model, of.sparse_ffns(model, 0.4, 8), 0.4, 7, ids)
-    assert min(others.values()) > 10 * experiments.NOISES * noise  # other blocks
+    assert all(0 < x <= measure.NOISES * noise for x in found.values())
+    others, _ = measure.hidden_errors(model, sparse(model, 0.4, 8), 0.4, 7, ids)
+    assert min(others.values()) > 10 * measure.NOISES * noise  # other blocks
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
 
 
 def test_every_ffn_is_checked_against_float64(model, monkeypatch):
-    from artifact.rooms.async_sparse.prefill import model as of
-
-    modules = of.sparse_ffns(model, 0.4, 0)
+    modules = sparse(model, 0.4, 0)
     for ffn in modules.values():
-        errors = experiments.ffn_error(model, ffn, 0.4, 0, 300)
+        errors = measure.ffn_error(model, ffn, 0.4, 0, 300)
         assert 0 < errors.rel_err < check.LIMITS["bfloat16"].rel_err
-    assert experiments.ffn_error(model, {}, 0.4, 0, 300).rel_err < check.LIMITS["bfloat16"].rel_err
-    x = experiments._input(model, 300, 0)
-    for name, call in experiments.first_ffns(model, 0.4, 0).items():
-        density = 1.0 if name == "ffn_dense" else 0.4
-        want = experiments.ffn_reference(model, density, 0, x, name == "ffn_gated")
-        with torch.no_grad():
-            experiments.compared(name, call(x), want)
     wrong = modules["gated"]["model.layers.0.mlp"]
     monkeypatch.setattr(wrong, "val", wrong.val.roll(1, 0))
     with pytest.raises(check.WrongResult, match="rel_err"):
-        experiments.ffn_error(model, modules["gated"], 0.4, 0, 300)
+        measure.ffn_error(model, modules["gated"], 0.4, 0, 300)
 
 
 # ------------------------------------------------------------------------------------- parts
@@ -230,8 +225,6 @@ def event(name: str, us: float, parent=None, where: str = "CPU"):
 
 
 def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
-    from artifact.rooms.async_sparse.prefill import parts
-
     ffn = event("part: ffn", 70)
     events = [
         ffn,
@@ -241,26 +234,23 @@ def test_parts_are_the_ranges_and_the_rest_is_what_lies_in_none():
         event("part: ffn", 70, where="CUDA"),
         event("gemm", 70, where="CUDA"),
     ]
-    found = parts.summed(events)
+    found = of.summed(events)
     assert set(found) == set(PARTS)
     assert (found["ffn"], found["norms"], found["rest"]) == (70, 5, 25)
     np.testing.assert_allclose(sum(found.values()), 100)
     events[0] = event("part: ffn", 0)  # the profiler does not know what it called
     events[1] = event("aten::mm", 0, events[0])
-    assert parts.summed(events) == found
+    assert of.summed(events) == found
     with pytest.raises(RuntimeError, match="CUPTI"):
-        parts.summed(events[2:4])
+        of.summed(events[2:4])
 
 
 def test_ranges_are_around_every_ffn_and_projection_and_go_again(model):
     from torch.profiler import ProfilerActivity, profile
 
-    from artifact.rooms.async_sparse.prefill import model as of
-    from artifact.rooms.async_sparse.prefill import parts
-
     ids = of.tokens(model, 128, 1)
     of.choose_backend(model, 128)
-    with torch.no_grad(), parts.ranges(model), profile(activities=[ProfilerActivity.CPU]) as seen:
+    with torch.no_grad(), of.ranges(model), profile(activities=[ProfilerActivity.CPU]) as seen:
         of.last_hidden(model, ids)
     names = [e.name.removeprefix(of.PREFIX) for e in seen.events() if e.name.startswith(of.PREFIX)]
     counts = {name: names.count(name) for name in set(names)}
@@ -271,121 +261,79 @@ def test_ranges_are_around_every_ffn_and_projection_and_go_again(model):
 # ------------------------------------------------------------------------------------- a measurement
 
 
+class Graph:
+    """Of several that share memory, as CUDA graphs of one pool do: each writes over what the others left."""
+
+    every: list[Graph] = []
+
+    def __init__(self, call):
+        self.call = torch.no_grad()(call)
+        self.output = self.call()
+        self.every.append(self)
+
+    def replay(self):
+        for other in self.every:
+            other.output.fill_(torch.nan)
+        self.output.copy_(self.call())
+
+
+def captured(call, pool=None):
+    graph = Graph(call)
+    return graph, graph.output
+
+
+def timed(graphs, opened, n):
+    for graph in graphs.values():
+        graph.replay()
+    return dict.fromkeys(graphs, bench.Timing(10.0, 9.0, 11.0, 3, 1.0, 1.0, "", True))
+
+
+def profiled(model, call):
+    with torch.no_grad():
+        call()
+    return dict.fromkeys(PARTS, 1.0)
+
+
 @pytest.fixture
 def measuring(model, few, monkeypatch, tmp_path):
     """A run that seems to measure on a GPU: everything but clocks, graphs and the profiler is as there."""
-    from artifact.measure import bench
-    from artifact.rooms.async_sparse.prefill import model as of
-    from artifact.rooms.async_sparse.prefill import parts
-
-    def captured(call, pool=None):
-        with torch.no_grad():
-            made = Graph(call, call())
-        every.append(made)
-        return made, made.output
-
-    def timed(graphs, opened, least):
-        for graph in graphs.values():
-            graph.replay()
-        return {name: bench.Timing(10.0, 9.0, 11.0, least, 1.0, 1.0, "", True) for name in graphs}
-
-    def profiled(model, call):
-        with torch.no_grad():
-            call()
-        return dict.fromkeys(PARTS, 1.0)
-
-    class Graph:
-        """Of several that share memory, as CUDA graphs of one pool do: each writes over what the others left."""
-
-        def __init__(self, call, output):
-            self.call, self.output = call, output
-
-        def replay(self):
-            for other in every:
-                other.output.fill_(torch.nan)
-            with torch.no_grad():
-                self.output.copy_(self.call())
-
-    every: list[Graph] = []
     model.vertical_share = of.choose_patterns(model, of.tokens(model, N, 2))
     for where, name, what in (
-        (experiments, "_model", lambda seed, layers: model),
-        (experiments, "timed", timed),
-        (experiments, "installed", lambda: True),
-        (experiments, "DENSITIES", (0.5,)),
-        (experiments, "captured", captured),
-        (parts, "profiled", profiled),
-        (torch.cuda, "synchronize", lambda: None),
-        (torch.cuda, "empty_cache", lambda: None),
+        (measure.Prefill, "model", model),
+        (measure, "timed", timed),
+        (measure, "captured", captured),
+        (measure, "can_measure", lambda run: True),
+        (measure, "DENSITIES", (0.5,)),
+        (of, "profiled", profiled),
         (torch.cuda, "graph_pool_handle", lambda: None),
     ):
         monkeypatch.setattr(where, name, what)
-    experiments._sparse.cache_clear()
-    yield SimpleNamespace(
-        mode="measure",
-        preset="kick",
-        seed=0,
-        folder=tmp_path,
-        device=None,
-        machine={"gpu": "NVIDIA H200", "compute_capability": "9.0"},
-    )
-    experiments._sparse.cache_clear()
+    measure.sparse_ffns.cache_clear()
+    monkeypatch.setattr(Graph, "every", [])
+    yield SimpleNamespace(preset="kick", seed=0, folder=tmp_path, device=None, machine={"gpu": "NVIDIA H200"})
+    measure.sparse_ffns.cache_clear()
 
 
 def test_a_measurement_writes_rows_and_tables_once(measuring, monkeypatch):
-    whole, layer = experiments.whole(measuring), experiments.layer(measuring)
+    measure.measure(measuring)
+    whole, layer = (records.read(measuring.folder / f"{name}.csv") for name in ("prefill", "prefill_ffn"))
     assert whole["variant"].tolist() == list(CONFIGURATIONS) and (whole["label"] == "4 layers").all()
     assert whole["graph"].all() and whole["rel_err"].between(1e-4, 4e-3).all()
     assert whole.set_index("variant")["prepare_bytes"].gt(0).sum() == 4  # those with sparse FFNs
-    assert layer["rel_err"].between(1e-4, 4e-3).all()
-    for name, rows in (
-        ("parts", len(PARTS) * len(CONFIGURATIONS)),
-        ("attention", 1),
-        ("checks", 2),
-    ):
-        assert len(experiments.table(measuring, name)) == rows
-    attended = experiments.table(measuring, "attention").iloc[0]
+    assert layer["rel_err"].between(1e-4, 4e-3).all() and layer["variant"].tolist() == list(LAYERS)
+    tables = {path.stem: pd.read_csv(path) for path in (measuring.folder / "prefill").glob("*.csv")}
+    rows = {"parts": len(PARTS) * len(CONFIGURATIONS), "attention": 1, "checks": 2}
+    assert {name: len(table) for name, table in tables.items()} == rows
+    attended = tables["attention"].iloc[0]
     assert 0.2 < attended["kept_share"] < 1 and attended["backend"] == "MATH"
-    monkeypatch.setattr(experiments, "_model", None)  # nothing asks for a model again
-    assert experiments.whole(measuring).equals(whole)
-    assert len(experiments.table(measuring, "checks")) == 2
+    monkeypatch.setattr(measure.Prefill, "model", None)  # nothing asks for a model again
+    measure.measure(measuring)
+    assert records.read(measuring.folder / "prefill.csv").equals(whole)
 
 
 def test_logits_that_are_not_finite_are_no_record(measuring, monkeypatch):
-    from artifact.rooms.async_sparse.prefill import model as of
-
     logits = of.logits
     monkeypatch.setattr(of, "logits", lambda *given: logits(*given) * torch.nan)
     with pytest.raises(check.WrongResult, match="not finite"):
-        experiments.whole(measuring)
+        measure.measure(measuring)
     assert not (measuring.folder / "prefill.csv").is_file()
-
-
-def test_steps_are_all_that_is_missing_and_a_budget_ends_them(measuring, monkeypatch, capsys):
-    from artifact.rooms.async_sparse.prefill import __main__ as command
-
-    monkeypatch.setattr(command.harness, "start", lambda *given, **more: measuring)
-    names = [name for name, _ in experiments.steps(measuring)]
-    assert names == [
-        "FFN alone, 1024 tokens, 0.5 of the blocks",
-        "whole model, 1024 tokens, 0.5 of the blocks",
-        "checks",
-        "parts",
-        "attention",
-    ]
-    assert command.main(["--preset", "kick", "--budget", "-1"]) == 0
-    assert capsys.readouterr().out.count("left for another time: ") == len(names)
-    assert not list(measuring.folder.glob("*.csv"))
-    assert command.main(["--preset", "kick"]) == 0
-    assert {path.stem for path in measuring.folder.rglob("*.csv")} == {
-        "prefill",
-        "prefill_ffn",
-        "parts",
-        "attention",
-        "checks",
-    }
-    monkeypatch.setattr(experiments, "_model", None)  # tables that are there ask for no model
-    again = experiments.steps(measuring)
-    assert [name for name, _ in again] == ["checks", "parts", "attention"]
-    for _, measure in again:
-        measure()

@@ -173,8 +173,13 @@ def _titles(grid: sns.FacetGrid, row: str, col: str, names: Mapping[str, str], t
 
 
 def _panels(grid: sns.FacetGrid) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Yield the axes of each panel and its rows; a panel without any is left empty."""
     for (i, j, _), part in grid.facet_data():
-        yield grid.facet_axis(i, j), part
+        ax = grid.facet_axis(i, j)
+        if part.empty:
+            ax.axis("off")
+        else:
+            yield ax, part
 
 
 # ---------------------------------------------------------------- over a size
@@ -230,7 +235,7 @@ def lines(
             line = line.sort_values(x)
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
         whole = df[df[row] == part[row].iloc[0]] if row and sharey == "row" else df if sharey else part
-        _scaled(ax, "x", scale.get(x, "size"), here[x], None)
+        _scaled(ax, "x", scale.get(x, "size"), _values(here if len(here) else part, x), None)
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _reference(ax, "y", reference)
         _stated_along(ax, said, x, value, of, hue, dashed)

@@ -1,6 +1,6 @@
 """The tables behind the chapter's figures; figures.toml says how each is drawn.
 
-TFLOP/s are those of useful work; cuBLAS multiplies the dense matrix and is shown at no sparsity but 0.
+TFLOP/s are those of useful work; cuBLAS multiplies the dense matrix, at whatever sparsity.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def log(axis, fine: bool = False) -> None:
     """A log axis labelled at 1, 10, 100 … (also at 2 and 5 if `fine` or if it spans little)."""
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
-    steps = (1, 2, 5) if fine or decades < 1.6 else (1,)
+    steps: tuple[float, ...] = (1, 2, 5) if fine or decades < 1.6 else (1,)
     if decades < 0.9:
         steps = (1, 1.5, 2, 3, 5, 7)
     if decades < 0.45:

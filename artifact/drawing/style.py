@@ -7,6 +7,7 @@ lightness over and keeps their hue; colours have a contrast of at least 3:1 on w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 
@@ -154,44 +155,38 @@ def look(variant: str, variants: Sequence[str]) -> dict:
     }
 
 
+#: Matplotlib's settings for the book. DejaVu Sans is for the layout: it is wider than what browsers show. Text in a
+#: figure stays text, which can be read out and searched.
+SETTINGS: dict[Any, Any] = dict.fromkeys(
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), INK
+) | {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.6,
+    "grid.alpha": 0.18,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "mathtext.default": "regular",
+    "svg.fonttype": "none",
+}
+
+
 def apply() -> None:
     """Set Matplotlib up for the book; notebooks call it once, before drawing."""
-    matplotlib.rcParams.update(
-        {
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans"],  # for the layout; wider than what browsers show
-            "font.size": 9,
-            "axes.titlesize": 9.5,
-            "axes.labelsize": 9,
-            "xtick.labelsize": 8.5,
-            "ytick.labelsize": 8.5,
-            "legend.fontsize": 8.5,
-            "legend.frameon": False,
-            "lines.linewidth": 1.6,
-            "lines.markersize": 4.5,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.8,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.linewidth": 0.6,
-            "grid.alpha": 0.18,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "savefig.facecolor": "none",
-            "figure.constrained_layout.use": True,
-            "mathtext.default": "regular",
-            "svg.fonttype": "none",  # text stays text: it can be read out and searched
-        }
-        | dict.fromkeys(
-            (
-                "text.color",
-                "axes.labelcolor",
-                "axes.edgecolor",
-                "xtick.color",
-                "ytick.color",
-                "grid.color",
-            ),
-            INK,
-        )
-    )
+    matplotlib.rcParams.update(SETTINGS)

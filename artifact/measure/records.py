@@ -18,6 +18,7 @@ import csv
 import functools
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -258,7 +259,7 @@ def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.
     of_place = (
         (column, df[column] == value, f"{{{column}!r}} is not {value!r}, {why}") for column, value, why in place
     )
-    for rule in (*of_place, *_rules(df)):
+    for rule in itertools.chain(of_place, _rules(df)):
         _require(name, df, *rule)
     return df
 
@@ -511,6 +512,8 @@ def read_machine(folder: str | Path) -> dict[str, Any]:
 
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a machine, if it has its keys and all its texts are names; else raise ValueError."""
+    if not isinstance(machine, Mapping):
+        raise ValueError(f"{path}: a machine is a table of names and values.")
     parts = [
         (machine, MACHINE_KEYS, ""),
         *((x, LATER_KEYS, f" in an entry of {LATER!r}") for x in machine.get(LATER, ())),

@@ -75,7 +75,7 @@ class About:
 
     def panels(self, df: pd.DataFrame, height: float, draw: Callable[..., None], width: float = WIDTH):
         """Return a figure of a panel for each value of `row` and `col`, so many inches high, on which `draw(axes,
-        rows)` has drawn."""
+        rows)` has drawn; one without rows is left empty."""
         levels = [_levels(df, column) or None for column in (self.row, self.col)]
         order, columns = dict(zip(("row_order", "col_order"), levels, strict=True)), len(levels[1] or " ")
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
@@ -84,12 +84,15 @@ class About:
             grid = sns.FacetGrid(df, row=self.row or None, col=self.col or None, **shape, **share, **order)
         grid.figure.set_layout_engine("constrained")
         for (i, j, _), part in grid.facet_data():
+            if part.empty:
+                grid.axes[i, j].axis("off")
+                continue
             draw(grid.facet_axis(i, j), part)
             grid.axes[i, j].set_title("" if i and self.row == QUANTITY else self._title(part))
         return grid.figure
 
     def _title(self, part: pd.DataFrame) -> str:
-        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY and len(part)}
+        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
         said = [
             plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
             for c, v in heads.items()
@@ -187,48 +190,8 @@ def _scaled(ax, axis: str, scale: str, values: Iterable[float], reference: float
         ax.set(**{f"{axis}lim": (0, top)})
         of.set_ticks([tick for tick in MaxNLocator(6).tick_values(0, top) if tick <= top])
         of.set_major_formatter(FuncFormatter(plot.number))
-<<<<<<< HEAD
     if reference is not None:
         (ax.axvline if axis == "x" else ax.axhline)(reference, color=BASELINE, linewidth=1.3, zorder=1)
-=======
-
-
-def _reference(ax, axis: str, value: float | None) -> None:
-    if value is not None:
-        line = ax.axvline if axis == "x" else ax.axhline
-        line(value, color=BASELINE, linewidth=1.3, zorder=1)
-
-
-def _grid(
-    df: pd.DataFrame, row: str, col: str, height: float, sharey: Any, width: float = WIDTH, sharex: bool = True
-) -> sns.FacetGrid:
-    columns = max(1, len(_levels(df, col)))
-    order = {"row_order": _levels(df, row) or None, "col_order": _levels(df, col) or None}
-    with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
-        shape = {"height": height, "aspect": width / columns / height, "sharey": sharey, "sharex": sharex}
-        grid = sns.FacetGrid(df, row=row or None, col=col or None, **shape, **order)
-    grid.figure.set_layout_engine("constrained")
-    return grid
-
-
-def _titles(grid: sns.FacetGrid, row: str, col: str, names: Mapping[str, str], titles: str) -> None:
-    """Head each panel by its column, and by its row where that is no quantity."""
-    for (i, j, _), part in grid.facet_data():
-        heads = [part[c].iloc[0] for c in (row, col) if c and c != "quantity" and len(part)]
-        said = [head if isinstance(head, float) else called(head, names) for head in heads]
-        said = [plot.percent(s) if isinstance(s, float) and col == "density" else s for s in said]
-        grid.axes[i, j].set_title(titles.format(*said) if said and not (i and row == "quantity") else "")
-
-
-def _panels(grid: sns.FacetGrid) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield the axes of each panel and its rows; a panel without any is left empty."""
-    for (i, j, _), part in grid.facet_data():
-        ax = grid.facet_axis(i, j)
-        if part.empty:
-            ax.axis("off")
-        else:
-            yield ax, part
->>>>>>> h_nmspmm
 
 
 # ---------------------------------------------------------------- over a size
@@ -273,14 +236,9 @@ def lines(
             sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, **look, **how)
         for level, line in here.sort_values(x).groupby(hue, sort=False) if interval else ():
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
-<<<<<<< HEAD
         one_row = about.row and about.sharey == "row"
         whole = df[df[about.row] == part[about.row].iloc[0]] if one_row else df if about.sharey else part
-        _scaled(ax, "x", scale.get(x, "size"), here[x], None)
-=======
-        whole = df[df[row] == part[row].iloc[0]] if row and sharey == "row" else df if sharey else part
         _scaled(ax, "x", scale.get(x, "size"), _values(here if len(here) else part, x), None)
->>>>>>> h_nmspmm
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, about)

@@ -13,6 +13,7 @@ import numpy as np
 
 from artifact.measure import bench
 from artifact.measure.device import first_line
+from artifact.measure.lazy import cupy, runtime
 from kernels.contract import Problem, require
 
 #: Host scalars, read when the call is made, captured or not.
@@ -56,8 +57,6 @@ class Bound:
 def hold(bound: Bound, stack: ExitStack, *keep: Any) -> Bound:
     """Let a `Bound` destroy what a stack has when it is closed or forgotten; `keep`, the arrays behind the raw
     addresses, lives as long."""
-    import cupy
-
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     bound.close = weakref.finalize(bound, _close, stack.pop_all(), keep)
     return bound
@@ -99,8 +98,6 @@ def require_taken(holds: bool, library: str, takes: str, problem: Problem) -> No
 
 def data_type(dtype: str) -> int:
     """Return the member of cudaDataType for a dtype."""
-    from cuda.bindings import runtime
-
     return int(getattr(runtime.cudaDataType, DATA_TYPE[dtype]))
 
 

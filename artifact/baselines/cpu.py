@@ -21,7 +21,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +28,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from artifact import paths
+from artifact.baselines import _library
 from kernels import formats
 from kernels.contract import Operands, Problem
 
@@ -40,25 +40,14 @@ COMPILERS = ("cc", "gcc", "clang")
 THREAD_LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
-@dataclass(eq=False)
-class Bound:
+class Bound(_library.Bound):
     """A `kernels.contract.Bound` on the CPU: `launch` returns when the product is there."""
 
-    name: str
-    prepare_ms: float
-    multiply: Callable[[], np.ndarray] = field(repr=False)
-    output: np.ndarray = field(repr=False)
-    prepare_bytes: int = 0  #: of device memory, and there is none
-    needs_host_clock: bool = True  #: `bench.time` would see nothing of it
-    on_cpu: bool = True  #: the GPU idles meanwhile, so its clock says nothing
+    on_cpu = True  #: the GPU idles meanwhile, so its clock says nothing
 
     def launch(self, stream) -> None:
         """Multiply. The stream is ignored and may be None."""
-        self.output = self.multiply()
-
-    def result(self) -> np.ndarray:
-        """C, float32 (m, n)."""
-        return self.output
+        self.output = self.call(0)
 
 
 def bind(name: str, problem: Problem) -> Bound:
@@ -72,7 +61,9 @@ def bind(name: str, problem: Problem) -> Bound:
     began = time.perf_counter()
     multiply = _PREPARE[name](operands)
     prepare_ms = (time.perf_counter() - began) * 1e3
-    return Bound(name, prepare_ms, multiply, np.full((problem.m, problem.n), np.nan, np.float32))
+    output = np.full((problem.m, problem.n), np.nan, np.float32)
+    # No memory of a device is taken, and `bench.time` would see nothing of it.
+    return Bound(name, prepare_ms, 0, lambda _: multiply(), output, needs_host_clock=True)
 
 
 def contenders(device=None) -> dict[str, Callable[[Problem], Bound]]:

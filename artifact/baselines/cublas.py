@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines._library import ALPHA, BETA, Bound, data_type, hold, on_stream, owned, refusing, sizes
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 
@@ -42,7 +43,6 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_column_major("cuBLAS", problem, operands)
-    import cupy
     from nvmath.bindings import cublas
 
     device.set_current()
@@ -118,7 +118,6 @@ def _kernel(cublas, handle: int, ours: Operands) -> tuple:
 def _transfers(cublas, handle: int, ours: Operands) -> tuple:
     """The output is the copy on the host, which `check` poisons. The arrays on the device begin as
     NaN and belong to this contender alone, so that a copy left out cannot go unnoticed."""
-    import cupy
     from cuda.bindings import runtime
 
     to_device, to_host = (

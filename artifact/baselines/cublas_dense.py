@@ -17,6 +17,7 @@ from artifact.baselines import cublas_tensor
 from artifact.baselines._library import Bound, hold, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
+from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.half import array_of
 
@@ -57,7 +58,6 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 
 def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     """cublasGemmEx on the dense A, launched once: the first launch loads code and may be refused."""
-    import cupy
     from nvmath.bindings import cublas
 
     a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))

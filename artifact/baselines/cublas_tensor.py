@@ -21,6 +21,7 @@ import numpy as np
 
 from artifact.baselines import cublaslt
 from artifact.baselines._library import Bound, require_taken, sizes
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm
@@ -103,8 +104,6 @@ def in_best_order(
 
 def made_dense(sparse: Any, dtype: str, order: str):
     """A sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
-    import cupy
-
     dense = formats.to_dense(sparse)
     if dtype in half.DTYPES:
         dense = half.to_bits(dense, dtype)

@@ -26,6 +26,7 @@ import numpy as np
 from artifact.baselines._library import ALPHA, BETA, Bound, data_type, fastest, hold, owned, refusing, sizes
 from artifact.baselines.cusparselt import require_two_four
 from artifact.measure.device import first_line
+from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
 
@@ -169,8 +170,6 @@ def layout(library, dtype: str, shape: tuple[int, int], stack: ExitStack, by_row
 def candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Bound:
     """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
     `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
-    import cupy
-
     (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data

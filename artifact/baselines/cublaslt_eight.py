@@ -24,6 +24,7 @@ from artifact.baselines import cublaslt
 from artifact.baselines._library import Bound, data_type, owned, sizes
 from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
+from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four_eight
 
@@ -63,8 +64,6 @@ def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
 
 def _candidates(library, handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:
     """Words -> candidate, of every algorithm that the library proposes and runs."""
-    import cupy
-
     operands = problem.device()
     # (bits, scale, lines of k) of both, in the library's order
     both = [(operands.b.bits, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]

@@ -41,6 +41,7 @@ from artifact.baselines._library import (
     sizes,
 )
 from artifact.baselines.cublas import require_column_major
+from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr
@@ -124,7 +125,6 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
     PyTorch does; where it refuses that, B as it lies. The device is current. Overwrites c. Raises
     ValueError, naming the algorithm, where the library refuses the problem.
     """
-    import cupy
     from nvmath.bindings import cusparse
 
     flags = array_of(b).flags, array_of(c).flags
@@ -210,8 +210,6 @@ def number(x) -> str:
 def _first_way(cusparse, prepare: Callable, ways: tuple[bool, ...]) -> bool:
     """Return the first of the ways, to transpose B or not, in which the library multiplies. Raise its first refusal
     where there is none."""
-    import cupy
-
     refused = []
     for transpose in ways:
         try:
@@ -227,8 +225,6 @@ def _first_way(cusparse, prepare: Callable, ways: tuple[bool, ...]) -> bool:
 
 def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStack) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
-    import cupy
-
     data = data_type(number(c))
 
     def dense(array) -> int:

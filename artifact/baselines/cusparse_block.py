@@ -27,6 +27,7 @@ from typing import Any
 
 from artifact.baselines._library import Bound
 from artifact.baselines.cusparse import Sparse, indices, number, pointers, ready, require_blocks, require_work
+from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
 from kernels.formats.bcsr import Bcsr
@@ -125,8 +126,6 @@ def ell_bytes(a: Bcsr) -> int:
 
 def free_bytes() -> int:
     """Device memory that CuPy can still hand out, in bytes."""
-    import cupy
-
     free, _ = cupy.cuda.runtime.memGetInfo()
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 

@@ -43,6 +43,7 @@ from artifact.baselines._library import (
     sizes,
 )
 from artifact.measure import device as device_
+from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four, two_four_eight
 from kernels.formats.eight import Eight
@@ -73,8 +74,6 @@ class Product:
 
     def planned(self, **attributes: int) -> Candidate:
         """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute)."""
-        import cupy
-
         library, default = self.library, int(self.library.MatmulAlg.DEFAULT)
         with ExitStack() as stack:
             selection = library.matmul_alg_selection_init(self.handle, self.description, default)
@@ -128,8 +127,6 @@ class Candidate:
     def searched(self, nbytes: int) -> Candidate:
         """Let the library search, with a workspace for all algorithms; it leaves a plan that it has put in order
         itself."""
-        import cupy
-
         library = self.product.library
         tried = replace(self, workspace=cupy.empty(nbytes, cupy.uint8))
         tried.streams[0] = cupy.cuda.get_current_stream().ptr
@@ -153,8 +150,6 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     if eight_bit:
         _require_multiples(problem, MULTIPLE_EIGHT)
     (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
-    import cupy
-
     device.set_current()
     cusparseLt = device_.cusparselt()
     name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + ("_colmajor_b" if column_major_b else "")
@@ -221,7 +216,6 @@ def _require_multiples(problem: Problem, multiple: int) -> None:
 
 def _describe(library, handle: int, problem: Problem, operands, column_major_b: bool, stack: ExitStack):
     """Return compressed A (CuPy bytes), the milliseconds of compressing it, the product's descriptor."""
-    import cupy
     from nvmath.bindings import cusparse
 
     m, n, k, a = problem.m, problem.n, problem.k, operands.a
@@ -276,8 +270,6 @@ def _best(product: Product, device) -> Candidate:
 def _add(product: Product, made: dict[str, Candidate], search: bool = False, **attributes: int) -> None:
     """Plan one more algorithm, or let the library search for one, and launch it once, unless it is there or the library
     refuses it."""
-    import cupy
-
     with suppress(product.library.cuSPARSELtError), ExitStack() as unless:
         candidate = product.planned(**attributes)
         unless.callback(candidate.stack.close)

@@ -20,7 +20,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,9 +71,9 @@ def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mappi
     if charts.parts(df)[0].empty:
         raise ValueError("There is nothing to draw: the table has no row that was measured.")
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
-    kind = charts.KINDS[spec["kind"]]
-    usual = {"order": order} if "order" in (kind.__kwdefaults__ or {}) else {}
-    return kind(df, **usual | arguments | {"names": {**(names or {}), **arguments.get("names", {})}})
+    common = {f.name: arguments.pop(f.name) for f in fields(charts.About) if f.name in arguments}
+    common = {"order": order} | common | {"names": {**(names or {}), **common.get("names", {})}}
+    return charts.KINDS[spec["kind"]](df, charts.About(**common), **arguments)
 
 
 def alt(spec: Spec, df: pd.DataFrame) -> str:

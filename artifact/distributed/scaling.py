@@ -59,6 +59,9 @@ class Wrong(ArithmeticError):
     """A result that is not that of the CPU: nothing is recorded of it."""
 
 
+#: Parts of a call. Bytes that are sent, that have to be with this partition, that would be so that each has all of B.
+SPLIT = ("communication_ms", "waiting_ms", "multiplication_ms")
+BYTES = ("sent_bytes", "least_bytes", "gathered_bytes")
 #: What is recorded of a contender on a matrix and so many GPUs. Bytes are of all GPUs in a call; times of the slowest.
 COLUMNS = {
     "case": "str",  # graph, mesh, block
@@ -68,11 +71,9 @@ COLUMNS = {
     "dtype": "str",
     **dict.fromkeys(("median_ms", "q25_ms", "q75_ms"), "float64"),
     "samples": "int64",
-    **dict.fromkeys(("communication_ms", "waiting_ms", "multiplication_ms"), "float64"),
+    **dict.fromkeys(SPLIT, "float64"),
     "imbalance": "float64",  # non-zeros of the GPU that has most over the mean
-    "sent_bytes": "int64",
-    "least_bytes": "int64",  # that have to be sent with this partition
-    "gathered_bytes": "int64",  # that would be sent so that each has all of B
+    **dict.fromkeys(BYTES, "int64"),
     "error": "float64",  # largest, over the sum of the products' magnitudes
     "prepare_s": "float64",
     "chunks": "int64",
@@ -82,8 +83,8 @@ KEY = ["case", "size", "n", "contender", "gpus"]
 Row = dict[str, Any]
 #: What a contender need not say.
 USUAL: Row = {
-    **dict.fromkeys(("communication_ms", "waiting_ms", "multiplication_ms"), float("nan")),
-    **dict.fromkeys(("sent_bytes", "least_bytes", "gathered_bytes"), 0),
+    **dict.fromkeys(SPLIT, float("nan")),
+    **dict.fromkeys(BYTES, 0),
     "chunks": 1,
 }
 
@@ -278,19 +279,14 @@ def off_by(made: Made, case: Case, out: Panels, first: int) -> tuple[float, int]
     rows, worst, where = out.arrays[0].shape[0], 0.0, 0
     products = _products(made, case, signs, xp)
     for begin, a in _slices(made.part.slabs, first, first + rows, max(1, CHUNK // n)):
-        exact = xp.zeros((a.m, VECTORS + 1))
-        if a.nnz:
-            owner, column, value = csr.rows(a), xp.asarray(a.col_idx), xp.asarray(a.val)
-            owner, value = xp.asarray(owner), value.astype(xp.float64)
-            for j in range(VECTORS):
-                exact[:, j] = xp.bincount(owner, value * products[column, j], a.m)
-            exact[:, -1] = xp.bincount(owner, xp.abs(value) * products[column, -1], a.m)
+        owner, column = xp.asarray(csr.rows(a)), xp.asarray(a.col_idx)
+        value = xp.asarray(a.val).astype(xp.float64)
+        terms = [value * products[column, j] for j in range(VECTORS)] + [xp.abs(value) * products[column, -1]]
+        exact = xp.stack([xp.bincount(owner, term, a.m) for term in terms], axis=1)
         at = slice(begin - first, begin - first + a.m)
-        found, square = xp.zeros((a.m, VECTORS)), xp.zeros(a.m)
-        for array, left, right in zip(out.arrays, out.edges, out.edges[1:], strict=False):
-            c = _numbers(array[at], case.dtype)
-            found += c @ signs[left:right]
-            square += (c * c).sum(axis=1)
+        panels = [_numbers(array[at], case.dtype) for array in out.arrays]
+        found = sum(c @ signs[left:right] for c, left, right in zip(panels, out.edges, out.edges[1:], strict=False))
+        square = sum((c * c).sum(axis=1) for c in panels)
         may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt(square)
         over = xp.abs(found - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
         over = xp.where(xp.isnan(over), np.inf, over)
@@ -318,14 +314,13 @@ def _slices(slabs, begin: int, end: int, most: int):
     about `CHUNK` non-zeros."""
     base = 0
     for slab in slabs:
-        unit = slab.block[0] if isinstance(slab, bcsr.Bcsr) else 1
-        each = slab.row_ptr.get() if hasattr(slab.row_ptr, "get") else slab.row_ptr
-        size = unit * slab.block[1] if isinstance(slab, bcsr.Bcsr) else 1
+        rows, columns = slab.block if isinstance(slab, bcsr.Bcsr) else (1, 1)
+        each = formats.to_host(slab.row_ptr)
         at, last = max(begin - base, 0), min(end - base, slab.m)
         while at < last:
-            unit_at = at // unit
-            until = int(np.searchsorted(each, int(each[unit_at]) + CHUNK // size, side="right")) - 1
-            stop = min(max(until, unit_at + 1) * unit, at + max(unit, most // unit * unit), last)
+            first = at // rows
+            until = int(np.searchsorted(each, int(each[first]) + CHUNK // (rows * columns), side="right")) - 1
+            stop = min(max(until, first + 1) * rows, at + max(rows, most // rows * rows), last)
             a = rows_of(slab, at, stop)
             yield base + at, bcsr.to_csr(a) if isinstance(slab, bcsr.Bcsr) else a
             at = stop
@@ -338,19 +333,6 @@ def _numbers(array, dtype: str):
 
 
 # ---------------------------------------------------------------- contenders
-
-
-def _split(times: Any, *parts: str) -> Row:
-    """Milliseconds of the parts of a call, by their names in its `Times`."""
-    names = ("communication_ms", "waiting_ms", "multiplication_ms")
-    return {name: getattr(times, part) for name, part in zip(names, parts, strict=True)}
-
-
-def _moved(*bytes_: int) -> Row:
-    """Bytes sent, that have to be, and that would be so that each has all of B; one number stands for all."""
-    return dict(
-        zip(("sent_bytes", "least_bytes", "gathered_bytes"), bytes_ if len(bytes_) > 1 else 3 * bytes_, strict=True)
-    )
 
 
 def ours(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
@@ -374,8 +356,8 @@ def ours(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     product = plan._steps[-1][0][0]
     return {
         **times,
-        **_split(slowest, "communication", "waiting", "multiplication"),
-        **_moved(*map(sum, zip(*sizes, strict=True))),
+        **dict(zip(SPLIT, (slowest.communication, slowest.waiting, slowest.multiplication), strict=True)),
+        **dict(zip(BYTES, map(sum, zip(*sizes, strict=True)), strict=True)),
         "error": error,
         "prepare_s": spent,
         "chunks": len(plan.edges) - 1,
@@ -442,7 +424,7 @@ def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     return {
         "error": checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm),
         **timed(call, here, comm, repeats),
-        **_moved(out.dtype.itemsize * case.n * k * (comm.size - 1)),
+        **dict.fromkeys(BYTES, out.dtype.itemsize * case.n * k * (comm.size - 1)),
         "prepare_s": spent,
         "kernel": bound.name,
     }
@@ -523,8 +505,8 @@ def streamed(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
     call(timed=True)
     return {
         **times,
-        **_split(plan.times, "copying", "waiting", "multiplication"),
-        **_moved(plan.bytes),
+        **dict(zip(SPLIT, (plan.times.copying, plan.times.waiting, plan.times.multiplication), strict=True)),
+        **dict.fromkeys(BYTES, plan.bytes),
         "error": error,
         "prepare_s": spent,
         "chunks": len(plan.panels),

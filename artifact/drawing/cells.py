@@ -9,13 +9,12 @@ from importlib import metadata
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
-from pandas.io.formats.style import Styler
 
 from artifact import paths, registry
 from artifact.book import figures as figures_
-from artifact.book import html, tables
+from artifact.book import tables
 from artifact.book.text import Text
-from artifact.drawing import gpus, prose, races, style
+from artifact.drawing import gpus, races, style
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -33,6 +32,8 @@ ELSEWHERE = (
 NVRTC = "nvidia-cuda-nvrtc"
 #: An alternative text, or what finds it in the data behind a figure.
 Said = str | Callable[[pd.DataFrame], str]
+#: Columns of a reader's own measurement -> how they are written.
+OWN = {"contender": "name", "µs": "{:.1f}", "over": "x", "relative error": "sci"}
 NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
 
 
@@ -40,15 +41,6 @@ def say(*texts: str) -> None:
     """Markdown, each text by itself; nothing where there is nothing to say."""
     for text in filter(None, texts):
         display(Markdown(text))
-
-
-def table(df: pd.DataFrame | Styler | None, sentences: bool = False, fold: str = "") -> None:
-    """A table whose cells may hold HTML, or one that is styled already, with the caption that `prose.captioned` gave
-    it; nothing for None. sentences: columns of them, which may be wide. fold: what it is called where it unfolds."""
-    if df is None:
-        return
-    text = prose.table(df, prose=sentences, called=fold)
-    display(HTML(folded(fold, text) if fold else text))
 
 
 def of(
@@ -63,11 +55,6 @@ def of(
     declared = (registry.home(room) / figures_.FILE).is_file()
     ranked = tuple(order or registry.variants(room))
     return say, tables.tabler(room, text), figures_.shower(room, text, ranked, names) if declared else figures(room)
-
-
-def folded(what: str, text: str) -> str:
-    """Return HTML that a reader unfolds, and that can be reached by the keyboard where it is wide."""
-    return html.part("fold", what, text)
 
 
 def banner(run: Run, part: bool = False) -> None:
@@ -168,14 +155,6 @@ def run_own(run: Run, problem: Problem, names: list[str]) -> None:
     contenders = {name: every[name] for name in names}
     found = measure_point(problem, contenders, run.device, BUDGETS_S[run.preset])
     last = found[names[-1]][2].median_us
-    table(
-        pd.DataFrame(
-            {
-                "contender": style.name(name),
-                "µs": f"{timing.median_us:.1f}",
-                f"over {style.name(names[-1])}": f"{last / timing.median_us:.2f}×",
-                "relative error": f"{errors.rel_err:.1e}",
-            }
-            for name, (_, errors, timing) in found.items()
-        )
-    )
+    timed = [(name, t.median_us, last / t.median_us, errors.rel_err) for name, (_, errors, t) in found.items()]
+    spec = {"caption": f"Over: {style.name(names[-1])}.", "columns": [{"of": of, "as": how} for of, how in OWN.items()]}
+    display(HTML(tables.styled(pd.DataFrame(timed, columns=list(OWN)), spec).to_html()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
@@ -69,7 +70,7 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
     ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
     cells = [
-        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and by > 0)
+        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < np.inf)
         for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
     ]
     table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))

@@ -1,17 +1,15 @@
-"""What pages show besides figures: where their numbers come from, and tables as HTML."""
+"""Where the numbers of a page come from: its records, and the constants of a module."""
 
 from __future__ import annotations
 
-import functools
 import re
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
-from pandas.io.formats.style import Styler
 
 from artifact import paths
 from artifact.book import html
@@ -99,53 +97,8 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     return Origin(known.name, known, bool(here))
 
 
-#: A caption, or what makes it of the arguments of the function that makes the table.
-Caption = str | Callable[..., str]
-
-
-def captioned(caption: Caption) -> Callable[[Callable], Callable]:
-    """Of a function that makes a table, a DataFrame or a Styler, or None: the caption that pages show with it, in which
-    `backticks` mark code."""
-
-    def decorate(make: Callable) -> Callable:
-        @functools.wraps(make)
-        def made(*args, **kwargs):
-            if (df := make(*args, **kwargs)) is None:
-                return None
-            said = caption(*args, **kwargs) if callable(caption) else caption
-            if isinstance(df, Styler):
-                df.set_caption(inline_code(said))
-            else:
-                df.attrs["caption"] = said
-            return df
-
-        return made
-
-    return decorate
-
-
-#: What a column is called, and where that may go on in the next line: a name in code is wider than its numbers.
-HEAD = re.compile(r"(<th(?: [^>]*)?>)([^<>]+)(?=</th>)")
-JOINT = re.compile(r"(?<=\w)[._](?=\w{2})")
-
-
-def table(df: pd.DataFrame | Styler, prose: bool = False, called: str = "") -> str:
-    """`df` as an HTML table in the book's style; cells may hold HTML. prose: columns of sentences. called: its caption,
-    where it has none of its own."""
-    if isinstance(df, Styler):
-        text, own = df.to_html(), df.data.attrs
-    else:
-        look = "prose" if prose else None
-        text = df.to_html(index=False, border=0, escape=False, na_rep="", classes=look)
-        own = df.attrs
-    text = HEAD.sub(lambda m: m[1] + JOINT.sub(r"\g<0><wbr>", m[2]), text)
-    said = inline_code(own.get("caption", called))
-    if not said or "<caption>" in text:
-        return text
-    return re.sub(r"<table[^>]*>", lambda m: f"{m[0]}<caption>{said}</caption>", text, count=1)
-
-
-facts = functools.partial(html.part, "facts")
+#: Two columns, name and value, as HTML without a head: rows of them, and a caption.
+facts = partial(html.part, "facts")
 
 
 _CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)

@@ -65,8 +65,11 @@ def races(room: str, folder: Path) -> list[Race]:
     races.toml that is none."""
     if (declared := registry.races(room)) is None:
         return _found(room, folder)
+    given: list[dict[str, Any]] = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in race.items()} for race in declared
+    ]
     try:
-        return [Race(room, **{k: tuple(v) if isinstance(v, list) else v for k, v in race.items()}) for race in declared]
+        return [Race(room, **race) for race in given]
     except TypeError as error:
         path = registry.FOLDER / room / registry.RACES
         raise ValueError(f"{path}: a race is not whole or has a key too many ({error}).") from None
@@ -267,7 +270,7 @@ def _rows(df: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> Iterator[Row
 def _axes(rows: Sequence[Row], gpus: Sequence[str], with_bars: bool, layout: Layout) -> tuple[Any, list[Any]]:
     """Return the figure, and the axes of the races and of the verdicts, if they are drawn, in inches from the top."""
     high, systems = rows[-1].low + GAP / 2, len({row.first.room for row in rows})
-    ends, ratios = [high], {}
+    ends, ratios = [high], dict[str, Any]()
     if with_bars:
         ends = [high, _of_bars(gpus) * systems if layout.narrow else high]
         ratios = {"height_ratios": ends} if layout.narrow else {"width_ratios": (3.1, 1)}
@@ -335,7 +338,7 @@ def _race(ax: Any, rows: Sequence[Row], gpus: Sequence[str]) -> dict[str, object
             handles |= _marks(ax, row.marks[one.gpu], one, one.gpu == gpus[0])
     for i, name in enumerate(records.short_gpus(gpus).values() if len(gpus) > 1 else ()):
         below = "hollow, below" if len(gpus) == 2 else f"hollow, {i} below"
-        how = {"color": style.INK, "linestyle": "none"} | _size(not i, "o")
+        how: Any = {"color": style.INK, "linestyle": "none"} | _size(not i, "o")
         handles[f"{name}: {below if i else 'filled'}"] = Line2D([], [], **how)
     return handles
 

@@ -83,7 +83,7 @@ def _example(ax: Any, x: float, y: float, grid: str) -> None:
     """Draw a matrix of 8 x 8 cells, its non-zeros filled."""
     for row, cells in enumerate(grid.split()):
         for col, cell in enumerate(cells):
-            how = {"#": {"facecolor": style.BOUND, "alpha": 0.85}, ".": {"facecolor": "none", "alpha": 0.3}}[cell]
+            how: Any = {"#": {"facecolor": style.BOUND, "alpha": 0.85}, ".": {"facecolor": "none", "alpha": 0.3}}[cell]
             at = (x + col * CELL, y + row * CELL)
             ax.add_patch(Rectangle(at, CELL, CELL, edgecolor=style.INK, linewidth=0.35, **how))
 
@@ -92,8 +92,9 @@ def _card(ax: Any, x: float, y: float, system: Any, colour: str) -> None:
     """Draw what a system is and how far, in a frame."""
     span = len(system.patterns)
     width, height = span - 1 + CARD[0], CARD[1]
-    for looks in ({"facecolor": colour, "edgecolor": "none", "alpha": 0.2}, {"facecolor": "none", "edgecolor": colour}):
-        shape = {"boxstyle": "round,pad=0,rounding_size=0.04", "linewidth": 1.5}
+    shape: Any = {"boxstyle": "round,pad=0,rounding_size=0.04", "linewidth": 1.5}
+    tint: Any = {"facecolor": colour, "edgecolor": "none", "alpha": 0.2}
+    for looks in (tint, {"facecolor": "none", "edgecolor": colour}):
         ax.add_patch(FancyBboxPatch((x, y), width, height, **looks, **shape))
     lines = [
         f"{system.format}, {system.precision}",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from artifact.measure.lazy import cupy, torch
 from kernels.contract import Problem
 
 
@@ -30,8 +31,6 @@ def write(path: Path, script: str, device, columns: Sequence[str], rows: Iterabl
 
 def release(problem: Problem) -> None:
     """Forget a problem's operands, and give their memory back."""
-    import cupy
-
     problem.release()
     cupy.get_default_memory_pool().free_all_blocks()
 
@@ -39,15 +38,11 @@ def release(problem: Problem) -> None:
 @functools.cache
 def _side_stream():
     """One for all first calls, since what PyTorch keeps of freed memory belongs to a stream."""
-    import torch
-
     return torch.cuda.Stream()
 
 
 def captured(call: Callable[[], Any], pool=None):
     """(CUDA graph of a call, its output), after one call that compiles and chooses, on streams beside the current."""
-    import torch
-
     stream = _side_stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream), torch.no_grad():

@@ -49,37 +49,22 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
     clock inside the loop is at least `least_mhz`; nothing recorded says that it was `sm_mhz`. NaN
     where there is nothing to divide by; no rows where none of them was measured.
     """
-    have = df.set_index("variant")
-    rates = {name: float(have["tflops"][name]) for name in DENSE if name in have.index}
-    dense = [rate for name, rate in rates.items() if not DENSE[name]]
-    rows = []
-    for name, rate in rates.items():
-        promised = _promised(name, machine, float(have["sm_mhz"][name]))
-        rows.append(
-            {
-                "variant": name,
-                "idea": ceilings.VARIANTS[name].idea,
-                "measured": rate,
-                "promised": promised,
-                "share": rate / promised,
-                "over_dense": rate / rates.get(DENSE[name], np.nan),
-                "of_best": rate / max(dense, default=np.nan),
-                "sm_mhz": float(have["sm_mhz"][name]),
-                "least_mhz": least_mhz(name, rate, machine),
-            }
-        )
-    columns = (
-        "variant",
-        "idea",
-        "measured",
-        "promised",
-        "share",
-        "over_dense",
-        "of_best",
-        "sm_mhz",
-        "least_mhz",
-    )
-    return pd.DataFrame(rows, columns=list(columns))
+    have = df[df["variant"].isin(DENSE)].set_index("variant").reindex([x for x in DENSE if x in {*df["variant"]}])
+    names, rate, clock = list(have.index), have["tflops"], have["sm_mhz"]
+    promised = pd.Series([_promised(name, machine, clock[name]) for name in names], names, float)
+    dense = rate.reindex([DENSE[name] for name in names]).to_numpy()
+    best = rate[[name for name in names if not DENSE[name]]].max()
+    columns = {
+        "idea": [ceilings.VARIANTS[name].idea for name in names],
+        "measured": rate,
+        "promised": promised,
+        "share": rate / promised,
+        "over_dense": rate / dense,
+        "of_best": rate / best,
+        "sm_mhz": clock,
+        "least_mhz": [least_mhz(name, rate[name], machine) for name in names],
+    }
+    return pd.DataFrame(columns, index=have.index).reset_index()
 
 
 def least_mhz(name: str, tflops: float, machine: Mapping[str, Any]) -> float:
@@ -99,9 +84,8 @@ def _promised(name: str, machine: Mapping[str, Any], sm_mhz: float) -> float:
 
 
 def _measure(run: Run, name: str) -> dict:
-    ceiling = ceilings.bind(name, run.device, run.seed)
+    ceiling, stream = ceilings.bind(name, run.device, run.seed), run.device.create_stream()
     bound = ceiling.bound
-    stream = run.device.create_stream()
 
     def once() -> None:
         bound.launch(stream)
@@ -119,9 +103,8 @@ def _measure(run: Run, name: str) -> dict:
         timing = bench.time({name: bound}, run.device, verify=verify)[name]
     finally:
         stream.close()
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    work = _as_problem(name, ceiling, run.seed)
-    return row(work, name, EXPERIMENT, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
+    of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
+    return row(_as_problem(name, ceiling, run.seed), name, EXPERIMENT, prepared(bound), errors, timing, **of)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:

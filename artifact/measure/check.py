@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import device
+from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
@@ -173,8 +174,6 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
         confirm(values, a, b, describe(problem))
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
     if here and not host:
-        import cupy
-
         values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
     return reference(values, summed, _longest(a))
 
@@ -208,7 +207,9 @@ def confirm(values, a, b, where: str) -> None:
     x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
     y = _times(b, x)
     by_scipy = isinstance(a, csr.Csr)
-    exact = xp.asarray(scipy_product(formats.to_host(a), _here(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+    exact = (
+        xp.asarray(scipy_product(formats.to_host(a), formats.to_host(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+    )
     norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
     off = xp.abs(_times(values, x) - exact)
@@ -267,7 +268,6 @@ def cupy_product(a, b, dtype=np.float64):
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
     """
-    import cupy
     from cupyx.scipy.sparse import csr_matrix
 
     n = b.shape[1]
@@ -439,7 +439,8 @@ def _beside_each_other(out, reference: Reference):
     xp = array_module(stored)
     every = [_parts(x) for x in (stored, reference.values, reference.sizes) if x is not None]
     for part, *others in zip(*every, strict=True):
-        exact, *sizes = (_beside(other, xp) for other in others)
+        # A CPU's output may have a GPU's reference.
+        exact, *sizes = (formats.to_host(other) if xp is np else xp.asarray(other) for other in others)
         yield _numbers(out, part).astype(xp.float64, order="C"), exact, sizes[0] if sizes else None
 
 
@@ -455,7 +456,7 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     if sizes is None:
         return xp.maximum(typical, np.finfo(np.float64).tiny)
     may = outputs.allowed(kind, dtype, reference.longest)
-    least = may.least * (float(_here(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     if dtype in half.DTYPES:
         most = xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes))
@@ -492,11 +493,6 @@ def _times(matrix, x):
     return xp.concatenate(parts) if parts else xp.zeros(len(array_of(matrix)))
 
 
-def _here(array) -> np.ndarray:
-    """`array` as NumPy's."""
-    return array if isinstance(array, np.ndarray) else array.get()
-
-
 def _numbers(x, part):
     """What a part of `array_of(x)` stands for."""
     if isinstance(x, eight.Eight):  # of results, which have one scale for all
@@ -511,14 +507,7 @@ def _parts(array):
         yield array[start : start + height]
 
 
-def _beside(array, xp):
-    """`array` as an array of the module `xp`: a CPU's output may have a GPU's reference."""
-    return _here(array) if xp is np else xp.asarray(array)
-
-
 def _finish(array) -> None:
     """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
     if not isinstance(array_of(array), np.ndarray):
-        import cupy
-
         cupy.cuda.get_current_stream().synchronize()

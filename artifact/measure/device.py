@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from artifact import paths
+from artifact.measure.lazy import driver
 
 #: Distributions whose versions can change a number in the records.
 PACKAGES = (
@@ -357,17 +358,15 @@ def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            module = getattr(node, "module", None)
-            names = {f"{module}.{alias.name}" if module else alias.name for alias in node.names}
-            found |= names | ({module} if module else set())
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
 
 def _total_memory(ordinal: int) -> int:
     """Bytes of device memory. Asked without a context, so that looking for a GPU makes none."""
-    from cuda.bindings import driver
-
     error, total = driver.cuDeviceTotalMem(driver.CUdevice(ordinal))
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"the driver does not say how much memory GPU {ordinal} has ({error.name})")
@@ -399,8 +398,6 @@ def _ask(question, otherwise):
 
 def _cuda_version() -> str:
     """CUDA version that the driver supports, e.g. "13.0"."""
-    from cuda.bindings import driver
-
     error, version = driver.cuDriverGetVersion()
     return "unknown" if error != driver.CUresult.CUDA_SUCCESS else f"{version // 1000}.{version % 1000 // 10}"
 

@@ -1,4 +1,4 @@
-"""PyTorch, imported when it is first used: modules that need it on a GPU can be imported, and read, without it."""
+"""Libraries for a GPU, imported when they are first used: modules that need them can be imported, and read, without."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ class Lazy:
         return getattr(importlib.import_module(self._name), name)
 
 
-torch = Lazy("torch")
+torch, cupy = Lazy("torch"), Lazy("cupy")
+driver, runtime = Lazy("cuda.bindings.driver"), Lazy("cuda.bindings.runtime")

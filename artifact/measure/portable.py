@@ -8,9 +8,9 @@ that the kernels are right, and what they make of the same caches and memory.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact import registry
+from artifact import command, registry
 from artifact.measure import device as gpus
 from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
@@ -81,18 +81,20 @@ def measure(
     return pd.DataFrame(rows)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m artifact.measure.portable", description=str(__doc__).split("\n")[0]
+def main(given: Sequence[str] | None = None) -> int:
+    options = (
+        command.option("--out", type=Path, help="a CSV file of the rows"),
+        command.option("--only", default="", choices=sorted({p.what for _, p in points()} | {""})),
+        command.option("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point"),
     )
-    parser.add_argument("--out", type=Path, help="a CSV file of the rows")
-    parser.add_argument("--only", default="", choices=sorted({p.what for _, p in points()} | {""}))
-    parser.add_argument("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point")
-    options = parser.parse_args(arguments)
-    df = measure(gpus.require().open(), options.only, options.budget)
-    if options.out:
-        df.to_csv(options.out, index=False)
+
+    def work(o: command.Options) -> None:
+        df = measure(gpus.require().open(), o.only, o.budget)
+        if o.out:
+            df.to_csv(o.out, index=False)
+
+    return command.run(work, "artifact.measure.portable", __doc__, options, given)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -511,6 +511,8 @@ def read_machine(folder: str | Path) -> dict[str, Any]:
 
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a machine, if it has its keys and all its texts are names; else raise ValueError."""
+    if not isinstance(machine, Mapping):
+        raise ValueError(f"{path}: a machine is a table of names and values.")
     parts = [
         (machine, MACHINE_KEYS, ""),
         *((x, LATER_KEYS, f" in an entry of {LATER!r}") for x in machine.get(LATER, ())),

@@ -26,6 +26,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
+from artifact.measure.lazy import cupy
 from kernels import jit
 from kernels.contract import Bound, Problem
 from kernels.tuning import probe
@@ -563,8 +564,6 @@ def close(stream) -> None:
 
 def _free_memory() -> None:
     """Give back what CuPy keeps, where the GPU still answers: see `close`."""
-    import cupy
-
     with contextlib.suppress(Exception):
         cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()

@@ -9,7 +9,6 @@ what changed in a shared header does. Needs git and the commits, no GPU. Exit st
 
 from __future__ import annotations
 
-import argparse
 import base64
 import importlib
 import json
@@ -20,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from artifact import paths
+from artifact import command, paths
 from artifact.measure import records
 
 ARCH = "sm_90a"
@@ -104,19 +103,22 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], Compared]:
 
 
 def _git(*arguments: str) -> None:
-    command = ["git", "-C", str(paths.ROOT), *arguments]
-    run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    words = ["git", "-C", str(paths.ROOT), *arguments]
+    run = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if run.returncode:
         raise RuntimeError(f"git {' '.join(arguments)}: {run.stderr.strip()}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped")
+def main(given: Sequence[str] | None = None) -> int:
     shipped = [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))]
-    found = of_records(parser.parse_args(arguments).folders or shipped)
-    print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
-    return int(any(compared["differ"] for compared in found.values()))
+    folders = command.option("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped")
+
+    def work(o: command.Options) -> int:
+        found = of_records(o.folders or shipped)
+        print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
+        return int(any(compared["differ"] for compared in found.values()))
+
+    return command.run(work, "artifact.measure.same_code", __doc__, [folders], given)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ process hangs or breaks off, or a kernel of a case never ran.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -29,7 +28,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-from artifact import paths, registry
+from artifact import command, paths, registry
 from artifact.sanitize import cases
 
 LIMIT_S = 420
@@ -68,11 +67,6 @@ def sanitizer() -> str:
     return found
 
 
-def name_filter(kernels: Iterable[str]) -> str:
-    """A regular expression for the mangled names of kernels, which are no members of anything."""
-    return f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
-
-
 # ---------------------------------------------------------------- what a tool wrote
 
 _PREFIX = "========= "
@@ -92,37 +86,32 @@ class Report:
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
-@dataclass(frozen=True)
-class Log:
-    reports: tuple[Report, ...]
-    counted: int | None  #: errors or hazards, by the tool; None where it came to no end
-
-    def grouped(self, kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
-        """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
-        names = set(kernels)
-        mine = [x for x in self.reports if not names or not x.kernel or x.kernel in names]
-        return Counter(mine).most_common()
+def grouped(reports: Iterable[Report], kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
+    """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
+    names = {*kernels, ""}
+    return Counter(x for x in reports if names == {""} or x.kernel in names).most_common()
 
 
-def read_log(text: str) -> Log:
-    """A log of any tool. A report is a line that begins it and indented ones, the first place of which is its own."""
+def read_log(text: str) -> tuple[list[Report], int | None]:
+    """The reports in a log of any tool, and errors or hazards as the tool counts them; None where it came to no end.
+
+    A report is a line that begins it and indented ones, the first place of which is its own.
+    """
     reports: list[Report] = []
     counted = None
-    for line in text.splitlines():
-        if not line.startswith(_PREFIX):
-            continue
-        said = line.removeprefix(_PREFIX)
+    for said in (line.removeprefix(_PREFIX) for line in text.splitlines() if line.startswith(_PREFIX)):
+        found = _WHERE.search(said)
         if summary := _SUMMARY.search(said):
             counted = (counted or 0) + int(summary[1])
         elif _SAID.search(said) or not said.strip():
             continue
         elif not said.startswith(" "):
             # The first line may name the kernel and its line.
-            kind, kernel, where = found.groups("") if (found := _WHERE.search(said)) else (said, "", "")
+            kind, kernel, where = found.groups("") if found else (said, "", "")
             reports.append(Report(kind.strip(), kernel, where))
-        elif reports and not reports[-1].kernel and (found := _WHERE.search(said)):
+        elif found and reports and not reports[-1].kernel:
             reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")
-    return Log(tuple(reports), counted)
+    return reports, counted
 
 
 # ---------------------------------------------------------------- a job
@@ -158,7 +147,7 @@ class Ran:
         return not (self.found or self.failed or self.never or self.broken)
 
 
-def command(
+def words(
     room: str,
     tool: str,
     folder: Path,
@@ -172,7 +161,9 @@ def command(
     inner = [*child, room, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
     if not tool:
         return inner
-    names = [] if tool in UNFILTERED else ["--kernel-name", name_filter(kernels)]
+    # The mangled names of kernels, which are no members of anything.
+    mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
+    names = [] if tool in UNFILTERED else ["--kernel-name", mangled]
     port = ["--port", str(49152 + 20 * number)]
     shown = ["--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"]
     log = ["--log-file", str(folder / "log.txt")]
@@ -191,7 +182,7 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
     begin = time.perf_counter()
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            command(room, tool, folder, watched, **more),
+            words(room, tool, folder, watched, **more),
             cwd=paths.ROOT,
             stdout=output,
             stderr=output,
@@ -206,16 +197,16 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
             process.wait()
     made.seconds = time.perf_counter() - begin
     at, ended = _read_cases(made, folder / "cases.jsonl")
-    log = read_log(_text(folder / "log.txt"))
+    reports, counted = read_log(_text(folder / "log.txt"))
     if tool:
         made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
-        made.found = log.grouped(kernels if tool in UNFILTERED else ())
+        made.found = grouped(reports, kernels if tool in UNFILTERED else ())
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
         why = _last_line(folder / "output.txt")
         made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
-    elif tool and log.counted is None:
+    elif tool and counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
     return made
 
@@ -262,14 +253,25 @@ def declared(root: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _arguments(arguments)
+    names, option = list(cases.find()), command.option
+    options = (
+        option("--rooms", nargs="+", choices=names, default=names),
+        option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
+        option("--only", default="", help="cases whose name has this text"),
+        option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
+        option("--limit", type=float, default=LIMIT_S, help="seconds that a process may take"),
+    )
+    return command.run(_all, "artifact.sanitize", str(__doc__).splitlines()[0], options, arguments)
+
+
+def _all(given: command.Options) -> int:
+    """All rooms alone, and then under every tool; the exit status."""
     try:
         if given.tools:
             sanitizer()
         _compile_all()
-    except (FileNotFoundError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except RuntimeError as error:
+        return command.failed(error)
 
     def job(number: int, room: str, tool: str, kernels: dict[str, bool]) -> Ran:
         folder = paths.BUILD / "sanitize" / f"{room}-{tool or 'alone'}"
@@ -291,17 +293,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = never_loaded(kernels) if whole else []
     print(*details(every), *missing, sep="\n")
     return int(bool(missing) or not all(made.is_right for made in every))
-
-
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m artifact.sanitize", description=str(__doc__).splitlines()[0])
-    add, names, cores = parser.add_argument, list(cases.find()), os.cpu_count() or 1
-    add("--rooms", nargs="+", choices=names, default=names)
-    add("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared")
-    add("--only", default="", help="cases whose name has this text")
-    add("--jobs", type=int, default=max(1, min(6, cores // 2)), help="processes side by side")
-    add("--limit", type=float, default=LIMIT_S, help="seconds that a process may take")
-    return parser.parse_args(arguments)
 
 
 def _compile_all() -> None:

@@ -17,14 +17,19 @@ from typing import Any
 
 import numpy as np
 
+import kernels
 from artifact import registry
 from artifact.measure import check
-from kernels import formats, tma
+from artifact.measure.lazy import cupy
+from kernels import distributed, formats, tma
 from kernels.contract import Problem
+from kernels.distributed import generate
+from kernels.distributed.machine import Gpu
 from kernels.formats import bcsr, checks, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half, array_module, array_of
 from kernels.library import operands
+from kernels.library.sampled import Sampled
 
 SMS = 4  #: that a kernel is told of, so that blocks that stay have several tiles of a small problem each
 #: Kernels that ask the GPU itself which multiprocessor they run on.
@@ -84,8 +89,6 @@ class Lab:
         It does not see what tensor maps write (Compute Sanitizer's known limitations), so their arrays are written by
         copies first: what they held.
         """
-        import cupy
-
         if self.tool != "initcheck":
             stored = array_of(out)
             stored.data.memset(0xFF, stored.nbytes)
@@ -105,8 +108,6 @@ def here(x: Any) -> Any:
 
 
 def _rewrite(said: tma.Mapped) -> None:
-    import cupy
-
     runtime = cupy.cuda.runtime
     rows, columns = said.shape
     size = (rows - 1) * said.strides[0] + columns * said.strides[1]
@@ -218,8 +219,6 @@ def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
     """A dense operand on the GPU, in a memory order."""
-    import cupy
-
     in_half = dtype in half.DTYPES
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
     return Half(dtype, made) if in_half else made
@@ -233,8 +232,6 @@ def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
 
 
 def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
-    import kernels
-
     made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
     dense = formats.to_dense(a).astype(np.float64)
     numbers = _numbers(_cut(normal(5, made.k, n), accuracy), dtype)
@@ -251,10 +248,6 @@ def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> N
 
 def _pruned(lab: Lab, prune: str) -> None:
     """A dense matrix on the GPU, pruned there: its largest values are few enough to stay, so nothing is lost."""
-    import cupy
-
-    import kernels
-
     (dtype, where, share), dense = PRUNED[prune], np.zeros((192, 256), np.float32)
     dense[where] = np.random.default_rng(11).integers(1, 9, dense[where].shape)
     numbers = np.random.default_rng(12).integers(-4, 5, (256, 40)).astype(np.float32)
@@ -263,10 +256,6 @@ def _pruned(lab: Lab, prune: str) -> None:
 
 
 def _single(lab: Lab, a: csr.Csr, n: int) -> None:
-    import cupy
-
-    import kernels
-
     numbers, there = normal(6, a.k, n), csr.to_device(a)
     b, right = cupy.asarray(numbers), csr.to_dense(a).astype(np.float64) @ numbers
     for _ in range(2):
@@ -274,10 +263,6 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
-    import cupy
-
-    from kernels.library.sampled import Sampled
-
     rng = np.random.default_rng(7)
     g, b = (rng.standard_normal((rows, n)).astype(np.float32) for rows in (a.m, a.k))
     out = Sampled(csr.to_device(a), lab.device)(cupy.asarray(g), cupy.asarray(b))
@@ -286,10 +271,6 @@ def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _gathered(lab: Lab, columns: int) -> None:
-    import cupy
-
-    from kernels.distributed.machine import Gpu
-
     rng = np.random.default_rng(8)
     b, ids = rng.integers(0, 2**16, (50, columns)).astype(np.uint16), rng.integers(0, 50, 77)
     out = cupy.empty((77, columns), cupy.uint16)
@@ -300,17 +281,11 @@ def _gathered(lab: Lab, columns: int) -> None:
 
 def generated(lab: Lab) -> Iterable[Case]:
     """Large matrices as ranks make them on their GPUs, here one small part, and its product."""
-    from kernels.distributed.generate import Rmat, Stencil
-
-    for made in (Rmat(8, 8, 3), Stencil(6, 2)):
+    for made in (generate.Rmat(8, 8, 3), generate.Stencil(6, 2)):
         yield f"{made}", partial(_generated, lab, made)
 
 
 def _generated(lab: Lab, made) -> None:
-    from kernels import distributed
-    from kernels.distributed import generate
-    from kernels.distributed.machine import Gpu
-
     edges = np.array([0, made.m])
     part, host = generate.part(made, edges, 0), generate.host_part(made, edges, 0).a
     _require_same(part.a, host)
@@ -370,8 +345,6 @@ def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
 
 def _there(given: Any) -> Any:
     """An array or a matrix on the GPU."""
-    import cupy
-
     return cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
 
 
@@ -429,8 +402,6 @@ def _refusal(look: Callable, *given: Any) -> str:
 
 
 def _as_float32() -> None:
-    import cupy
-
     x = np.random.default_rng(15).standard_normal((45, 67))
     for view in (lambda y: y, lambda y: y.T, lambda y: y[:, ::2]):
         made, _ = compress.float32(view(cupy.asarray(x)), check=True)

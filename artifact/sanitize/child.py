@@ -8,7 +8,6 @@ So a case that hangs or ends the process is known by its name.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -16,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+
+from artifact import command
 
 #: Opcodes of the copy engine on compute capability 9.0, without what says where operands lie: UTMALDG, UTMASTG, UBLKCP.
 _COPIES = (0x1B4, 0x1B5, 0x1BA)
@@ -73,13 +74,16 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("room")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--tool", default="")
-    parser.add_argument("--only", default="", help="cases whose name has this text")
-    given = parser.parse_args(arguments)
+    options = (
+        command.option("room"),
+        command.option("out", type=Path),
+        command.option("--tool", default=""),
+        command.option("--only", default="", help="cases whose name has this text"),
+    )
+    return command.run(_watched, "artifact.sanitize.child", str(__doc__).splitlines()[0], options, arguments)
 
+
+def _watched(given: command.Options) -> None:
     import cupy
 
     from artifact.sanitize import cases
@@ -97,7 +101,6 @@ def main(arguments: list[str] | None = None) -> int:
         of_room = cases.find()[given.room](cases.Lab(gpu.open_device(0), given.tool))
         run(of_room, loaded, given.only, write)
         write({"end": True})
-    return 0
 
 
 if __name__ == "__main__":

@@ -94,11 +94,11 @@ def compare(
         if not records.rooms(folder):
             raise FileNotFoundError(f"{folder}: there are no records of any room; `make measure` makes them.")
     common = [name for name in records.rooms(fresh) if name in records.rooms(shipped) and name != evidence.CEILINGS]
-    if room not in (None, *common):
-        known = ", ".join(common) or "none"
-        raise ValueError(f"The room {room!r} has no records on both sides; those that have: {known}.")
-    rooms = [room] if room else common
-    gpus = [[records.read_machine(side / name) for name in rooms][0]["gpu"] if rooms else "" for side in sides]
+    rooms = [name for name in common if room in (None, name)]
+    if not rooms:
+        which, known = f"The room {room!r} has no" if room else "No room has", ", ".join(common) or "none"
+        raise ValueError(f"{which} records on both sides; those that have: {known}.")
+    gpus = [[records.read_machine(side / name) for name in rooms][0]["gpu"] for side in sides]
     points, rows = _points(fresh, shipped, rooms), _rows(shipped, rooms)
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(rooms)} in {shipped}", "`make measure` measures")

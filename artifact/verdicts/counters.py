@@ -32,13 +32,14 @@ WORDS = {
     "smsp__thread_inst_executed_per_inst_executed.ratio": ("", "threads an instruction"),
     "smsp__warps_launched.sum": ("", "warps launched"),
 }
-for _reason, _what in (
-    ("barrier", "at a barrier"),
-    ("drain", "for stores to drain"),
-    ("long_scoreboard", "for memory"),
-):
-    _stall = f"smsp__average_warps_issue_stalled_{_reason}_per_issue_active.ratio"
-    WORDS[_stall] = ("", f"warps waiting {_what}, for each issue")
+WORDS |= {
+    f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio": ("", f"warps waiting {what}, for each issue")
+    for reason, what in (
+        ("barrier", "at a barrier"),
+        ("drain", "for stores to drain"),
+        ("long_scoreboard", "for memory"),
+    )
+}
 #: Prefixes of bytes.
 _BYTES = {1.0: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB"}
 
@@ -48,4 +49,4 @@ def words(metric: str, per: float = 1.0) -> tuple[str, str]:
     unit, what = WORDS.get(metric, ("%" if "pct" in metric else "", metric))
     if unit == " bytes" and per in _BYTES:
         return f" {_BYTES[per]}", what
-    return unit, what if per == 1 else f"{what}, in units of {per:g}"
+    return unit, what + f", in units of {per:g}" * (per != 1)

@@ -13,6 +13,7 @@ from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
 from artifact import paths
+from artifact.book import figures
 from artifact.drawing import style
 
 matplotlib.use("agg")
@@ -106,7 +107,7 @@ def drawn_in(ax, colour: str) -> list:
 
 def on_a_page(fig, name="x") -> ElementTree.Element:
     """The figure as the page gets it, which must be well-formed."""
-    return ElementTree.fromstring(style.svg(fig, name, "What it shows."))
+    return ElementTree.fromstring(figures.to_svg(fig, name))
 
 
 def texts(root: ElementTree.Element) -> str:

@@ -89,7 +89,8 @@ def ledger(
     ordered = df if beside else by_section(df)
     on = {gpu: frame.set_index("id").to_dict("index") for gpu, frame in judged.items()}
     rows = [row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}} for row in ordered.to_dict("records")]
-    rest = [row for row in rows if first and row["id"] not in first]
+    known = set(first) & set(df["id"])
+    rest = [row for row in rows if known and row["id"] not in known]
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
     tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
     (claims, theirs), of = judge.by_evidence(df), page.counts(df)

@@ -12,9 +12,9 @@ import pandas as pd
 import scipy.sparse
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from artifact.book import text
+from artifact.book import charts, text
 from artifact.book.facts import Fact, each, flat, under
 from artifact.drawing import plot, prose, sketch, style
 from artifact.measure import records
@@ -247,36 +247,23 @@ def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
 
 
 def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFrame] | None:
-    """Draw how good the advice is: its time over the best one's at every point, sorted, a panel for each pool. (fig,
-    data)
+    """Draw how good the advice is: its time over the best one's at every point, a row for each pool. (fig, data)
 
     found: pools with `model.evaluate` of them; None without any.
     """
     if not found:
         return None
-    across = len(found) if len(found) < 4 else 2  # titles of four would meet
-    rows = -(-len(found) // across)
-    fig, axes = plt.subplots(rows, across, figsize=(style.WIDTH, 0.3 + 2.6 * rows), sharey=True, squeeze=False)
-    for ax in axes.flat[len(found) :]:
-        ax.set_visible(False)
-    handles, worst = {}, max(df["ratio"].max() for _, df in found)
-    for ax, (pool, df) in zip(axes.flat, found, strict=False):
-        df = df.sort_values("ratio", ignore_index=True)
-        good = df["ratio"] <= model.GOOD
-        for what, at, tint in (("good advice", good, style.BEST), ("not the best", ~good, style.PUBLISHED)):
-            looks = {"color": tint, "markersize": 4, "markeredgewidth": 0}
-            (handles[what],) = ax.plot(df.index[at] + 1, df["ratio"][at], "o", **looks)
-        bar = ax.axhline(model.GOOD, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1)
-        handles[f"{model.GOOD:g}× the best"] = bar
-        said = f"{pool.about.precision}, {pool.df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}"
-        ends = {"xlim": (0, 1.04 * len(df)), "ylim": (0.98, max(1.25, 1.05 * worst))}
-        ax.set(title=said, xlabel="points, sorted", **ends)
-        ax.xaxis.set_major_locator(MaxNLocator(4, integer=True, prune="upper"))
-    for ax in axes[:, 0]:
-        ax.set_ylabel("time over the best one's")
-    plot.legend(fig, handles)
-    data = [df.assign(precision=pool.about.precision) for pool, df in found]
-    return fig, pd.concat(data, ignore_index=True)
+    named = [
+        df.assign(
+            precision=pool.about.precision,
+            advice=f"{pool.about.precision}, {df['label'].nunique()} matrices: {model.good(df):.0%} of {len(df)}",
+        )
+        for pool, df in found
+    ]
+    data = pd.concat(named, ignore_index=True)
+    labels = {"ratio": "time over the best one's"}
+    fig = charts.boxes(data, x="ratio", y="advice", scale="ratio", reference=model.GOOD, labels=labels, height=0.8)
+    return fig, data.drop(columns="advice")
 
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
@@ -299,7 +286,7 @@ def mesh(side: int) -> csr.Csr:
 
 def example(origin: prose.Origin, n: int, side: int = 150) -> str:
     """Return what the command prints of `mesh`, as a block of text in Markdown; nothing without records."""
-    if not pools(origin):
+    if origin.folder is None or not pools(origin):
         return ""
     answer = advice.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
     lines = advice.lines(answer, origin.folder.name)

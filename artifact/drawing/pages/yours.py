@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.patches import Patch
 
 from artifact import registry, trial
-from artifact.book import figures
+from artifact.book import charts, figures
 from artifact.book.facts import Fact, under
-from artifact.drawing import plot, prose, style
+from artifact.drawing import prose
 from artifact.measure import records
 from artifact.trial import contenders, court, header
 
-TINTS = {"the contender": style.CLAIM, "the room's kernels": style.BEST, "libraries": style.BASELINE}
 TEMPLATES = Path(trial.__file__).parent
 
 
@@ -30,7 +27,7 @@ def template(kind: str) -> str:
 
 def grammar() -> str:
     """Return what a header may say, from the module that reads it."""
-    return inspect.getdoc(header)
+    return str(inspect.getdoc(header))
 
 
 def compiled() -> pd.DataFrame:
@@ -61,8 +58,8 @@ def held(root: Path | None = None) -> list[figures.Shown]:
 
 
 def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any, pd.DataFrame]:
-    """Draw the main figure of a room with the contender's bar in it: speed over the fastest library, or over the fastest
-    other where none was measured; a bar for each, the geometric mean over its points, which are the dots. (fig, data)
+    """Draw the speed of everybody over the fastest library, or over the fastest other where none was measured: a dot for
+    each point, the geometric mean beside them. (fig, data)
 
     ladder: the room's kernels in their order; what else was measured stands below, the contender first.
     """
@@ -70,24 +67,11 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     against, word = ("library", "library") if table["library"].ne("").all() else ("best", "other")
     over = table.set_index(list(records.POINT))[f"{against}_us"].rename("against_us")
     data = df.join(over, on=list(records.POINT)).assign(speedup=lambda rows: rows["against_us"] / rows["median_us"])
-    measured = data["variant"].unique()
-    order = list(dict.fromkeys([name, *(v for v in ladder if v in measured), *measured]))
-    fig, ax = plt.subplots(figsize=(style.WIDTH, 1.0 + 0.3 * len(order)))
-    for y, variant in enumerate(order):
-        values, mine = data.loc[data["variant"] == variant, "speedup"], variant == name
-        kind = "libraries" if variant.startswith(registry.PREFIXES) else "the room's kernels"
-        mean, tint = records.geomean(values), TINTS["the contender" if mine else kind]
-        ax.barh(y, mean, height=0.66, color=tint, alpha=0.9 if mine else 0.5)
-        if len(values) > 1:
-            ax.plot(values, [y] * len(values), "o", color=style.INK, markersize=2.6, markeredgewidth=0)
-        plot.right(ax, y, 40, f"{mean:.2f}×", weight="bold" if mine else "normal")
-    ax.axvline(1, color=style.BASELINE, linewidth=1.3)
-    ax.set_yticks(range(len(order)), [style.name(variant) for variant in order])
-    ax.set(ylim=(len(order) - 0.5, -0.5), xlim=(0, 1.05 * max(1, data["speedup"].max())))
-    ax.set_xlabel(f"speedup over the fastest {word}; right: geometric means")
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    plot.legend(fig, {kind: Patch(color=tint, alpha=0.7) for kind, tint in TINTS.items()})
+    order = list(dict.fromkeys([name, *ladder, *data["variant"]]))
+    data = data.sort_values("variant", key=lambda variants: variants.map(order.index), kind="stable")
+    labels = {"speedup": f"speedup over the fastest {word}; right: geometric means"}
+    shown: dict[str, Any] = {"reference": 1, "labels": labels, "text": [{"of": "mean", "as": "x"}]}
+    fig = charts.boxes(data, x="speedup", y="variant", order=list(ladder), **shown)
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 
@@ -99,7 +83,7 @@ def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str]
         f"{name}-{room}",
         *figure(df, name, ladder),
         alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
-        caption=f"{said} {gpu}; bars are geometric means over the points, which are the dots.",
+        caption=f"{said} {gpu}: boxes of the points, which are the dots, and geometric means.",
     )
 
 

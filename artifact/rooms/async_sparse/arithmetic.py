@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.book.study import where
+from artifact.book.study import given, where
 from artifact.drawing import plot
 from artifact.measure import others, records
 
@@ -28,6 +28,10 @@ WARPGROUP = 128  #: threads
 SM_REGISTERS, SM_SHARED = 65536, 233472  #: of an H100's SM: registers, bytes of shared memory
 RESERVED = 1024  #: bytes of shared memory that a block takes besides
 STEPS = ("opt0", "opt1", "opt2", "opt3", "opt4")  #: the ladder that the source adds up
+#: Bytes of A and of B in a stage, in BF16, with the widest WGMMA_N.
+STAGE = {"A": BLOCK * BLOCK * 2, "B": BLOCK * CONSUMERS * 256 * 2}
+#: WGMMA_N by the source's rule: the widest whose tile divides N.
+RULE = max(width for width in range(8, 257, 8) if N % (CONSUMERS * width) == 0)
 SIZES = {"bfloat16": 2, "tf32": 4, "float32": 4}  #: bytes of a value
 STATED = plot.stated("H100")  #: what a legend calls what the source states
 HALF = 0.005  #: of the last digit of a number in Table I
@@ -36,6 +40,7 @@ HALF = 0.005  #: of the last digit of a number in Table I
 # ---------------------------------------------------------------- of records
 
 
+@given
 def speedups(df: pd.DataFrame, variants: Iterable[str], baseline: str) -> pd.DataFrame:
     """Return variant, POINT and the speedup over a baseline, of those that were measured beside it, in their order."""
     at = list(records.POINT)
@@ -120,30 +125,11 @@ def shares(speedups: pd.Series) -> pd.DataFrame:
 # ---------------------------------------------------------------- of a kernel
 
 
-def padded(width: int, n: int = N) -> int:
-    """Return the columns that are computed where a block takes 2 · width of n."""
-    return -(-n // (CONSUMERS * width)) * CONSUMERS * width
-
-
-def chosen(n: int = N) -> int:
-    """Return WGMMA_N by the source's rule: the widest whose tile divides n; 8 where none does."""
-    return max((w for w in range(8, 257, 8) if n % (CONSUMERS * w) == 0), default=8)
-
-
-def stage_bytes(width: int, dtype: str = "bfloat16") -> dict[str, int]:
-    """Return the bytes of A and of B in a stage."""
-    return {"A": BLOCK * BLOCK * SIZES[dtype], "B": BLOCK * CONSUMERS * width * SIZES[dtype]}
+def padded(width: int) -> int:
+    """Return the columns that are computed where a block takes 2 · width of N."""
+    return -(-N // (CONSUMERS * width)) * CONSUMERS * width
 
 
 def side(label: str) -> int:
     """Return the rows of a block from the label of its problem: "blocks of 32, linear"; 64 where it says nothing."""
-    found = label.partition("blocks of ")[2].split(",")[0].split(" ")[0]
-    return int(found or BLOCK)
-
-
-def limits(df: pd.DataFrame, copy_gbps: float, baseline: str) -> pd.DataFrame:
-    """Return n, density and the speedup over the dense product that no kernel exceeds: the dense rate for the blocks
-    that are left, or each operand moved once at `copy_gbps`, where that was measured, whichever takes longer."""
-    dense = where(df, variant=baseline)
-    least = np.fmax(dense["median_us"] * dense["density"], dense["least_bytes"] / copy_gbps / 1e3)
-    return dense[["n", "density"]].assign(limit=dense["median_us"] / least).reset_index(drop=True)
+    return int(label.partition("blocks of ")[2].split(",")[0].split(" ")[0] or BLOCK)

@@ -96,7 +96,5 @@ def called(variant: str) -> str:
 #: The kernel that one builds on: a step on the one before, a branch and ours on the one that the source keeps, our last
 #: rung on our first.
 BEFORE = dict(zip(STEPS[1:], STEPS, strict=False)) | dict.fromkeys((*BRANCHES, OURS[0]), KEPT) | {OURS[1]: OURS[0]}
-#: And of kernels for matrices in CSR.
-BEFORE_CSR = dict.fromkeys(ROWS, CSR)
 #: What figures call contenders.
 CALLED = {variant: name(variant) for variant in NAMES}

@@ -195,8 +195,7 @@ def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]
     """Tell whether a record has a matrix at these N with all contenders that were not left out there."""
     if not path.is_file():
         return False
-    df = records.read(path).query("label == @label")
-    absent = records.read_absent(path.parent).get(path.stem, {})
+    df, absent = records.read(path).query("label == @label"), records.read_absent(path.parent).get(path.stem, {})
     have = {*zip(df["variant"], df["n"], strict=True)} | {(v, n) for v, of, _, n, *_ in absent if of == label}
     return have >= {(name, n) for name in names for n in sizes}
 

@@ -87,8 +87,7 @@ def of(run: Run) -> Iterator[Fact]:
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
         gate(layer),
-        layout(both_layouts(layer, ladder)),
-        ours(ladder),
+        ours(ladder, both_layouts(layer, ladder)),
         blocks(get("blocks")),
         left_out(run, "spmm_tf32", tf32),
         windows_of(tf32),
@@ -135,16 +134,11 @@ def claimed(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, te
         "stated.over_bell": arithmetic.over_bell(table2),
         "stated.gain": {v: value(text, "gain", variant=v) for v in ("opt1", "opt2", "opt3", "opt4", "opt6", "opt7")},
         "stated.share_of_gain": value(text, "share_of_gain"),
-        "stated.layer": {sparsity(row.density): {"low": row.low, "high": row.high} for row in layer},
+        "stated.layer": {round(100 * (1 - row.density)): {"low": row.low, "high": row.high} for row in layer},
         "stated.matrices": {v: int(matrices[v]) for v in (KEPT, "opt7")},
         "stated.wcsr_over": over,
         "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
     }
-
-
-def sparsity(density: float) -> int:
-    """Return the per cent of the blocks that are left out."""
-    return round(100 * (1 - density))
 
 
 @part
@@ -153,7 +147,7 @@ def own_arithmetic(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFr
     implied = arithmetic.implied(table2)
     ladder = implied[[*THREE, "opt4", KEPT, "opt6"]]
     steps = arithmetic.shares(arithmetic.over_bell(table2))
-    registers, stage = arithmetic.WARPGROUP * sum(arithmetic.REGISTERS), arithmetic.stage_bytes(256)
+    registers, stage = arithmetic.WARPGROUP * sum(arithmetic.REGISTERS), arithmetic.STAGE
     in_stage, wide = sum(stage.values()), arithmetic.padded(248)
     # TFLOP/s of BCSR by the share of blocks, as section IV defines them.
     latency = where(table3, quantity="latency", variant=KEPT, n=65536).set_index("density")["low"].sort_index()
@@ -271,13 +265,11 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
-    reasons = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False)).dropna(
-        subset="reason"
-    )
-    worst = reasons.loc[reasons.groupby("variant")["value"].idxmax()].set_index("variant")
+    rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
+    worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
     order = dict.fromkeys([*present(df.reset_index(), LADDER), *df.index])
-    more = {"reason": worst["reason"], "waiting": worst["value"], "balance": df["cycles"] / df["most_cycles"]}
-    return df.assign(gbps=df["bytes"] / df["ns"], **more).loc[list(order)]
+    rates = {"gbps": df["bytes"] / df["ns"], "balance": df["cycles"] / df["most_cycles"]}
+    return df.assign(**rates, reason=worst["reason"], waiting=worst["value"]).loc[list(order)]
 
 
 @part
@@ -325,12 +317,12 @@ def union_of(rows: pd.DataFrame) -> list[tuple[float, float]]:
 @part
 def tiles(df: pd.DataFrame) -> Facts:
     """The best width, and what the source's rule costs or gains."""
-    rule = f"opt5_n{arithmetic.chosen()}"
+    rule = f"opt5_n{arithmetic.RULE}"
     rates = df.groupby("variant")["tflops"].agg(records.geomean)
     each = df.pivot_table(index="label", columns="variant", values="tflops")
     return {
         "tile": {
-            **{"rule": arithmetic.chosen(), "n": N, "best": TILES[rates.idxmax()]},
+            **{"rule": arithmetic.RULE, "n": N, "best": TILES[rates.idxmax()]},
             "best_over_rule": rates.max() / rates[rule],
             "own_over_rule": records.geomean((each.max(axis=1) / each[rule]).dropna()),
             "widths": each.idxmax(axis=1).nunique(),
@@ -347,7 +339,7 @@ def gate(df: pd.DataFrame) -> Facts:
     lines = {v: rows.groupby("density")["speedup"].agg(records.geomean) for v, rows in each}
     even = (1 - pd.Series({v: break_even(line) for v, line in lines.items()}, dtype=float)).dropna()
     return {
-        "gate": {sparsity(density): {"low": s.min(), "high": s.max()} for density, s in kept},
+        "gate": {round(100 * (1 - density)): {"low": s.min(), "high": s.max()} for density, s in kept},
         "dense": means(df, [DENSE], TORCH),
         "pays.densest": {v: line.iloc[-1] for v, line in lines.items()},
         "pays.sparsity": 1 - found["density"].max(),
@@ -369,15 +361,11 @@ def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
 
 
 @part
-def layout(both: pd.DataFrame) -> Facts:
-    """What the output costs in the order that a linear layer wants; both: of `both_layouts`."""
-    return {"layout": both.groupby("variant", sort=False)["ratio"].agg(records.geomean)}
-
-
-@part
-def ours(ladder: pd.DataFrame) -> Facts:
-    """How far our last rung is ahead at the point of the ladder."""
-    return {"auto_over": over(ladder, "auto", RIVALS)}
+def ours(ladder: pd.DataFrame, both: pd.DataFrame) -> Facts:
+    """How far our last rung is ahead at the point of the ladder, and what the output costs in the order that a linear
+    layer wants; both: of `both_layouts`."""
+    ratios = both.groupby("variant", sort=False)["ratio"].agg(records.geomean)
+    return {"layout": ratios, "auto_over": over(ladder, "auto", RIVALS)}
 
 
 @part
@@ -460,9 +448,9 @@ def waits() -> Facts:
     both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
     both["gain"] = both["us_before"] / both["us_after"]
     gain = both.groupby("matrix")["gain"].max()
-    first, best = gain[gain > FASTER].sort_values(ascending=False), both.loc[both["gain"].idxmax()]
+    gaining, best = gain[gain > FASTER].sort_values(ascending=False), both.loc[both["gain"].idxmax()]
     return {
-        "in_blocks": {"gaining": len(first), "matrices": len(gain), "first": listed(first.index[:4])},
+        "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
         "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
         "in_blocks.best.matrix": best["matrix"],
         "in_blocks.best.n": best["n"],
@@ -475,14 +463,13 @@ def tasks() -> Facts:
     df = tasks_of_a_warp.ruled(apart.read(tasks_of_a_warp.FILE))
     ends = {"best": df.loc[df["gain"].idxmax()], "worst": df.loc[df["gain"].idxmin()]}
     middle = df["loaded"].median()
-    light = df["loaded"] < middle
-    one = {"light": df["gain_1"][light], "heavy": df["gain_1"][~light]}
+    one = {"light": df[df["loaded"] < middle], "heavy": df[df["loaded"] >= middle]}
     return {
         "tasks": {"kib": union.WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
         **{f"tasks.{end}": {"gain": row["gain"], "matrix": row["matrix"]} for end, row in ends.items()},
         "one_task": {"above_kib": middle / 1024, "most": df["gain_1"].max()},
-        **{f"one_task.{name}": records.geomean(gain) for name, gain in one.items()},
+        **{f"one_task.{name}": records.geomean(part["gain_1"]) for name, part in one.items()},
     }
 
 

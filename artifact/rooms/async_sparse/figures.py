@@ -12,7 +12,7 @@ from artifact.drawing import plot
 from artifact.drawing.words import times
 from artifact.measure.records import geomean
 from artifact.rooms.async_sparse import arithmetic, contenders
-from artifact.rooms.async_sparse.arithmetic import N, break_even, limits, means, padded, side, speedups
+from artifact.rooms.async_sparse.arithmetic import N, break_even, means, padded, side, speedups
 from artifact.rooms.async_sparse.contenders import (
     BEFORE,
     BELL,
@@ -22,12 +22,10 @@ from artifact.rooms.async_sparse.contenders import (
     KEPT,
     LADDER,
     OURS,
-    PARTS,
     STEPS,
     TILES,
     TORCH,
     TRITON,
-    WCSR,
 )
 from artifact.rooms.async_sparse.facts import ACCURATE
 from artifact.rooms.async_sparse.tables import OF_TABLE1, SHOWN
@@ -72,7 +70,10 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
 def gate(df: pd.DataFrame, table3: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return speedups over dense cuBLAS by N and the share of blocks that is kept, in per cent, their limit, and the
     stated ones (Table III)."""
-    limit = limits(df, study.ceiling("copy", "gbps"), TORCH)
+    # The dense rate for the blocks that are left, or each operand moved once, whichever takes longer.
+    dense = where(df, variant=TORCH)
+    least = np.fmax(dense["median_us"] * dense["density"], dense["least_bytes"] / study.ceiling("copy", "gbps") / 1e3)
+    limit = dense[["n", "density"]].assign(limit=dense["median_us"] / least)
     data = speedups(df, LAYER, TORCH).merge(limit, on=["n", "density"], how="left")
     top = limit.assign(variant="limit", speedup=limit["limit"])
     stated = where(table3, quantity="speedup_cublas").rename(columns={"low": "speedup"})
@@ -110,17 +111,15 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
 @given
 def blocks(df: pd.DataFrame) -> pd.DataFrame:
     """Return useful TFLOP/s over the side of a block, the same share of blocks kept."""
-    rows = where(df, variant=("auto", TRITON, BSR))
-    columns = ["variant", "side", "m", "n", "k", "density", "median_us", "tflops"]
-    return rows.assign(side=rows["label"].map(side))[columns]
+    return where(df, variant=("auto", TRITON, BSR)).assign(side=lambda df: df["label"].map(side))
 
 
 @given
 def layers(df: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over dense cuBLAS at each shape and density."""
     data = speedups(df, LAYER, TORCH)
-    problems = [f"{m:.0f} × {n:.0f} × {k:.0f}, {d:.0%}" for m, n, k, d in data[["m", "n", "k", "density"]].to_numpy()]
-    return data.assign(problem=problems)
+    shapes = [f"{m:.0f} × {n:.0f} × {k:.0f}, {d:.0%}" for m, n, k, d in data[["m", "n", "k", "density"]].to_numpy()]
+    return data.assign(problem=shapes)
 
 
 @given
@@ -140,12 +139,6 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame) -> pd.Data
     return data.sort_values(
         ["n", "over", "contender"], key=lambda s: s.map(place).fillna(99) if s.name == "contender" else s
     )
-
-
-@given
-def parts(df: pd.DataFrame) -> pd.DataFrame:
-    """Return what each part of the kernels for windows is worth: speedup over the published kernel, in TF32."""
-    return speedups(df, PARTS[1:], WCSR)
 
 
 @given

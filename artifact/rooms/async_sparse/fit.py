@@ -22,9 +22,9 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from artifact.baselines import cusparse
-from artifact.measure import apart, matrices, records
+from artifact.measure import apart, records
 from artifact.measure import device as gpu
-from artifact.rooms.async_sparse.measured import folder, problem
+from artifact.rooms.async_sparse.measured import problem, real
 from kernels.async_sparse import any_csr, model
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
 from kernels.formats import csr
@@ -105,8 +105,7 @@ def held_out(measured: Measured, accuracy: str, most: int = 5) -> pd.DataFrame:
         guess = {at: terms @ weights[kernel] for at, (kernel, terms) in measured.terms.items() if at[0] in left_out}
         for at, rows in measured.times[measured.times["matrix"].isin(left_out)].groupby(["matrix", "n"]):
             us = dict(zip(rows["config"], rows["us"], strict=True))
-            guesses = pd.Series({name: guess[*at, name] for name in us if name in pool})
-            ranked = list(guesses.sort_values(kind="stable").index)
+            ranked = [*pd.Series({x: guess[*at, x] for x in us if x in pool}).sort_values(kind="stable").index]
             best, got = (min(us[name] for name in part) for part in (ranked, ranked[:most]))
             library = min(t for name, t in us.items() if name.startswith("cusparse"))
             found.append((*at, got / best, us[ranked[0]] / best, library / got))
@@ -116,19 +115,17 @@ def held_out(measured: Measured, accuracy: str, most: int = 5) -> pd.DataFrame:
 def measure() -> None:
     """Measure both files anew, on the GPU that is here, of the matrices in SPARSITY_MATRICES: about two minutes on an
     H200."""
-    device, where = gpu.require().open(), folder()
+    device = gpu.require().open()
     times, known = [], []
-    for path in sorted(where.glob("*.npz")):
-        a = matrices.load(path.stem, where)
+    for name, a in real(listed=False):
         of = statistics(csr.to_device(a))
-        known.append((path.stem, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])))
+        known.append((name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])))
         for n in SIZES:
-            with problem(a, n, path.stem, "tf32", seed=0) as p:
+            with problem(a, n, name, "tf32", seed=0) as p:
                 bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
                 fitting = [config for config in model.POOLS["tf32"] if any_csr.fits(config, device)]
                 bounds |= {knobs(config): any_csr.bind_config("auto", p, device, config) for config in fitting}
-                raced = heats.race(bounds, device, LAUNCHES)
-                times += [(path.stem, n, name, f"{us:.2f}") for name, us in raced.items()]
+                times += [(name, n, x, f"{us:.2f}") for x, us in heats.race(bounds, device, LAUNCHES).items()]
                 for bound in bounds.values():
                     getattr(bound, "close", lambda: None)()  # a library's handle
                 bounds.clear()
@@ -143,8 +140,9 @@ def main(argv: list[str] | None = None) -> None:
     if parser.parse_args(argv).measure:
         measure()
     measured = read()
-    table = pd.DataFrame.from_dict(fit(measured, measured.of), orient="index", columns=list(model.TERMS))
-    table.to_csv(model.FILE, index_label="kernel", lineterminator="\n")
+    pd.DataFrame.from_dict(fit(measured, measured.of), "index", columns=list(model.TERMS)).to_csv(
+        model.FILE, index_label="kernel", lineterminator="\n"
+    )
     for accuracy in model.POOLS:
         for n, rows in held_out(measured, accuracy).groupby("n"):
             print(

@@ -45,10 +45,10 @@ def rows(device: Any) -> Iterator[tuple]:
         for auto, dtype in DTYPES.items():
             with problem(a, N, name, dtype) as p:
                 config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
-                configs = {"chosen": config, "in order": in_order(config)}
-                bounds = {asked: any_csr.bind_config(asked, p, device, c) for asked, c in configs.items()}
-                us = [f"{x:.2f}" for x in heats.race(bounds, device, LAUNCHES).values()]
-                yield name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config), *us
+                configs = {"us": config, "in_order_us": in_order(config)}
+                us = heats.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, LAUNCHES)
+                at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
+                yield *at, *(f"{us[x]:.2f}" for x in configs)
 
 
 def parts_of(p: Problem, device: Any, config: Any) -> int:

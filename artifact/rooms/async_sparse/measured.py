@@ -20,18 +20,14 @@ from kernels.formats.csr import Csr
 N, SEED, MATRICES = 256, 5, 74
 
 
-def folder() -> Path:
-    """Return the folder of matrices; SystemExit, one sentence, where none is named."""
+def real(listed: bool = True) -> Iterator[tuple[str, Csr]]:
+    """Yield (name, matrix) of the first of the room's list that are in the folder of matrices, or of all that lie
+    there; SystemExit, one sentence, where no folder is named."""
     where = matrices.folder()
     if where is None:
         raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    return where
-
-
-def real() -> Iterator[tuple[str, Csr]]:
-    """Yield (name, matrix) of the first of the room's list that are in the folder."""
-    where = folder()
-    for name in experiments.present(where, MATRICES):
+    every = sorted(path.stem for path in where.glob("*.npz"))
+    for name in experiments.present(where, MATRICES) if listed else every:
         yield name, matrices.load(name, where)
 
 

@@ -71,10 +71,11 @@ def _denser(values: Values, than: float) -> Values:
 def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]) -> Values:
     """The cells of a table such as Table I: the geometric mean of the speedup over each of `over`, at each n and over
     the matrices that are denser than each of `densities`."""
-    by = {}
-    for rival in contenders(over):
-        lines = e.ratio(experiments, of, rival).groupby(level="n", sort=False)
-        by[rival] = pd.Series({(n, d): records.geomean(above(line, d)) for n, line in lines for d in densities})
+    ratios = {rival: e.ratio(experiments, of, rival).groupby(level="n", sort=False) for rival in contenders(over)}
+    by = {
+        rival: pd.Series({(n, d): records.geomean(above(line, d)) for n, line in lines for d in densities})
+        for rival, lines in ratios.items()
+    }
     tail = "" if len(by) > 1 else f" over {registry.library(contenders(over)[0])}"
     return Values(by, f"Speedup of {of}, by n and density", unit="×", named=len(by) > 1, tail=tail)
 
@@ -117,8 +118,7 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
 
 def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> Values:
     """By how much a hardware counter of `of` is less than that of `than`."""
-    ours, theirs = (e.counter(name, metric, experiments) for name in (of, than))
-    ours, theirs = ours.align(theirs, join="inner")
+    ours, theirs = e.counter(of, metric, experiments).align(e.counter(than, metric, experiments), join="inner")
     need(len(ours) > 0, f"The counter {metric} was not profiled for {of} and {than} at one point.")
     how = f"{than} {theirs.mean():.4g}, {of} {ours.mean():.4g}."
     unit, what = counters.words(metric)
@@ -198,12 +198,10 @@ def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
 
 def along_density(v: Values) -> Reduced:
     """The values from the densest to the sparsest, at each m, n and k on its own."""
-    shapes = (
-        (who, shape, s) for who, all_ in v.by.items() for shape, s in all_.groupby(level=["m", "n", "k"], sort=False)
-    )
     lines = (
         (f"{who}, {m} × {n} × {k}", s.groupby(level="density").mean().sort_index(ascending=False))
-        for who, (m, n, k), s in shapes
+        for who, points in v.by.items()
+        for (m, n, k), s in points.groupby(level=["m", "n", "k"], sort=False)
     )
     return _along(v, "density", lines)
 
@@ -215,11 +213,12 @@ def along_n(v: Values) -> Reduced:
 
 def over_thresholds(v: Values, densities: Sequence[float]) -> Reduced:
     """The geometric means over the points that are denser than each of these, in this order, at each n on its own."""
-    each = ((who, n, line) for who, s in v.by.items() for n, line in s.groupby(level="n", sort=False))
-    course = (
-        (f"{who}, n = {n}", pd.Series({d: records.geomean(above(line, d)) for d in densities})) for who, n, line in each
+    lines = (
+        (f"{who}, n = {n}", pd.Series({d: records.geomean(above(s, d)) for d in densities}))
+        for who, points in v.by.items()
+        for n, s in points.groupby(level="n", sort=False)
     )
-    return _along(v, "density", course)
+    return _along(v, "density", lines)
 
 
 # ---------------------------------------------------------------- expectations

@@ -170,18 +170,18 @@ def _say(ax: Any, left: float, top: float, bottom: float, head: tuple[str, str],
 # ---------------------------------------------------------------- Figs. 3 and 4
 
 
-def thread_block(width: int = 256) -> Drawn:
+def thread_block() -> Drawn:
     """Draw Fig. 4(a): a thread block of the source's kernel: a producer and two consumers, a ring of three stages, and
-    what each consumer computes. width: WGMMA_N."""
-    stage, (producer, consumer, _) = arithmetic.stage_bytes(width), arithmetic.REGISTERS
+    what each consumer computes."""
+    stage, (producer, consumer, _) = arithmetic.STAGE, arithmetic.REGISTERS
     fig, ax = plt.subplots(figsize=(WIDTH, 3.9))
     sketch.box(ax, 0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3)
-    a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × {width}\n{stage['B'] // 2048} KiB"
+    a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
     for i in (0, 1):
         y = 0.2 + 1.6 * i
         text = f"warpgroup {i + 1}\nconsumer: WGMMA\n{consumer} registers a thread"
         sketch.box(ax, 5.0, y, text, PUBLISHED, 1.6, 1.1)
-        sketch.box(ax, 7.1, y, f"C\n64 × {width}", BEST, 0.85, 1.1)
+        sketch.box(ax, 7.1, y, "C\n64 × 256", BEST, 0.85, 1.1)
         sketch.arrow(ax, (6.62, y + 0.55), (7.08, y + 0.55), INK)
         sketch.arrow(ax, (4.83, 1.4 + 0.85 * i), (4.98, y + 0.55), INK)
     for q in range(arithmetic.STAGES):

@@ -48,8 +48,8 @@ def async_blocks(lab: Lab) -> Iterable[Case]:
         ("bfloat16", "linear", (64, 32)),
     ):
         yield from lab.products(room.problem(200, 264, 300, 0.4, block=block, dtype=dtype, layout=layout), binds)
-    odd = room.problem(201, 77, 301, 0.4, layout="linear")  # nothing begins at multiples of 16 bytes
-    yield from lab.products(odd, binds)
+    # Nothing begins at multiples of 16 bytes.
+    yield from lab.products(room.problem(201, 77, 301, 0.4, layout="linear"), binds)
     for dtype in ("bfloat16", "float16"):
         yield f"gated, {dtype}", partial(_gated, lab, dtype)
 

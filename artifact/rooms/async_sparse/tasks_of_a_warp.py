@@ -26,8 +26,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from artifact.measure import matrices
-from artifact.rooms.async_sparse.measured import SEED, folder, problem, script
+from artifact.rooms.async_sparse.measured import SEED, problem, real, script
 from kernels import distributed
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
@@ -59,8 +58,8 @@ def gains(df: pd.DataFrame) -> pd.DataFrame:
     """Return for each launch: loaded, the bytes of B in a task, and for 1, 2 and 4 tasks a warp how many times as fast
     it is as with 8."""
     wide = df.pivot_table(index=COLUMNS[:-2], columns="tasks", values="us").reset_index()
-    panel = 128 * wide["loads"]  # columns; loads are of 4 values for each of 32 lanes
-    loaded = wide["columns"] * panel.clip(upper=wide["n"]) * 4
+    # Of a panel of columns: loads are of 4 values for each of 32 lanes.
+    loaded = wide["columns"] * (128 * wide["loads"]).clip(upper=wide["n"]) * 4
     each = {f"gain_{most}": wide[MOST[-1]] / wide[most] for most in MOST[:-1]}
     return wide.assign(loaded=loaded, **each).drop(columns=list(MOST))
 
@@ -76,9 +75,7 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
 
 def every() -> Iterator[tuple[str, Csr]]:
     """Yield real matrices, and made ones, on the host."""
-    where = folder()
-    for path in sorted(where.glob("*.npz")):
-        yield path.stem, matrices.load(path.stem, where)
+    yield from real(listed=False)
     made = {f"mesh {side}³": Stencil(side, SEED) for side in SIDES}
     for name, which in (made | {f"graph 2^{scale}": Rmat(scale, DEGREE, SEED) for scale in SCALES}).items():
         yield name, csr.to_host(generate.part(which, np.array([0, which.m]), 0).a)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from artifact.book.study import Study, repeated, rungs, where
-from artifact.measure import records
-from artifact.rooms.casper_sparse.experiments import BEST, traffic
+from artifact.book.study import Study, by, repeated, rungs, where
+from artifact.rooms.casper_sparse.experiments import BEST, POINT, traffic
 from kernels import casper_sparse as room
 
 #: Memory → the microbenchmark of what it delivers at most.
@@ -15,16 +14,11 @@ MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
 SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 
 
-def over_best(df: pd.DataFrame, variants: list[str]) -> pd.DataFrame:
-    """Return the speedup of contenders over cuSPARSE's fastest algorithm, by experiment and point."""
-    return pd.concat(records.speedup(df, v, BEST).to_frame().assign(variant=v) for v in variants).reset_index()
-
-
 def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
     """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
     df = where(everything, experiment=experiment)
-    speeds = over_best(df, list(dict.fromkeys(df["variant"])))
-    df = df.merge(speeds, on=["experiment", "variant", *records.POINT])
+    df = df.join(by(df, BEST, key=POINT).rename("best_us"), on=POINT)
+    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
     copy = study.ceiling("copy", "gbps")
     stated = study.published(SWEEPS[experiment]).set_index("quantity")[["low", "high"]]
     said = [{"quantity": "speedup", "source": "stated"} | stated.loc["speedup"].to_dict()]
@@ -33,7 +27,7 @@ def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFra
         said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
     said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
     of_panels = [row | {"density": d} for d in sorted(df["density"].unique()) for row in said]
-    return pd.concat([df.assign(source="measured"), pd.DataFrame(of_panels)], ignore_index=True)
+    return pd.concat([df, pd.DataFrame(of_panels)], ignore_index=True)
 
 
 def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:

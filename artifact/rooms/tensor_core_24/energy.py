@@ -18,8 +18,6 @@ launch is its clocks over that clock. For a kernel that does not exist, `family.
 Energies of the model are relative: nobody measured what the board draws in the milliseconds of a profiled launch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

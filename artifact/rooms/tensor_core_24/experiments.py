@@ -3,8 +3,6 @@
 Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -175,17 +173,10 @@ class Chapter(Study):
 
     @cached_property
     def profile(self) -> pd.DataFrame:
-        """The rows of `counted` at the largest of the ladder's sizes, by contender; that size is in `attrs`."""
+        """The rows of `counted` at the largest of the ladder's sizes, by contender; none where nothing was counted."""
         found = self.counted[self.counted["size"].isin(self.climbed)]
         found = found[found["size"] == found["size"].max()].set_index("variant")
         return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]
-
-    @property
-    def grown(self) -> dict[str, float]:
-        """By how much some counts of `wgmma_lean` grow where B's 4096 columns become 4104."""
-        counted = partial(self.counters.get, "wgmma_lean", m=4096)
-        metrics = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
-        return {name: counted(metric, n=4104) / counted(metric, n=4096) for name, metric in metrics.items()}
 
     def post(self, quantity: str) -> pd.Series:
         """Return what the source states of its kernel, by size."""

@@ -1,7 +1,5 @@
 """Two things of the chapter that are no plain product: pruning, and C = alpha·A·B + beta·C + bias."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -80,7 +78,7 @@ def _measured(run: Run, problem: Problem) -> dict[str, Any]:
 # ---------------------------------------------------------------- beta·C and a bias
 
 ALPHA, BETA = 0.5, 2.0
-CHECKED, TIMED = {"m": 1000, "n": 520, "k": 712}, {"m": 4096, "n": 4096, "k": 4096}
+CHECKED, TIMED = (1000, 520, 712), (4096, 4096, 4096)
 
 
 def epilogue(run: Run) -> dict[str, float] | None:
@@ -90,30 +88,26 @@ def epilogue(run: Run) -> dict[str, float] | None:
         return None
     import cupy
 
-    small, large = (room.problem(**sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
+    def more(case: Problem) -> dict[str, Any]:
+        random = cupy.random.default_rng(run.seed).random((case.m, case.n), dtype=cupy.float32)
+        c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
+        return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m}
+
+    small, large = (room.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
     try:
-        more = _more(run.seed, small.m, small.n)
-        bound = room.bind("auto", small, run.device, **more)
+        added = more(small)
+        bound = room.bind("auto", small, run.device, **added)
         bound.launch(run.device.default_stream)
         run.device.sync()
         host = small.host()
         product = two_four.to_dense(host.a).astype(np.float64) @ half.to_dense(host.b).astype(np.float64)
-        c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (more["c"], bound.result()))
-        wanted = ALPHA * product + BETA * c + cupy.asnumpy(more["bias"])[:, None]
+        c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (added["c"], bound.result()))
+        wanted = ALPHA * product + BETA * c + cupy.asnumpy(added["bias"])[:, None]
         plain = room.bind("auto", large, run.device)
-        whole = room.bind("auto", large, run.device, **_more(run.seed, large.m, large.n))
+        whole = room.bind("auto", large, run.device, **more(large))
         timed = bench.time({"plain_us": plain, "all_us": whole}, run.device)
     finally:
         small.release()
         large.release()
     error = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
     return {"rel_err": error} | {name: timing.median_us for name, timing in timed.items()}
-
-
-def _more(seed: int, m: int, n: int) -> dict[str, Any]:
-    """Return alpha, beta, a random BF16 c (m, n) and a float32 bias (m,), on the device."""
-    import cupy
-
-    random = cupy.random.default_rng(seed).random((m, n), dtype=cupy.float32)
-    c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
-    return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(m, dtype=cupy.float32) / m}

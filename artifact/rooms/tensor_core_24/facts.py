@@ -1,8 +1,7 @@
 """The chapter's facts, by the part of it that they stand in. Sizes are named as a page writes them, "4096³"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from artifact.drawing.words import cube, listed, shape
 from artifact.measure import apart, ceilings, check, records
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import energy, extras, libraries, sass, tables, variants
-from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, KEYS, Chapter, launches, together
+from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, COUNTED, KEYS, Chapter, launches, together
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
 
@@ -66,12 +65,7 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
 
 def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
-    return flat({"epilogue": {"at": shape(tuple(extras.CHECKED.values()))} | tried} if tried else {})
-
-
-def whole_models() -> Iterator[Fact]:
-    """Where what the page says of whole models is from."""
-    return flat({"whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)}})
+    return flat({"epilogue": {"at": shape(extras.CHECKED)} | tried} if tried else {})
 
 
 # ---------------------------------------------------------------- the format and the published kernel
@@ -194,7 +188,7 @@ def profiled(post: Chapter) -> Iterator[Fact]:
         {
             "tile": steps | {"fewer": steps["tall"]["l2"] / steps["keep"]["l2"]},
             "clock": {"least": ghz.min(), "most": ghz.max(), "top": post.machine["sm_mhz_max"] / 1e3},
-            "nvml": {"limit": post.machine["power_limit_w"]} | {name: told[c].item() for name, c in nvml.items()},
+            "nvml": {"limit": post.machine.get("power_limit_w")} | {name: told[c].item() for name, c in nvml.items()},
             "stream_k": {"worst": cube(worst), **at.loc["wgmma_stream_k"] / at.loc["wgmma_keep"]},
             "left": {
                 "swept": swept.get(size),
@@ -232,12 +226,13 @@ def _step(c: family.Wgmma) -> dict[str, float]:
 def energies(post: Chapter) -> Iterator[Fact]:
     """What NVML's power tells, and of which points; the clock in the profile and in the harness; how good models of the
     clock and of clocks are, and what they say of a larger tile; contenders alone beside the sweep's turns."""
-    view, told = energy.view(post), energy.view(post).joules
+    view = energy.view(post)
+    told = view.joules
     points = sorted(set(zip(told["m"], told["experiment"], strict=True)))
     auto = where(told, variant="auto").sort_values("m").drop_duplicates("m", keep="last").set_index("m").rename(cube)
     asked = energy.asked(view.records).sort_values("ms")
     short = asked[[at not in points for at in zip(asked["m"], asked["experiment"], strict=True)]].iloc[[0, -1]]
-    limit = {"limit": post.machine["power_limit_w"], "points": listed(f"{cube(m)} ({name})" for m, name in points)}
+    limit = {"limit": post.machine.get("power_limit_w"), "points": listed(f"{cube(m)} ({name})" for m, name in points)}
     yield from flat(
         {
             "energy": {
@@ -353,7 +348,10 @@ def tuned(post: Chapter) -> Iterator[Fact]:
         times = pivot(df, "median_us", KEYS)
         over = times["cusparselt"] / times["auto"]
         large = over[_large(over)]
-        found = {"best": summary(over), "large": summary(large) | {"reached": int((large >= AIM).sum())}}
+        found: dict[str, Any] = {
+            "best": summary(over),
+            "large": summary(large) | {"reached": int((large >= AIM).sum())},
+        }
         # Two runs are two clocks: what both have in common is `auto`.
         found |= {"newer": records.geomean((best / over).dropna()), "version": version}
         found |= {"least_at": shape(over.idxmin()), "behind": int((over < 1).sum())}
@@ -373,7 +371,7 @@ def small(post: Chapter) -> Iterator[Fact]:
 
 def any_size(post: Chapter) -> Iterator[Fact]:
     """What one size off 4096³ costs, and `auto` over dense cuBLASLt at any size; FP16 beside BF16 at 4096³; the largest
-    error of ours of all BF16 records, and what preparing A costs, ms."""
+    error of ours of all BF16 records, and what preparing A costs, ms; whose numbers of whole models are shown."""
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
     kinds = {True: "odd", False: "aligned"}
@@ -392,6 +390,7 @@ def any_size(post: Chapter) -> Iterator[Fact]:
             "fp16": {"best": fp, "bfloat16": bf, "error": coarse / fine},
             "error": _worst(every[~every["variant"].str.startswith(registry.PREFIXES)]) | {"rounding": ROUNDING},
             "prepare": {"at": shape(last), **cost.loc[last]},
+            "whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)},
         }
     )
 
@@ -414,7 +413,10 @@ def rows(post: Chapter) -> Iterator[Fact]:
     if {ODD_ROWS, WHOLE_ROWS} <= {*us.index}:
         beside = {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]}
         more = us.loc[ODD_ROWS] / us.loc[WHOLE_ROWS] - 1
-        yield from flat({"rows": {"more": more, "clusters": beside, "grown": post.grown}})
+        counted = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
+        by_columns = partial(post.counters.get, "wgmma_lean", m=4096)
+        grown = {name: by_columns(metric, n=4104) / by_columns(metric, n=4096) for name, metric in counted.items()}
+        yield from flat({"rows": {"more": more, "clusters": beside, "grown": grown}})
 
 
 # ---------------------------------------------------------------- FP8

@@ -13,14 +13,12 @@ try again. The tables are CSV under another ending, because they are no records:
 page reads them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -121,7 +119,7 @@ def outputs(run: harness.Run) -> pd.DataFrame:
 EXPERIMENTS = {"fp8": measure, "fp8_outputs": outputs, "fp8_linear": linear}
 
 
-def _with_libraries(run: harness.Run, experiment: str, makers: list[Maker], names: Collection[str]) -> pd.DataFrame:
+def _with_libraries(run: harness.Run, experiment: str, makers: Iterable[Maker], names: Collection[str]) -> pd.DataFrame:
     path = run.folder / f"{experiment}.csv"
     if run.mode == "measure":
         every = {name: bind for name, bind in contenders(run).items() if name in names}
@@ -184,10 +182,10 @@ def exact(
     """
     draw = np.random.default_rng([seed, m, n, k])
     a = fp8_operands.host_operands(m, n, k, seed, "tensor").a
-    signs = eight.to_bits(draw.choice(np.float32([-1, 1]), a.val.shape), "e4m3")
-    b_t = draw.choice(np.float32([-2, -1, 0, 1, 2]), (n, k))
+    signs = eight.to_bits(draw.choice(np.array([-1, 1], np.float32), a.val.shape), "e4m3")
+    b_t = draw.choice(np.arange(-2, 3, dtype=np.float32), (n, k))
     shapes = ((1, 1), (1, 1)) if scale == "tensor" else ((m, 1), (1, n))
-    scale_a, scale_b = (draw.choice(np.float32([0.25, 0.5, 1, 2]), shape) for shape in shapes)
+    scale_a, scale_b = (draw.choice(np.array([0.25, 0.5, 1, 2], np.float32), shape) for shape in shapes)
     a = replace(a, val=np.where(a.val & 0x7F, signs, np.uint8(0)), scale=scale_a)
     b = eight.Eight("e4m3", eight.to_bits(b_t, "e4m3").T, scale_b)
     out_scale = 4.0
@@ -265,7 +263,7 @@ def compile_all() -> None:
     jobs = {(c.source, c.entry()) for c in configurations().values()}
     jobs |= {(c.source, c.entry(*kind)) for c in every_kind().values() for kind in kinds}
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda job: jit.compile_cubin(*job, fp8_family.TARGETS[0]), jobs))
+        list(pool.map(lambda job: jit.compile_cubin(job[0], job[1], fp8_family.TARGETS[0]), jobs))
 
 
 def verify(run: harness.Run, kernels: Collection[str] = fp8_family.KERNELS) -> Iterator[dict[str, Any]]:
@@ -333,9 +331,10 @@ def tiles(
     sms, most = run.device.properties.multiprocessor_count, run.device.properties.max_shared_memory_per_block_optin
     # A name is a word, since an error begins with that of what is wrong.
     known = {tuning.knobs(c).replace(" ", ","): c for c in configurations(kernels).values()}
-    known = {name: c for name, c in known.items() if c in fp8_family.candidates(*shape, sms, most)}
+    worth = set(fp8_family.candidates(*shape, sms, most))
+    known = {name: c for name, c in known.items() if c in worth}
     share: dict = {}
-    every = {
+    every: dict[str, Any] = {
         name: lambda problem, name=name, c=c: fp8.bind_config(name, problem, run.device, c, cache=share)
         for name, c in known.items()
     }
@@ -370,14 +369,13 @@ def tiles(
 
 
 def checked(run: harness.Run, kernels: Collection[str]) -> int:
-    """Return how many things are wrong; print those, and the errors of random fp8_operands."""
+    """Return how many things are wrong; print those, and the errors of random operands."""
     rows = []
     for row in verify(run, kernels):
         rows.append(row)
-        if row["wrong"]:
-            say(f"WRONG {row['what']} at {row['where']}: {row['wrong']}")
-        elif row["rel_err"]:
-            say(f"{row['what']} at {row['where']}: rel_err {row['rel_err']:.2e}, max_err {row['max_err']:.2e}")
+        if row["wrong"] or row["rel_err"]:
+            said = f"{row['wrong']} rel_err {row['rel_err']:.2e}, max_err {row['max_err']:.2e}"
+            say(f"{'WRONG ' * bool(row['wrong'])}{row['what']} at {row['where']}: {said.strip()}")
     pd.DataFrame(rows).to_csv(run.folder / "fp8_check.table", index=False)
     wrong = sum(bool(row["wrong"]) for row in rows)
     say(f"{len(rows)} checks, {wrong} wrong")

@@ -7,8 +7,6 @@ a run of its own, since a process has one version. The records lie in libraries/
 (FOLDER/<gpu>/tensor_core_24).
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

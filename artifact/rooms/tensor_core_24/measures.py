@@ -1,8 +1,6 @@
 """What only claims of 2:4 on tensor cores need: one measured ceiling over another, instructions of a kernel,
 and sizes held against one of them."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from artifact.drawing.compiled import instructions

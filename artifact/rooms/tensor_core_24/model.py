@@ -10,8 +10,6 @@ replayed in turns. Prefill makes the logits of its last token alone; decode is o
 hold 1,024 positions. model_host.csv: what a call costs the host, without a compiler or a graph.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import gc
@@ -30,7 +28,6 @@ from torch import nn
 from torch.nn import functional
 
 from artifact.measure import apart, device
-from artifact.measure.apart import captured
 from artifact.rooms.tensor_core_24.tables import HOST_MODEL, KEY, WHOLE_MODEL
 from kernels.contract import require
 from kernels.library.semi_structured import SemiStructuredLinear, SemiStructuredLinearFP8, kept, sparsify
@@ -216,7 +213,7 @@ def rows_of_fp8(layers: list, tokens: int) -> int:
 
     def replay(rows):
         x, unit = quantised(torch.randn(rows, layers[0].weight.shape[1], device="cuda"))
-        return captured(lambda: [layer.product(x, unit) for layer in layers])[0].replay
+        return apart.captured(lambda: [layer.product(x, unit) for layer in layers])[0].replay
 
     ms = in_turns({rows: replay(rows) for rows in (tokens, PADDED)}, 5)
     return min(ms, key=lambda rows: np.median(ms[rows]))
@@ -242,7 +239,7 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
         return called(ends[1], h[:, -1:])
 
     pool = torch.cuda.graph_pool_handle()
-    graphs = {c: captured(partial(step, stack), pool) for c, stack in stacks.items()}
+    graphs = {c: apart.captured(partial(step, stack), pool) for c, stack in stacks.items()}
     begin = time.perf_counter()
     for c, (graph, logits) in graphs.items():
         graph.replay()

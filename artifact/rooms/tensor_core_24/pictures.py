@@ -1,8 +1,7 @@
 """Pictures of 2:4's metadata, drawn from arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,11 @@ from artifact.drawing import sketch
 from artifact.drawing.style import BOUND, INK, ROWS, WIDTH
 from kernels.formats import two_four
 
-SMALL = {"fontsize": 8, "alpha": 0.7}
-PLAIN = {"fontsize": 8}
-RIGHT = {"ha": "right"}
-LEFT = {"ha": "left"}
+How = dict[str, Any]
+SMALL: How = {"fontsize": 8, "alpha": 0.7}
+PLAIN: How = {"fontsize": 8}
+RIGHT: How = {"ha": "right"}
+LEFT: How = {"ha": "left"}
 WORD = 1.9  #: how wide a word of metadata is drawn
 Parts = list[tuple]
 
@@ -70,13 +70,14 @@ def meta_picture(a: two_four.TwoFour):
     data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
-    texts = [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
+    texts: Parts = [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
     texts += [(c + 0.5, dense - 0.4, c, SMALL) for c in range(16)]
     texts += [(c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)]
     texts += [(c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])]
     texts += [(14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)]
     texts += [(-0.3, bits + 1.4, "bit", SMALL | RIGHT), (-0.3, dense - 0.4, "column", SMALL | RIGHT)]
-    boxes, arrows = [], [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
+    boxes: Parts = []
+    arrows: Parts = [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
     for i, r in enumerate(data.itertuples()):
         # The lower index in the lower bits, group 0 in the lowest.
         cells = [(15 - 2 * i - bit, bits, f"{r.position >> bit & 1}") for bit in range(2)]
@@ -104,7 +105,7 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
 
 def _array(meta: np.ndarray) -> tuple[Parts, Parts, Parts]:
     """Return texts, cells and lines of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
-    texts = [(-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)]
+    texts: Parts = [(-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)]
     texts += [(WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)]
     texts += [(WORD, 16.7, "k32 step 0", {}), (3 * WORD, 16.7, "k32 step 1", {})]
     boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
@@ -163,7 +164,7 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
     texts.append((left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}))
     rules += grid(left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
     two = {follow: 0.3, follow + 8: 0.7}  # rows of 8 bytes, which become one of 16
-    frames = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
+    frames: Parts = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
     arrows = [((4 * WORD + 0.1, row + 0.5), (left - 0.9, y + high * part), INK) for row, part in two.items()]
     return picture((4.8, -1.2, right + 4.2, 17.4, -2.2), texts, boxes, rules, frames, arrows), data
 
@@ -176,13 +177,14 @@ def warp_metadata(meta: np.ndarray):
     """
     data, wide, left, cell = metadata_map(meta), 2.6, 17.0, 2.6
     right = left + 8 * cell
-    texts = [
+    texts: Parts = [
         (2 * wide, -2, "meta: 64 × 4 uint16", {}),
         (left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4", {}),
         (2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
         (left + 4 * cell, 66, "each lane gets a cell pair of every register", PLAIN),
     ]
-    frames, arrows = [], []
+    frames: Parts = []
+    arrows: Parts = []
     for p in data.itertuples():
         x, y, strong = left + cell * p.swizzled_column, 2 * p.swizzled_row, 0.2 if p.row % 16 < 8 else 0.5
         how = {"fill": True, "facecolor": ROWS[p.register], "linewidth": 0.3, "alpha": strong}

@@ -1,7 +1,5 @@
 """Every kernel for 2:4, in 16 bits and in 8, as `artifact.sanitize` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -59,7 +57,7 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         (1000, 523, 512, "bfloat16", "gelu"),
     ):
         problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
-        bind = {f"layer {activation}".strip(): partial(_layer, dtype, activation, bias)}
+        bind: dict[str, Callable] = {f"layer {activation}".strip(): partial(_layer, dtype, activation, bias)}
         yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
 
 
@@ -84,7 +82,8 @@ def _with_more(lab: Lab) -> Iterable[Case]:
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
         return room.bind(name, problem, device, **more)
 
-    return lab.products(problem, {name: partial(bind, name) for name in names}, right)
+    binds: dict[str, Callable] = {name: partial(bind, name) for name in names}
+    return lab.products(problem, binds, right)
 
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
@@ -96,7 +95,7 @@ def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable
 
         return configured(bind, config, problem, device, bias=cupy.asarray(bias), activation="gelu")
 
-    binds = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
+    binds: dict[str, Callable] = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
     return lab.products(problem, binds, _right(_product(problem), bias, "gelu"))
 
 
@@ -128,13 +127,13 @@ def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> Si
 
 
 def fp8(lab: Lab) -> Iterable[Case]:
-    for size, knobs in (
-        ((200, 264, 392), {}),
-        ((400, 520, 200), {"scale": "vectors"}),
-        ((133, 77, 210), {"out": "e4m3"}),
-        ((200, 272, 400), {"scale": "vectors", "out": "e4m3"}),
+    for problem in (
+        fp8_room.problem(200, 264, 392),
+        fp8_room.problem(400, 520, 200, scale="vectors"),
+        fp8_room.problem(133, 77, 210, out="e4m3"),
+        fp8_room.problem(200, 272, 400, scale="vectors", out="e4m3"),
     ):
-        yield from lab.products(fp8_room.problem(*size, **knobs), own(fp8_room))
+        yield from lab.products(problem, own(fp8_room))
     tiles = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
     binds = _each(fp8_room.bind_config, tiles.values(), "fp8_{c.kernel} {c.m} x {c.n}")
     yield from lab.products(fp8_room.problem(272, 400, 392), binds)
@@ -146,7 +145,7 @@ def fp8(lab: Lab) -> Iterable[Case]:
     # By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token.
     for m, tokens, k, activation in ((8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu")):
         problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), _bias(m)
-        bind = {f"layer {activation}": partial(_layer_in_eight, "", activation, bias, None)}
+        bind: dict[str, Callable] = {f"layer {activation}": partial(_layer_in_eight, "", activation, bias, None)}
         yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
     for m, tokens, k, dtype, activation in (
         (8, 1, 16, "bfloat16", ""),

@@ -1,7 +1,5 @@
 """What the compiler makes of the room's kernels, compiled here: counts and excerpts of SASS."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

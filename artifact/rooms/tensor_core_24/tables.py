@@ -4,8 +4,6 @@ TFLOP/s count 2·M·N·K for every contender, sparse or dense. What the source s
 its ratios are drawn.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
@@ -30,9 +28,10 @@ def shapes(df: pd.DataFrame) -> pd.DataFrame:
     return df.assign(shape=[" × ".join(map(str, key)) for key in df.index]).reset_index(drop=True)
 
 
-def over(us: pd.DataFrame, ours: str = "auto", dense: str = "cublaslt") -> pd.DataFrame:
-    """Return times by shape with the columns `lib` and `dense`, ours over either library."""
-    return us.assign(lib=us["cusparselt"] / us[ours], dense=us[dense] / us[ours])
+def over(post: Chapter, experiment: str, ours: str = "auto", dense: str = "cublaslt") -> pd.DataFrame:
+    """Return times, µs, with the columns `lib` and `dense`, ours over either library."""
+    us = post.by_shape(experiment, "median_us")
+    return shapes(us.assign(lib=us["cusparselt"] / us[ours], dense=us[dense] / us[ours]))
 
 
 def gains(post: Chapter) -> pd.DataFrame:
@@ -55,8 +54,9 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
 
 def chosen(post: Chapter) -> pd.DataFrame:
     """Return what the tuner chose for squares and layers, and how fast it is."""
-    rates, us = (post.by_shape("both", column) for column in ("tflops", "median_us"))
-    df = variants.chosen(post.run, rates.index).join(over(us)["lib"]).join(rates["auto"])
+    rates = post.by_shape("both", "tflops")
+    lib = rates["auto"] / rates["cusparselt"]
+    df = variants.chosen(post.run, rates.index).join(lib.rename("lib")).join(rates["auto"])
     keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
     ceiling = df["auto"] / post.peak[post.loops.iloc[-1]]
     return df.assign(shape=list(map(words.shape, df.index)), tile=tile, keeps=keeps, ceiling=ceiling)
@@ -76,16 +76,11 @@ def rows(post: Chapter) -> pd.DataFrame:
     return shapes(rate.assign(begin=begin, over=rate["auto"] / rate["cusparselt"]))
 
 
-def small(post: Chapter) -> pd.DataFrame:
-    """Return the time where there are few tiles, and `auto` over either library."""
-    return shapes(over(post.by_shape("small", "median_us")))
-
-
 def linear(post: Chapter, experiment: str) -> pd.DataFrame:
     """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
-    half = over(post.by_shape(experiment, "median_us"))
-    eight = over(post.by_shape("fp8_linear", "median_us"), "fp8_auto", "cublaslt_eight")
-    return shapes(half.round({"auto": 1}).join(eight.round({"fp8_auto": 1}).add_suffix("_eight")))
+    half = over(post, experiment).round({"auto": 1})
+    eight = over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight")
+    return half.merge(eight, "left", left_on="shape", right_on="shape_eight")
 
 
 def float16(post: Chapter) -> pd.DataFrame:

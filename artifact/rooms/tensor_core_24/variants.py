@@ -3,8 +3,6 @@
 A machine is a run's machine.json, a shape m, n and k (and how operands lie) as `sweeps` gives it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any

@@ -29,30 +29,12 @@ def test_nothing_to_say_is_not_shown(shown):
     assert [markdown.data for markdown in shown] == ["one"]
 
 
-def test_table_may_hold_html(shown):
-    cells.table(pd.DataFrame({"a": ["<code>b</code>"]}), sentences=True)
-    assert "<td><code>b</code></td>" in shown[0].data and "prose" in shown[0].data
-
-
-def test_what_is_folded_is_there(shown, folder):
-    fig, _ = plt.subplots()
-    df = pd.DataFrame({"value": [1.5]})
-    cells.figures("room")((fig, df), "one", alt="What it shows.", caption="Below.", fold="More")
-    cells.table(df, fold="The numbers")
-    cells.table(None, fold="The numbers")
-    cells.table(df.style, fold="The numbers")
-    assert len(shown) == 3 and "<figure" in shown[0].data and (folder / "room" / "one.csv").is_file()
-    for html, summary in zip(shown, ("More", "The numbers", "The numbers"), strict=True):
-        assert f'<details class="folded"><summary>{summary}</summary>' in html.data
-    assert "1.5" in shown[1].data and "1.5" in shown[2].data
-
-
 def test_figure_is_kept_with_its_data(shown, folder):
     fig, ax = plt.subplots()
     ax.plot([1, 2])
     cells.figures("a_room")((fig, pd.DataFrame({"x": [1]})), "one", alt="A line", caption="It rises.")
     assert (folder / "a_room" / "one.csv").read_text() == "x\n1\n"
-    assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markup
+    assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markdown
 
 
 def test_data_of_a_table_are_kept_where_the_link_leads(folder):
@@ -68,8 +50,7 @@ def test_prose_of_another_gpu_is_said(shown):
     assert cells.ELSEWHERE not in [said.data for said in shown if hasattr(said, "data")]
     figure = next(said for said in shown if not hasattr(said, "data"))
     # Both GPUs have all that is raced, and there is a drawing for a phone.
-    assert "as not every GPU has" not in figure.markup
-    assert 'class="narrow"' in figure.markup and 'class="wide"' in figure.markup
+    assert "as not every GPU has" not in figure.markdown and "narrow" in figure.markdown
     found.gpu = "another"
     cells.banner(found)
     assert cells.ELSEWHERE in [said.data for said in shown if hasattr(said, "data")]
@@ -83,9 +64,5 @@ def test_verdicts_are_those_of_the_room(shown):
 
 def test_several_texts_and_what_is_not_there(shown, folder):
     cells.say("one", "", "two")
-    cells.table(None)
     cells.figures("a_room")(None, "one", alt="", caption="")
     assert [markdown.data for markdown in shown] == ["one", "two"]
-    styled = pd.DataFrame({"a": [0.123]}).style.format(precision=1)
-    cells.table(styled)
-    assert ">0.1</td>" in shown[-1].data

@@ -126,9 +126,9 @@ def test_a_race_may_be_of_some_points(tmp_path, race):
 def test_what_several_claims_state_is_a_range():
     known = {claim.id: claim for claim in load.claims()}
     gate = [known[f"async-gate-{share}"] for share in (80, 90, 95, 99)]
-    assert races._stated(gate) == ("1.46–3.19×", 1.46, 3.19)
-    assert races._stated([known["tc-range"]]) == ("0.94–0.98×", 0.94, 0.98)
-    assert races._stated([])[0] == ""
+    assert races._stated(gate) == {"stated": "1.46–3.19×", "stated_low": 1.46, "stated_high": 3.19}
+    assert races._stated([known["tc-range"]]) == {"stated": "0.94–0.98×", "stated_low": 0.94, "stated_high": 0.98}
+    assert races._stated([])["stated"] == ""
 
 
 @pytest.mark.parametrize("room", registry.find())
@@ -364,7 +364,7 @@ def test_two_gpus_on_the_page(tmp_path, few):
     (c,) = elsewhere.comparisons(found).values()
     assert elsewhere.titles(c) == ("NVIDIA H200", "NVIDIA X1")
     fig, data = elsewhere.figure(c)
-    assert fig.axes[0].get_xlabel() == "times as fast on H200 as on X1" and set(data["room"]) == {ROOM}
+    assert fig.axes[0].get_xlabel() == "H200 over X1" and set(data["room"]) == {ROOM}
     ours = data[data["variant"] == "warp_per_row"].set_index("experiment")
     assert ours["gain"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
     assert ours["faster"].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
@@ -384,6 +384,7 @@ def test_lines_of_the_figure_are_at_the_ratios_of_the_ceilings(tmp_path, few):
         (c,) = elsewhere.comparisons(found).values()
         (fig, _), text = elsewhere.figure(c), said(c, "caption")
         lines = {round(line.get_xdata()[0], 2) for line in fig.axes[0].lines if line.get_linestyle() == "--"}
+        fig.clear()
         assert all(f"{at:.2f}×" in text for at in lines)
         return lines
 
@@ -430,7 +431,7 @@ def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, monkeypatch, r
     monkeypatch.setattr(paths, "RECORDED", folder(tmp_path / "shipped").parent)
     cells.beside(run)
     figure, said = shown
-    assert figure.csv_path.name == "gpus.csv" and "H200" in figure.markup
+    assert figure.csv.name == "gpus.csv" and "H200" in figure.markdown
     assert "NVIDIA X1 and NVIDIA H200" in said.data and "abstract-speedup" in said.data
 
 

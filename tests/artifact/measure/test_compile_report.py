@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from artifact.measure import run as compiled
+from artifact.measure import run
 from kernels.contract import Kernel
 
 
@@ -24,7 +24,7 @@ from kernels.contract import Kernel
     ],
 )
 def test_instructions_are_counted_by_width(mix, counts):
-    assert compiled.count_instructions(mix) == counts
+    assert run.count_instructions(mix) == counts
 
 
 def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkeypatch, tmp_path):
@@ -40,7 +40,7 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
     module = types.ModuleType("kernels.tiny_room")
     module.VARIANTS = {"copy": kernel, "one_gpu": one}
     monkeypatch.setitem(sys.modules, "kernels.tiny_room", module)
-    df = compiled.compile_report("tiny_room")
+    df = run.compile_report("tiny_room")
     assert list(df["target"]) == [*targets, *targets, "sm_90a"] and set(targets) <= set(jit.TARGETS)
     assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
     assert list(df["variant"].unique()) == ["copy", "one_gpu"]
@@ -50,6 +50,6 @@ def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkey
     asked = []
     compile_cubin = jit.compile_cubin
     monkeypatch.setattr(jit, "compile_cubin", lambda *of: asked.append(of[1:]) or compile_cubin(*of))
-    few = compiled.compile_report("tiny_room", ["copy"], "sm_90a")
+    few = run.compile_report("tiny_room", ["copy"], "sm_90a")
     assert list(few["entry"]) == ["copy<1>", "copy<2>"] and set(few["target"]) == {"sm_90a"}
     assert sorted(asked) == [("copy<1>", "sm_90a"), ("copy<2>", "sm_90a")], "nothing else is compiled"

@@ -49,31 +49,31 @@ INITCHECK = """\
 
 
 def test_reports_are_those_of_a_kernel_and_a_line():
-    log = sanitize.read_log(MEMCHECK)
-    assert log.counted == 3 and len(log.reports) == 3
-    ((first, count), (second, _)) = log.grouped()
+    reports, counted = sanitize.read_log(MEMCHECK)
+    assert counted == 3 and len(reports) == 3
+    ((first, count), (second, _)) = sanitize.grouped(reports)
     assert (count, first.kernel, first.where) == (2, "union_rows", "union_rows.cu:77")
     assert first.kind == "Invalid __global__ read of size 4 bytes" and "719" in second.kind
     assert str(first).endswith("of size 4 bytes, union_rows in union_rows.cu:77")
 
 
 def test_a_race_names_its_kernel_in_its_first_line():
-    ((race, _),) = sanitize.read_log(RACECHECK).grouped()
+    (race,), counted = sanitize.read_log(RACECHECK)
     assert (race.kernel, race.where) == ("opt1", "opt1.cu:30")
-    assert sanitize.read_log(RACECHECK).counted == 1
+    assert counted == 1
 
 
 def test_reports_of_others_kernels_are_left_out_where_all_are_watched():
-    log = sanitize.read_log(INITCHECK)
-    assert [x.kernel for x, _ in log.grouped(["stream", "bulk"])] == ["stream"]
-    assert len(log.grouped()) == 2
+    reports, _ = sanitize.read_log(INITCHECK)
+    assert [x.kernel for x, _ in sanitize.grouped(reports, ["stream", "bulk"])] == ["stream"]
+    assert len(sanitize.grouped(reports)) == 2
 
 
 def test_a_log_without_an_end_counts_nothing():
-    assert sanitize.read_log(MEMCHECK.split("========= ERROR")[0]).counted is None
-    assert sanitize.read_log("").counted is None
+    assert sanitize.read_log(MEMCHECK.split("========= ERROR")[0])[1] is None
+    assert sanitize.read_log("") == ([], None)
     clean = sanitize.read_log("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n")
-    assert clean == sanitize.Log((), 0)
+    assert clean == ([], 0)
 
 
 # ---------------------------------------------------------------- a process
@@ -188,7 +188,7 @@ def test_a_tool_that_wrote_nothing_has_not_looked(run):
 
 
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
-    made = sanitize.command("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
+    made = sanitize.words("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"
     assert made[made.index("--port") + 1] == str(49152 + 60)
     inner = made[made.index("child") :]
@@ -201,7 +201,7 @@ def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
         "--only",
         "x",
     ]
-    assert "--kernel-name" not in sanitize.command("fp8", "initcheck", tmp_path, ["a"])
+    assert "--kernel-name" not in sanitize.words("fp8", "initcheck", tmp_path, ["a"])
 
 
 def test_racecheck_looks_at_what_does_not_copy_by_tma(run):

@@ -83,9 +83,7 @@ def label(run: Run) -> str:
 def flops(sizes: dict, n: int, density: float = 1.0) -> float:
     """Return those of a prefill of n tokens up to the last token's logits: two for each weight and token, and causal
     attention; embedding, norms and softmax are not counted. density: of the FFN's blocks."""
-    hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
-    keys = hidden * sizes["num_key_value_heads"] // sizes["num_attention_heads"]
-    projections = 2 * n * hidden * (2 * hidden + 2 * keys)
-    ffn = 2 * n * 3 * hidden * sizes["intermediate_size"] * density
-    attention = 2 * 2 * hidden * n * (n + 1) / 2
-    return layers * (projections + ffn + attention) + 2 * hidden * sizes["vocab_size"]
+    hidden, keys = sizes["hidden_size"], sizes["num_key_value_heads"] / sizes["num_attention_heads"]
+    weights = 2 * hidden * hidden * (1 + keys) + 3 * hidden * sizes["intermediate_size"] * density
+    layer = 2 * n * weights + 2 * hidden * n * (n + 1)
+    return sizes["num_hidden_layers"] * layer + 2 * hidden * sizes["vocab_size"]

@@ -171,7 +171,7 @@ class Prefill:
         kept = {name: _kept(module) for name, module in ffns["gated"][0].items()}
         if record == WHOLE:
             nnz, least = sum(kept.values()), _bytes(model.parameters())
-            work, said = int(flops(self.sizes | of.sizes_of(model), n)), FLOPS_DEF
+            work, said = int(flops(model.config.to_dict(), n)), FLOPS_DEF
             prepared = {
                 f: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for f, (made, ms) in ffns.items()
             }

@@ -48,11 +48,6 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
     return made
 
 
-def sizes_of(model) -> dict[str, Any]:
-    """Return its sizes, by the names of SIZES."""
-    return {name: getattr(model.config, name) for name in SIZES if hasattr(model.config, name)}
-
-
 def tokens(model, n: int, seed: int):
     """Return int64 (1, n), random, on the model's device."""
     made = torch.Generator(model.device).manual_seed(seed)

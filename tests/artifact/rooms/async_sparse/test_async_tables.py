@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import async_records as made
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ from artifact.rooms.async_sparse import (
     tables,
     tasks_of_a_warp,
 )
-from artifact.rooms.async_sparse.contenders import AUTO_FP32, CSR, KEPT, TORCH, UNION, WCSR
+from artifact.rooms.async_sparse.contenders import AUTO_FP32, CSR, KEPT, UNION, WCSR
 from kernels.async_sparse import operands, union
 from kernels.formats import csr
 
@@ -35,11 +37,16 @@ def test_speedups_are_those_of_points_of_both():
     assert arithmetic.means(df, ["opt5"], "absent").empty and arithmetic.means(df, [], "opt5").empty
 
 
-def test_limits_are_the_slower_of_multiplying_and_moving():
+def test_the_limit_is_the_slower_of_multiplying_and_moving():
     df = made.gate_proj()
-    free, bound = arithmetic.limits(df, np.nan, TORCH), arithmetic.limits(df, 4230.0, TORCH)
-    np.testing.assert_allclose(free["limit"], 1 / free["density"])
-    assert (bound["limit"] <= free["limit"] + 1e-9).all() and (bound["limit"] < free["limit"]).any()
+    free, bound = (
+        figures.gate(df, arithmetic.stated("table3"), SimpleNamespace(ceiling=lambda *_, gbps=gbps: gbps))
+        .query("source == 'measured' and variant == 'limit'")
+        .set_index(["n", "density"])["limit"]
+        for gbps in (np.nan, 4230.0)
+    )
+    np.testing.assert_allclose(free, 1 / free.index.get_level_values("density"))
+    assert (bound <= free + 1e-9).all() and (bound < free).any()
 
 
 def test_break_even_lies_between_the_points_or_nowhere():

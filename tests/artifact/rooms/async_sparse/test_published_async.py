@@ -118,9 +118,7 @@ def test_98_per_cent_and_what_it_is_by_factors():
 def test_padding_of_the_tiles_and_what_fits_an_sm():
     assert (arithmetic.padded(176), arithmetic.padded(248)) == (1056, 1488)
     assert [w for w in made.WIDTHS if arithmetic.padded(w) == 1024] == [8, 16, 32, 64, 128, 256]
-    assert arithmetic.chosen(1024) == 256 and arithmetic.chosen(512) == 256 and arithmetic.chosen(352) == 176
-    assert arithmetic.chosen(1000) == 8  # nothing divides it
-    assert arithmetic.stage_bytes(256) == {"A": 8192, "B": 65536}
+    assert arithmetic.RULE == 256 and arithmetic.STAGE == {"A": 8192, "B": 65536}
     said = dict(facts.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT))
     assert said["waste.extra"] == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
     assert said["waste.wasted"] == pytest.approx(0.312, abs=0.001)  # what that is of the computation

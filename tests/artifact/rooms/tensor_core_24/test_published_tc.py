@@ -298,7 +298,7 @@ def test_masking_must_be_right(tmp_path):
     records.write(path, df)
     assert set(verdicts(where, "tc-any-size")) == {REPRODUCED}
     df.loc[df["variant"] == "auto", "rel_err"] = 8e-3  # beyond every limit, so never recorded
-    with pytest.raises(ValueError, match="'rel_err': 0.008 is over 0.004, so it is wrong"):
+    with pytest.raises(ValueError, match="'rel_err': 0.008 is over its limit, so it is wrong"):
         records.write(path, df)
 
 

@@ -81,7 +81,7 @@ def test_every_part_finds_what_there_is(post, ada):
     assert few <= full
     for part in (facts.published, facts.climbed, facts.profiled, facts.energies, facts.tuned, facts.rows, facts.eight):
         list(part(ada))
-    for table in (tables.rows, tables.small, tables.ragged, tables.chosen, tables.float16):
+    for table in (tables.rows, tables.ragged, tables.chosen, tables.float16):
         assert len(table(post)) and len(table(ada)) <= len(table(post))
     for figure in (tables.throughput, tables.share_of_peak, tables.per_cent, tables.studies, tables.ladder):
         assert len(figure(post)) > len(figure(ada)) - 1 and len(figure(kick))

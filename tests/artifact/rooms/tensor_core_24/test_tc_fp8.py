@@ -101,9 +101,9 @@ def test_the_aims_turn_at_their_numbers(tmp_path, speedups, dense, mean, least, 
 def test_errors_of_eight_bits_are_recorded_for_eight_bits_alone(tmp_path):
     df = frame((1, 1, 1, 1))
     records.write(tmp_path / "fp8.csv", df)
-    with pytest.raises(ValueError, match="'rel_err': 0.005 is over 0.004, so it is wrong"):
-        records.write(tmp_path / "square.csv", df.assign(label=""))
-    with pytest.raises(ValueError, match="'rel_err': 0.05 is over 0.04, so it is wrong"):
+    with pytest.raises(ValueError, match="'rel_err': 0.005 is over its limit, so it is wrong"):
+        records.write(tmp_path / "square.csv", df.assign(label="", experiment="square"))
+    with pytest.raises(ValueError, match="'rel_err': 0.05 is over its limit, so it is wrong"):
         records.write(tmp_path / "fp8.csv", df.assign(rel_err=0.05))
 
 

@@ -107,7 +107,7 @@ class About:
         if len(stated):
             who = [str(gpu) for gpu in stated.get("gpu", pd.Series(dtype=str)).dropna().head(1)]
             point = Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
-            every[plot.stated(who[0]) if who else "stated by the source"] = point
+            every[self.names.get(STATED, plot.stated(who[0]) if who else "stated by the source")] = point
         if len(ceilings):
             every[self.names.get(CEILING, "measured ceiling")] = Line2D([], [], **DASHED)
         if every:

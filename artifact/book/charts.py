@@ -266,7 +266,7 @@ def _roofs(ax, tops: pd.DataFrame, value: str, hue: str, about: About) -> None:
     for level, top, place in zip(tops[value], tops[hue], places, strict=True):
         ax.axhline(level, **DASHED)
         how = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-        ax.annotate(about.called(top), (1, place), (5, 0), va="center", fontsize=8, **how)
+        ax.annotate(about.called(top), (1, place), (5, 0), va="center", fontsize=8.1, **how)
 
 
 def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, about: About) -> Iterator[plot.End]:
@@ -590,7 +590,7 @@ def roofline(df: pd.DataFrame, about: About, *, x: str, y: str, hue: str = "vari
             ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
             ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
             side = "left" if top["slope"] == tops["slope"].min() else "right"
-            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
             ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, linewidth=0, **_semantics(of, hue))
         if len(said):

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from judging import GOOD, load
 
 from artifact import registry
 from artifact.verdicts import coverage, evidence
@@ -73,10 +72,3 @@ def test_what_is_untested_has_a_reason():
         # What a reason refers to is there; with "to" between them, a range.
         for name in re.findall(r"\(([a-z]+-[\w-]+)(?: to ([\w-]+))?\)", entry.reason):
             assert {i for i in name if i} <= {c.id for c in KNOWN}, entry
-
-
-@pytest.mark.parametrize("more", ["", 'reason = "r"\ncolour = "red"'])
-def test_an_entry_that_is_not_whole_is_refused(tmp_path, more):
-    load(tmp_path, f'{GOOD}\n[[untested]]\nwhere = "V"\nsays = "It is fast."\n{more}\n')
-    with pytest.raises(ValueError, match="untested, 'It is fast.', has the keys .*reason"):
-        load_.untested(tmp_path)

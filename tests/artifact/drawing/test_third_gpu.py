@@ -7,6 +7,7 @@ import pytest
 from IPython.core import display_functions
 
 from artifact import cli, paths
+from artifact.book import figures, tables
 from artifact.drawing import cells, gpus
 from artifact.measure import records
 from artifact.paths import ROOT
@@ -53,8 +54,9 @@ def shown(monkeypatch):
 
     def run(name: str, root, gpu: str) -> str:
         out, space = [], {}
-        keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markup)  # noqa: E731
-        monkeypatch.setattr(cells, "display", keep)
+        keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
+        for module in (cells, figures, tables):
+            monkeypatch.setattr(module, "display", keep)
         monkeypatch.setattr("IPython.display.display", keep)
         monkeypatch.setattr(display_functions, "display", keep)
         for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
@@ -77,10 +79,10 @@ def test_elsewhere_holds_it_against_every_other(shelf, shown, home):
     assert all(gpu in banner for gpu in names)
     for other in set(names) - {own}:
         assert f"**{own} and {other}**" in page
-    assert page.count("<figure ") == len(names) - 1
-    heads = re.findall(r"<thead>.*?</thead>", page, re.DOTALL)
-    assert any(all(gpu in head for gpu in names) for head in heads), "a column of the machines"
-    assert not TWO.search(re.sub(r"<tbody>.*?</tbody>", "", page, flags=re.DOTALL))
+    assert page.count("```{figure} ") == len(names) - 1
+    (head,) = re.findall(r"^\| quantity .*", page, re.MULTILINE)
+    assert all(gpu in head for gpu in names), "a column of the machines"
+    assert not TWO.search(re.sub(r"^\|.*", "", page, flags=re.MULTILINE))
 
 
 def test_the_ledger_has_its_column(shelf, shown):

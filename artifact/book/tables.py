@@ -20,6 +20,7 @@ A column that the DataFrame lacks is left out; without `columns`, all are shown.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -113,9 +114,9 @@ def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
     """Return a chapter's `table(name, df)`, which displays a table of the room's file and keeps its data.
 
     said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
-    its specification writes out itself.
+    its specification writes out itself. One that is shown again has a number behind its name.
     """
-    known = specs(room)
+    known, shown = specs(room), Counter[str]()
 
     def table(name: str, df: pd.DataFrame | None = None) -> None:
         spec, facts = known[name], said.facts if said else {}
@@ -123,10 +124,12 @@ def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
         if df is None or df.empty:
             return
         made = styled(df, spec, facts)
-        csv = Path(paths.FIGURES) / room / f"table-{name}.csv"
+        shown[name] += 1
+        called = f"table-{name}" + f"-{shown[name]}" * (shown[name] > 1)
+        csv = Path(paths.FIGURES) / room / f"{called}.csv"
         records.write_text(csv, made.data.to_csv(index=False, lineterminator="\n"))
         about = (text.rendered(spec["caption"], facts), csv, text.rendered(spec.get("fold", ""), facts))
-        display(Shown(made, f"{room}-table-{name}".replace("_", "-"), *about, spec.get("prose", False)))
+        display(Shown(made, f"{room}-{called}".replace("_", "-"), *about, spec.get("prose", False)))
 
     return table
 

@@ -169,7 +169,7 @@ def of_room(gpu_folder: Path, room: str) -> str:
         }
         after = {"least": low, "most": high} if pays.loc[(precision, pattern)].notna().all() else {}
         made.add(flat({"here": {f"{pattern} {precision}": told | {"paid": after} | several}}))
-    return made("here") if len(df) else made("nothing")
+    return made("here")
 
 
 # ---------------------------------------------------------------- tables

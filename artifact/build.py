@@ -105,36 +105,33 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     # Of threads alone: a lock of processes would be reported as leaked where Ctrl-C ends this one at once.
     tqdm.set_lock(threading.RLock())
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".ipynb")
-    os.close(handle)
-    aside = Path(name)
     # The kernel is spoken to through files of its own. Of TCP ports, two kernels that start at once can be given the
     # same; the later one then neither answers nor ends.
-    sockets = tempfile.mkdtemp(dir=_folder_for_sockets())
-    try:
-        papermill.execute_notebook(
-            source,
-            aside,
-            parameters,
-            kernel_name="python3",
-            cwd=ROOT,
-            progress_bar={"desc": _shown(source)},
-            start_timeout=300,
-            # One write at the end: the file aside is of no use before.
-            request_save_on_cell_execute=False,
-            config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
-        )
-        aside.chmod(0o644)  # mkstemp makes files that only their owner may read
-        os.replace(aside, target)
-    except PapermillExecutionError as error:
-        # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
-        place = f"{_shown(source)}, cell {error.cell_index}"
-        raise BuildError(f"{place}: {error.ename}: {error.evalue}".rstrip(": ")) from error
-    except Exception as error:  # the kernel died, or the file is no notebook
-        raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
-    finally:
-        aside.unlink(missing_ok=True)
-        shutil.rmtree(sockets, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.stem}-") as aside,
+        tempfile.TemporaryDirectory(dir=_folder_for_sockets()) as sockets,
+    ):
+        made = Path(aside) / target.name
+        try:
+            papermill.execute_notebook(
+                source,
+                made,
+                parameters,
+                kernel_name="python3",
+                cwd=ROOT,
+                progress_bar={"desc": _shown(source)},
+                start_timeout=300,
+                # One write at the end: the file aside is of no use before.
+                request_save_on_cell_execute=False,
+                config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
+            )
+            os.replace(made, target)
+        except PapermillExecutionError as error:
+            # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
+            place = f"{_shown(source)}, cell {error.cell_index}"
+            raise BuildError(f"{place}: {error.ename}: {error.evalue}".rstrip(": ")) from error
+        except Exception as error:  # the kernel died, or the file is no notebook
+            raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
 
 
 def book(notebooks: Path, target: Path) -> None:
@@ -145,9 +142,8 @@ def book(notebooks: Path, target: Path) -> None:
     Raises BuildError on any warning of Jupyter Book; `target` is then as before.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=BUILD, prefix=".book-"))
-    try:
-        source = aside / "book"
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix=".book-") as name:
+        aside, source = Path(name), Path(name, "book")
         shutil.copytree(ROOT / "book", source)
         _add_rooms(source)
         if FIGURES.is_dir():
@@ -178,8 +174,6 @@ def book(notebooks: Path, target: Path) -> None:
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, html / "figures")
         _replace_folder(html, target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def tables() -> str:

@@ -51,9 +51,10 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
         if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
             raise ValueError(f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     wheels: dict[str, Path] = {}
-    try:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as beside:
+        aside = Path(beside, folder.name)
+        aside.mkdir()
         while missing := _walk(declared, wheels, on_node, environment)[0]:
             for name in missing - pins.keys():
                 raise ValueError(f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`")
@@ -63,10 +64,7 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
         if left_out:
             (aside / "left-out.txt").write_text("".join(left_out), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
-        aside.chmod(0o755)
         aside.rename(folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(f"{folder}: {len(wheels)} wheels, {size:.1f} MB; left to the node: {len(left_out)} packages")
 

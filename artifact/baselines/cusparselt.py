@@ -49,7 +49,9 @@ from kernels.formats import two_four, two_four_eight
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 
-ALGORITHMS = ("default", "best")
+#: Which algorithm -> what it is called in the records.
+NAMES = {"default": "cusparselt_default", "best": "cusparselt"}
+ALGORITHMS = tuple(NAMES)
 #: 16 bytes, which the library wants every row and address aligned to, in elements of 16 and of 8 bits.
 MULTIPLE, MULTIPLE_EIGHT = 8, 16
 ALIGNMENT = 16
@@ -152,7 +154,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
     (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
     device.set_current()
     cusparseLt = device_.cusparselt()
-    name = ("cusparselt" if algorithm == "best" else "cusparselt_default") + ("_colmajor_b" if column_major_b else "")
+    name = NAMES[algorithm] + "_colmajor_b" * column_major_b
     b, transposing_ms, copied_bytes, alpha = operands.b.bits, 0.0, 0, ALPHA
     by_columns = eight_bit or problem.orders[0] == "F"
     if eight_bit:
@@ -179,8 +181,7 @@ def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = Fal
 
 def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
     """What a kernel is compared with: "cusparselt_default" and "cusparselt"."""
-    names = {"cusparselt_default": "default", "cusparselt": "best"}
-    return {name: partial(bind, algorithm, device=device) for name, algorithm in names.items()}
+    return {name: partial(bind, algorithm, device=device) for algorithm, name in NAMES.items()}
 
 
 def layouts(device) -> dict[str, Callable[[Problem], Bound]]:

@@ -75,7 +75,7 @@ class About:
 
     def panels(self, df: pd.DataFrame, height: float, draw: Callable[..., None], width: float = WIDTH):
         """Return a figure of a panel for each value of `row` and `col`, so many inches high, on which `draw(axes,
-        rows)` has drawn."""
+        rows)` has drawn; one without rows is left empty."""
         levels = [_levels(df, column) or None for column in (self.row, self.col)]
         order, columns = dict(zip(("row_order", "col_order"), levels, strict=True)), len(levels[1] or " ")
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
@@ -84,12 +84,15 @@ class About:
             grid = sns.FacetGrid(df, row=self.row or None, col=self.col or None, **shape, **share, **order)
         grid.figure.set_layout_engine("constrained")
         for (i, j, _), part in grid.facet_data():
+            if part.empty:
+                grid.axes[i, j].axis("off")
+                continue
             draw(grid.facet_axis(i, j), part)
             grid.axes[i, j].set_title("" if i and self.row == QUANTITY else self._title(part))
         return grid.figure
 
     def _title(self, part: pd.DataFrame) -> str:
-        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY and len(part)}
+        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
         said = [
             plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
             for c, v in heads.items()
@@ -104,7 +107,7 @@ class About:
         if len(stated):
             who = [str(gpu) for gpu in stated.get("gpu", pd.Series(dtype=str)).dropna().head(1)]
             point = Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
-            every[plot.stated(who[0]) if who else "stated by the source"] = point
+            every[self.names.get(STATED, plot.stated(who[0]) if who else "stated by the source")] = point
         if len(ceilings):
             every[self.names.get(CEILING, "measured ceiling")] = Line2D([], [], **DASHED)
         if every:
@@ -235,7 +238,7 @@ def lines(
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
         one_row = about.row and about.sharey == "row"
         whole = df[df[about.row] == part[about.row].iloc[0]] if one_row else df if about.sharey else part
-        _scaled(ax, "x", scale.get(x, "size"), here[x], None)
+        _scaled(ax, "x", scale.get(x, "size"), _values(here if len(here) else part, x), None)
         _scaled(ax, "y", scale.get(what, "linear"), _values(whole, value, *interval, "low", "high"), reference)
         _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, about)
@@ -263,7 +266,7 @@ def _roofs(ax, tops: pd.DataFrame, value: str, hue: str, about: About) -> None:
     for level, top, place in zip(tops[value], tops[hue], places, strict=True):
         ax.axhline(level, **DASHED)
         how = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-        ax.annotate(about.called(top), (1, place), (5, 0), va="center", fontsize=8, **how)
+        ax.annotate(about.called(top), (1, place), (5, 0), va="center", fontsize=8.1, **how)
 
 
 def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, about: About) -> Iterator[plot.End]:
@@ -587,7 +590,7 @@ def roofline(df: pd.DataFrame, about: About, *, x: str, y: str, hue: str = "vari
             ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
             ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
             side = "left" if top["slope"] == tops["slope"].min() else "right"
-            how = {"textcoords": "offset points", "ha": side, "fontsize": 8}
+            how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
             ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
         sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, linewidth=0, **_semantics(of, hue))
         if len(said):

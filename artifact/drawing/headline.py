@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import html
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-from artifact import paths
+from artifact import command, paths
 from artifact.book import figures
 from artifact.drawing import gpus, style
 from artifact.drawing.pages import front
@@ -39,20 +38,22 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     return records.write_text(target, text + "\n")
 
 
-def main(arguments: Iterable[str] | None = None) -> int:
+#: What the command takes.
+ARGUMENTS = (
+    command.option("what", choices=["readme"], help="the figure of the README"),
+    command.option("--gpu", default=paths.HOME, help="whose records (default: %(default)s)"),
+    command.option("--records", type=Path, default=paths.RECORDED, help="default: the shipped ones"),
+    command.option("--output", type=Path, default=README_FIGURE),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m artifact.drawing.headline", description=__doc__)
-    parser.add_argument("what", choices=["readme"], help="the figure of the README")
-    parser.add_argument("--gpu", default="nvidia-h200", help="whose records (default: %(default)s)")
-    parser.add_argument("--records", type=Path, default=paths.RECORDED, help="default: the shipped ones")
-    parser.add_argument("--output", type=Path, default=README_FIGURE)
-    options = parser.parse_args(None if arguments is None else list(arguments))
-    try:
+
+    def work(options: command.Options) -> None:
         print(readme(records.resolve(options.gpu, options.records), options.output))
-    except (ValueError, FileNotFoundError) as error:
-        print(f"artifact.drawing.headline: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return command.run(work, "artifact.drawing.headline", __doc__, ARGUMENTS, arguments)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ def look(variant: str, variants: Sequence[str]) -> dict:
 
 #: Matplotlib's settings for the book. DejaVu Sans is for the layout: it is wider than what browsers show. Text in a
 #: figure stays text, which can be read out and searched.
-SETTINGS: dict[str, Any] = dict.fromkeys(
+SETTINGS: dict[Any, Any] = dict.fromkeys(
     ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), INK
 ) | {
     "font.family": "sans-serif",

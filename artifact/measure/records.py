@@ -18,6 +18,7 @@ import csv
 import functools
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -258,7 +259,7 @@ def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.
     of_place = (
         (column, df[column] == value, f"{{{column}!r}} is not {value!r}, {why}") for column, value, why in place
     )
-    for rule in (*of_place, *_rules(df)):
+    for rule in itertools.chain(of_place, _rules(df)):
         _require(name, df, *rule)
     return df
 

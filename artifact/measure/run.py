@@ -221,12 +221,7 @@ def start(
     if not re.fullmatch(r"[a-z0-9_]+", room):
         raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
     begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
-    run = begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
-    # Reading takes no time that a line would have to explain, and `banner` says it on the page.
-    if run.mode == "measure":
-        gpu = run.machine["gpu"]
-        _say(f"{room}: measuring on {gpu} (mode={mode}, preset={preset}, seed={seed})")
-    return run
+    return begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
 
 
 def validate(mode: object, preset: object, seed: object) -> None:
@@ -251,6 +246,8 @@ def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Pa
         _say(f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}")
     # Before the first row, so that no row ever lies there without its machine.
     records.write_machine(folder, machine)
+    # Reading takes no time that a line would have to explain, and `banner` says it on the page.
+    _say(f"{room}: measuring on {info.gpu} (mode={asked}, preset={preset}, seed={seed})")
     return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
 
 

@@ -204,12 +204,14 @@ def library(lab: Lab) -> Iterable[Case]:
 
 
 def _of_format(kind: str, dtype: str, sparse: csr.Csr) -> Any:
-    if kind == "bcsr":
-        return bcsr.random(200, 320, 0.4, 0, dtype=dtype)
-    if kind == "2:4":
-        return two_four.random(200, 320, dtype, 0)
-    made = sparse if kind == "csr" else nm.random(320, 200, 8, 32, 16, 0)
-    return replace(made, val=_numbers(made.val, dtype))
+    vectors = nm.random(320, 200, 8, 32, 16, 0)
+    make: dict[str, Callable] = {
+        "csr": lambda: replace(sparse, val=_numbers(sparse.val, dtype)),
+        "bcsr": lambda: bcsr.random(200, 320, 0.4, 0, dtype=dtype),
+        "2:4": lambda: two_four.random(200, 320, dtype, 0),
+        "nm": lambda: replace(vectors, val=_numbers(vectors.val, dtype)),
+    }
+    return make[kind]()
 
 
 def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact.book.study import Counters, Study, by, ratio, where
+from artifact.book.study import Counters, Study, by, given, ratio, where
 from artifact.measure import matrices, records
 from artifact.measure.records import geomean
 from artifact.measure.run import Run
@@ -112,10 +112,9 @@ def odd(ragged: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"library": by(ragged, BEST, key="n")} | speedups).reset_index()
 
 
-def speedups(real: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return a row for each real matrix: domain, m, nnz, speedups over the library; None where none was measured."""
-    if real is None:
-        return None
+@given
+def speedups(real: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each real matrix: domain, m, nnz, speedups over the library."""
     table = real.drop_duplicates("label").set_index("label")[["m", "nnz"]]
     table = table.join(matrices.listed().set_index("name")["domain"])
     shown = ("warp_per_row", "in_flight", "split_rows", "auto")

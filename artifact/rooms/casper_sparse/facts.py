@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 import pandas as pd
 
-from artifact.book.facts import Fact, flat, summary, under
+from artifact.book.facts import Fact, part, summary
 from artifact.book.study import Counters, Study, by, mean, ratio, where
 from artifact.measure import again, matrices, records
 from artifact.measure.records import geomean
@@ -16,6 +17,7 @@ from artifact.rooms.casper_sparse import experiments
 from artifact.rooms.casper_sparse.experiments import BEST, POINT
 from kernels import casper_sparse as room
 
+Facts = Mapping[str, Any]
 PUBLISHED = "warp_per_row"
 #: What the ladder's text compares: variant → the rung that it changes, the sweeps.
 STEPS = {
@@ -40,13 +42,15 @@ def of(run: Run) -> Iterator[Fact]:
         limits(study.counters),
         ladder(df, run.machine),
         ragged(experiments.odd(experiments.ragged(run))),
+        folder(),
         real(experiments.speedups(experiments.real(study))),
         accuracy(df),
         repeats(raw, experiments.again(study.again.run)),
     )
 
 
-def compiled(report: pd.DataFrame) -> Iterator[Fact]:
+@part
+def compiled(report: pd.DataFrame) -> Facts:
     """Return what this page's compiler made, by its report."""
     df = report.drop_duplicates(["entry", "target"])
     registers = where(df, target="sm_90a").set_index("entry")["registers"]
@@ -57,10 +61,11 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
         "spilling": int(df["spills"].astype(bool).sum()),
         "n": experiments.N,
     }
-    return flat({"compiled": about, "registers": {v: registers[entry] for v, entry in experiments.USED.items()}})
+    return {"compiled": about, "registers": {v: registers[entry] for v, entry in experiments.USED.items()}}
 
 
-def sweeps(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
+@part
+def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
     """Return where the published kernel is ahead of the library."""
     points = df.drop_duplicates(POINT)
     fits = 4 * points["k"] * points["n"] <= machine["l2_bytes"]
@@ -68,34 +73,34 @@ def sweeps(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
     over = {sweep: values for sweep, values in ours[BEST].groupby("experiment", sort=False)}
     by_n = over["wide"].groupby("n").agg(geomean)
     ahead = {base: {"share": (values > 1).mean(), "mean": geomean(values)} for base, values in ours.items()}
-    return flat(
-        {
-            "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
-            "room": {"variants": len(room.VARIANTS), "tried": len(room.TRIED)},
-            "l2_mib": machine["l2_bytes"] / 2**20,
-            "winners": by(df, BEST, "best_of").str.removeprefix("cusparse_").value_counts(),
-            "published": {sweep: summary(values) | {"ahead": (values > 1).mean()} for sweep, values in over.items()},
-            "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
-            "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
-            "ahead": ahead[BEST],
-            "ahead_default": ahead["cusparse_default"],
-        }
-    )
+    return {
+        "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
+        "room": {"variants": len(room.VARIANTS), "tried": len(room.TRIED)},
+        "l2_mib": machine["l2_bytes"] / 2**20,
+        "winners": by(df, BEST, "best_of").str.removeprefix("cusparse_").value_counts(),
+        "published": {sweep: summary(values) | {"ahead": (values > 1).mean()} for sweep, values in over.items()},
+        "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
+        "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
+        "ahead": ahead[BEST],
+        "ahead_default": ahead["cusparse_default"],
+    }
 
 
-def gather(df: pd.DataFrame, study: Study) -> Iterator[Fact]:
+@part
+def gather(df: pd.DataFrame, study: Study) -> Facts:
     """Return what a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s."""
     gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     ours = where(df, variant=PUBLISHED)
     drawn = (ours["requested_bytes"] / ours["median_us"] / 1e6).groupby(ours["experiment"], sort=False)
     at_most = {name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()}
-    return flat(at_most | {"drawn": drawn.max()})
+    return at_most | {"drawn": drawn.max()}
 
 
-def limits(counters: Counters) -> Iterator[Fact]:
-    """Yield what Nsight Compute counted at the largest density, per cent; nothing without it."""
+@part
+def limits(counters: Counters) -> Facts:
+    """Return what Nsight Compute counted at the largest density, per cent; nothing without it."""
     if not counters:
-        return
+        return {}
     table = experiments.counted(counters)
     dense = experiments.dense(table)
     ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
@@ -115,10 +120,11 @@ def limits(counters: Counters) -> Iterator[Fact]:
         "few_rows.occupancy": where(table, m=1024, variant=PUBLISHED)["occupancy"].max(),
     }
     hits = counters.get("rows_per_warp", "l1tex__t_sector_hit_rate.pct", **at)
-    yield from flat({"counted": counted, "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]}})
+    return {"counted": counted, "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]}}
 
 
-def ladder(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
+@part
+def ladder(df: pd.DataFrame, machine: Mapping) -> Facts:
     """Return what each rung gains over the one that it changes, ladder.VARIANT.SWEEP, and how near `auto` is."""
     widest, densest = df["n"][df["experiment"] == "wide"].max(), df["density"].max()
     steps = {v: {sweep: mean(df, v, base, experiment=sweep) for sweep in at} for v, (base, *at) in STEPS.items()}
@@ -127,36 +133,43 @@ def ladder(df: pd.DataFrame, machine: Mapping) -> Iterator[Fact]:
     best = where(df, variant=room.TRIED).groupby(POINT)["median_us"].min()
     regret = by(df, "auto", key=POINT) / best - 1
     about = {"median": abs(regret.median()), "most": regret.max()}
-    return flat({"ladder": steps, "rows_of_an_sm": 4096 // machine["sm_count"], "regret": about})
+    return {"ladder": steps, "rows_of_an_sm": 4096 // machine["sm_count"], "regret": about}
 
 
-def ragged(odd: pd.DataFrame) -> Iterator[Fact]:
+@part
+def ragged(odd: pd.DataFrame) -> Facts:
     """Return where `auto` is behind the library; odd: `experiments.odd`."""
     behind, least = odd["n"][odd["auto"] < 1], odd.loc[odd["auto"].idxmin()]
     about = {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
-    return under("ragged", **about, least={"n": int(least["n"]), "ratio": least["auto"]})
+    return {"ragged": {**about, "least": {"n": int(least["n"]), "ratio": least["auto"]}}}
 
 
-def real(table: pd.DataFrame | None) -> Iterator[Fact]:
-    """Yield how real matrices go; table: `experiments.speedups`."""
-    yield from under("matrices", folder=matrices.VARIABLE, list=matrices.LIST.name)
-    if table is not None:
-        means = {v: geomean(table[v]) for v in (PUBLISHED, "split_rows", "auto")}
-        least = table.loc[table["auto"].idxmin()]
-        about = {"matrices": len(table), "n": experiments.REAL_N, "behind": int((table["auto"] < 1).sum())}
-        yield from under("real", **about, mean=means, least={"matrix": least["matrix"], "ratio": least["auto"]})
+@part
+def folder() -> Facts:
+    """Return where real matrices are listed and read from."""
+    return {"matrices": {"folder": matrices.VARIABLE, "list": matrices.LIST.name}}
 
 
-def accuracy(df: pd.DataFrame) -> Iterator[Fact]:
+@part
+def real(table: pd.DataFrame) -> Facts:
+    """Return how real matrices go; table: `experiments.speedups`."""
+    means = {v: geomean(table[v]) for v in (PUBLISHED, "split_rows", "auto")}
+    least = table.loc[table["auto"].idxmin()]
+    about = {"matrices": len(table), "n": experiments.REAL_N, "behind": int((table["auto"] < 1).sum())}
+    return {"real": {**about, "mean": means, "least": {"matrix": least["matrix"], "ratio": least["auto"]}}}
+
+
+@part
+def accuracy(df: pd.DataFrame) -> Facts:
     """Return the largest relative errors; those of the library that lose less than half of what ours do."""
     error = experiments.errors(df).set_index("variant")["rel_err"]
     mine = error.index.isin(room.VARIANTS)
     better = [f"`{v.removeprefix('cusparse_')}`" for v in error.index[~mine & (error < error[mine].max() / 2)]]
-    return under("error", bound=error.max() * 1.05, better=len(better), who=", ".join(better))
+    return {"error": {"bound": error.max() * 1.05, "better": len(better), "who": ", ".join(better)}}
 
 
-def repeats(first: pd.DataFrame, second: pd.DataFrame | None) -> Iterator[Fact]:
-    """Yield how far a second run is from the first."""
-    if second is not None:
-        off = again.apart(first, second)
-        yield from under("again", count=len(off), median=off.median(), most=off.max(), ninetieth=off.quantile(0.9))
+@part
+def repeats(first: pd.DataFrame, second: pd.DataFrame) -> Facts:
+    """Return how far a second run is from the first."""
+    off = again.apart(first, second)
+    return {"again": {"count": len(off), "median": off.median(), "most": off.max(), "ninetieth": off.quantile(0.9)}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from artifact.book.study import Study, by, repeated, rungs, where
+from artifact.book.study import Study, by, given, repeated, rungs, where
 from artifact.rooms.casper_sparse.experiments import BEST, POINT, traffic
 from kernels import casper_sparse as room
 
@@ -76,15 +76,15 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     return pd.concat([rungs(everything, predictions, BEST).assign(source="measured"), *stated], ignore_index=True)
 
 
-def real(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the speedup on each matrix of `experiments.speedups`, the largest of `auto` on top; None without one."""
-    if table is None:
-        return None
+@given
+def real(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup on each matrix of `experiments.speedups`, the largest of `auto` on top."""
     speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
     return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
 
 
-def spread(first: pd.DataFrame, second: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the second run over the first, point by point; None without one."""
+@given
+def spread(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the second run over the first, point by point."""
     shown = ["warp_per_row", "auto", "cusparse_alg2", "cusparse_alg3"]
     return repeated(where(first, variant=shown), second)

@@ -34,11 +34,6 @@ def placed(df: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(where, df.index).join(df)
 
 
-def ratios(df: pd.DataFrame, pairs: dict[str, tuple[str, str]]) -> pd.DataFrame:
-    """Return speedups by `POINT`. pairs: column -> contender and baseline."""
-    return pd.DataFrame({column: over(df, *pair) for column, pair in pairs.items()})
-
-
 def variants() -> pd.DataFrame:
     """Return every variant: its file, its idea, whose it is."""
     rows = [(v, k.source.name, k.idea, "the paper" if k.published else "ours") for v, k in room.VARIANTS.items()]
@@ -184,7 +179,7 @@ def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame | None:
 def ragged(df: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of V3 and `auto`, and speedups, at sizes that no tile divides."""
     pairs = {"auto over cuBLAS": ("auto", "cublas"), "over V3": ("auto", "v3"), "V3 over cuBLAS": ("v3", "cublas")}
-    return placed(pivot(df, "tflops", POINT)[["v3", "auto"]].join(ratios(df, pairs)))
+    return placed(pivot(df, "tflops", POINT).assign(**{column: over(df, *pair) for column, pair in pairs.items()}))
 
 
 def unstructured(loose: pd.DataFrame) -> pd.DataFrame:

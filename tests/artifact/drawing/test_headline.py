@@ -66,7 +66,7 @@ def test_the_figure_from_the_shell(gpu_folder, tmp_path, capsys):
     assert headline.main([*arguments, "--gpu", "abacus"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
-    assert err.startswith("artifact.drawing.headline: ") and "nvidia-h200" in err
+    assert err.startswith("error: ") and "nvidia-h200" in err
 
 
 def test_the_figure_in_the_readme_is_that_of_the_shipped_records(tmp_path):

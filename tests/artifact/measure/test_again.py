@@ -70,7 +70,7 @@ def test_the_page_says_who_is_least_steady(shipped):
     facts, table = dict(method.facts(shipped)), method.second_runs(shipped)
     assert facts["again.medians"] == 35 and facts["again.same_code"] == pytest.approx(0.03)
     assert facts["again.worst.gpu"] == "NVIDIA H200" and facts["again.worst.off"] == pytest.approx(0.03)
-    assert list(table.loc[0, ["medians", "off by", "apart"]]) == [
+    assert list(table.loc[0, ["medians", "off", "apart"]]) == [
         "35 of 35",
         "3.0%, 3.0%, 3%",
         "30 h, the same code",

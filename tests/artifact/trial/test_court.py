@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from drawn import labels, legible, words
+from drawn import words
 
 from artifact import paths
 from artifact.drawing.pages import yours
@@ -222,17 +222,15 @@ def test_nobody_beside_it_is_no_trial():
         court.standings(df[df["variant"] == "mine"], "mine")
 
 
-def test_the_figure_has_a_bar_for_everyone_and_the_contenders_first():
+def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
     ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
     fig, data = yours.figure(record(), "mine", ladder)
     (ax,) = fig.get_axes()
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
-    assert labels(fig) == ["the contender", "the room's kernels", "libraries"]
     mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
-    assert ax.patches[0].get_width() == pytest.approx(mine) == pytest.approx(synthetic.SPEEDUP["wide"])
-    assert f"{mine:.2f}×" in words(fig) and "speedup over the fastest library" in ax.get_xlabel()
-    legible(fig)
+    assert mine == pytest.approx(synthetic.SPEEDUP["wide"]) and f"{mine:.2f}×" in words(fig)
+    assert "speedup over the fastest library" in ax.get_xlabel()
 
 
 def test_without_a_library_bars_are_over_the_fastest_other():
@@ -246,4 +244,4 @@ def test_without_a_library_bars_are_over_the_fastest_other():
 def test_the_figure_is_kept_with_its_data(folder):
     shown = yours.show(record(), "mine", "casper_sparse", "NVIDIA H200")
     assert shown.svg == folder / "trials" / "mine-casper_sparse.svg" and shown.csv.is_file()
-    assert "slower at 21" in shown.markdown and "NVIDIA H200" in shown.markup
+    assert "slower at 21" in shown.markdown and "NVIDIA H200" in shown.markdown

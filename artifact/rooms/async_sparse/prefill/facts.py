@@ -9,7 +9,7 @@ from itertools import chain
 import pandas as pd
 
 from artifact.book.facts import Fact, part
-from artifact.book.study import Study, where
+from artifact.book.study import Study, given, where
 from artifact.drawing import plot
 from artifact.drawing.prose import folders
 from artifact.drawing.words import listed
@@ -58,11 +58,10 @@ def stated(text: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- tables and figures
 
 
-def over_dense(df: pd.DataFrame | None, dense: str = DENSE) -> pd.DataFrame | None:
+@given
+def over_dense(df: pd.DataFrame, dense: str = DENSE) -> pd.DataFrame:
     """Return for each length the milliseconds of the dense contender, and how many times as fast the others are with
     the first share of blocks."""
-    if df is None:
-        return None
     us = where(df, density=DENSITIES[0]).pivot_table(index="n", columns="variant", values="median_us", aggfunc="last")
     over = (1 / us[[name for name in CALLED if name in us and name != dense]]).mul(us[dense], axis=0)
     return over.rename(columns=CALLED).assign(ms=us[dense] / 1e3).reset_index()
@@ -72,35 +71,31 @@ def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
     """Return the same of several GPUs, "a / b", of the lengths that all of them measured; None for fewer than two."""
     if len(of) < 2:
         return None
-    each = {gpu: found.set_index("n") for gpu, df in of.items() if (found := over_dense(df)) is not None}
-    wide = pd.concat(each, axis=1, join="inner")
+    wide = pd.concat({gpu: over_dense(df).set_index("n") for gpu, df in of.items()}, axis=1, join="inner")
     written = wide.apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
     return written.T.groupby(level=1, sort=False).agg(" / ".join).T.reset_index()
 
 
-def chosen(attention: pd.DataFrame | None) -> pd.DataFrame | None:
+@given
+def chosen(attention: pd.DataFrame) -> pd.DataFrame:
     """Return what attention was at each length: SDPA's backend, how much of the causal blocks the patterns kept."""
-    if attention is None:
-        return None
     df = attention.drop_duplicates("n", keep="last").sort_values("n")
     return df.assign(backend=df["backend"].str.removesuffix("_ATTENTION").str.lower())
 
 
-def along(df: pd.DataFrame | None, dense: str, text: pd.DataFrame) -> pd.DataFrame | None:
+@given
+def along(df: pd.DataFrame, dense: str, text: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over the dense contender at each length, and of the whole model what the source states."""
-    if df is None:
-        return None
     found = speedups(df, [name for name in CALLED if name != dense], dense)[["variant", "n", "density", "speedup"]]
     said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"])
     said = said.assign(density=DENSITIES[0], source="stated", gpu="H100")
     return pd.concat([found.assign(source="measured"), said[said["variant"].isin(found["variant"])]], ignore_index=True)
 
 
-def in_parts(parts: pd.DataFrame | None) -> pd.DataFrame | None:
+@given
+def in_parts(parts: pd.DataFrame) -> pd.DataFrame:
     """Return where the time goes, over the dense model's time at the same length: n, configuration, part, share, and
     the total of all parts."""
-    if parts is None:
-        return None
     df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
     dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
     df = df.assign(share=df["us"] / df["n"].map(dense)).dropna(subset=["share"])

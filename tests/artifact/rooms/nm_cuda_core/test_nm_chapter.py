@@ -121,7 +121,7 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
     found = run.start("nm_cuda_core", mode="measure", preset="kick", records=tmp_path)
     own = room.problem(m=512, n=1024, k=1000, density=0.25, group=8, vector=32, seed=7)
     cells.run_own(found, own, [*VARIANTS, "cublas"])
-    shown = np.reshape(re.findall(r"<td>(.*?)</td>", said[0].data), (len(VARIANTS) + 1, 4))
+    shown = np.reshape(re.findall(r"<td[^>]*>(.*?)</td>", said[0].data), (len(VARIANTS) + 1, 4))
     assert (shown[:, 1].astype(float) > 0).all() and shown[-1, 2] == "1.00×"
     assert (shown[:, 3].astype(float) < 1e-5).all()
 

@@ -173,7 +173,8 @@ def shower(
     """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
 
     said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
-    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn; None shows nothing.
+    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn. None and a table of which
+    nothing that is drawn was measured show nothing.
     """
     style.apply()
     known = specs(registry.home(room) / FILE)
@@ -182,6 +183,8 @@ def shower(
         if drawn is None:
             return
         spec = known[name]
+        if not isinstance(drawn, tuple) and charts.parts(drawn_rows(spec, drawn))[0].empty:
+            return  # as a table without rows
         fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
         caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
         display(shown(room, name, fig, data, alt({**spec, "alt": told}, data), caption, spec.get("fold", "")))

@@ -155,6 +155,13 @@ def _sizes(default: str = "", **how: Any) -> tuple[Argument, ...]:
 GPU = _option("--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200")
 RECORDS = _option("--records", type=Path, metavar="DIR", help="folder of records (default: the shipped ones)")
 SEED = _option("--seed", type=_seed, default=0, help="of the operands (default: 0)")
+FURTHER = _option(
+    "--set",
+    type=_setting,
+    action="append",
+    metavar="NAME=VALUE",
+    help="another number that the room's problems have, e.g. group=32 (repeat for several)",
+)
 NO_BASELINE = _switch("--no-baseline", "without the room's baselines")
 
 #: Command -> (function, what it does in a line, what `--help` says of it, arguments).
@@ -458,13 +465,7 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
     *_sizes(required=True),
     _option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the room's, if it has one)"),
     SEED,
-    _option(
-        "--set",
-        type=_setting,
-        action="append",
-        metavar="NAME=VALUE",
-        help="another number that the room's problems have, e.g. group=32 (repeat for several)",
-    ),
+    FURTHER,
     _option(
         "--protocol",
         choices=("cold", "published"),
@@ -568,13 +569,7 @@ def _timer(options: Options) -> Callable:
     _option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
     _option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
     SEED,
-    _option(
-        "--set",
-        type=_setting,
-        action="append",
-        metavar="NAME=VALUE",
-        help="another number that the room's problems have (repeat for several)",
-    ),
+    FURTHER,
     _option("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"),
     _option(
         "--against",

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
+from artifact.book.study import given
 from artifact.measure import records
 from artifact.measure import run as harness
 
@@ -64,8 +65,8 @@ def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
     """Have a function of tables that returns nested facts list them as `flat` does; none where a table is None."""
 
     @functools.wraps(make)
-    def made(*given: Any) -> list[Fact]:
-        return [] if any(table is None for table in given) else list(flat(make(*given)))
+    def made(*tables: Any) -> list[Fact]:
+        return list(flat(given(make)(*tables) or {}))
 
     return made
 

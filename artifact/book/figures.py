@@ -118,12 +118,13 @@ class Shown:
     def markdown(self) -> str:
         """A directive of MyST, which Sphinx numbers."""
         where = f"{paths.FROM_PAGES}/{self.svg.parent.name}"
-        link = f"{{download}}`data (CSV) <{where}/{self.csv.name}>`"
         about = f":alt: {self.alt}\n:class: themed"
         small = f"```{{image}} {where}/{self.narrow.name}\n{about} narrow\n```\n\n" if self.narrow else ""
         about += f"{' wide' * bool(small)}\n:name: {self.number}"
-        figure = f"{small}```{{figure}} {where}/{self.svg.name}\n{about}\n\n{self.caption} {link}\n```"
-        return f"::::{{dropdown}} {self.fold}\n{figure}\n::::" if self.fold else figure
+        figure = (
+            f"{small}```{{figure}} {where}/{self.svg.name}\n{about}\n\n{self.caption} {text.download(self.csv)}\n```"
+        )
+        return text.folded(figure, self.fold)
 
     @property
     def html(self) -> str:

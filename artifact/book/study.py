@@ -10,7 +10,7 @@ study.stated("fig4", "speedup")          what the source says
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
 
@@ -30,6 +30,7 @@ class Counters:
     """Hardware counters, tidy: a row for each contender, point and metric; empty where none were recorded."""
 
     rows: pd.DataFrame  #: `records.COUNTER_COLUMNS`
+    _known: dict[tuple[str, ...], dict[tuple[Hashable, ...], float]] = field(default_factory=dict, init=False)
 
     def __bool__(self) -> bool:
         return not self.rows.empty
@@ -64,10 +65,6 @@ class Counters:
             values = self.rows.set_index(["variant", "metric", *key])["value"]
             self._known[key] = values.to_dict()
         return self._known[key]
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, ...], dict[tuple[Hashable, ...], float]]:
-        return {}
 
 
 @dataclass(frozen=True)

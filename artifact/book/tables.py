@@ -99,10 +99,9 @@ class Shown:
         head, *rows = self.styler.to_string(delimiter="\x1f").splitlines()
         lines = [" | ".join(cells) for cells in ([_cell(c) for c in line.split("\x1f")] for line in (head, *rows))]
         body = "\n".join(f"| {line} |" for line in (lines[0], " | ".join(rule), *lines[1:]))
-        link = f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
         about = f":name: {self.number}\n:class: {'prose' if self.prose else 'numbers'}"
-        table = f":::{{table}} {self.caption} {link}\n{about}\n\n{body}\n:::"
-        return f"::::{{dropdown}} {self.fold}\n{table}\n::::" if self.fold else table
+        table = f":::{{table}} {self.caption} {text.download(self.csv)}\n{about}\n\n{body}\n:::"
+        return text.folded(table, self.fold)
 
 
 def _cell(text: str) -> str:

@@ -20,7 +20,7 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension
 
-from artifact import registry
+from artifact import paths, registry
 from artifact.book.facts import Value, tree
 from artifact.drawing import words
 
@@ -88,6 +88,16 @@ def rendered(template: str, facts: Mapping[str, Value]) -> str:
         return _environment().from_string(template).render(tree(facts)).strip()
     except jinja2.UndefinedError as error:
         return NOT_MEASURED.format(_missing(error))
+
+
+def download(csv: Path) -> str:
+    """Return a link in MyST to the data behind a figure or a table, which lie in paths.FIGURES."""
+    return f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{csv.parent.name}/{csv.name}>`"
+
+
+def folded(markdown: str, called: str) -> str:
+    """Return Markdown that unfolds under a name, or as it is for none."""
+    return f"::::{{dropdown}} {called}\n{markdown}\n::::" if called else markdown
 
 
 def chapters() -> list[tuple[str, str]]:

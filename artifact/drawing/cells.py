@@ -13,13 +13,13 @@ from IPython.display import HTML, Markdown, display
 from artifact import paths, registry
 from artifact.book import figures as figures_
 from artifact.book import tables
+from artifact.book.study import Study
 from artifact.book.text import Text
 from artifact.drawing import gpus, races, style
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
-from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
 #: The GPU that the prose of the chapters was written for.
@@ -131,8 +131,7 @@ FEW = 4
 
 def verdicts(run: Run) -> pd.DataFrame:
     """What the records say of each claim of the room; shows it as the ledger does, first those of the abstract."""
-    mine = [claim for claim in load.claims() if claim.room == run.room]
-    judged = judge.judge(mine, run.folder.parent)
+    judged = Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
     display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))

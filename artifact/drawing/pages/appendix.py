@@ -248,7 +248,7 @@ def typed(*commands: str) -> str:
 
 def _typed(command: str) -> list[str]:
     run = [sys.executable, "-m", "artifact", *shlex.split(command)]
-    done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, encoding="utf-8")
     lines = [line[:WIDE].rstrip() for line in done.stdout.splitlines() if line.strip()]
     if len(lines) > SHOWN:
         lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]

@@ -6,6 +6,19 @@ source's own, and none of the GPUs that the source speaks of is this one. GPUs o
 is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
 reproduced": a statement in words about the method in general, which one GPU is enough to contradict; a count or a size
 that follows from the programs; what a source's own data contradicts.
+
+Why a claim is not reproduced is the sentence of its claims.toml, its placeholders filled from the records:
+
+    reason = "Packing costs more than it saves here: V2 has {speedup v2 / v1} of the speed of V1."
+
+- `{measured}`: as the ledger shows it;
+- `{least}`, `{most}`, `{mean}` (geometric), `{median}`: of the quantity over all points that the claim is judged at;
+- `{speedup A / B}`: the geometric mean over these points of the time of B over that of A;
+- `{counter METRIC of A}`: the median of a hardware counter there; with `A / B` the geometric mean of the ratios;
+- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it, or "not measured here".
+
+Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room,
+those of others' code among them.
 """
 
 from __future__ import annotations
@@ -13,13 +26,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pandas as pd
 
 from artifact import registry
-from artifact.verdicts import evidence, load, measures, reasons
+from artifact.measure import records
+from artifact.verdicts import evidence, load, measures, quantities
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
@@ -62,7 +76,7 @@ def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str)
     found = outcome(claim.id)
     verdict, reason = found.verdict, {NOT_MEASURED: found.why, REPRODUCED: ""}.get(found.verdict)
     if reason is None:
-        reason = reasons.filled(claim, e.only(claim.rule.at, claim.rule.repeats), found, outcome)
+        reason = filled(claim, e.only(claim.rule.at, claim.rule.repeats), found, outcome)
     if verdict == NOT_REPRODUCED and carried(claim, gpu):
         verdict = NOT_CARRIED
     own = bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment)
@@ -128,19 +142,17 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
 def _each_run(claim: Claim, e: Evidence) -> str:
     """Say what a claim whose experiments repeat each other would be by each of them alone; nothing of others."""
     sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats else []
-    texts = []
-    for name in sweeps:
-        run = [other for other in claim.experiment if other == name or other not in sweeps]
-        alone = _tried(claim.rule, e, run)
-        texts.append(f"{name} alone: " + (f"{alone.measured} ({alone.verdict})" if alone else NOT_MEASURED))
+    runs = {name: [other for other in claim.experiment if other == name or other not in sweeps] for name in sweeps}
+    found = {name: _tried(claim.rule, e, run) for name, run in runs.items()}
+    texts = [f"{name} alone: {f'{o.measured} ({o.verdict})' if o else NOT_MEASURED}" for name, o in found.items()]
     return f"Judged by the geometric means of the runs; {'; '.join(texts)}." if texts else ""
 
 
 def _also_over(claim: Claim, e: Evidence) -> str:
     """Say what a claim would be over its second baseline; nothing where it has none."""
-    quantity, over = claim.rule.quantity, claim.rule.also_over
-    other = replace(quantity, parameters={**quantity.parameters, "over": over})
-    found = _tried(replace(claim.rule, quantity=other), e, claim.experiment) if over else None
+    if not (over := claim.rule.also_over):
+        return ""
+    found = _tried(replace(claim.rule, quantity=partial(claim.rule.quantity, over=over)), e, claim.experiment)
     word = measures.said(found.verdict, claim.extension) if found else ""
     return f"Against {registry.library(over)}: {found.measured} ({word})." if found else ""
 
@@ -151,3 +163,51 @@ def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outc
         return measures.outcome(rule, e, experiments)
     except NotMeasured:
         return None
+
+
+# ---------------------------------------------------------------- why a claim is not reproduced
+
+PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_WHERE = re.compile(r"^(.*?)(?: at (\w+) = ([\d.]+))?(?: in ([\w/]+))?$")
+_REDUCED: Mapping[str, Callable[[pd.Series], float]] = {
+    "least": pd.Series.min,
+    "most": pd.Series.max,
+    "median": pd.Series.median,
+    "mean": records.geomean,
+}
+
+
+def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
+    """Return the claim's reason with numbers; what was asked and what came if it has none, as on a GPU on which a claim
+    fails that holds on others, or if a record that it speaks of is not there, counters say.
+
+    e: the claim's own evidence. others: from the id of another claim what came of it.
+    Raises ValueError, one sentence, for a placeholder that is none.
+    """
+    asked = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
+    plain = f"{asked}: {outcome.measured}. These records do not hold what would say why"
+    try:
+        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or f"{plain}."
+    except NotMeasured as missing:
+        return f"{plain}: {missing}"
+
+
+def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
+    if word in _REDUCED and outcome.values is not None:
+        return outcome.values.one(_REDUCED[word](outcome.values.all))
+    ((said, column, at, experiment),) = _WHERE.findall(word)
+    e = e.only({**e.where, column: float(at)}, e.repeats) if column else e
+    experiments = [experiment] if experiment else claim.experiment
+    match said.split():
+        case ["measured"]:
+            return outcome.measured
+        case ["claim", other]:
+            found = others(other)
+            return "not measured here" if found.verdict == NOT_MEASURED else found.measured
+        case ["speedup", of, "/", over]:
+            return f"{records.geomean(e.ratio(experiments, of, over)):.2f}×"
+        case ["counter", metric, "of", of]:
+            return f"{e.counter(of, metric, experiments).median():.3g}"
+        case ["counter", metric, "of", of, "/", over]:
+            return f"{records.geomean(quantities.counter(e, experiments, metric, of, over).by[of]):.2f}×"
+    raise ValueError(f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none.")

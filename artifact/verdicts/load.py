@@ -14,8 +14,8 @@ A claim of a source is judged by a rule, which the file states in full:
     expect = { at_most = 0.95, partly = 1.0 }               # … and held against what the source says
     published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
 
-- `quantity` names a function of `quantities.py`, `reduce` one of `reducers.py`, `expect` one of
-  `expectations.py`, or of the room's own `measures.py`; each function's docstring is its definition, and the
+- `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
+  of the room's own `measures.py`; each function's docstring is its definition, and the
   ledger prints all that are used. The value of the first key is the function's first parameter, the other keys
   are the others. `reduce = { quantile = 0.1 }` is a name with a parameter.
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
@@ -34,7 +34,7 @@ A claim of a source is judged by a rule, which the file states in full:
   from the programs or from arithmetic, and for what fails for a reason that is known to be another than the GPU. By
   default "gpu" if `published` refers to numbers of the source and the quantity depends on hardware. A claim of the
   first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
-- `reason`: why it is not reproduced, one sentence for people; `reasons.py` fills its {placeholders} from the records,
+- `reason`: why it is not reproduced, one sentence for people; `judge.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
 - `note`: what a reader of the verdict should know, shown with it. What several claims note stands once, by a name, in
   the file's `[notes]`; a note is then that name, or a list of names and sentences.
@@ -47,7 +47,7 @@ A claim of a source is judged by a rule, which the file states in full:
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
   the records of the home GPU do not tell (`took`): counters, a single point, a room that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
-  `reason`; `coverage.py` shows it beside the claims, section by section.
+  `reason`; `page.py` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
   `published/fig9.csv`. A claim about it says whether a source's text is borne out by its own data, whatever GPU
   the records are of.
@@ -59,7 +59,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -160,16 +160,10 @@ def _refuse(name: str, *wrong: Iterable[str]) -> None:
 def took(claim: Claim, folder: Path) -> float:
     """Return minutes that the experiments of a claim took, by the records of one GPU in `folder`; those of claims.toml
     for an experiment whose record is not there or does not tell, as of counters and of a single point."""
-    found = {e: minutes.of_record(evidence.place(e, folder, claim.room)) for e in claim.experiment if _is_record(e)}
-    told = {e: took for e, took in found.items() if took is not None}
-    return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
-
-
-def _is_record(experiment: str) -> bool:
-    """Tell whether an experiment is none of counters, a published series, others' code."""
-    return not (
-        experiment == records.COUNTERS or experiment.startswith(evidence.OTHERS) or evidence.SERIES in experiment
-    )
+    others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
+    measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
+    found = {e: minutes.of_record(evidence.place(e, folder, claim.room)) for e in measured}
+    return sum(claim.typed[e] if found.get(e) is None else found[e] for e in claim.experiment)
 
 
 def figures_of() -> dict[str, dict[str, str]]:
@@ -194,13 +188,14 @@ def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any
         ["has a 'gpu' that is no list of names"] * (not isinstance(table.get("gpu", []), list)),
         ["has an 'extension' that is neither true nor false"] * (not isinstance(table.get("extension", False), bool)),
     )
-    numbers: dict[str, float] = {}
-    said: Any = table["published"]
-    if of_source := isinstance(said, Mapping):
-        numbers, said = _published(said, path.parent / registry.PUBLISHED, name)
+    said, of_source = table["published"], isinstance(table["published"], Mapping)
+    numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, room.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
-    depends_on = table.get("depends_on", GPU if of_source and not _of_the_program(rule.quantity) else METHOD)
+    metrics = _counters(rule.quantity)
+    of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
+    of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    depends_on = table.get("depends_on", GPU if of_source and not of_the_program else METHOD)
     _refuse(name, [f"depends on {depends_on!r}; it must be {GPU!r} or {METHOD!r}"] * (depends_on not in (GPU, METHOD)))
     return Claim(
         room=room.room,
@@ -236,13 +231,6 @@ def _numbers(value: object) -> Iterator[float]:
         yield from _numbers(part)
 
 
-def _of_the_program(quantity: measures.Part) -> bool:
-    """Tell whether a quantity follows from the program alone, not from the GPU that runs it."""
-    metrics = _counters(quantity)
-    of_counters = bool(metrics) and all(OF_PROGRAMS.match(metric) for metric in metrics)
-    return of_counters or quantity.name in measures.OF_PROGRAMS
-
-
 def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: str, name: str) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
     endless = [v for v in _numbers([words["expect"], *numbers.values()]) if not math.isfinite(v)]
@@ -261,7 +249,7 @@ def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: 
     also = words["quantity"].pop("also_over", "")
     words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
     parts = {key: measures.part(key, word, room, name) for key, word in words.items()}
-    alone = isinstance(parts["quantity"].parameters.get("over"), str)
+    alone = isinstance(parts["quantity"].keywords.get("over"), str)
     _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not alone))
     written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
     return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
@@ -307,15 +295,10 @@ def of_sources(claims: Iterable[Claim]) -> list[Claim]:
     return [claim for claim in claims if not claim.extension]
 
 
-def _counters(quantity: measures.Part) -> list[str]:
-    return [metric for key in COUNTERS for metric in quantities.contenders(quantity.parameters.get(key, ()))]
+def _counters(quantity: partial) -> list[str]:
+    return [metric for key in COUNTERS for metric in quantities.contenders(quantity.keywords.get(key, ()))]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:
     """Return every hardware counter that a claim can use, for the profiler."""
     return sorted({metric for claim in claims for metric in _counters(claim.rule.quantity)})
-
-
-def contenders(claim: Claim) -> list[str]:
-    """Return the contenders that a claim's quantity is of, without what they are compared with."""
-    return quantities.contenders(claim.rule.quantity.parameters.get("of", ()))

@@ -1,21 +1,22 @@
-"""Verdicts told: how each looks, how many there are of each, rules in words, what sources say against themselves."""
+"""Verdicts told: how each looks, how many there are of each, rules in words, what sources say against themselves, and
+what of a source is judged, section by section: claims, experiments, figures, and what no experiment can test.
+
+A room's room.toml lists the sections of its source; `where` of a claim, and of what is untested, names one or more of
+them, as in "IV-B; Table II; Fig. 6".
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from artifact.verdicts import judge, load, measures
-from artifact.verdicts.measures import (
-    NOT_CARRIED,
-    NOT_MEASURED,
-    NOT_REPRODUCED,
-    PARTLY,
-    REPRODUCED,
-    VERDICTS,
-)
+from artifact import registry
+from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED, VERDICTS
 
 #: What is said of claims that nothing measured here decides.
 OWN_DATA = "rest on their source's own published data alone"
@@ -81,22 +82,22 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
     found = dict.fromkeys(frozenset((claim.id, other)) for claim in known for other in claim.contradicts)
     df = pd.DataFrame([sorted(pair, key=order.index) for pair in found], columns=["one", "other"])
     first, second = df["one"].map(rank), df["other"].map(rank)
-    alike = first.map({VERDICTS.index(REPRODUCED): "both"}).fillna("neither")
-    stands = df["one"].where(first < second, df["other"].where(first > second, alike))
-    unknown = VERDICTS.index(NOT_MEASURED)
-    return df.assign(stands=stands.mask((first == unknown) | (second == unknown), "undecided"))
+    unknown = np.maximum(first, second) == VERDICTS.index(NOT_MEASURED)  # the last of the verdicts
+    cases = [unknown, first < second, first > second, first == VERDICTS.index(REPRODUCED)]
+    return df.assign(stands=np.select(cases, ["undecided", df["one"], df["other"], "both"], "neither"))
 
 
 def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
     """Return what the rules of these claims are made of: part (quantity, reduce or expect), name, definition
     (the function's docstring on one line), claims (ids); one row per function, in the order of the
     parts and then of the claims."""
-    used: dict[tuple, list[str]] = {}
-    for part in measures.PARTS:
-        for claim in known:
-            used.setdefault((part, getattr(claim.rule, part).function), []).append(claim.id)
-    rows = [(part, f.__name__, " ".join(str(inspect.getdoc(f)).split()), ids) for (part, f), ids in used.items()]
-    return pd.DataFrame(rows, columns=["part", "name", "definition", "claims"])
+    used = [(part, getattr(claim.rule, part).func, claim.id) for part in measures.PARTS for claim in known]
+    df = pd.DataFrame(used, columns=["part", "name", "claims"])
+    df = df.groupby(["part", "name"], sort=False)["claims"].agg(list).reset_index()
+    told = df["name"].map(lambda f: " ".join(str(inspect.getdoc(f)).split()))
+    return df.assign(definition=told, name=df["name"].map(lambda f: f.__name__))[
+        ["part", "name", "definition", "claims"]
+    ]
 
 
 def written(value: object) -> str:
@@ -108,3 +109,53 @@ def written(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else f"{value:.10g}"
+
+
+# ---------------------------------------------------------------- section by section
+
+#: In `where`: a figure or table of the source, or several.
+FIGURE = re.compile(r"(?:Figs?\.|Tables?|Eqs?\.|Listings?)\s*\w+(?:(?:,| and| to|–)\s*(?=[\dIVX])\w+)*")
+COVERAGE = ("section", "title", "claims", "says", "experiment", "figure", "reason")
+
+
+def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the sections that `where` names, in their order, and its figures and tables. Sections that are themselves
+    figures count where there is no other. Raises ValueError, one sentence, where it names none, or something else.
+    """
+    figures, rest, found = FIGURE.findall(where), FIGURE.sub("", where), set()
+    # The longest first, so that "V.D" is not "V".
+    for key in sorted(sections, key=len, reverse=True):
+        rest, count = re.subn(rf"(?<![\w.]){re.escape(key)}(?![\w-])(?:\.\d+)*", "", rest)
+        found |= {key} if count else set()
+    found = found or {figure for figure in figures if figure in sections}
+    if not found or re.search(r"\w", rest):
+        raise ValueError(
+            f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
+            f"{', '.join(sections)}."
+        )
+    return [key for key in sections if key in found], figures
+
+
+def coverage(
+    room: registry.Room, claims: Sequence[load.Claim], untested: Sequence[load.Untested], figures: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return COVERAGE: a row for each section and choice of experiments with the ids of its claims, then one for each
+    statement that is untested, with its reason; a section of which there is nothing has a row of its own.
+
+    figures: experiment -> the figure of the source that it regenerates. Errors as `places`.
+    """
+    rows = []
+    for claim in (claim for claim in claims if claim.room == room.room):
+        sections, named = places(claim.where, room.sections)
+        sweeps = [e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment)]
+        told = [figures[sweep] for sweep in sweeps if sweep in figures] + named
+        rows += [(section, ", ".join(claim.experiment), "", "", [claim.id], told) for section in sections]
+    for entry in (entry for entry in untested if entry.room == room.room):
+        sections, named = places(entry.where, room.sections)
+        rows += [(section, "", entry.says, entry.reason, [], named) for section in sections]
+    rows += [(section, "", "", "", [], []) for section in room.sections if section not in {row[0] for row in rows}]
+    key = ["section", "experiment", "says", "reason"]
+    df = pd.DataFrame(rows, columns=[*key, "claims", "figure"]).groupby(key, sort=False)
+    df = df.agg(lambda lists: [*dict.fromkeys(sum(lists, []))]).reset_index()
+    df = df.assign(title=df["section"].map(room.sections), figure=df["figure"].map(", ".join))
+    return df.sort_values("section", key=lambda c: c.map([*room.sections].index), kind="stable")[list(COVERAGE)]

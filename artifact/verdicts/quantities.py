@@ -17,7 +17,6 @@ import pandas as pd
 
 from artifact import registry
 from artifact.measure import records
-from artifact.verdicts import counters
 from artifact.verdicts.evidence import INDEX, SHAPE, Evidence, NotMeasured
 
 #: Of times and rates. Counters know no label and no FLOPs.
@@ -25,9 +24,46 @@ RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and 
 #: Columns that a claim may be about, in words.
 COLUMNS = {"rel_err": "relative error", "max_err": "largest error of an element"}
 
-
-#: What makes a quantity of the rows of records.
-Take = Callable[[pd.DataFrame], pd.Series]
+#: Counter -> the unit behind its number, and what it is.
+COUNTERS = {
+    "dram__bytes_read.sum": (" bytes", "read from DRAM"),
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("%", "DRAM throughput"),
+    "gpu__time_duration.sum": (" ns", "profiled time"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": ("", "bank conflicts"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": ("", "bank conflicts of loads"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": ("", "bank conflicts of stores"),
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("%", "L1 data pipe in use"),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("", "shared-memory wavefronts"),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("", "shared-memory load wavefronts"),
+    "l1tex__t_bytes.sum": (" bytes", "through L1"),
+    "l1tex__t_sector_hit_rate.pct": ("%", "sectors that hit in L1"),
+    "launch__occupancy_limit_registers": ("", "blocks an SM that registers allow"),
+    "launch__occupancy_limit_shared_mem": ("", "blocks an SM that shared memory allows"),
+    "launch__registers_per_thread": ("", "registers a thread"),
+    "lts__t_sector_hit_rate.pct": ("%", "sectors that hit in L2"),
+    "lts__t_sectors_op_read.sum": ("", "sectors read from L2"),
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": ("%", "issue slots of the FMA pipe"),
+    "sm__maximum_warps_per_active_cycle_pct": ("%", "theoretical occupancy"),
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": ("%", "FMA pipe busy"),
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": ("%", "tensor cores busy"),
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum": ("", "FMAs"),
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("%", "SM throughput"),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("%", "achieved occupancy"),
+    "smsp__inst_executed.avg.per_cycle_active": ("", "instructions a cycle, of each SM sub-partition"),
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": ("%", "bytes of loaded sectors that are used"),
+    "smsp__thread_inst_executed_per_inst_executed.ratio": ("", "threads an instruction"),
+    "smsp__warps_launched.sum": ("", "warps launched"),
+    **{
+        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio": ("", f"warps waiting {what}, for each issue")
+        for why, what in {
+            "barrier": "at a barrier",
+            "drain": "for stores to drain",
+            "long_scoreboard": "for memory",
+        }.items()
+    },
+}
+#: Prefixes of bytes.
+_BYTES = {1.0: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB"}
 
 
 @dataclass(frozen=True)
@@ -74,15 +110,15 @@ def points(count: int) -> str:
     return f"{count} point" + ("s" if count != 1 else "")
 
 
+def counted(metric: str, per: float = 1.0) -> tuple[str, str]:
+    """(unit, what is counted) of a hardware counter in units of `per`; of one that is not in COUNTERS, its own name."""
+    unit, what = COUNTERS.get(metric, ("%" if "pct" in metric else "", metric))
+    told = unit == " bytes" and per in _BYTES
+    return (f" {_BYTES[per]}", what) if told else (unit, what + f", in units of {per:g}" * (per != 1))
+
+
 def density(fraction: float) -> str:
     return f"density {fraction * 100:g} %"
-
-
-def digits(values: Iterable[float]) -> str:
-    """The range of values: three significant digits, or all before the point."""
-    values = np.asarray(list(values), dtype=float)
-    pair = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in (values.min(), values.max()))
-    return "–".join(dict.fromkeys(pair))
 
 
 def stated(low: float, high: float) -> str:
@@ -103,7 +139,7 @@ def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) 
     return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
 
 
-def _of(e: Evidence, experiments, of: str | Sequence[str], take: Take, shown: Values) -> Values:
+def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, shown: Values) -> Values:
     """Return what `take` makes of the rows of contenders, by contender, shown as `shown`."""
     df = rows(e, experiments, *contenders(of))
     return replace(shown, by=by_variant(df, take(df), contenders(of)), named=not isinstance(of, str))
@@ -191,15 +227,14 @@ def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
 def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0) -> Values:
     """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
     `over`."""
-    named, (unit, what) = not isinstance(of, str), counters.words(metric, per)
-    by, called = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}, f"Counter {metric}"
-    if over:
-        theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
-        by = {name: _quotient(values, theirs, said) for name, values in by.items()}
-        tail = f" over {registry.library(over)} ({what})"
-        return Values(by, called, unit="×", tail=tail, named=named, called=what)
-    called += f" in units of {per:g}" * (per != 1)
-    return Values(by, called, ".4g", unit=unit, tail=f" ({what})", named=named, called=what)
+    by = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}
+    (unit, what), called = counted(metric, per), f"Counter {metric}" + f" in units of {per:g}" * (per != 1)
+    shown = Values(by, called, ".4g", unit=unit, tail=f" ({what})", named=not isinstance(of, str), called=what)
+    if not over:
+        return shown
+    theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
+    by = {name: _quotient(values, theirs, said) for name, values in by.items()}
+    return replace(shown, by=by, format=".2f", unit="×", tail=f" over {registry.library(over)} ({what})")
 
 
 def _quotient(part: pd.Series, whole: pd.Series, said: str) -> pd.Series:
@@ -215,13 +250,11 @@ def counter_share(
     e: Evidence, experiments, metric: str, share_of: str, of: str | Sequence[str], plus: Sequence[str] = ()
 ) -> Values:
     """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`."""
-    by, said = {}, f"The counter {share_of} has no positive values where {metric} was read."
-    for name in contenders(of):
-        parts = (e.counter(name, m, experiments) for m in (metric, *plus))
-        by[name] = _quotient(sum(parts).dropna(), e.counter(name, share_of, experiments), said)
-    what = " and ".join(counters.words(m)[1] for m in (metric, *plus))
-    tail = f" ({what}, of {counters.words(share_of)[1]})"
-    called = f"Counter {' + '.join([metric, *plus])} over {share_of}"
+    metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
+    parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
+    by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
+    tail = f" ({' and '.join(counted(m)[1] for m in metrics)}, of {counted(share_of)[1]})"
+    called = f"Counter {' + '.join(metrics)} over {share_of}"
     return Values(by, called, ".1f", 100, "%", tail, named=not isinstance(of, str))
 
 
@@ -243,28 +276,18 @@ def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Seq
         rates = (df[c] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps") for c in ("least_bytes", "requested_bytes"))
         bounds = [rate.clip(upper=1.0) for rate in rates]
         how = "Memory: DRAM; no hardware counters, so from least to requested bytes over the copy ceiling."
-    how += f" At most {bounds[-1].max():.0%}."
-    for other, cache in shares.items():
-        how += f" Not counted: {other} {cache.median():.0%} (median), at most {cache.max():.0%}."
+    caches = [f" Not counted: {c} {s.median():.0%} (median), at most {s.max():.0%}." for c, s in shares.items()]
+    how += f" At most {bounds[-1].max():.0%}.{''.join(caches)}"
 
     def values(memory: pd.Series, upper: Values | None = None) -> Values:
-        units = fma.loc[memory.index]
-        text = f"DRAM {memory.median():.0%}, FMA units {units.median():.0%} of peak (medians)"
-        by = {"memory": memory, "FMA units": units}
+        by = {"memory": memory, "FMA units": fma.loc[memory.index]}
+        text = f"DRAM {memory.median():.0%}, FMA units {by['FMA units'].median():.0%} of peak (medians)"
         return Values(by, "Use", ".0f", 100, "%", how=how, named=True, text=text, upper=upper)
 
     return values(bounds[0], *map(values, bounds[1:]))
 
 
 QUANTITIES = (
-    speedup,
-    time,
-    tflops,
-    share_of_ceiling,
-    column,
-    true_density,
-    prepared_bytes,
-    counter,
-    counter_share,
-    memory_use,
+    *(speedup, time, tflops, share_of_ceiling, column, true_density, prepared_bytes),
+    *(counter, counter_share, memory_use),
 )

@@ -25,7 +25,7 @@ from artifact.drawing import systems as systems_
 from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
 from artifact.measure.device import slug
-from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
+from artifact.verdicts import compare, evidence, judge, load, measures, page
 from artifact.which import pool
 from kernels import jit
 
@@ -264,7 +264,7 @@ def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
     untested, figures = load.untested(), load.figures_of()
     for room in registry.find().values():
         if room.sections:
-            df = coverage.table(room, a.known, untested, figures.get(room.room, {}))
+            df = page.coverage(room, a.known, untested, figures.get(room.room, {}))
             rows = df.to_dict("records")
             cells = {name: [html.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
             yield [("source.name", room.name), ("source.title", room.title)], df.assign(**cells)

@@ -16,7 +16,7 @@ from artifact.book.facts import Fact, each, under
 from artifact.drawing import gpus
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.verdicts import causes, compare, load, measures
+from artifact.verdicts import compare, load, measures
 from kernels.library import families
 
 LEDGER = "ledger.html"
@@ -76,7 +76,7 @@ def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     yield "gpus", listed(found)
     yield "changes", len({claim for df in whole for claim in df.loc[~df["agrees"], "id"]})
     yield "large", gpus.LARGE
-    yield "few", causes.FEW
+    yield "few", compare.FEW
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
@@ -99,7 +99,7 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
     yield "two_kinds", html.part("links", n.two_kinds, LEDGER) if n.two_kinds else ""
     missing = c.verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED
     yield "neither", int(missing.all(axis=1).sum())
-    close = c.verdicts["cause"] == causes.CLOSE
+    close = c.verdicts["cause"] == compare.CLOSE
     yield from under("changed", close=int(close.sum()), others=int((~c.verdicts["agrees"] & ~close).sum()))
     for side, there in (("fresh", second), ("shipped", first)):
         lacks = c.verdicts.loc[missing[side] & (c.verdicts["lacks"] != ""), "lacks"]
@@ -114,7 +114,7 @@ def titles(c: compare.Comparison) -> tuple[str, str]:
 def changes(c: compare.Comparison, close: bool = False) -> pd.DataFrame | None:
     """Return the claims whose verdict changes, close calls alone or all others, with what was measured on both and what
     moved; None where there is none."""
-    df, names = c.verdicts[~c.verdicts["agrees"] & ((c.verdicts["cause"] == causes.CLOSE) == close)], titles(c)
+    df, names = c.verdicts[~c.verdicts["agrees"] & ((c.verdicts["cause"] == compare.CLOSE) == close)], titles(c)
     ours, short = {claim.id for claim in load.claims() if claim.extension}, [*records.short_gpus(names).values()]
     rows = []
     for row in df.itertuples():

@@ -16,7 +16,7 @@ from artifact.book.facts import Fact, under
 from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.verdicts import coverage, evidence, judge, load, measures, page
+from artifact.verdicts import evidence, judge, load, measures, page
 
 SCRIPT = Path(__file__).with_suffix(".js")
 NUMBERS = "records"  #: folder of copies of records, beside the figures
@@ -64,7 +64,14 @@ def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = p
         return f"{paths.FROM_PAGES}/{to.as_posix()}"
 
     return {
-        gpu: {c.id: {copied(p): p.stem for p in evidence.files(c.experiment, folder, c.room)} for c in known}
+        gpu: {
+            c.id: {
+                copied(path): path.stem
+                for experiment in c.experiment
+                if (path := evidence.place(experiment, folder, c.room)).is_file()
+            }
+            for c in known
+        }
         for gpu, folder in gpus.folders(origin.folder, shipped).items()
     }
 
@@ -117,7 +124,10 @@ def ledger(
 def by_section(df: pd.DataFrame) -> pd.DataFrame:
     """Return verdicts with a column `section`, those of a source together and in the order of its text."""
     rooms = registry.find()
-    sections = [coverage.first(rooms[room], where) for room, where in zip(df["room"], df["where"], strict=True)]
+    sections = [
+        page.places(where, rooms[room].sections)[0][0] if rooms[room].sections else ""
+        for room, where in zip(df["room"], df["where"], strict=True)
+    ]
     order = [
         (list(rooms).index(r), [*rooms[r].sections, ""].index(s)) for r, s in zip(df["room"], sections, strict=True)
     ]

@@ -13,11 +13,10 @@ from artifact import registry
 from artifact.measure import records
 from artifact.rooms.async_sparse.arithmetic import BLOCK
 from artifact.rooms.async_sparse.contenders import KEPT, TILES
-from artifact.verdicts import counters, expectations, quantities
+from artifact.verdicts import measures, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
-from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
+from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
-from artifact.verdicts.reducers import Reduced
 
 STEP = 8  #: of WGMMA_N
 
@@ -121,7 +120,7 @@ def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> V
     ours, theirs = e.counter(of, metric, experiments).align(e.counter(than, metric, experiments), join="inner")
     need(len(ours) > 0, f"The counter {metric} was not profiled for {of} and {than} at one point.")
     how = f"{than} {theirs.mean():.4g}, {of} {ours.mean():.4g}."
-    unit, what = counters.words(metric)
+    unit, what = quantities.counted(metric)
     return Values({of: theirs - ours}, f"Counter {metric}", ".4g", unit=unit, tail=f" fewer ({what})", how=how)
 
 
@@ -229,7 +228,7 @@ def within_and_each_step_gains(
 ) -> Judged:
     """As `within`: reproduced or partly by the tolerance. Partly at best if the geometric mean does not rise from each
     contender of `steps` to the next."""
-    judged = expectations.within(r, between, tolerance, partly)
+    judged = measures.within(r, between, tolerance, partly)
     mean = means(r.of.by, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
     if not idle:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from artifact.verdicts.evidence import Evidence, NotMeasured
-from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
+from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
-from artifact.verdicts.reducers import Reduced
 
 
 def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> Values:

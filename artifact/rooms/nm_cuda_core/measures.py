@@ -8,8 +8,8 @@ import pandas as pd
 
 from artifact.profiling.ncu import STALLED, STALLS
 from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.measures import Reduced
 from artifact.verdicts.quantities import Values, contenders
-from artifact.verdicts.reducers import Reduced
 
 
 def stall(e: Evidence, experiments: Sequence[str], reason: str, of: str | Sequence[str]) -> Values:

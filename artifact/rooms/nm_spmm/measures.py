@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import counters, quantities
+from artifact.verdicts import quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
-from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
+from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
 from artifact.verdicts.quantities import INDEX, Values, contenders, density, rows
-from artifact.verdicts.reducers import Reduced
 from kernels.nm_spmm import analysis
 
 
@@ -45,7 +44,7 @@ def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[st
         if not np.isfinite(rate).all():
             raise NotMeasured(f"The counter {metric} of {name} has a value of 0.")
         by[name] = rate
-    tail = f" (FLOPs for each of the {counters.words(metric)[1]})"
+    tail = f" (FLOPs for each of the {quantities.counted(metric)[1]})"
     return Values(by, f"FLOPs for each of {metric}", ".4g", tail=tail, named=True)
 
 

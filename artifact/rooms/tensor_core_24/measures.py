@@ -6,8 +6,8 @@ import pandas as pd
 from artifact.drawing.compiled import instructions
 from artifact.measure import records
 from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.measures import Reduced
 from artifact.verdicts.quantities import RATES, Values, points, rows
-from artifact.verdicts.reducers import Reduced
 from kernels import tensor_core_24 as room
 
 

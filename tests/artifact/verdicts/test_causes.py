@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from artifact.measure import records
-from artifact.verdicts import causes, compare, evidence, judge, load, measures
+from artifact.verdicts import compare, evidence, judge, load, measures
 
 ROOM = "casper_sparse"
 CLAIM = next(claim for claim in load.claims() if claim.id == "wide-speedup")
@@ -49,10 +49,12 @@ def ceilings(folder, gpu, **slower):
 
 
 def found(asked, first, second) -> tuple[str, str]:
-    sides = [causes.side(name, folder, asked.room) for name, folder in (("A", first), ("B", second))]
+    sides = [
+        compare.Side(name, evidence.Evidence(folder, asked.room)) for name, folder in (("A", first), ("B", second))
+    ]
     judged = [judge.judge([asked], side.evidence.folder).iloc[0] for side in sides]
     assert judged[0]["verdict"] != judged[1]["verdict"]
-    return causes.of(asked, sides, [row["rests"] for row in judged])
+    return compare.cause(asked, sides, [row["rests"] for row in judged])
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_times_that_moved_are_told_with_the_ceiling_that_is_near(home, tmp_path)
     other = made(tmp_path, "NVIDIA X1", 1.4, sm_mhz=1500.0)
     ceilings(other, "NVIDIA X1", copy=1.6, l2_read=1.5)
     cause, told = found(faster(0.6, 0.1), home, other)
-    assert cause == causes.MOVED
+    assert cause == compare.MOVED
     assert "warp_per_row takes 1.40× on the B (cusparse_best 1.00×). Its times, exchanged alone" in told
     assert "reading the L2 cache" in told and "ratio is 1.50×" in told and "1980 and 1500 MHz" in told
 
@@ -91,7 +93,7 @@ def test_a_close_call_is_close_on_both(home, tmp_path, slower, close):
     """0.7 against 0.7 over `slower`, at a threshold a little under 0.7."""
     other = made(tmp_path, "NVIDIA X1", slower)
     cause, told = found(faster(0.699, 0.1), home, other)
-    assert (cause == causes.CLOSE) == close
+    assert (cause == compare.CLOSE) == close
     if close:
         assert "0.25% on the A" in told and "up to 3.0% counts as close" in told
 
@@ -101,7 +103,7 @@ def test_what_a_second_run_moves_counts_as_close(home, tmp_path):
     again = synthetic.experiment("wide", jitter=0.08)
     records.write(home / ROOM / records.REPEAT / "wide.csv", synthetic.consistent(again))
     cause, told = found(faster(0.699, 0.1), home, other)
-    assert cause == causes.CLOSE and "up to 3.0%" not in told
+    assert cause == compare.CLOSE and "up to 3.0%" not in told
 
 
 def test_a_share_of_points_is_close_where_the_points_are(tmp_path):
@@ -114,7 +116,7 @@ def test_a_share_of_points_is_close_where_the_points_are(tmp_path):
         folder = synthetic.folder(tmp_path, df, gpu, gpu.lower().replace(" ", "-"))
         near = {"wide": synthetic.experiment("wide", 0.99)}
         first = synthetic.folder(tmp_path / gpu, near)
-        assert (found(claim(*words), first, folder)[0] == causes.CLOSE) == close
+        assert (found(claim(*words), first, folder)[0] == compare.CLOSE) == close
 
 
 def test_a_trend_moves_without_what_all_its_points_have_in_common(tmp_path):
@@ -132,7 +134,7 @@ def test_a_trend_moves_without_what_all_its_points_have_in_common(tmp_path):
         df["tflops"] = df["useful_flops"] / df["median_us"] / 1e6
         df["gbps"] = df["least_bytes"] / df["median_us"] / 1e3
         folders.append(synthetic.folder(tmp_path, {"wide": df}, gpu, gpu.lower().replace(" ", "-")))
-    assert found(claim(*words), *folders)[0] == causes.CLOSE
+    assert found(claim(*words), *folders)[0] == compare.CLOSE
 
 
 # ---------------------------------------------------------------- other evidence
@@ -140,9 +142,9 @@ def test_a_trend_moves_without_what_all_its_points_have_in_common(tmp_path):
 
 def test_counters_on_one_gpu_and_bytes_on_the_other(home, tmp_path):
     other = made(tmp_path, "NVIDIA X1", 1.4)
-    sides = [causes.side(name, folder, ROOM) for name, folder in (("A", home), ("B", other))]
-    cause, told = causes.of(faster(0.6, 0.1), sides, [("counters", "wide"), ("ceilings", "wide")])
-    assert cause == causes.KIND
+    sides = [compare.Side(name, evidence.Evidence(folder, ROOM)) for name, folder in (("A", home), ("B", other))]
+    cause, told = compare.cause(faster(0.6, 0.1), sides, [("counters", "wide"), ("ceilings", "wide")])
+    assert cause == compare.KIND
     assert "by hardware counters on the A, by bytes over the ceiling of copying on the B" in told
 
 
@@ -167,7 +169,7 @@ def test_a_claim_about_ceilings_names_the_one_that_decides(tmp_path):
     other = synthetic.folder(tmp_path, {}, "NVIDIA X1", "nvidia-x1")
     ceilings(other, "NVIDIA X1", copy=1.6, l2_read=1.6)
     cause, told = found(asked, first, other)
-    assert cause == causes.MOVED and told.startswith("copy 4,000 and 2,500 GB/s (1.60×). Exchanged alone, it gives")
+    assert cause == compare.MOVED and told.startswith("copy 4,000 and 2,500 GB/s (1.60×). Exchanged alone, it gives")
     ceilings(other, "NVIDIA X1", fma=1 / 1.6)
     assert found(asked, first, other)[1].startswith("fma ")
 
@@ -180,14 +182,14 @@ def test_a_counter_is_told_with_how_memories_differ(home, tmp_path):
     asked = claim(*words, experiment=("wide", "counters"))
     ceilings(other, "NVIDIA X1", copy=1.6)
     cause, told = found(asked, home, other)
-    assert cause == causes.MOVED and "1.60× on the B" in told and "memory differs by 1.60×" in told
+    assert cause == compare.MOVED and "1.60× on the B" in told and "memory differs by 1.60×" in told
 
 
 def test_the_gpu_that_a_source_speaks_of(tmp_path):
     """The rule says "not reproduced" of both; on another GPU than the source's that is no contradiction."""
     asked = replace(faster(2.0, 1.9), depends_on=load.GPU, gpu=("H200",))
     cause, told = found(asked, made(tmp_path), made(tmp_path, "NVIDIA X1"))
-    assert cause == causes.SOURCE and "H200" in told
+    assert cause == compare.SOURCE and "H200" in told
 
 
 # ---------------------------------------------------------------- the shipped records
@@ -207,7 +209,7 @@ def shipped():
 
 def test_every_change_of_the_shipped_records_has_a_cause_and_its_numbers(shipped):
     changed = shipped.verdicts[~shipped.verdicts["agrees"]]
-    assert len(changed) and set(changed["cause"]) <= set(causes.CAUSES)
+    assert len(changed) and set(changed["cause"]) <= set(compare.CAUSES)
     assert changed["told"].str.contains(r"\d").all()
     assert (shipped.verdicts.loc[shipped.verdicts["agrees"], ["cause", "told"]] == "").all(axis=None)
     text = compare.report(shipped)
@@ -232,4 +234,4 @@ def test_what_one_gpu_lacks_is_named(shipped):
 
 
 def test_every_cause_has_a_name_of_its_own():
-    assert pd.Series(causes.CAUSES).is_unique
+    assert pd.Series(compare.CAUSES).is_unique

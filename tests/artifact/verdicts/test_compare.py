@@ -150,8 +150,10 @@ def test_a_record_that_was_cut_is_bad_input(tmp_path, shipped):
     made = frames()
     made["wide"] = made["wide"][made["wide"]["n"] <= 16384]
     fresh = synthetic.folder(tmp_path / "fresh", made)
+    whole = frames()["wide"][list(records.KEY)].itertuples(index=False, name=None)
+    records.plan(fresh / "casper_sparse" / "wide.csv", whole)
     for sides in ((fresh, shipped), (shipped, fresh)):
-        with pytest.raises(ValueError, match="wide.csv: this record lacks 3 of the 21 points"):
+        with pytest.raises(ValueError, match="wide.csv: wide was interrupted after 18 of 21 points"):
             compare.compare(*sides)
 
 

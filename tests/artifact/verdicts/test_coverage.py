@@ -5,7 +5,7 @@ import re
 import pytest
 
 from artifact import registry
-from artifact.verdicts import coverage, evidence
+from artifact.verdicts import evidence, page
 from artifact.verdicts import load as load_
 
 KNOWN, UNTESTED, FIGURES = load_.claims(), load_.untested(), load_.figures_of()
@@ -25,22 +25,22 @@ SECTIONS = {"abstract": "", "I": "", "V": "", "V.D": "", "III-B": "", "III-B1": 
     ],
 )
 def test_places(where, sections, figures):
-    assert coverage.places(where, SECTIONS) == (sections, figures)
+    assert page.places(where, SECTIONS) == (sections, figures)
 
 
 @pytest.mark.parametrize("where", ["VI", "Fig. 4", "V; elsewhere", ""])
 def test_a_place_that_the_source_has_not_is_refused(where):
     with pytest.raises(ValueError, match="of its source, whose sections are: abstract, I"):
-        coverage.places(where, SECTIONS)
+        page.places(where, SECTIONS)
 
 
 def test_a_semicolon_may_be_part_of_a_section():
-    assert coverage.places("TL;DR; Meta", {"TL;DR": "", "Meta": ""})[0] == ["TL;DR", "Meta"]
+    assert page.places("TL;DR; Meta", {"TL;DR": "", "Meta": ""})[0] == ["TL;DR", "Meta"]
 
 
 @pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
 def test_every_section_has_claims_or_a_reason(room):
-    df = coverage.table(room, KNOWN, UNTESTED, FIGURES[room.room])
+    df = page.coverage(room, KNOWN, UNTESTED, FIGURES[room.room])
     assert list(dict.fromkeys(df["section"])) == list(room.sections)
     empty = df[(df["claims"].map(len) == 0) & (df["reason"] == "")]
     assert empty["section"].tolist() == []
@@ -55,10 +55,10 @@ def test_every_built_room_lists_its_sections():
 
 
 def test_figures_are_those_that_experiments_make_and_claims_name():
-    df = coverage.table(ROOMS["casper_sparse"], KNOWN, UNTESTED, FIGURES["casper_sparse"])
+    df = page.coverage(ROOMS["casper_sparse"], KNOWN, UNTESTED, FIGURES["casper_sparse"])
     wide = df[(df["section"] == "V.A") & (df["experiment"] == "wide")]
     assert wide["figure"].item() == "Fig. 4" and "wide-cusparse-faster" in wide["claims"].item()
-    spmm = coverage.table(ROOMS["nm_spmm"], KNOWN, UNTESTED, FIGURES["nm_spmm"])
+    spmm = page.coverage(ROOMS["nm_spmm"], KNOWN, UNTESTED, FIGURES["nm_spmm"])
     theirs = spmm[spmm["experiment"].str.startswith(evidence.OTHERS)]
     assert not theirs.empty and theirs["claims"].map(len).all()
 

@@ -301,9 +301,8 @@ def test_several_contenders_must_agree():
 
 
 def test_lines_are_judged_one_by_one():
-    from artifact.verdicts.expectations import near, within
+    from artifact.verdicts.measures import Reduced, near, within
     from artifact.verdicts.quantities import Values
-    from artifact.verdicts.reducers import Reduced
 
     lines = pd.Series([2.0, 8.0])
     r = Reduced(Values({"a": lines}, "Size"), lines, "", "", lines=True)
@@ -315,9 +314,8 @@ def test_lines_are_judged_one_by_one():
 
 def test_what_was_asked_has_the_unit_of_what_is_shown():
     """1 to 10 per cent, not 0.01 to 0.10 of them."""
-    from artifact.verdicts.expectations import near
+    from artifact.verdicts.measures import Reduced, near
     from artifact.verdicts.quantities import Values
-    from artifact.verdicts.reducers import Reduced
 
     shares = pd.Series([0.03, 0.06])
     r = Reduced(Values({"a": shares}, "Share", scale=100, unit=" %"), shares, "", "")

@@ -207,7 +207,7 @@ def test_what_depends_on_a_gpu_is_a_time_a_rate_or_a_counter_of_hardware():
     """What follows from the programs, from formats or from arithmetic is never excused by the GPU."""
     for claim in load_.claims():
         if claim.depends_on == load_.GPU:
-            assert claim.gpu and claim.rule.quantity.name not in measures.OF_PROGRAMS, claim.id
+            assert claim.gpu and claim.rule.quantity.func.__name__ not in measures.OF_PROGRAMS, claim.id
             counters = load_.counters_wanted([claim])
             programs = [m for m in counters if load_.OF_PROGRAMS.match(m)]
             # The library's own copies are other programs on another GPU.
@@ -219,8 +219,8 @@ def test_what_depends_on_a_gpu_is_a_time_a_rate_or_a_counter_of_hardware():
 def test_memory_is_read_alike_in_all_rooms():
     """DRAM, with the L2 beside it."""
     read = [
-        [c.rule.quantity.parameters[key].partition("__")[0] for key in ("metric", "beside")]
+        [c.rule.quantity.keywords[key].partition("__")[0] for key in ("metric", "beside")]
         for c in load_.claims()
-        if c.rule.quantity.name == "memory_use"
+        if c.rule.quantity.func.__name__ == "memory_use"
     ]
     assert len(read) >= 4 and all(words == ["dram", "lts"] for words in read)

@@ -16,19 +16,19 @@ HOME = paths.RECORDED / paths.HOME
 
 def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
     (claim,) = load(tmp_path, GOOD)
-    assert claim.rule.expect.parameters == {"between": [0.55, 0.9], "tolerance": 0.05}
+    assert claim.rule.expect.keywords == {"between": [0.55, 0.9], "tolerance": 0.05}
     assert (
         claim.typed == {"wide": 2, "counters": 3} and claim.source == "casperSPARSE" and claim.published == "0.55–0.90×"
     )
-    assert claim.rule.also_over == "cusparse_default" and "also_over" not in claim.rule.quantity.parameters
+    assert claim.rule.also_over == "cusparse_default" and "also_over" not in claim.rule.quantity.keywords
     assert claim.rule.written["expect"] == {"within": "published", "tolerance": 0.05}
 
 
 def test_a_claim_may_replace_one_end_of_the_published_numbers(tmp_path):
     (claim,) = load(tmp_path, GOOD.replace('"published", tol', '["published", 2.0], tol'))
-    assert claim.rule.expect.parameters["between"] == [0.55, 2.0]
+    assert claim.rule.expect.keywords["between"] == [0.55, 2.0]
     (claim,) = load(tmp_path, GOOD.replace('"published", tol', '[0, "published"], tol'))
-    assert claim.rule.expect.parameters["between"] == [0, 0.9]
+    assert claim.rule.expect.keywords["between"] == [0, 0.9]
     assert claim.published == "0.55–0.90×"
 
 
@@ -99,7 +99,7 @@ def test_an_id_is_there_once(tmp_path):
 
 @pytest.mark.parametrize("part", measures.PARTS)
 def test_what_a_room_adds_no_other_room_needs_and_its_claims_use(part):
-    used = {(c.room, getattr(c.rule, part).name) for c in KNOWN}
+    used = {(c.room, getattr(c.rule, part).func.__name__) for c in KNOWN}
     shared = measures.table(part, "")
     for room in registry.find():
         own = measures.table(part, room).keys() - shared.keys()
@@ -216,15 +216,15 @@ def test_the_profiler_is_told_which_counters_claims_use():
 
 def test_a_claim_that_needs_counters_or_ceilings_says_so():
     for claim in KNOWN:
-        if load_.counters_wanted([claim]) or claim.rule.quantity.name == "stall":
+        if load_.counters_wanted([claim]) or claim.rule.quantity.func.__name__ == "stall":
             assert "counters" in claim.experiment, claim.id
-        if claim.rule.quantity.name in ("share_of_ceiling", "ceiling", "roofline_transition"):
+        if claim.rule.quantity.func.__name__ in ("share_of_ceiling", "ceiling", "roofline_transition"):
             assert "ceilings" in claim.experiment, claim.id
 
 
 def test_what_is_partly_is_weaker_than_what_is_reproduced():
     for claim in KNOWN:
-        name, given = claim.rule.expect.name, claim.rule.expect.parameters
+        name, given = claim.rule.expect.func.__name__, claim.rule.expect.keywords
         if name == "at_least":
             assert given["limit"] >= given["partly"], claim.id
         if name == "at_most":
@@ -233,7 +233,7 @@ def test_what_is_partly_is_weaker_than_what_is_reproduced():
             assert 1 <= given["factor"] <= given["partly"], claim.id
         if name == "within" and "partly" in given:
             assert given["tolerance"] < given["partly"], claim.id
-        if claim.rule.quantity.name == "true_density":  # of each room by the same rule
+        if claim.rule.quantity.func.__name__ == "true_density":  # of each room by the same rule
             assert given["partly"] == pytest.approx(5 * given["tolerance"]), claim.id
 
 

@@ -6,7 +6,7 @@ import pytest
 import synthetic
 from judging import SPEEDUP, evidence, frames, outcome
 
-from artifact.verdicts import reducers
+from artifact.verdicts import measures
 from artifact.verdicts.evidence import NotMeasured
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
 from artifact.verdicts.quantities import INDEX, Values
@@ -26,13 +26,13 @@ def values(numbers, named=False, **where) -> Values:
 @pytest.mark.parametrize(
     "reducer,expected,shown",
     [
-        (reducers.median, 3, "median 3.00×, 1.00–100.00×"),
-        (reducers.mean, 22.4, "22.40×"),
-        (reducers.largest, 100, "at most 100.00×, median 3.00×"),
-        (reducers.smallest, 1, "at least 1.00×, median 3.00×"),
-        (lambda v: reducers.quantile(v, 0.25), 2, "0.25 quantile 2.00×"),
-        (lambda v: reducers.quantile(v, 0.75), 6, "0.75 quantile 6.00×"),
-        (reducers.geometric_mean, 3600**0.2, "geometric mean 5.14×"),
+        (measures.median, 3, "median 3.00×, 1.00–100.00×"),
+        (measures.mean, 22.4, "22.40×"),
+        (measures.largest, 100, "at most 100.00×, median 3.00×"),
+        (measures.smallest, 1, "at least 1.00×, median 3.00×"),
+        (lambda v: measures.quantile(v, 0.25), 2, "0.25 quantile 2.00×"),
+        (lambda v: measures.quantile(v, 0.75), 6, "0.75 quantile 6.00×"),
+        (measures.geometric_mean, 3600**0.2, "geometric mean 5.14×"),
     ],
 )
 def test_one_number_for_many(reducer, expected, shown):
@@ -43,29 +43,29 @@ def test_one_number_for_many(reducer, expected, shown):
 
 def test_who_is_meant_is_said_where_the_rule_lists_contenders():
     named = values([2, 4], named=True)
-    assert reducers.each_point(named).measured == "a 2–4×"
-    assert reducers.median(named).measured == "a 3.00×"
-    assert reducers.largest(named).measured == "a at most 4.00×, median 3.00×"
-    assert reducers.geometric_mean(named).measured == "a geometric mean 2.83×"
-    assert reducers.each_point(values([2, 4])).measured == "2.00–4.00×, geometric mean 2.83×"
-    assert reducers.each_point(values([2])).measured == "2.00×"
+    assert measures.each_point(named).measured == "a 2–4×"
+    assert measures.median(named).measured == "a 3.00×"
+    assert measures.largest(named).measured == "a at most 4.00×, median 3.00×"
+    assert measures.geometric_mean(named).measured == "a geometric mean 2.83×"
+    assert measures.each_point(values([2, 4])).measured == "2.00–4.00×, geometric mean 2.83×"
+    assert measures.each_point(values([2])).measured == "2.00×"
 
 
 def test_means_apart():
     v = values([1, 4, 9, 9], experiment=["e", "e", "f", "f"], density=[0.1, 0.2, 0.1, 0.1])
-    assert list(reducers.geometric_mean(v, "each experiment").values) == pytest.approx([2, 9])
-    assert list(reducers.geometric_mean(v, "each density").values) == pytest.approx([1, 4, 9])
+    assert list(measures.geometric_mean(v, "each experiment").values) == pytest.approx([2, 9])
+    assert list(measures.geometric_mean(v, "each density").values) == pytest.approx([1, 4, 9])
     with pytest.raises(NotMeasured, match="not positive at every point"):
-        reducers.geometric_mean(values([1, 0]))
+        measures.geometric_mean(values([1, 0]))
 
 
 @pytest.mark.parametrize(
     "reducer,expected",
     [
-        (lambda v: reducers.share_of_points_above(v, 1.0), 0.25),
-        (lambda v: reducers.share_of_points_below(v, 1.0), 0.5),
-        (lambda v: reducers.share_of_points_at_least(v, 1.0), 0.5),  # a tie is no loss
-        (lambda v: reducers.share_of_points_at_least(v, 1.0, tolerance=0.05), 0.75),
+        (lambda v: measures.share_of_points_above(v, 1.0), 0.25),
+        (lambda v: measures.share_of_points_below(v, 1.0), 0.5),
+        (lambda v: measures.share_of_points_at_least(v, 1.0), 0.5),  # a tie is no loss
+        (lambda v: measures.share_of_points_at_least(v, 1.0, tolerance=0.05), 0.75),
     ],
 )
 def test_shares_of_points(reducer, expected):
@@ -105,28 +105,28 @@ def test_a_quantile_is_the_value_below_which_that_share_lies(quantile, expected)
 
 def test_a_trend_is_along_the_size_in_each_density_alone():
     v = values([3, 1, 2, 9, 7], n=[4, 1, 1, 1, 2], density=[0.1, 0.1, 0.1, 0.2, 0.2])
-    course = dict(reducers.trend(v, "n").course)
+    course = dict(measures.trend(v, "n").course)
     assert {k: list(line) for k, line in course.items()} == {
         "e, density 10 %": [1.5, 3],
         "e, density 20 %": [9, 7],
     }
     with pytest.raises(NotMeasured, match="two sizes"):
-        reducers.trend(values([1, 2], n=[1, 1]), "n")
+        measures.trend(values([1, 2], n=[1, 1]), "n")
 
 
 def test_a_trend_is_along_the_flops_of_the_records():
     v = values([1, 2, 3], useful_flops=[30.0, 10.0, 20.0])
-    ((_, line),) = reducers.trend(v, "useful_flops").course
+    ((_, line),) = measures.trend(v, "useful_flops").course
     assert list(line) == [2, 3, 1]
 
 
 def test_a_power_law_is_fitted_on_log_axes():
-    square = reducers.power_law(values([1, 4, 16, 64]), "n", 1.1)
+    square = measures.power_law(values([1, 4, 16, 64]), "n", 1.1)
     assert square.values.item() == pytest.approx(2) and "exponent 2.00, points within 1.00×" in square.measured
-    off = reducers.power_law(values([1, 4, 16, 640]), "n", 1.1)
+    off = measures.power_law(values([1, 4, 16, 640]), "n", 1.1)
     assert np.isnan(off.values.item()) and off.lines
     with pytest.raises(NotMeasured, match="three sizes"):
-        reducers.power_law(values([1, 2]), "n", 1.1)
+        measures.power_law(values([1, 2]), "n", 1.1)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,6 @@ def test_the_trend_of_a_counter(sign, expected):
     assert got.verdict == expected
 
 
-@pytest.mark.parametrize("reducer", reducers.REDUCERS)
+@pytest.mark.parametrize("reducer", measures.REDUCERS)
 def test_every_reducer_is_defined(reducer):
     assert len(reducer.__doc__.split()) >= 5 and reducer.__doc__.rstrip().endswith(".")

@@ -8,7 +8,7 @@ import pytest
 
 from artifact import registry
 from artifact.profiling import ncu
-from artifact.verdicts import evidence, judge, load
+from artifact.verdicts import evidence, judge, load, quantities
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
 
 MINE = [claim for claim in load.claims() if claim.room == made.ROOM]
@@ -319,9 +319,9 @@ def test_every_part_of_the_paper_has_its_claims():
 def test_no_claim_is_judged_by_what_is_ours():
     ours = {"unit_ring", "auto", "windows", "windows_exact", "union_rows", "auto_fp32", "auto_tf32"}
     for claim in load.of_sources(MINE):
-        given = claim.rule.quantity.parameters
+        given = claim.rule.quantity.keywords
         named = {
-            *load.contenders(claim),
+            *quantities.contenders(claim.rule.quantity.keywords.get("of", ())),
             *(given.get("over", ()) if isinstance(given.get("over"), list) else []),
         }
         assert not named & ours, claim.id

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from artifact import paths, registry
 from artifact.measure import matrices, minutes, records
 from artifact.verdicts import compare, judge, load, measures, page
-from artifact.which import pool
+from artifact.which import atlas
 from kernels.formats.csr import INT32_MAX
 
 WRONG = 1
@@ -586,7 +586,7 @@ def _timer(options: Options) -> Callable:
 def _trial(options: Options) -> None:
     from artifact.drawing.pages import yours
     from artifact.measure import device
-    from artifact.trial import contenders, court, header
+    from artifact.trial import court, header
 
     if options.template:
         print(yours.template(options.template), end="")
@@ -601,12 +601,12 @@ def _trial(options: Options) -> None:
         for name, meaning in header.described(problems[0], problems[0].host()).items():
             print(f"{name:<12} {meaning}")
         return
-    contender = contenders.load(what, options.name)
+    contender = court.load(what, options.name)
     court.refuse_name(contender, room.VARIANTS)
     names = _variants(room, options.against)
     if device.find() is None:
-        contenders.check_header(contender, problems[0])
-    for row in contenders.compiled(contender):
+        court.check_header(contender, problems[0])
+    for row in court.compiled(contender):
         print(
             f"{contender.name}: {row['target']}, {row['registers']} registers, "
             f"{row['shared_bytes']} bytes of static shared memory" + ", spills" * row["spills"],
@@ -652,7 +652,7 @@ def _trial_problems(room: Any, options: Options) -> list:
     _option(
         "--precision",
         default="fp32",
-        choices=[p.lower() for p in pool.PRECISIONS],
+        choices=[p.lower() for p in atlas.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
     ),
     _switch("--no-measure", "advice alone, also where there is a GPU"),

@@ -18,8 +18,6 @@ int32. A type behind a colon is what the array must have, or what the number bec
 Headers are looked for beside the `.cu`, in kernels/common, and in the CUDA toolkit, where there is one ($CUDA_HOME).
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import math

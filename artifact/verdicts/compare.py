@@ -16,8 +16,6 @@ What moved where the verdict on a claim is not the same on both (`cause`), as fa
    differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -266,21 +264,16 @@ def agreeing(verdicts: pd.DataFrame) -> pd.Series:
     return (verdicts["fresh"] == verdicts["shipped"]) | unknown
 
 
-@dataclass(frozen=True)
-class Counted:
-    """How many verdicts are given on both sides, apart by what they rest on."""
+def counted(verdicts: pd.DataFrame) -> dict[str, Any]:
+    """Count the verdicts that are given on both sides, apart by what they rest on.
 
-    own: int  #: by records of both GPUs
-    kept: int  #: of these, the same
-    no_gpu: int  #: by no record of a GPU, which cannot differ
-    two_kinds: tuple[str, ...]  #: ids of those of `own` that are judged by counters on one side alone
-
-
-def counted(verdicts: pd.DataFrame) -> Counted:
+    own: on records of both GPUs; kept: of these, the same; no_gpu: on no record of a GPU, which cannot differ;
+    two_kinds: ids of those of `own` that are judged by counters on one side alone.
+    """
     given = verdicts[(verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)]
     own = given[given["basis"] != NO_GPU]
     kinds = tuple(own.loc[own["basis"] == TWO_KINDS, "id"])
-    return Counted(len(own), int(own["agrees"].sum()), len(given) - len(own), kinds)
+    return {"own": len(own), "kept": int(own["agrees"].sum()), "no_gpu": len(given) - len(own), "two_kinds": kinds}
 
 
 def report(comparison: Comparison) -> str:
@@ -299,8 +292,8 @@ def report(comparison: Comparison) -> str:
         f"the fresh records cover {c.covered} of the {c.total} shipped points\n": True,
         others: not c.same_gpu,
         shown.to_string(index=False, float_format="{:.3f}".format, na_rep="-") + "\n": True,
-        f"Claims: of {n.own} that the records of both decide {n.kept} have the same verdict, and "
-        f"{n.no_gpu} that no GPU decides.": len(c.verdicts),
+        f"Claims: of {n['own']} that the records of both decide {n['kept']} have the same verdict, and "
+        f"{n['no_gpu']} that no GPU decides.": len(c.verdicts),
         "\n".join(changes): changes,
         "The GPU is the same: the tolerances decide, not the verdicts.": c.same_gpu and not c.verdicts["agrees"].all(),
         "\nThe records agree." if c.agrees else "\nThe records DIFFER.": True,

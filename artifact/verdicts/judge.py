@@ -21,8 +21,6 @@ Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPE
 those of others' code among them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

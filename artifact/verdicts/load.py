@@ -53,8 +53,6 @@ A claim of a source is judged by a rule, which the file states in full:
   the records are of.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -10,8 +10,6 @@ a tolerance that is narrower.
 A claim may also name what its room adds in its own `artifact/rooms/<room>/measures.py`, found by looking.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -92,16 +90,16 @@ def _digits(values: pd.Series) -> str:
 def geometric_mean(v: Values, of: str = "all") -> Reduced:
     """The geometric mean over all points, or over those of "each experiment" or of "each density" in
     each experiment."""
-    each, texts, several = {}, [], "s" * (of == "each density")
+    several, means = "s" * (of == "each density"), {}
     for name, s in v.by.items():
         groups = [("", s)] if of == "all" else s.groupby(level=GROUPS[of], sort=False)
-        means = {(name, key): _mean(v, group) for key, group in groups}
-        each |= means
-        shown = v.range(means.values()) if several else v.one(_mean(v, s))
-        texts.append(f"{f'{name} ' * v.named}geometric mean{several} {shown}")
+        means[name] = {key: _mean(v, group) for key, group in groups}
+    shown = {who: v.range(means[who].values()) if several else v.one(_mean(v, s)) for who, s in v.by.items()}
+    told = ", ".join(f"{f'{name} ' * v.named}geometric mean{several} {text}" for name, text in shown.items())
     apart = ", ".join(f"{name} {v.one(_mean(v, s))}" for name, s in v.all.groupby(level="experiment", sort=False))
     why = f"{v.points}: {apart}; range {v.range(v.all)}."
-    return Reduced(v, pd.Series(each), ", ".join(texts) + v.tail, why, again=lambda s: _mean(v, s))
+    each = pd.Series({(name, key): mean for name, of_one in means.items() for key, mean in of_one.items()})
+    return Reduced(v, each, told + v.tail, why, again=lambda s: _mean(v, s))
 
 
 def _mean(v: Values, values: pd.Series) -> float:
@@ -141,10 +139,10 @@ def _each(v: Values, take: Callable, head: str, bound: bool = False, spread: boo
     each, texts = {name: take(s) for name, s in v.by.items()}, []
     for name, s in v.by.items():
         several = s.nunique() > 1  # else it is the value, no bound
-        said = head * (several if bound else not v.named)
-        beside = f", median {v.one(s.median())}" * (bound and several)
-        beside += f", {v.range(s)}" * (spread and several and not v.named)
-        texts.append(f"{f'{name} ' * v.named}{said}{v.one(each[name])}{v.tail}{beside}")
+        said = f"{name} " * v.named + head * (several if bound else not v.named)
+        median, values = f", median {v.one(s.median())}", f", {v.range(s)}"
+        beside = median * (bound and several) + values * (spread and several and not v.named)
+        texts.append(f"{said}{v.one(each[name])}{v.tail}{beside}")
     why = f"{v.name}: {v.points}, {v.range(v.all)}."
     return Reduced(v, pd.Series(each), ", ".join(texts), why, again=take)
 

@@ -5,8 +5,6 @@ A room's room.toml lists the sections of its source; `where` of a claim, and of 
 them, as in "IV-B; Table II; Fig. 6".
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence

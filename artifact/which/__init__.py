@@ -1,2 +1,2 @@
-"""Which kernel for my matrix? What the records say of it: `statistics` of a matrix, `pool` of what was measured, a
-`model` of times fitted to it, the `advice` for a matrix, and the `atlas`, the map of what wins where."""
+"""Which kernel for my matrix? What the records say of it: `statistics` of a matrix, the `atlas` of what was measured
+and of what wins where, a `model` of times fitted to it, and the `advice` for a matrix."""

@@ -1,7 +1,5 @@
 """Which kernel for a matrix: what the model says of it, how far that can be trusted, and what a GPU says."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Callable
@@ -13,9 +11,9 @@ import pandas as pd
 
 from artifact import registry
 from artifact.measure import run
-from artifact.which import atlas, model, pool, statistics
+from artifact.which import atlas, model, statistics
+from artifact.which.atlas import Pool, Real
 from artifact.which.model import Guess
-from artifact.which.pool import Pool
 from artifact.which.statistics import Statistics
 from kernels.contract import Bound, Problem
 from kernels.formats.csr import Csr
@@ -66,13 +64,12 @@ def advise(
     """
     if a.nnz == 0:
         raise ValueError(f"{name or 'The matrix'} has no non-zeros: there is nothing to multiply.")
-    chosen = pool.pool(gpu_folder, precision, folder)
+    chosen = atlas.pool(gpu_folder, precision, folder)
     fitted, found, reordered = model.fit(chosen, name), statistics.of(a), None
     if a.m == a.k and a.nnz <= MOST_REORDERED:
         other = statistics.of(statistics.ordered(a, statistics.RCM))
         reordered = other, model.guess(fitted, other, n)
-    rates = atlas.dense_rates(gpu_folder, folder)
-    dense = atlas.dense_us(rates, precision, a.m, n, a.k, atlas.copy_gbps(gpu_folder))
+    dense = atlas.dense_us(atlas.dense_rates(gpu_folder, folder), precision, a.m, n, a.k, atlas.copy_gbps(gpu_folder))
     known = chosen.df[(chosen.df["label"] == name) & (chosen.df["n"] == n)]
     return Advice(
         name, n, chosen, found, model.guess(fitted, found, n), reordered, dense, known, model.evaluate(chosen)
@@ -89,59 +86,45 @@ def payoff(table: pd.DataFrame) -> tuple[float, str]:
 
 def lines(answer: Advice, gpu: str) -> list[str]:
     """The advice in words, for a terminal. gpu: whose records these are."""
-    s, about, table = answer.statistics, answer.pool.about, answer.guess.table
+    s, about, table, evaluated = answer.statistics, answer.pool.about, answer.guess.table, answer.evaluated
     orders = {"as it lies": s} | ({"reordered": answer.reordered[0]} if answer.reordered else {})
-    text = [
+    best, us, (after, ready) = table.iloc[0], table["expected_us"].iloc[0], payoff(table)
+    again = answer.reordered[1].table.iloc[0] if answer.reordered else best
+    low, high = (short(by * us) for by in model.off(evaluated))
+    ratio, dense = answer.dense_us / us, f"{short(answer.dense_us)} µs"  # NaN where nothing tells it
+    always, share = model.always(answer.pool)
+    return [
         f"{answer.name}: {s.m} x {s.k}, {s.nnz} non-zeros ({100 * s.density:.3g} %), times {answer.n} columns",
         "",
         f"{'':44}" + "".join(f"{order:>12}" for order in orders),
-    ]
-    for key, said in WORDS.items():
-        text.append(f"{said:<44}" + "".join(f"{short(getattr(of, key), 4):>12}" for of in orders.values()))
-    best, (after, ready) = table.iloc[0], payoff(table)
-    low, high = model.off(answer.evaluated)
-    us = best["expected_us"]
-    text += [
+        *(
+            f"{said:<44}" + "".join(f"{short(getattr(of, key), 4):>12}" for of in orders.values())
+            for key, said in WORDS.items()
+        ),
         "",
         f"Advice: {best['variant']}, A as {about.format(best['variant'])} (room {about.room}, {about.precision}): "
-        f"{short(us)} µs expected on {gpu}, {short(low * us)} to {short(high * us)} µs in four of five cases.",
+        f"{short(us)} µs expected on {gpu}, {low} to {high} µs in four of five cases.",
         _why(answer.guess),
-    ]
-    if after:
-        text.append(
+        *[
             f"It prepares A for about {best['prepare_ms']:.2g} ms, which pays off after {after:.0f} multiplications; "
             f"for fewer take {ready}."
-        )
-    again = answer.reordered[1].table.iloc[0] if answer.reordered else best
-    if again["expected_us"] < us / 1.05:
-        text.append(
-            f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."
-        )
-    ratio, dense = answer.dense_us / us, f"a dense multiplication {{}} some {short(answer.dense_us)} µs"
-    if ratio >= 1:
-        text.append(f"A{dense[1:].format('would take')}, {short(ratio, 2)} times as long.")
-    elif ratio < 1:  # it is NaN where nothing tells it
-        text.append(f"But {dense.format('takes')}: make A dense, if it fits.")
-    far = trusted(answer.pool, answer.evaluated)
-    text.append(f"How far to trust it: {far[0].lower()}{far[1:]}")
-    return text + _truth(answer)
+        ]
+        * bool(after),
+        *[f"Reordered (reverse Cuthill-McKee) {again['variant']} would take {short(again['expected_us'])} µs."]
+        * bool(again["expected_us"] < us / 1.05),
+        *[f"A dense multiplication would take some {dense}, {short(ratio, 2)} times as long."] * bool(ratio >= 1),
+        *[f"But a dense multiplication takes some {dense}: make A dense, if it fits."] * bool(ratio < 1),
+        f"How far to trust it: with each of the {evaluated['label'].nunique()} recorded matrices "
+        f"(N = {'/'.join(map(str, sorted(set(evaluated['n']))))}) left out in turn, the advice was within "
+        f"{model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of {len(evaluated)} points; "
+        f"always {always} is at {share:.0%}.",
+        *_truth(answer),
+    ]
 
 
 def short(value: float, digits: int = 3) -> str:
     """A number with so many digits, or all of a larger one's before the point."""
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-
-
-def trusted(chosen: Pool, evaluated: pd.DataFrame) -> str:
-    """How far the advice from a pool can be trusted, in a sentence; evaluated: `model.evaluate` of it."""
-    widths = "/".join(str(n) for n in sorted(set(evaluated["n"])))
-    name, share = model.always(chosen)
-    matrices = evaluated["label"].nunique()
-    return (
-        f"With each of the {matrices} recorded matrices (N = {widths}) left out in turn, the advice "
-        f"was within {model.GOOD - 1:.0%} of the best at {model.good(evaluated):.0%} of {len(evaluated)} points; "
-        f"always {name} is at {share:.0%}."
-    )
 
 
 def _why(guess: Guess) -> str:
@@ -185,8 +168,9 @@ def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, 
     expected = answer.guess.table.set_index("variant")["expected_us"]
     rows = [(name, expected.get(name), time.median_us, cost.prepare_ms) for name, (cost, _, time) in found.items()]
     df = pd.DataFrame(rows, columns=["variant", "expected_us", "measured_us", "prepare_ms"])
-    df["over_best"] = df["measured_us"] / df["measured_us"].min()
-    return df.sort_values("measured_us", ignore_index=True)
+    return df.assign(over_best=df["measured_us"] / df["measured_us"].min()).sort_values(
+        "measured_us", ignore_index=True
+    )
 
 
 def _installed(bind: Callable, asked: Problem) -> Bound:
@@ -206,7 +190,7 @@ def judged(df: pd.DataFrame, advised: str) -> str:
     return f"The advice was {word}: {advised} takes {at[advised]:.2f}× the time of {at.idxmin()}, the fastest here."
 
 
-def problem(about: pool.Real, a: Csr, n: int, seed: int, name: str) -> Problem:
+def problem(about: Real, a: Csr, n: int, seed: int, name: str) -> Problem:
     """The room's problem with this matrix as it lies, else as its record has them: what would reorder is told not
     to."""
     make = importlib.import_module(f"kernels.{about.room}").problem_from_csr

@@ -7,8 +7,6 @@ kernels are ranked by how much slower than the best they were at the nearest poi
 first one takes. `evaluate` tests all of it: each matrix is left out in turn, with all its points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from artifact.which.pool import AT, GOOD, Pool
+from artifact.which.atlas import AT, GOOD, Pool
 from artifact.which.statistics import WINDOWS, Statistics
 
 #: Terms of a time, with what one is a unit of.
@@ -43,18 +41,6 @@ SAID = {
     "longest": "the longest row",
     "longest_n": "the longest row, for all columns",
 }
-#: What points are near in, all as logarithms to the base 2.
-FEATURES = (
-    "non-zeros times N",
-    "rows and columns, times N",
-    "longest row",
-    "mean row",
-    "variation of rows",
-    "windows of 16 rows",
-    "windows of 64 rows",
-    "blocks of 64 × 64",
-    "distance from the diagonal",
-)
 #: Matrices for each term that a sum needs to rank kernels by itself.
 ENOUGH = 3
 #: Nearest points that correct a sum, and that rank kernels where it cannot.
@@ -71,7 +57,7 @@ class Model:
 
     variants: tuple[str, ...]
     points: tuple[tuple[str, int], ...]  #: (matrix, N)
-    features: np.ndarray  #: (points, FEATURES), standardised
+    features: np.ndarray  #: (points, `features`), standardised
     mean: np.ndarray
     scale: np.ndarray
     weights: np.ndarray  #: (variants, TERMS), µs; NaN: of too few points
@@ -105,23 +91,20 @@ def terms(s: Statistics, n: int) -> np.ndarray:
 
 
 def features(s: Statistics, n: int) -> np.ndarray:
-    """FEATURES of a matrix and N, a vector; what is 0 or missing counts as something small."""
-    return np.log2(
-        np.array(
-            [
-                max(s.nnz, 1) * n,
-                (s.m + s.k) * n,
-                max(s.row_most, 1),
-                s.row_mean + 1,
-                s.row_variation + 0.1,
-                max(s.windows_16, 1),
-                max(s.windows_64, 1),
-                max(s.blocks_64 * 64**2, 1),
-                s.spread + 1e-3,
-            ],
-            float,
-        )
-    )
+    """What a matrix and N are near others in, a vector of logarithms to the base 2; what is 0 or missing counts as
+    something small."""
+    near = [
+        max(s.nnz, 1) * n,
+        (s.m + s.k) * n,
+        max(s.row_most, 1),
+        s.row_mean + 1,
+        s.row_variation + 0.1,
+        max(s.windows_16, 1),
+        max(s.windows_64, 1),
+        max(s.blocks_64 * 64**2, 1),
+        s.spread + 1e-3,
+    ]
+    return np.log2(np.array(near, float))
 
 
 def fit(pool: Pool, without: str = "") -> Model:
@@ -157,8 +140,7 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
     nearest = np.argsort(away, kind="stable")
 
     def near(values: np.ndarray, count: int) -> np.ndarray:
-        chosen = nearest[:count]
-        return _mean(values[chosen], 1 / (away[chosen] + SOFTENING[count]))
+        return _mean(values[nearest[:count]], 1 / (away[nearest[:count]] + SOFTENING[count]))
 
     x = terms(s, n)
     expected = _logs(x @ model.weights.T) + near(model.off, CORRECTING)

@@ -5,8 +5,6 @@
 The book is built from that file; the matrices are needed to make it, and not afterwards.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields

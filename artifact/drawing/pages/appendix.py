@@ -26,7 +26,7 @@ from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
 from artifact.measure.device import slug
 from artifact.verdicts import compare, evidence, judge, load, measures, page
-from artifact.which import pool
+from artifact.which import atlas
 from kernels import jit
 
 LEDGER = "ledger.html"
@@ -98,7 +98,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     theirs = dict.fromkeys(gpu for room in rooms.values() for gpu in room.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
-    pools = pool.pools(a.origin.folder) if a.origin.folder else []
+    pools = atlas.pools(a.origin.folder) if a.origin.folder else []
     yield from flat(
         {
             "systems": {s.room: _system(s) for s in systems_.systems(a.origin.folder).itertuples()},

@@ -1,7 +1,5 @@
 """The page that holds two GPUs' records, or two measurements on one, against each other: the picture of `make compare`."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.book import charts, html, text
-from artifact.book.facts import Fact, each, under
+from artifact.book.facts import Fact, flat
 from artifact.drawing import gpus
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -44,15 +42,15 @@ def multiplied() -> pd.DataFrame:
 def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
     """Return a row for each family: its GPUs, compute capability, what is compiled for it, and the GPUs of which there
     are records in a folder."""
-    measured: dict[str, list[str]] = {}
-    for folder in (root / slug for slug in records.list_gpus(root)):
-        machine = records.read_machine(folder / records.rooms(folder)[0])
-        measured.setdefault(str(machine.get("compute_capability")), []).append(str(machine["gpu"]))
-    capabilities = [".".join(map(str, family.compute_capability)) for family in families.FAMILIES]
-    there = [f"measured: {listed(measured[c])}" if c in measured else "compiled, never run" for c in capabilities]
-    targets = [f"`{family.target}`" for family in families.FAMILIES]
-    names = [family.name for family in families.FAMILIES]
-    return pd.DataFrame({"GPUs": names, "compute capability": capabilities, "target": targets, "kernels": there})
+    folders = [root / slug for slug in records.list_gpus(root)]
+    machines = [records.read_machine(folder / records.rooms(folder)[0]) for folder in folders]
+    rows = []
+    for family in families.FAMILIES:
+        capability = ".".join(map(str, family.compute_capability))
+        here = [str(machine["gpu"]) for machine in machines if str(machine.get("compute_capability")) == capability]
+        kernels = f"measured: {listed(here)}" if here else "compiled, never run"
+        rows.append((family.name, capability, f"`{family.target}`", kernels))
+    return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
 
 
 # ---------------------------------------------------------------- two GPUs against each other
@@ -73,37 +71,45 @@ def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str
 def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
-    yield "gpus", listed(found)
-    yield "changes", len({claim for df in whole for claim in df.loc[~df["agrees"], "id"]})
-    yield "large", gpus.LARGE
-    yield "few", compare.FEW
+    changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
+    return flat({"gpus": listed(found), "changes": len(changes), "large": gpus.LARGE, "few": compare.FEW})
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
     """Yield what the figure shows, and what `make compare` ends with: what the two sides are called, how many points and
     verdicts they have in common, and what the records of one lack."""
-    df, (first, second), n = marks(c), titles(c), compare.counted(c.verdicts)
-    yield from [("first", first), ("second", second)]
-    yield from [("covered", c.covered), ("total", c.total), ("contenders", len(c.summary))]
-    yield "off", int((~c.summary["agrees"]).sum())
-    for room, own in df.groupby("room", sort=False)["faster"]:
-        yield from under(f"faster.{registry.find()[room].name}", median=own.median(), low=own.min(), high=own.max())
+    df, sides, n = marks(c), dict(zip(compare.SIDES, titles(c), strict=True)), compare.counted(c.verdicts)
+    speeds = df.groupby("room", sort=False)["faster"].agg(median="median", low="min", high="max")
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
-    yield from under("gains", count=len(gain), near=int((np.abs(gain - 1) <= near).sum()), tolerance=near)
-    yield from each("ceilings", {called: c.ceilings[name] for name, called in LINES.items() if name in c.ceilings})
+    changed, close = ~c.verdicts["agrees"], c.verdicts["cause"] == compare.CLOSE
     ours = c.verdicts["id"].isin([claim.id for claim in load.claims() if claim.extension])
-    yield "rows", len(c.verdicts)
-    yield from under("extensions", count=int(ours.sum()), changed=int((~c.verdicts["agrees"] & ours).sum()))
-    yield from under("own", count=n.own, kept=n.kept, share=n.kept / max(1, n.own))
-    yield "no_gpu", n.no_gpu
-    yield "two_kinds", html.part("links", n.two_kinds, LEDGER) if n.two_kinds else ""
-    missing = c.verdicts[["fresh", "shipped"]] == measures.NOT_MEASURED
-    yield "neither", int(missing.all(axis=1).sum())
-    close = c.verdicts["cause"] == compare.CLOSE
-    yield from under("changed", close=int(close.sum()), others=int((~c.verdicts["agrees"] & ~close).sum()))
-    for side, there in (("fresh", second), ("shipped", first)):
-        lacks = c.verdicts.loc[missing[side] & (c.verdicts["lacks"] != ""), "lacks"]
-        yield from each(f"lacking.{there}", {"count": len(lacks), "each": lacks.value_counts()} if len(lacks) else {})
+    missing = c.verdicts[list(sides)] == measures.NOT_MEASURED
+    lacks = {side: c.verdicts.loc[missing[side] & (c.verdicts["lacks"] != ""), "lacks"] for side in sides}
+    return flat(
+        {
+            "first": sides["fresh"],
+            "second": sides["shipped"],
+            "covered": c.covered,
+            "total": c.total,
+            "contenders": len(c.summary),
+            "off": int((~c.summary["agrees"]).sum()),
+            "faster": {registry.find()[room].name: speed for room, speed in speeds.iterrows()},
+            "gains": {"count": len(gain), "near": int((np.abs(gain - 1) <= near).sum()), "tolerance": near},
+            "ceilings": {called: c.ceilings[name] for name, called in LINES.items() if name in c.ceilings},
+            "rows": len(c.verdicts),
+            "extensions": {"count": int(ours.sum()), "changed": int((changed & ours).sum())},
+            "own": {"count": n["own"], "kept": n["kept"], "share": n["kept"] / max(1, n["own"])},
+            "no_gpu": n["no_gpu"],
+            "two_kinds": html.part("links", n["two_kinds"], LEDGER) if n["two_kinds"] else "",
+            "neither": int(missing.all(axis=1).sum()),
+            "changed": {"close": int(close.sum()), "others": int((changed & ~close).sum())},
+            "lacking": {
+                there: {"count": len(lacks[side]), "each": lacks[side].value_counts()}
+                for side, there in zip(sides, reversed(sides.values()), strict=True)
+                if len(lacks[side])
+            },
+        }
+    )
 
 
 def titles(c: compare.Comparison) -> tuple[str, str]:

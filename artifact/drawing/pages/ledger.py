@@ -1,7 +1,5 @@
 """The ledger: verdicts of every GPU on every claim as HTML, how the sources fare, and the facts of the page's text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -12,7 +10,7 @@ from markupsafe import Markup
 
 from artifact import paths, registry
 from artifact.book import html
-from artifact.book.facts import Fact, under
+from artifact.book.facts import Fact, flat
 from artifact.drawing import gpus, prose
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -46,12 +44,16 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     """Yield which GPUs count as one, how many claims depend on the GPU and how many contradict each other, and the
     claim that the page takes as its example."""
     chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
-    yield "chips", "; ".join(listed(names.str.upper()) for _, names in chips)
     bound = sum(claim.depends_on == load.GPU for claim in known)
-    yield from under("claims", count=len(known), of_gpu=bound, example=known[0].id)
+    yield from flat(
+        {
+            "chips": "; ".join(listed(names.str.upper()) for _, names in chips),
+            "claims": {"count": len(known), "of_gpu": bound, "example": known[0].id},
+        }
+    )
     for df in list(judged.values())[:1]:
         stands = page.contradictions(df, known)["stands"]
-        yield from under("pairs", count=len(stands), decided=(~stands.isin(list(STANDS))).sum())
+        yield from flat({"pairs": {"count": len(stands), "decided": (~stands.isin(list(STANDS))).sum()}})
 
 
 def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Files:

@@ -1,7 +1,5 @@
 """The page on which kernel for which matrix, and the map on the front page: tables, and the facts of the text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,8 +17,7 @@ from artifact.book.facts import Fact, each, flat, under
 from artifact.drawing import plot, prose, sketch, style
 from artifact.measure import records
 from artifact.which import advice, atlas, model
-from artifact.which import pool as pools_
-from artifact.which.pool import PRECISIONS, Pool
+from artifact.which.atlas import PRECISIONS, Pool
 from kernels.formats import csr
 
 #: Of all points, how many the advice should be good at.
@@ -46,7 +43,7 @@ def points(origin: prose.Origin) -> pd.DataFrame:
 
 def pools(origin: prose.Origin) -> list[Pool]:
     """Return the pools of a page's records."""
-    return [] if origin.folder is None else pools_.pools(origin.folder)
+    return [] if origin.folder is None else atlas.pools(origin.folder)
 
 
 def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:

@@ -15,7 +15,7 @@ from artifact.book import charts, figures
 from artifact.book.facts import Fact, under
 from artifact.drawing import prose
 from artifact.measure import records
-from artifact.trial import contenders, court, header
+from artifact.trial import court, header
 
 TEMPLATES = Path(trial.__file__).parent
 
@@ -32,7 +32,7 @@ def grammar() -> str:
 
 def compiled() -> pd.DataFrame:
     """Return what the compiler makes of the template, for every target."""
-    df = pd.DataFrame(contenders.compiled(contenders.load(str(TEMPLATES / "template.cu"))))
+    df = pd.DataFrame(court.compiled(court.load(str(TEMPLATES / "template.cu"))))
     return df.assign(spills=df["spills"].map({True: "yes", False: "none"}))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from artifact import trial
-from artifact.trial import contenders
+from artifact.trial import court
 from kernels import jit
 from kernels.contract import Operands
 
@@ -26,10 +26,10 @@ def mine(tmp_path):
 
 
 def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
-    contender = contenders.load(str(mine))
+    contender = court.load(str(mine))
     assert contender.name == "mine" and contender.source == mine
-    contenders.check_header(contender, problem)
-    rows = contenders.compiled(contender)
+    court.check_header(contender, problem)
+    rows = court.compiled(contender)
     assert [row["target"] for row in rows] == list(jit.TARGETS)
     assert all(row["registers"] > 0 and not row["spills"] for row in rows)
 
@@ -38,28 +38,28 @@ def test_the_template_is_refused_where_the_operands_are_others(mine):
     from kernels import nm_spmm
 
     with pytest.raises(ValueError, match=r"no argument 'a.row_ptr'; the room has m, n, k, nnz, a, b"):
-        contenders.check_header(contenders.load(str(mine)), nm_spmm.problem(64, 64, 64))
+        court.check_header(court.load(str(mine)), nm_spmm.problem(64, 64, 64))
 
 
 def test_another_source_has_another_digest(mine):
-    before = contenders.load(str(mine)).digest
-    assert contenders.load(str(mine)).digest == before
+    before = court.load(str(mine)).digest
+    assert court.load(str(mine)).digest == before
     mine.write_text(mine.read_text().replace("0.f", "0.0f"))
-    assert contenders.load(str(mine)).digest != before
+    assert court.load(str(mine)).digest != before
 
 
 def test_what_does_not_compile_is_one_sentence_with_the_first_error(mine):
     mine.write_text(mine.read_text().replace("float sum = 0.f;", "float sum = nought;"))
     with pytest.raises(ValueError, match=r'does not compile for sm_80: .*"nought" is undefined') as caught:
-        contenders.compiled(contenders.load(str(mine)))
+        court.compiled(court.load(str(mine)))
     assert "\n" not in str(caught.value)
 
 
 def test_a_kernel_for_one_target_is_compiled_for_that_alone_and_refused_elsewhere(mine, problem):
     text = mine.read_text().replace("// require:", "// targets:   sm_90a\n// require:")
     mine.write_text(text)
-    contender = contenders.load(str(mine))
-    assert [row["target"] for row in contenders.compiled(contender)] == ["sm_90a"]
+    contender = court.load(str(mine))
+    assert [row["target"] for row in court.compiled(contender)] == ["sm_90a"]
     with pytest.raises(ValueError, match="mine is made for sm_90a, but this GPU takes sm_80"):
         contender.bind(problem, SimpleNamespace(compute_capability=(8, 0)))
 
@@ -75,11 +75,11 @@ def test_a_python_function_by_path_and_by_name(tmp_path, monkeypatch, problem):
     )
     monkeypatch.chdir(tmp_path)
     for what in (f"{tmp_path}/my_module.py:bind", "my_module:bind"):
-        contender = contenders.load(what)
-        assert contender.name == "my_module" and contenders.compiled(contender) == []
+        contender = court.load(what)
+        assert contender.name == "my_module" and court.compiled(contender) == []
         bound = contender.bind(problem, None)
         assert (bound.name, bound.result(), bound.prepare_ms) == ("my_module", problem.n, 0.0)
-    assert contenders.load("my_module:bind", "another").bind(problem, None).name == "another"
+    assert court.load("my_module:bind", "another").bind(problem, None).name == "another"
     for what, says in {
         "my_module:bend": "my_module has no function 'bend'",
         "my_module:number": "has no function 'number'",
@@ -88,24 +88,24 @@ def test_a_python_function_by_path_and_by_name(tmp_path, monkeypatch, problem):
         "my_module": "name a file that ends in .cu, or module:function",
     }.items():
         with pytest.raises(ValueError, match=re.escape(says)):
-            contenders.load(what)
+            court.load(what)
     with pytest.raises(ValueError, match=r"nothing binds a int without launch\(\)"):
-        contenders.load("my_module:nothing", "nothing").bind(problem, None)
+        court.load("my_module:nothing", "nothing").bind(problem, None)
 
 
 def test_what_is_not_there_or_has_no_name(tmp_path):
     for what in ("mine.cu", "mine.py:bind"):
         with pytest.raises(FileNotFoundError, match="there is no such"):
-            contenders.load(f"{tmp_path}/{what}")
+            court.load(f"{tmp_path}/{what}")
     (tmp_path / "9.cu").write_text((TEMPLATES / "template.cu").read_text())
     with pytest.raises(ValueError, match="cannot be called '9': give --name"):
-        contenders.load(f"{tmp_path}/9.cu")
+        court.load(f"{tmp_path}/9.cu")
 
 
 def test_a_module_that_needs_another_one_names_it(tmp_path):
     (tmp_path / "needy.py").write_text("import no_such_package\n")
     with pytest.raises(ValueError, match="needs no_such_package, which is not installed"):
-        contenders.load(f"{tmp_path}/needy.py:bind")
+        court.load(f"{tmp_path}/needy.py:bind")
 
 
 @pytest.mark.parametrize(
@@ -125,30 +125,30 @@ def test_a_module_that_needs_another_one_names_it(tmp_path):
 def test_a_module_that_does_not_load_is_one_sentence(tmp_path, text, words):
     (tmp_path / "own.py").write_text(text)
     with pytest.raises(ValueError, match=words) as caught:
-        contenders.load(f"{tmp_path / 'own.py'}:bind")
+        court.load(f"{tmp_path / 'own.py'}:bind")
     assert "\n" not in str(caught.value)
 
 
 def test_a_kernel_with_a_mark_before_its_text_compiles(mine):
     mine.write_bytes(b"\xef\xbb\xbf" + mine.read_bytes())
-    assert contenders.compiled(contenders.load(str(mine)))
+    assert court.compiled(court.load(str(mine)))
 
 
 def test_the_python_template_loads_without_a_gpu():
-    assert contenders.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
+    assert court.load(f"{TEMPLATES}/template.py:bind", "mine").name == "mine"
 
 
 def test_headers_of_the_toolkit_are_found_and_another_toolkit_is_another_kernel(mine, tmp_path, monkeypatch):
     mine.write_text(mine.read_text().replace("template <int", "#include <of_the_toolkit.h>\ntemplate <int"))
     with pytest.raises(ValueError, match="of_the_toolkit.h"):
-        contenders.compiled(contenders.load(str(mine)))
+        court.compiled(court.load(str(mine)))
     for number in (1, 2):
         folder = tmp_path / f"toolkit{number}" / "include"
         folder.mkdir(parents=True)
         (folder / "of_the_toolkit.h").write_text(f"#define SUMS {number}\n")
         monkeypatch.setenv("CUDA_HOME", str(folder.parent))
-        assert contenders.headers()[0] == folder
-        assert contenders.compiled(contenders.load(str(mine)))
+        assert court.headers()[0] == folder
+        assert court.compiled(court.load(str(mine)))
 
 
 @pytest.mark.parametrize("text", ["import sys\nsys.exit(0)\n", "raise SystemExit\n"])
@@ -158,20 +158,20 @@ def test_a_module_that_ends_the_program_is_one_sentence(tmp_path, monkeypatch, t
     for place in ("broken_module", f"{tmp_path}/broken_module.py"):
         monkeypatch.delitem(sys.modules, "broken_module", raising=False)
         with pytest.raises(ValueError, match="broken_module.* raises SystemExit while it is loaded"):
-            contenders.load(f"{place}:bind")
+            court.load(f"{place}:bind")
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyError('a')"])
 def test_a_contender_that_fails_while_it_binds_is_one_sentence(tmp_path, problem, raised):
     (tmp_path / "fails.py").write_text(f"def bind(problem, device):\n    raise {raised}\n")
-    contender = contenders.load(f"{tmp_path}/fails.py:bind")
+    contender = court.load(f"{tmp_path}/fails.py:bind")
     with pytest.raises(ValueError, match="fails fails with (SystemExit|KeyError)"):
         contender.bind(problem, None)
 
 
 def test_a_module_without_a_file_is_no_contender():
     with pytest.raises(ValueError, match="sys has no function 'exit' in a file of its own"):
-        contenders.load("sys:exit")
+        court.load("sys:exit")
 
 
 class Array(np.ndarray):
@@ -191,7 +191,7 @@ def test_a_header_says_whether_each_launch_clears_the_output(mine, problem, monk
     c = np.zeros((problem.m, problem.n), np.float32).view(Array)
     operands = Operands(replace(ops.a, **there), ops.b.view(Array), c)
     monkeypatch.setattr(jit, "load", lambda cubin, shared: cubin)
-    bound = contenders.load(str(mine)).bind(
+    bound = court.load(str(mine)).bind(
         replace(problem, make_device=lambda: operands), SimpleNamespace(compute_capability=(9, 0))
     )
     assert bound.accumulates == clear and bound.result() is c

@@ -15,7 +15,7 @@ from artifact import paths
 from artifact.drawing.pages import yours
 from artifact.measure import bench, check, device, records, run
 from artifact.trial import court
-from artifact.trial.contenders import Contender
+from artifact.trial.court import Contender
 from kernels import casper_sparse
 from kernels.formats import csr
 

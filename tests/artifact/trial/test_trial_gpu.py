@@ -11,7 +11,7 @@ import pytest
 
 from artifact import cli, paths, trial
 from artifact.measure import check, records
-from artifact.trial import contenders, court
+from artifact.trial import court
 from kernels import async_sparse, casper_sparse
 
 pytestmark = pytest.mark.gpu
@@ -116,20 +116,20 @@ def test_a_kernel_that_adds_to_c_is_wrong_unless_it_asks_for_zeros(device, tmp_p
     adds = ("C[(size_t)row * n + col] = sum;", "C[(size_t)row * n + col] += sum;")
     problem = casper_sparse.problem(m=64, n=32, k=64, density=0.2)
     with pytest.raises(check.WrongResult, match="unwritten or NaN"):
-        court.check_first(contenders.load(str(mine(tmp_path, *adds))), problem, device)
+        court.check_first(court.load(str(mine(tmp_path, *adds))), problem, device)
     path = mine(tmp_path, *adds)
     path.write_text(path.read_text().replace("// require:", "// clear:     c\n// require:"))
-    court.check_first(contenders.load(str(path)), problem, device)
+    court.check_first(court.load(str(path)), problem, device)
 
 
 def test_zeros_reach_a_c_of_16_bits_as_well(device, tmp_path):
     """C = A · B in blocks of bfloat16, added up by one thread an element, on C as it was before."""
     (tmp_path / "adds.cu").write_text(BLOCKS)
     problem = async_sparse.problem(m=130, n=33, k=70, density=0.5, block=32)
-    court.check_first(contenders.load(str(tmp_path / "adds.cu")), problem, device)
+    court.check_first(court.load(str(tmp_path / "adds.cu")), problem, device)
     (tmp_path / "adds.cu").write_text(BLOCKS.replace("// clear: c\n", ""))
     with pytest.raises(check.WrongResult, match="unwritten or NaN"):
-        court.check_first(contenders.load(str(tmp_path / "adds.cu")), problem, device)
+        court.check_first(court.load(str(tmp_path / "adds.cu")), problem, device)
 
 
 def test_dynamic_shared_memory_and_types_reach_the_kernel(device, tmp_path):
@@ -142,4 +142,4 @@ def test_dynamic_shared_memory_and_types_reach_the_kernel(device, tmp_path):
     )
     path.write_text(text)
     problem = casper_sparse.problem(m=64, n=32, k=64, density=0.2)
-    court.check_first(contenders.load(str(path)), problem, device)
+    court.check_first(court.load(str(path)), problem, device)

@@ -222,9 +222,9 @@ def test_series_of_sources_are_counted_apart(shipped):
     given = (shipped.verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)
     theirs = {c.id for c in load.claims() if c.experiment and all("@" in e for e in c.experiment)}
     apart = given & shipped.verdicts["id"].isin(theirs)
-    assert n.no_gpu >= apart.sum() > 0 and n.own + n.no_gpu == given.sum()
+    assert n["no_gpu"] >= apart.sum() > 0 and n["own"] + n["no_gpu"] == given.sum()
     assert shipped.verdicts.loc[apart, "basis"].eq(compare.NO_GPU).all()
-    assert n.kept == n.own - (~shipped.verdicts["agrees"]).sum()
+    assert n["kept"] == n["own"] - (~shipped.verdicts["agrees"]).sum()
 
 
 def test_what_one_gpu_lacks_is_named(shipped):

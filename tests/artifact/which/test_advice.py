@@ -13,7 +13,7 @@ import worlds
 
 from artifact import paths
 from artifact.measure import run
-from artifact.which import advice, atlas, model, pool, statistics
+from artifact.which import advice, atlas, model, statistics
 from kernels.formats import csr
 
 RECORDED = paths.RECORDED / "nvidia-h200"
@@ -27,7 +27,7 @@ def matrix(n=2000, density=0.003, seed=5):
 @pytest.fixture
 def answer(monkeypatch):
     made = worlds.pool(40)
-    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    monkeypatch.setattr(atlas, "pool", lambda *_: made)
     return advice.advise(matrix(), 256, RECORDED, name="mine")
 
 
@@ -56,7 +56,7 @@ def test_the_time_is_about_what_the_world_says(answer):
 
 def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(monkeypatch):
     made = worlds.pool(40)
-    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    monkeypatch.setattr(atlas, "pool", lambda *_: made)
     answer = advice.advise(matrix(), 512, RECORDED, name="m4")
     assert "m4" not in {label for label, _ in answer.guess.neighbours}
     times = answer.known.set_index("variant")["median_us"]
@@ -88,7 +88,7 @@ def test_preparation_pays_off_after_so_many(times, prepare, after, ready):
 
 def test_a_matrix_that_is_not_square_is_not_reordered_and_nothing_is_no_matrix(monkeypatch):
     made = worlds.pool(20)
-    monkeypatch.setattr(pool, "pool", lambda *_: made)
+    monkeypatch.setattr(atlas, "pool", lambda *_: made)
     wide = csr.from_scipy(scipy.sparse.random(300, 500, 0.01, "csr", rng=np.random.default_rng(1)))
     answer = advice.advise(wide, 64, RECORDED)
     assert answer.reordered is None
@@ -110,7 +110,7 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
     answer = advice.Advice(
         **{
             **vars(answer),
-            "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices),
+            "pool": atlas.Pool(answer.pool.about, shown, answer.pool.matrices),
             "guess": model.Guess(table, answer.guess.neighbours, {}, True),
         }
     )
@@ -135,7 +135,7 @@ def test_a_library_that_is_not_installed_is_left_out_by_its_name(answer, monkeyp
     timing = bench.Timing(2.0, 2.0, 2.0, 9, 1.0, 1.0, "none", False)
     df = answer.pool.df
     shown = df.assign(variant=df["variant"].replace({"plain": "scalar", "cut": "cusparse_alg2"}))
-    answer = advice.Advice(**{**vars(answer), "pool": pool.Pool(answer.pool.about, shown, answer.pool.matrices)})
+    answer = advice.Advice(**{**vars(answer), "pool": atlas.Pool(answer.pool.about, shown, answer.pool.matrices)})
 
     def needs(problem):
         raise ModuleNotFoundError("No module named 'nvmath'", name="nvmath")
@@ -156,18 +156,18 @@ def test_a_library_that_is_not_installed_is_left_out_by_its_name(answer, monkeyp
 
 
 def test_arguments_of_problems_that_would_reorder_are_told_not_to():
-    for about in pool.maps()[0]:
+    for about in atlas.maps()[0]:
         problem = advice.problem(about, matrix(64, 0.1), 32, 0, "mine")
         assert (problem.label, problem.n, problem.nnz) == ("mine", 32, matrix(64, 0.1).nnz)
 
 
 def test_the_shipped_records_answer_for_every_precision_that_they_have():
-    for precision in {p.about.precision for p in pool.pools(RECORDED)}:
+    for precision in {p.about.precision for p in atlas.pools(RECORDED)}:
         answer = advice.advise(matrix(), 512, RECORDED, precision)
         assert answer.pool.about.precision == precision and np.isfinite(answer.dense_us)
         text = "\n".join(advice.lines(answer, "nvidia-h200"))
         assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
-    assert atlas.dense_rates(RECORDED)["precision"].nunique() == len(pool.PRECISIONS)
+    assert atlas.dense_rates(RECORDED)["precision"].nunique() == len(atlas.PRECISIONS)
 
 
 @pytest.mark.parametrize(

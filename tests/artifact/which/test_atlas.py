@@ -14,7 +14,7 @@ from artifact import paths
 from artifact.drawing import style
 from artifact.drawing.pages import which
 from artifact.measure import records
-from artifact.which import atlas, pool
+from artifact.which import atlas
 
 RECORDED = paths.RECORDED / "nvidia-h200"
 
@@ -124,7 +124,7 @@ def test_against_dense_only_points_that_are_faster_pay():
 
 
 def test_the_shipped_map_says_what_the_rooms_say(shipped):
-    assert set(shipped["precision"]) == set(pool.PRECISIONS)
+    assert set(shipped["precision"]) == set(atlas.PRECISIONS)
     blocks = shipped[shipped["pattern"] == "blocks"]
     df = records.read(RECORDED / "async_sparse" / "gate_proj.csv")
     best = df[df["variant"].str.startswith("cublas")].groupby(["n", "density"])["median_us"].min()
@@ -139,7 +139,7 @@ def test_the_figure(shipped):
     style.apply()
     fig, data = which.drawn(shipped)
     legible(fig)
-    assert [ax.get_title() for ax in fig.get_axes()] == list(pool.PRECISIONS)
+    assert [ax.get_title() for ax in fig.get_axes()] == list(atlas.PRECISIONS)
     patterns = set(data["pattern"]) - {atlas.REAL}
     assert patterns <= set(labels(fig)) and "as fast as dense on what is left" in labels(fig)
     anywhere = data[(data["pattern"] == "non-zeros anywhere") & (data["precision"] == "FP32")]

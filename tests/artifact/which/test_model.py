@@ -10,7 +10,7 @@ import pytest
 import worlds
 
 from artifact import paths
-from artifact.which import model, pool, statistics
+from artifact.which import atlas, model, statistics
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +18,8 @@ def made():
     return worlds.pool(60)
 
 
-def test_features_have_names_and_are_finite_for_nothing(made):
+def test_terms_have_names_and_features_are_finite_for_nothing(made):
     s = next(iter(made.matrices.values()))
-    assert len(model.features(s, 64)) == len(model.FEATURES)
     assert len(model.terms(s, 64)) == len(model.TERMS) == len(model.SAID)
     empty = replace(
         s,
@@ -80,7 +79,7 @@ def test_what_a_time_is_made_of(made):
 def test_a_format_has_its_own_terms(made):
     """The same times, said to be of blocks or of CSR."""
     names = list(model.TERMS)
-    blocks = pool.Pool(replace(made.about, formats={"*": "blocks"}), made.df, made.matrices)
+    blocks = atlas.Pool(replace(made.about, formats={"*": "blocks"}), made.df, made.matrices)
     for fitted, not_its in (
         (model.fit(made), {"blocks_64"}),
         (model.fit(blocks), {"work", "windows_16", "longest"}),
@@ -92,7 +91,7 @@ def test_a_format_has_its_own_terms(made):
 
 def test_who_was_measured_at_few_points_has_no_sum(made):
     df = made.df[(made.df["variant"] != "win") | made.df["label"].isin(["m1", "m2"])]
-    fitted = model.fit(pool.Pool(made.about, df, made.matrices))
+    fitted = model.fit(atlas.Pool(made.about, df, made.matrices))
     at = fitted.variants.index("win")
     assert np.isnan(fitted.weights[at]).all() and not np.isnan(np.delete(fitted.weights, at, 0)).any()
     assert "win" not in set(model.guess(fitted, made.matrices["m1"], 128).table["variant"])
@@ -103,7 +102,7 @@ def test_what_is_left_out_is_not_seen(made):
     (label, s) = list(made.matrices.items())[7]
     df = made.df.copy()
     df.loc[df["label"] == label, "median_us"] *= np.linspace(1, 1000, (df["label"] == label).sum())
-    other = pool.Pool(made.about, df, made.matrices)
+    other = atlas.Pool(made.about, df, made.matrices)
     before, after = (model.guess(model.fit(p, label), s, 128).table for p in (made, other))
     assert before.equals(after)
     seen = [model.guess(model.fit(p), s, 128).table for p in (made, other)]
@@ -125,7 +124,7 @@ def test_n_that_nobody_measured_scales_the_time(made):
 
 def test_who_was_not_measured_anywhere_near_is_not_advised(made):
     df = made.df[(made.df["variant"] != "win") | (made.df["label"] == "m1")]
-    few = pool.Pool(made.about, df, made.matrices)
+    few = atlas.Pool(made.about, df, made.matrices)
     found = model.guess(model.fit(few, "m1"), made.matrices["m1"], 128).table
     assert "win" not in set(found["variant"]) and found["expected_us"].notna().all()
 
@@ -137,19 +136,19 @@ def test_preparation_is_what_it_was_nearby(made):
 
 
 def test_nothing_left_is_a_sentence(made):
-    one = pool.Pool(made.about, made.df[made.df["label"] == "m1"], {"m1": made.matrices["m1"]})
+    one = atlas.Pool(made.about, made.df[made.df["label"] == "m1"], {"m1": made.matrices["m1"]})
     with pytest.raises(ValueError, match="no record left without 'm1'"):
         model.fit(one, "m1")
 
 
 def test_a_contender_that_refuses_counts_as_bad_where_it_refuses(made):
     df = made.df[(made.df["variant"] != "cut") | made.df["label"].isin(["m1", "m2"])]
-    share = model.always(pool.Pool(made.about, df, made.matrices))[1]
+    share = model.always(atlas.Pool(made.about, df, made.matrices))[1]
     assert share <= model.always(made)[1]
 
 
 @pytest.mark.parametrize(
-    "shipped", pool.pools(paths.RECORDED / "nvidia-h200"), ids=lambda p: f"{p.about.room}-{p.about.experiment}"
+    "shipped", atlas.pools(paths.RECORDED / "nvidia-h200"), ids=lambda p: f"{p.about.room}-{p.about.experiment}"
 )
 def test_the_advice_from_the_shipped_records_is_mostly_good(shipped):
     """The page says how good; worse than this, something is broken."""

@@ -11,7 +11,7 @@ import worlds
 
 from artifact import paths, registry
 from artifact.measure import records
-from artifact.which import pool, statistics
+from artifact.which import atlas, statistics
 
 RECORDED = paths.RECORDED / "nvidia-h200"
 TOML = """
@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 
 def test_what_a_map_says(folder):
-    (real,), (generated,) = pool.maps(folder)
+    (real,), (generated,) = atlas.maps(folder)
     assert real.room == generated.room == "casper_sparse" and real.problem == {}
     assert (real.format("windows_8"), real.format("cusparse")) == ("windows", "CSR")
     assert not real.races("auto") and worlds.ABOUT.races("auto")
@@ -64,23 +64,23 @@ def test_a_map_that_is_not_whole_is_refused(folder, old, new, says):
     assert old in TOML
     (folder / "casper_sparse" / "map.toml").write_text(TOML.replace(old, new, 1))
     with pytest.raises(ValueError, match=re.escape(says)) as caught:
-        pool.maps(folder)
+        atlas.maps(folder)
     assert "casper_sparse/map.toml" in str(caught.value)
 
 
 def test_every_recorded_contender_of_a_map_is_there_and_has_a_format():
-    real, generated = pool.maps()
-    assert {about.precision for about in (*real, *generated)} == set(pool.PRECISIONS)
+    real, generated = atlas.maps()
+    assert {about.precision for about in (*real, *generated)} == set(atlas.PRECISIONS)
     for about in (*real, *generated):
         path = RECORDED / about.room / f"{about.experiment}.csv"
         if not path.is_file():
             continue
         variants = set(records.read(path)["variant"])
-        if isinstance(about, pool.Real):
+        if isinstance(about, atlas.Real):
             assert all(about.format(v) for v in variants)
         else:
-            assert any(pool.fits(v, about.contenders) for v in variants)
-            assert not about.dense or any(pool.fits(v, about.dense) for v in variants)
+            assert any(atlas.fits(v, about.contenders) for v in variants)
+            assert not about.dense or any(atlas.fits(v, about.dense) for v in variants)
 
 
 def world(folder, matrices=12):
@@ -100,32 +100,32 @@ def world(folder, matrices=12):
 
 def test_a_pool_has_the_rows_whose_matrices_have_statistics(folder):
     gpu = world(folder)
-    (found,) = pool.pools(gpu, folder)
+    (found,) = atlas.pools(gpu, folder)
     assert len(found.matrices) == 12 and set(found.df["label"]) == set(found.matrices)
     path = folder / "casper_sparse" / "statistics.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1]))
-    (found,) = pool.pools(gpu, folder)
+    (found,) = atlas.pools(gpu, folder)
     assert "m11" not in found.matrices and "m11" not in set(found.df["label"])
-    path.write_text("".join(lines[: pool.LEAST_MATRICES]))
-    assert pool.pools(gpu, folder) == [], "too few say nothing"
+    path.write_text("".join(lines[: atlas.LEAST_MATRICES]))
+    assert atlas.pools(gpu, folder) == [], "too few say nothing"
 
 
 def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
     gpu = world(folder)
-    assert pool.pool(gpu, "FP32", folder).about.experiment == "real"
+    assert atlas.pool(gpu, "FP32", folder).about.experiment == "real"
     with pytest.raises(ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"):
-        pool.pool(gpu, "TF32", folder)
+        atlas.pool(gpu, "TF32", folder)
 
 
 def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
     made = worlds.pool(8)
     assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]
-    alone = pool.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
+    alone = atlas.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
     assert alone.advisable == ["auto"]
     df = made.df.copy()
     df.loc[df["variant"] == "auto", "median_us"] /= 2
-    better = pool.Pool(made.about, df, made.matrices)
+    better = atlas.Pool(made.about, df, made.matrices)
     assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]
 
 
@@ -133,5 +133,5 @@ def test_a_point_that_only_those_take_which_race_counts_against_the_others():
     """At one in five nobody else was measured: they are as good at the rest, but that is not nearly all."""
     made = worlds.pool(10)
     left = made.df["label"].isin(["m0", "m1"]) & (made.df["variant"] != "auto")
-    holes = pool.Pool(made.about, made.df[~left], made.matrices)
+    holes = atlas.Pool(made.about, made.df[~left], made.matrices)
     assert "auto" in holes.advisable and "auto" not in made.advisable

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse
 
 from artifact import cli, paths
-from artifact.which import pool
+from artifact.which import atlas
 
-PRECISIONS = sorted({p.about.precision for p in pool.pools(paths.RECORDED / "nvidia-h200")})
+PRECISIONS = sorted({p.about.precision for p in atlas.pools(paths.RECORDED / "nvidia-h200")})
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ import pandas as pd
 import synthetic
 
 from artifact.measure import records
-from artifact.which.pool import Pool, Real
+from artifact.which.atlas import Pool, Real
 from artifact.which.statistics import Statistics
 
 ABOUT = Real("casper_sparse", "real", "FP32", "given", {"win*": "windows", "*": "CSR"}, raced=["auto"])

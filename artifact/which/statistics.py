@@ -7,8 +7,8 @@ The book is built from that file; the matrices are needed to make it, and not af
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -24,37 +24,30 @@ BLOCKS = (16, 32, 64)  #: rows and columns of a block
 GIVEN, RCM = "given", "rcm"
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """A pattern, repeated entries counted once."""
+#: Of a pattern, repeated entries counted once: column → what it is.
+FIELDS = {
+    "m": "rows",
+    "k": "columns",
+    "nnz": "non-zeros",
+    "row_mean": "non-zeros a row",
+    "row_variation": "their standard deviation over their mean",
+    "row_most": "the longest row's",
+    "empty_rows": "how many",
+    "bandwidth": "the largest distance of a column from its row's place on the diagonal",
+    "spread": "mean of that distance, over k",
+    **{f"windows_{h}": f"nnz over the sizes of the unions of columns of windows of {h} rows" for h in WINDOWS},
+    **{f"similar_{h}": "the same where rows with common columns lie side by side" for h in WINDOWS},
+    **{f"blocks_{b}": f"share of non-zeros in the blocks of {b} × {b} that have any" for b in BLOCKS},
+}
+COLUMNS = ("name", "order", *FIELDS)
 
-    m: int
-    k: int
-    nnz: int
-    row_mean: float  #: non-zeros a row
-    row_variation: float  #: their standard deviation over their mean
-    row_most: int
-    empty_rows: int
-    bandwidth: int  #: the largest distance of a column from its row's place on the diagonal
-    spread: float  #: mean of that distance, over k
-    windows_8: float  #: non-zeros that a column of a window has: nnz over the sizes of the windows' unions of columns
-    windows_16: float
-    windows_32: float
-    windows_64: float
-    similar_8: float  #: the same where rows with common columns lie side by side (`reorder.similar`)
-    similar_16: float
-    similar_32: float
-    similar_64: float
-    blocks_16: float  #: share of blocks' elements that are non-zeros, of the blocks that have any
-    blocks_32: float
-    blocks_64: float
+
+class Statistics(SimpleNamespace):
+    """FIELDS of a pattern."""
 
     @property
     def density(self) -> float:
         return self.nnz / (self.m * self.k) if self.m and self.k else 0.0
-
-
-COLUMNS = ("name", "order", *(field.name for field in fields(Statistics)))
 
 
 def of(a: Csr) -> Statistics:
@@ -66,15 +59,15 @@ def of(a: Csr) -> Statistics:
     similar = np.argsort(reorder.similar(a))  # place of each row in the order of similar ones
     away = np.abs(column - row * (a.k / max(a.m, 1)))
     return Statistics(
-        a.m,
-        a.k,
-        place.size,
-        mean,
-        float(lengths.std() / max(mean, 1e-300)),
-        int(lengths.max()),
-        a.m - int(np.count_nonzero(lengths)),
-        int(away.max(initial=0)),
-        float(away.sum() / max(place.size, 1) / max(a.k, 1)),
+        m=a.m,
+        k=a.k,
+        nnz=place.size,
+        row_mean=mean,
+        row_variation=float(lengths.std() / max(mean, 1e-300)),
+        row_most=int(lengths.max()),
+        empty_rows=a.m - int(np.count_nonzero(lengths)),
+        bandwidth=int(away.max(initial=0)),
+        spread=float(away.sum() / max(place.size, 1) / max(a.k, 1)),
         **{f"windows_{height}": _shared(row // height * a.k + column) for height in WINDOWS},
         **{f"similar_{height}": _shared(similar[row] // height * a.k + column) for height in WINDOWS},
         **{f"blocks_{side}": _shared(row // side * a.k + column // side) / side**2 for side in BLOCKS},
@@ -98,7 +91,7 @@ def table(names: Iterable[str], where: Path) -> pd.DataFrame:
     found = []
     for name in names:
         a = matrices.load(name, where)
-        found += [{"name": name, "order": order} | asdict(of(ordered(a, order))) for order in (GIVEN, RCM)]
+        found += [{"name": name, "order": order} | vars(of(ordered(a, order))) for order in (GIVEN, RCM)]
         print(name, flush=True)
     df = pd.DataFrame(found, columns=list(COLUMNS))
     return df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)

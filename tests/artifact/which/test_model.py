@@ -21,16 +21,8 @@ def made():
 def test_terms_have_names_and_features_are_finite_for_nothing(made):
     s = next(iter(made.matrices.values()))
     assert len(model.terms(s, 64)) == len(model.TERMS) == len(model.SAID)
-    empty = replace(
-        s,
-        nnz=0,
-        row_mean=0.0,
-        row_most=0,
-        windows_16=0.0,
-        windows_64=0.0,
-        blocks_64=0.0,
-        spread=0.0,
-    )
+    none = ("nnz", "row_mean", "row_most", "windows_16", "windows_64", "blocks_64", "spread")
+    empty = statistics.Statistics(**vars(s) | dict.fromkeys(none, 0))
     assert np.isfinite(model.features(empty, 1)).all() and np.isfinite(model.terms(empty, 1)).all()
 
 
@@ -53,7 +45,9 @@ def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
 def test_what_all_matrices_have_alike_tells_nothing(made):
     fitted, s = model.fit(made), made.matrices["m1"]
     assert len({x.spread for x in made.matrices.values()}) == 1
-    here, far = (model.guess(fitted, x, 128).table for x in (s, replace(s, spread=100 * s.spread)))
+    here, far = (
+        model.guess(fitted, x, 128).table for x in (s, statistics.Statistics(**vars(s) | {"spread": 100 * s.spread}))
+    )
     assert here.equals(far)
 
 

@@ -42,7 +42,7 @@ def test_what_a_map_says(folder):
     (real,), (generated,) = atlas.maps(folder)
     assert real.room == generated.room == "casper_sparse" and real.problem == {}
     assert (real.format("windows_8"), real.format("cusparse")) == ("windows", "CSR")
-    assert not real.races("auto") and worlds.ABOUT.races("auto")
+    assert not atlas.fits("auto", real.raced) and atlas.fits("auto", worlds.ABOUT.raced)
     assert generated.contenders == ["*"] and generated.dense == [] and generated.free == "n"
 
 

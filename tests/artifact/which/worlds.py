@@ -8,7 +8,7 @@ import synthetic
 
 from artifact.measure import records
 from artifact.which.atlas import Pool, Real
-from artifact.which.statistics import Statistics
+from artifact.which.statistics import FIELDS, Statistics
 
 ABOUT = Real("casper_sparse", "real", "FP32", "given", {"win*": "windows", "*": "CSR"}, raced=["auto"])
 
@@ -16,7 +16,7 @@ ABOUT = Real("casper_sparse", "real", "FP32", "given", {"win*": "windows", "*": 
 def matrix(rng: np.random.Generator) -> Statistics:
     m, row = int(2 ** rng.uniform(10, 17)), 2 ** rng.uniform(1, 7)
     shared = 1 + 3 * rng.random() * np.log2(row)
-    return Statistics(
+    values = (
         m,
         m,
         int(m * row),
@@ -38,6 +38,7 @@ def matrix(rng: np.random.Generator) -> Statistics:
         0.01,
         0.005,
     )
+    return Statistics(**dict(zip(FIELDS, values, strict=True)))
 
 
 def laws(s: Statistics, n: int) -> dict[str, float]:

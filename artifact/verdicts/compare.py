@@ -343,7 +343,7 @@ def cause(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str
     # What a second run of the room moved, on the GPU where that is more.
     spreads = [again.spread(s.evidence.folder, s.evidence.room) for s in sides]
     near = max([FEW, *filter(math.isfinite, spreads)])
-    off = [distance(rule, *pair, goal, near) for pair, goal in _turned(values, verdicts)]
+    off = [distance(rule, here, there, goal, near) for here, there, goal in _turned(values, verdicts)]
     if max(off) <= near:
         said = " and ".join(f"{by * 100:.3g}% on the {s.gpu}" for by, s in zip(off, sides, strict=True))
         return CLOSE, f"A change by {said} is enough for the other verdict; up to {near:.1%} counts as close."
@@ -356,9 +356,9 @@ def cause(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str
     return MOVED, _by_times(claim, sides, own, verdicts, list(values[0].by))
 
 
-def _turned(pair: Sequence[Any], verdicts: Sequence[str]) -> list[tuple[Sequence[Any], str]]:
-    """Return a pair with the verdict of the second side, and the pair turned with that of the first."""
-    return [(pair, verdicts[1]), (pair[::-1], verdicts[0])]
+def _turned(pair: Sequence[Any], verdicts: Sequence[str]) -> list[tuple[Any, Any, str]]:
+    """Return each of a pair, the other one, and the verdict of the other's side."""
+    return [(pair[0], pair[1], verdicts[1]), (pair[1], pair[0], verdicts[0])]
 
 
 # ---------------------------------------------------------------- how far the other verdict is
@@ -434,7 +434,7 @@ def _exchanged(
         return replace(here, read=here.read | made, frames={})
 
     ways = _turned(own, verdicts)
-    return [_gives(goal, measures.outcome, claim.rule, mixed(*pair), claim.experiment) for pair, goal in ways]
+    return [_gives(end, measures.outcome, claim.rule, mixed(one, other), claim.experiment) for one, other, end in ways]
 
 
 def _by_ceilings(claim: load.Claim, sides: Sequence[Side], own: Sequence[Evidence], verdicts: Sequence[str]) -> str:

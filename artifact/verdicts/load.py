@@ -163,7 +163,8 @@ def took(claim: Claim, folder: Path) -> float:
     others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
     measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
     found = {e: minutes.of_record(evidence.place(e, folder, claim.room)) for e in measured}
-    return sum(claim.typed[e] if found.get(e) is None else found[e] for e in claim.experiment)
+    told = {e: took for e, took in found.items() if took is not None}
+    return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
 
 
 def figures_of() -> dict[str, dict[str, str]]:

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from artifact import command, paths, registry, stopped
+from artifact import command, paths, registry
 from artifact.drawing.pages import examples
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
@@ -327,14 +328,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if threading.current_thread() is threading.main_thread():
         # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
-        stopped.as_interrupt(logging.disable)
+        command.as_interrupt(logging.disable)
     try:
         work(options)
     except KeyboardInterrupt as stop:
         goes_on = STEPS[options.step][2].format(_shown(getattr(options, "source", ROOT)))
         print(f"\ninterrupted: {goes_on}", file=sys.stderr, flush=True)
         # At once, since what asyncio left unfinished in nbclient would be reported with tracebacks on the way out.
-        os._exit(stopped.code(stop))
+        os._exit(128 + int(*stop.args or (signal.SIGINT,)))
     except Exception as error:
         if os.environ.get("DEBUG"):
             raise

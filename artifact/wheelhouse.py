@@ -28,7 +28,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from artifact import command, stopped
+from artifact import command
 from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
@@ -194,5 +194,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    stopped.as_interrupt()
+    command.as_interrupt()
     sys.exit(main())

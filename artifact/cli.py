@@ -15,7 +15,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
 from kernels.formats.csr import INT32_MAX
 
-WRONG = 1
 #: What --verdict and --fail-on call the verdicts.
 VERDICTS = {
     "reproduced": measures.REPRODUCED,
@@ -40,7 +39,7 @@ VERDICTS = {
 CODES = {
     **dict.fromkeys(("ValueError", "FileNotFoundError", "NotADirectoryError", "PermissionError"), BAD_INPUT),
     **dict.fromkeys(("NoGpu", "OutOfMemoryError", "ModuleNotFoundError", "SystemExit"), BAD_INPUT),
-    "WrongResult": WRONG,
+    "WrongResult": 1,
     "KeyboardInterrupt": 130,
 }
 #: What is said of those that do not say it themselves.
@@ -131,12 +130,7 @@ def _setting(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a whole number") from None
 
 
-def _sizes(default: str = "", **how: Any) -> Iterable[Argument]:
-    """-m, -n and -k of a problem."""
-    told = {"-m": "rows of A", "-n": "columns of B", "-k": "columns of A"}
-    return (option(size, type=_size, help=what + default, **how) for size, what in told.items())
-
-
+SIZES = {"-m": "rows of A", "-n": "columns of B", "-k": "columns of A"}
 GPU = option("--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200")
 RECORDS = option("--records", type=Path, metavar="DIR", help="folder of records (default: the shipped ones)")
 SEED = option("--seed", type=_seed, default=0, help="of the operands (default: 0)")
@@ -179,8 +173,10 @@ def _folder(options: Options) -> Path:
     root = options.records or paths.RECORDED
     known = records.list_gpus(root)
     if not known:
-        lacks = "holds no records with their machine.json" if root.is_dir() else "is missing"
-        raise FileNotFoundError(f"{root}: this folder of records {lacks}.")
+        raise FileNotFoundError(
+            f"{root}: this folder of records "
+            + ("holds no records with their machine.json." if root.is_dir() else "is missing.")
+        )
     return records.resolve(options.gpu or (known[0] if len(known) == 1 else paths.HOME), root)
 
 
@@ -220,8 +216,7 @@ def _claims(options: Options) -> int:
         "text": lambda: f"GPU: {folder.name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
     }
     print(written[options.format](), end="")
-    wanted = {VERDICTS[name] for name in options.fail_on}
-    return WRONG * bool(wanted & set(judge.counted(df)["verdict"]))
+    return int(judge.counted(df)["verdict"].isin([VERDICTS[name] for name in options.fail_on]).any())
 
 
 def _chosen(options: Options) -> list[load.Claim]:
@@ -236,8 +231,8 @@ def _chosen(options: Options) -> list[load.Claim]:
         (options.room, lambda claim: [claim.room], ("There are no claims of a room {}",)),
         (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
     ):
-        _among(wanted, sorted({name for claim in chosen for name in of(claim)}), *none)
-        chosen = [claim for claim in chosen if wanted is None or wanted in of(claim)]
+        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
+        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     return chosen
 
 
@@ -320,9 +315,8 @@ def _side(given: str, root: Path) -> Path:
             raise ValueError(f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path.joinpath(*inside)
     known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
-    if device.slug(given) not in known:
-        _among(given, sorted(known), "There is no folder and no GPU with records {}")
-    return records.resolve(given, known[device.slug(given)])
+    name = device.slug(given) if device.slug(given) in known else given
+    return records.resolve(given, known[_among(name, sorted(known), "There is no folder and no GPU with records {}")])
 
 
 @_command(
@@ -369,7 +363,7 @@ def _compile(options: Options) -> None:
     room = _room(options.room)
     chosen = _variants(room, options.variant and [options.variant])
     targets = dict.fromkeys(target for name in chosen for target in room.VARIANTS[name].targets)
-    df = run.compile_report(options.room, chosen, _among(options.target, targets, "There is no target {}"))
+    df = run.compile_report(options.room, chosen, _among(options.target or None, targets, "There is no target {}"))
     print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
 
 
@@ -415,7 +409,7 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
         metavar="V",
         help="variant (repeat for several; default: all that take the problem)",
     ),
-    *_sizes(required=True),
+    *(option(size, type=_size, required=True, help=what) for size, what in SIZES.items()),
     option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the room's, if it has one)"),
     SEED,
     FURTHER,
@@ -456,11 +450,9 @@ def _run(options: Options) -> None:
     bounds = _bind(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
     errors, timings = run.check_and_time(bounds, problem, reference, opened, _timer(options))
-
-    label = f", {problem.label}" * bool(problem.label)
     print(
         f"{info.gpu}: m={problem.m} n={problem.n} k={problem.k} nnz={problem.nnz} "
-        f"S={problem.density * 100:g} %{label}; FLOPs {problem.flops_def}; "
+        f"S={problem.density * 100:g} %{f', {problem.label}' * bool(problem.label)}; FLOPs {problem.flops_def}; "
         f"{options.protocol} protocol"
     )
     library = min(((t.median_us, name) for name, t in timings.items() if name not in names), default=None)
@@ -512,7 +504,7 @@ def _timer(options: Options) -> Callable:
     option("--room", metavar="ROOM", help="whose problems it solves"),
     option("--name", default="", help="of the contender (default: the file's or the module's)"),
     option("--template", choices=("cu", "py"), help="print one to copy, and end"),
-    *_sizes(" (default: the room's first sweep)"),
+    *(option(size, type=_size, help=f"{what} (default: the room's first sweep)") for size, what in SIZES.items()),
     option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
     option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
     SEED,
@@ -564,8 +556,7 @@ def _trial(options: Options) -> None:
     others = begun.variants(names) | ({} if options.no_baseline else begun.baselines())
     df = court.measure(begun, contender, problems, others)
     table = court.standings(df, contender.name)
-    print(table.to_string(index=False))
-    print(court.verdict(table, contender.name))
+    print(table.to_string(index=False), court.verdict(table, contender.name), sep="\n")
     shown = yours.show(df, contender.name, options.room, info.gpu, room.VARIANTS)
     print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg}")
 
@@ -584,8 +575,7 @@ def _trial_problems(room: Any, options: Options) -> list:
         return [room.problem(**_asked(room, options))]
     if any(sizes) or further:
         raise ValueError("A problem has -m, -n and -k: give all three, or none for the room's sweep.")
-    shapes = next(iter(room.sweeps(options.preset).values()))
-    return [room.problem(**shape, seed=options.seed) for shape in shapes]
+    return [room.problem(**shape, seed=options.seed) for shape in next(iter(room.sweeps(options.preset).values()))]
 
 
 @_command(
@@ -635,7 +625,7 @@ def _profile(options: Options) -> None:
     from artifact.profiling import ncu
 
     listed = registry.profiles()
-    chosen = _among(options.room, listed, "There is no profile of {}")
+    chosen = _among(options.room or None, listed, "There is no profile of {}")
     info = device.require()
     known = load.claims()
     for room, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
@@ -666,7 +656,7 @@ def _profile(options: Options) -> None:
     "some could not be fetched.",
 )
 def _matrices(options: Options) -> int:
-    df = matrices.listed(registry.matrices(options.room) if options.room else matrices.LIST)
+    df = matrices.listed(registry.FOLDER / options.room / registry.MATRICES if options.room else matrices.LIST)
     if options.most and "nnz" not in df:
         raise ValueError("The general list does not say how many non-zeros: use --most with --room.")
     df = df[df["nnz"] <= options.most] if options.most else df
@@ -675,7 +665,7 @@ def _matrices(options: Options) -> int:
         raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder of matrices.")
     failed = matrices.download(df, where) if options.download else []
     print(matrices.left_out(df, matrices.present(df, where)) or f"All {len(df)} listed matrices are in {where}")
-    return WRONG * bool(failed)
+    return int(bool(failed))
 
 
 @_command(

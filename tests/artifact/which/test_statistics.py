@@ -14,7 +14,7 @@ from artifact.which import statistics
 from kernels.async_sparse import operands
 from kernels.formats import csr, reorder
 
-SHIPPED = [room for room in registry.find() if registry.statistics(room).is_file()]
+SHIPPED = [room for room in registry.find() if (registry.FOLDER / room / registry.STATISTICS).is_file()]
 
 
 def test_a_small_matrix_counted_by_hand():
@@ -112,8 +112,8 @@ def test_a_file_that_is_not_whole(tmp_path):
 
 @pytest.mark.parametrize("room", SHIPPED)
 def test_the_shipped_statistics_are_of_the_listed_matrices(room):
-    listed = matrices.listed(registry.matrices(room)).set_index("name")
-    for (name, order), s in statistics.read(registry.statistics(room)).items():
+    listed = matrices.listed(registry.FOLDER / room / registry.MATRICES).set_index("name")
+    for (name, order), s in statistics.read(registry.FOLDER / room / registry.STATISTICS).items():
         assert (s.m, s.k) == (listed.loc[name, "rows"], listed.loc[name, "cols"])
         assert order in (statistics.GIVEN, statistics.RCM)
         assert 1 <= s.windows_8 <= s.windows_16 <= s.windows_32 <= s.windows_64

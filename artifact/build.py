@@ -201,15 +201,15 @@ def _use_this_python() -> None:
 
     The kernel finds the repository's packages, and none of the user's IPython start-up files.
     """
-    environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-        "IPYTHONDIR": str(BUILD / "ipython"),
-    }
     spec = {
         "argv": [sys.executable, *"-m ipykernel_launcher -f {connection_file} --log-level=CRITICAL".split()],
         "display_name": "Python 3",
         "language": "python",
-        "env": environment | UTF8,
+        "env": UTF8
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "IPYTHONDIR": str(BUILD / "ipython"),
+        },
     }
     # Several notebooks are executed side by side, and each writes the same.
     records.write_json(BUILD / "jupyter" / "kernels" / "python3" / "kernel.json", spec)
@@ -226,10 +226,8 @@ def _as_page(executed: Path, page: Path) -> None:
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata.pop("papermill", None)
     # The front page has no room for what was found; whoever sees it shall see it.
-    more = {
-        "parameters": "remove-cell",
-        "injected-parameters": "remove-cell" if page.stem == "index" else "hide-input",
-    }
+    injected = "remove-cell" if page.stem == "index" else "hide-input"
+    more = {"parameters": "remove-cell", "injected-parameters": injected}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = type(cell.metadata)(tags=[*tags, *(more[tag] for tag in tags if tag in more)])
@@ -275,8 +273,6 @@ DEFAULTS = (
     command.option("--seed", default="0", help="a whole number"),
     command.option("--records", default=""),
 )
-
-
 SOURCE, TARGET = command.option("source", type=Path), command.option("target", type=Path)
 #: Step -> what it does, its arguments, and what a user who stopped it wants to know.
 STEPS = {

@@ -474,9 +474,9 @@ def _timer(options: Options) -> Callable:
     """The timer of `artifact.measure.bench` that --protocol names, with --warmup and --iterations."""
     warmup, count = options.warmup, options.iterations
     if options.protocol == "published":
-        asked = {key: value for key, value in {"warmup": warmup, "calls": count}.items() if value is not None}
+        asked: dict[str, Any] = {k: v for k, v in {"warmup": warmup, "calls": count}.items() if v is not None}
         # What was asked for is done, however long it takes.
-        return partial(bench.time_calls, **asked, **({"budget_s": math.inf} if asked else {}))
+        return partial(bench.time_calls, **(asked | {"budget_s": math.inf} if asked else {}))
 
     def cold(bounds, opened, *, verify):
         stream = opened.create_stream()

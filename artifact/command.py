@@ -77,5 +77,12 @@ def as_interrupt(first: Callable[[], object] = lambda: None) -> None:
             signal.signal(number, stop)
 
 
-def run(work, module, says, arguments, given=None) -> int:
+def run(
+    work: Callable[[Options], int | None],
+    module: str,
+    says: str | None,
+    arguments: Iterable[Argument],
+    given: Sequence[str] | None = None,
+) -> int:
+    """Do the work of `program` at once, for arguments that are worth reading only then; returns the exit code."""
     return program(module, says, *arguments)(work)(given)

@@ -46,7 +46,7 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(encoding="utf-8"), environment)
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
-    for name in {path.name for path in folder.glob("*") if path.suffix != ".whl"} - {REQUIREMENTS, LEFT_OUT}:
+    for name in sorted({path.name for path in folder.glob("*") if path.suffix != ".whl"} - {REQUIREMENTS, LEFT_OUT}):
         raise ValueError(f"{folder} holds {name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     wheels: dict[str, Path] = {}

@@ -34,8 +34,8 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
     """What git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
     result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
     if result.returncode:
-        said = result.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-        raise ValueError(f"git {arguments[0]}: {said[0]}; a release is made in a clone of the repository.")
+        said = result.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise ValueError(f"git {arguments[0]}: {said}; a release is made in a clone of the repository.")
     return result.stdout
 
 

@@ -133,13 +133,10 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 def references(folder: Path = FOLDER) -> str:
     """The entries of the rooms' sources in the bibliography, BibTeX. Raises OSError or ValueError that names the file
     where a room's references.bib is missing or lacks what its room.toml cites."""
-    texts = []
-    for room in find(folder).values():
-        path = folder / room.room / REFERENCES
-        texts.append(path.read_text(encoding="utf-8").strip() + "\n")
-        if f"{{{room.cite}," not in texts[-1]:
-            raise ValueError(f"{path}: there is no entry {room.cite!r}, which {ROOM} cites.")
-    return "\n".join(texts)
+    texts = {name: (folder / name / REFERENCES).read_text(encoding="utf-8").strip() for name in find(folder)}
+    for room in (room for room in find(folder).values() if f"{{{room.cite}," not in texts[room.room]):
+        raise ValueError(f"{folder / room.room / REFERENCES}: there is no entry {room.cite!r}, which {ROOM} cites.")
+    return "\n\n".join(texts.values()) + "\n"
 
 
 def module(room: str, name: str) -> ModuleType:
@@ -165,8 +162,8 @@ def _read(path: Path) -> Room:
     room = made(path, Room, toml(path), path.parent.name)
     if room.unit not in UNITS:
         raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
-    at = [PATTERNS.index(pattern) if pattern in PATTERNS else -1 for pattern in room.patterns]
-    if not at or -1 in at or at != list(range(at[0], at[0] + len(at))):
+    count = len(room.patterns)
+    if not count or room.patterns not in [[*PATTERNS[at : at + count]] for at in range(len(PATTERNS))]:
         raise ValueError(
             f"{path}: patterns is {room.patterns}, but must be one or neighbours of {', '.join(PATTERNS)}."
         )

@@ -31,8 +31,6 @@ from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
 HARNESS = "artifact"
-#: Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
-OLDEST_GLIBC = 17
 REQUIREMENTS, LEFT_OUT = "requirements.txt", "left-out.txt"
 
 
@@ -147,7 +145,8 @@ def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[st
     newest = re.fullmatch(r"2\.(\d+)", glibc)
     if not newest:
         raise ValueError(f"the node's glibc must be given like 2.39, not {glibc!r}")
-    minors = range(int(newest[1]), OLDEST_GLIBC - 1, -1)
+    # Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
+    platforms = (*(f"manylinux_2_{minor}_x86_64" for minor in range(int(newest[1]), 16, -1)), "manylinux2014_x86_64")
     with tempfile.TemporaryDirectory(dir=folder) as name:
         lock = Path(name) / REQUIREMENTS
         lock.write_text("\n".join(pins), encoding="utf-8")
@@ -155,8 +154,7 @@ def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[st
             *(sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"),
             *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python),
             *("--dest", name, "--requirement", str(lock)),
-            *(f"--platform=manylinux_2_{minor}_x86_64" for minor in minors),
-            "--platform=manylinux2014_x86_64",
+            *(f"--platform={platform}" for platform in platforms),
         ]
         if subprocess.run(call).returncode:
             raise ValueError(f"pip could not fetch the wheels for Python {python}: see the lines above")

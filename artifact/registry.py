@@ -34,6 +34,8 @@ ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES = (
 MAP, RACES = "map.toml", "races.toml"
 #: Of a room's real matrices: the list, and what `artifact.which.statistics` makes of it.
 MATRICES, STATISTICS = "matrices.csv", "statistics.csv"
+#: What a claim says of itself, and no claim that is `like` it.
+ALONE = {"id", "note", "reason", "contradicts"}
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
@@ -91,11 +93,29 @@ def variants(name: str) -> tuple[str, ...]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises OSError or ValueError, one sentence that names it."""
+    """Return the content of a TOML file; a table that is `like` another has what that one says and it does not.
+
+    Raises OSError or ValueError, one sentence that names the file.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
+    _take_over(content.items(), path)
+    _take_over(((claim.get("id"), claim) for claim in content.get("claim", ())), path)
+    return content
+
+
+def _take_over(tables: Iterable[tuple[str, Any]], path: Path) -> None:
+    """Give each named table that is `like` one above it what it does not say itself, but for what is ALONE."""
+    above: dict[str, Any] = {}
+    for name, table in tables:
+        if isinstance(table, dict) and "like" in table:
+            other = table.pop("like")
+            if other not in above:
+                raise ValueError(f"{path}: {name!r} is like {other!r}, which is no table above it.")
+            table.update({key: above[other][key] for key in sorted(above[other].keys() - ALONE - table.keys())})
+        above[name] = table
 
 
 def published(room: str, figure: str, folder: Path = FOLDER) -> Path:

@@ -56,11 +56,9 @@ def claim(folder: Path) -> None:
     Raises ValueError, one sentence, for a folder that holds something and has no mark: it may be the user's. What lies
     in the repository's own build/ is ours without. The same for a name that is not UTF-8.
     """
-    for place in map(str, (ROOT, folder)):
-        if "\\udc" in ascii(place):  # what Python reads of a byte that is not UTF-8
-            raise ValueError(
-                f"{ascii(place)} is a name that is not UTF-8, which no notebook and no compiler takes: rename it"
-            )
+    # What Python reads of a byte that is not UTF-8.
+    for place in (place for place in map(ascii, map(str, (ROOT, folder))) if "\\udc" in place):
+        raise ValueError(f"{place} is a name that is not UTF-8, which no notebook and no compiler takes: rename it")
     mark, found = folder / MARK, sorted({path.name for path in folder.glob("*")} - KEPT)
     if found and not folder.is_relative_to((ROOT / "build").resolve()) and not mark.is_file():
         raise ValueError(

@@ -21,8 +21,6 @@ the GPU it multiplies with the libraries that are among the contenders, in float
 is confirmed without them: C·x = A·(B·x) in every row, for a random vector x (Freivalds).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import device
-from artifact.measure.lazy import cupy
+from artifact.measure.lazy import Lazy, cupy
 from kernels import formats
 from kernels.contract import Bound, Problem
 from kernels.formats import csr, eight, half
@@ -168,7 +166,7 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
         a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
         a, b = _dense(a), _dense(b)
-    multiply = (scipy_product if here else cupy_product) if sparse else dense_product
+    multiply = sparse_product if sparse else dense_product
     values = multiply(a, b)
     if not here:
         confirm(values, a, b, describe(problem))
@@ -206,9 +204,10 @@ def confirm(values, a, b, where: str) -> None:
     xp = array_module(values)
     x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
     y = _times(b, x)
-    by_scipy = isinstance(a, csr.Csr)
     exact = (
-        xp.asarray(scipy_product(formats.to_host(a), formats.to_host(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+        xp.asarray(_in_float64(formats.to_host(a), "scipy.sparse") @ formats.to_host(y))
+        if isinstance(a, csr.Csr)
+        else _times(a, y)
     )
     norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
@@ -231,17 +230,6 @@ def reference(values, sizes=None, longest: int = 1) -> Reference:
     return Reference(values, norm, norm / math.sqrt(max(values.size, 1)), sizes, longest, of_sizes)
 
 
-def scipy_product(a, b, dtype=np.float64) -> np.ndarray:
-    """A·B in float64 with SciPy, whose loop adds repeated entries up; then in another dtype.
-
-    a: `formats.csr.Csr` of NumPy arrays; b: (k, n), an array or a `Half`.
-    """
-    from scipy.sparse import csr_array
-
-    matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
-    return np.asarray(matrix @ _numbers(b, array_of(b)).astype(np.float64), dtype)
-
-
 def dense_product(a, b, dtype=np.float64):
     """A·B in float64 with NumPy or CuPy, on the side where both live, row-major; then in another dtype.
 
@@ -260,26 +248,29 @@ def dense_product(a, b, dtype=np.float64):
     return out
 
 
-def cupy_product(a, b, dtype=np.float64):
-    """A·B in float64 with cuSPARSE through CuPy, row-major; then in another dtype.
+def _in_float64(a: csr.Csr, library: str):
+    """A copy in float64, which nobody else has, as a matrix of scipy.sparse or cupyx.scipy.sparse."""
+    return Lazy(library).csr_matrix((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
 
-    a: `formats.csr.Csr` of CuPy arrays; b: (k, n), an array or a `Half`.
+
+def sparse_product(a, b, dtype=np.float64):
+    """A·B in float64 with SciPy, or cuSPARSE through CuPy, on the side where both live, row-major; then in another
+    dtype.
+
+    a: `formats.csr.Csr`; b: (k, n), an array or a `Half`.
 
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
     """
-    from cupyx.scipy.sparse import csr_matrix
-
-    n = b.shape[1]
-    out = cupy.zeros((a.m, n), dtype)
+    xp, n = array_module(a.val), b.shape[1]
+    out = xp.zeros((a.m, n), dtype)
     if a.nnz == 0:
         return out
-    # copy=True: sum_duplicates must not be able to touch the contenders' operands.
-    matrix = csr_matrix((a.val.astype(cupy.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
+    matrix = _in_float64(a, "scipy.sparse" if xp is np else "cupyx.scipy.sparse")
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
+        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64, order="F")
     return out
 
 
@@ -308,39 +299,35 @@ def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> 
 
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
-    where = _launched(bound, exact, reference, stream, None, "on whole numbers")
-    out, wrong = bound.result(), _Marked()
-    for part, product, _ in _written(out, reference, where):
-        wrong.add(part != _rounded(product, out), part, product)
-    if wrong.count:
+    where, out = _launched(bound, exact, reference, stream, None, "on whole numbers"), bound.result()
+    count, place, value, right = _marked(out, reference, lambda part, product, _: part != _rounded(product, out))
+    if count:
+        _require_written(out, reference, where)
         raise WrongResult(
-            f"{where} is wrong: {wrong.count} of {out.size} elements are not the product, which is exact there; the "
-            f"first one, at {wrong.place(out)}, is {wrong.numbers[0]:.9g} instead of {wrong.numbers[1]:.9g}"
+            f"{where} is wrong: {count} of {out.size} elements are not the product, which is exact there; the "
+            f"first one, at {place}, is {value:.9g} instead of {right:.9g}"
         )
 
 
-@dataclass
-class _Marked:
-    """Elements of an output that are marked, part after part: how many, and of the first one the position, row-major,
-    and numbers."""
-
-    count: int = 0
-    first: int = 0
-    numbers: tuple[float, ...] = ()
-    seen: int = 0
-
-    def add(self, marks, *arrays) -> None:
-        """Add a part: its marks, and arrays of what is remembered of the first one."""
-        count = int(marks.sum())
-        if count and not self.count:
+def _marked(out, reference: Reference, mark: Callable[..., Any]) -> tuple[int, str, float, float]:
+    """Count the elements of an output that `mark(part, product, magnitudes)` marks; of the first one also say where it
+    is, what it is, and what it should be."""
+    count, seen, first = 0, 0, ("", math.nan, math.nan)
+    for part, exact, sizes in _beside_each_other(out, reference):
+        marks = mark(part, exact, sizes)
+        if not count and marks.any():
             at = int(marks.argmax())
-            self.first, self.numbers = self.seen + at, tuple(float(x.ravel()[at]) for x in arrays)
-        self.count, self.seen = self.count + count, self.seen + marks.size
+            row, column = divmod(seen + at, out.shape[1])
+            first = f"row {row}, column {column}", float(part.ravel()[at]), float(exact.ravel()[at])
+        count, seen = count + int(marks.sum()), seen + marks.size
+    return count, *first
 
-    def place(self, out) -> str:
-        """Return where the first one is."""
-        row, column = divmod(self.first, out.shape[1])
-        return f"row {row}, column {column}"
+
+def _require_written(out, reference: Reference, where: str) -> None:
+    """Raise WrongResult, one sentence, for an output with a NaN, which it was filled with."""
+    missing, place, *_ = _marked(out, reference, lambda part, *_: array_module(part).isnan(part))
+    if missing:
+        raise WrongResult(f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}")
 
 
 def _rounded(product, out):
@@ -363,7 +350,8 @@ def _launched(
             f"{where} returns an array of shape {tuple(out.shape)}, but the product has {tuple(reference.values.shape)}"
         )
     out.fill(math.nan)
-    _finish(out)
+    if not isinstance(array_of(out), np.ndarray):  # the launch may go to another stream than CuPy's
+        cupy.cuda.get_current_stream().synchronize()
     try:
         (launch or partial(bound.launch, stream))()
         if stream is not None:
@@ -386,7 +374,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
             f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
         )
     square = worst = bound = 0.0
-    for part, exact, sizes in _written(out, reference, where):
+    for part, exact, sizes in _beside_each_other(out, reference):
         off = xp.abs(part - exact)
         square += float(xp.square(off).sum())
         scale = xp.maximum(xp.abs(exact), reference.rms)
@@ -396,7 +384,8 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
     norm, most, summed = math.sqrt(square), _relative(kind, reference), reference.sizes is not None
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
-    if not (rel_err <= most and bound <= 1):
+    if not (rel_err <= most and bound <= 1):  # NaN, an element left unwritten, fails as well
+        _require_written(out, reference, where)
         said = f"relative error {rel_err:.2e}, but at most {most:.0e}"
         if rel_err <= most:
             largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
@@ -416,20 +405,6 @@ def _relative(kind: str, reference: Reference) -> float:
         return most
     spread = IN_LONG_SUMS * reference.size_norm / reference.norm
     return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
-
-
-def _written(out, reference: Reference, where: str):
-    """`_beside_each_other`, up to the first part with a NaN, which the output was filled with: then WrongResult, one
-    sentence, at the end."""
-    missing = _Marked()
-    for part, exact, sizes in _beside_each_other(out, reference):
-        missing.add(array_module(part).isnan(part))
-        if not missing.count:
-            yield part, exact, sizes
-    if missing.count:
-        raise WrongResult(
-            f"{where} leaves {missing.count} of {out.size} elements unwritten or NaN, the first at {missing.place(out)}"
-        )
 
 
 def _beside_each_other(out, reference: Reference):
@@ -466,19 +441,20 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
 def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
     """Where a wrong output is wrong first, in words: the first element over its limit, or the farthest off where none
     is; bound: how far that is off."""
-    found = _Marked()
-    for part, exact, sizes in _beside_each_other(out, reference):
+
+    def mark(part, exact, sizes):
         ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        found.add(~(ratio <= 1 if bound > 1 else ratio < bound), part, exact)
+        return ~(ratio <= 1 if bound > 1 else ratio < bound)
+
+    _, place, value, right = _marked(out, reference, mark)
     which = "the first such element" if bound > 1 else "the element that is farthest off"
-    value, right = found.numbers
-    return f"{which}, at {found.place(out)}, is {value:.6g} instead of {right:.6g}"
+    return f"{which}, at {place}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:
     """A problem in a sentence: its matrix's name, if it has one, and its sizes."""
     sizes = f"m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
-    return ", ".join(filter(None, (problem.label, sizes)))
+    return f"{problem.label}, {sizes}" if problem.label else sizes
 
 
 def _dense(x):
@@ -505,9 +481,3 @@ def _parts(array):
     height = max(1, COMPARE_ELEMENTS // max(math.prod(array.shape[1:]), 1))
     for start in range(0, len(array) if array.size else 0, height):
         yield array[start : start + height]
-
-
-def _finish(array) -> None:
-    """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
-    if not isinstance(array_of(array), np.ndarray):
-        cupy.cuda.get_current_stream().synchronize()

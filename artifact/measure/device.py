@@ -1,13 +1,9 @@
 """The GPU: whether there is one, what it is, and how it runs right now."""
 
-from __future__ import annotations
-
 import ast
-import contextlib
 import ctypes
 import functools
 import hashlib
-import importlib
 import importlib.metadata
 import importlib.util
 import math
@@ -19,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +97,15 @@ class NoGpu(RuntimeError):
 class DeviceInfo:
     """What the harness steers by; `open()` gives the `cuda.core.Device`."""
 
-    ordinal: int  #: CUDA's number of the GPU in this process
     gpu: str  #: e.g. "NVIDIA H200"
     slug: str  #: e.g. "nvidia-h200", the folder of its records
-    compute_capability: tuple[int, int]
-    sm_count: int
-    l2_bytes: int
     memory_bytes: int
 
     def open(self):
         """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
         from cuda.core import Device
 
-        device = Device(self.ordinal)
+        device = Device(0)
         device.set_current()
         return device
 
@@ -126,8 +119,8 @@ class Sample:
     throttle: str  #: `NOT_THROTTLED`, or reasons joined by " + "
 
 
-def find(ordinal: int = 0) -> DeviceInfo | None:
-    """The GPU with this CUDA ordinal, or None where there is no driver, or one that has no such GPU.
+def find() -> DeviceInfo | None:
+    """CUDA's first GPU, or None where there is no driver, or one that has no GPU.
 
     Raises NoGpu, one sentence, where a driver is installed and does not work: its machine may well
     have a GPU, so that must not pass for a machine without.
@@ -148,21 +141,13 @@ def find(ordinal: int = 0) -> DeviceInfo | None:
     known = {runtime.cudaError_t.cudaSuccess: count, runtime.cudaError_t.cudaErrorNoDevice: 0}
     if error not in known:
         raise _broken(f"the CUDA runtime here says {error.name}")
-    if ordinal >= known[error]:
+    if not known[error]:
         return None
     # From here on there is a GPU, and what fails is an error that somebody should see.
     from cuda.core import Device
 
-    device = Device(ordinal)
-    return DeviceInfo(
-        ordinal=ordinal,
-        gpu=device.name,
-        slug=slug(device.name),
-        compute_capability=tuple(device.compute_capability),
-        sm_count=device.properties.multiprocessor_count,
-        l2_bytes=device.properties.l2_cache_size,
-        memory_bytes=_total_memory(ordinal),
-    )
+    name = Device(0).name
+    return DeviceInfo(name, slug(name), _total_memory())
 
 
 def _driver_library() -> ctypes.CDLL | None:
@@ -190,13 +175,13 @@ def _cuda_error(library, status: int) -> str:
     return f", {name.value.decode()}" if name.value else ""
 
 
-def require(ordinal: int = 0) -> DeviceInfo:
+def require() -> DeviceInfo:
     """The GPU, ready to be measured.
 
     Raises NoGpu, one sentence, where there is none, its driver does not work, or a package that
     measuring needs is missing.
     """
-    info = find(ordinal)
+    info = find()
     if info is None:
         raise NoGpu(
             "measuring needs an NVIDIA GPU and its driver, and none was found here: run it where there is "
@@ -264,7 +249,7 @@ def describe(device) -> dict[str, Any]:
         "compute_capability": "{}.{}".format(*device.compute_capability),
         "sm_count": p.multiprocessor_count,
         "l2_bytes": p.l2_cache_size,
-        "memory_bytes": _total_memory(device.device_id),
+        "memory_bytes": _total_memory(),
         "memory_bus_bits": p.global_memory_bus_width,
         "shared_bytes_per_sm": p.max_shared_memory_per_multiprocessor,
         "registers_per_sm": p.max_registers_per_multiprocessor,
@@ -284,11 +269,18 @@ def describe(device) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Versions of those of `PACKAGES` that are installed."""
-    versions = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
+    versions = {name: _ask(partial(importlib.metadata.version, name), None) for name in PACKAGES}
+    return {name: version for name, version in versions.items() if version}
+
+
+def git(*arguments: str) -> str:
+    """Return what git says of the checkout. Raises OSError where there is no git, RuntimeError with its reason where it
+    fails."""
+    command = ("git", "-C", str(paths.ROOT), *arguments)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return done.stdout.strip()
 
 
 def commit() -> str:
@@ -299,23 +291,16 @@ def commit() -> str:
     """
     if os.environ.get("SPARSITY_COMMIT"):
         return os.environ["SPARSITY_COMMIT"]
-
-    def git(*arguments: str) -> str:
-        command = ("git", "-C", str(paths.ROOT), *arguments)
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
-        return done.stdout.strip()
-
     try:
         # An archive unpacked inside somebody else's repository must not get that one's commit.
         if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
             return "unknown"
-        return git("rev-parse", "--short", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short", "HEAD") + "+" * bool(changed)
+    except (OSError, RuntimeError) as error:
         if (paths.ROOT / ".git").exists():
-            why = first_line(getattr(error, "stderr", "") or error)
-            print(f"The commit is recorded as unknown: {why} (or name it in SPARSITY_COMMIT)", file=sys.stderr)
+            why = f"The commit is recorded as unknown: {first_line(error)} (or name it in SPARSITY_COMMIT)"
+            print(why, file=sys.stderr)
         return "unknown"
 
 
@@ -356,20 +341,17 @@ def sources(room: str) -> str:
 
 def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    taken = {(x.module, a.name) for x in nodes if isinstance(x, ast.ImportFrom) and x.module for a in x.names}
+    return modules | {module for module, _ in taken} | {f"{module}.{name}" for module, name in taken}
 
 
-def _total_memory(ordinal: int) -> int:
+def _total_memory() -> int:
     """Bytes of device memory. Asked without a context, so that looking for a GPU makes none."""
-    error, total = driver.cuDeviceTotalMem(driver.CUdevice(ordinal))
+    error, total = driver.cuDeviceTotalMem(driver.CUdevice(0))
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the driver does not say how much memory GPU {ordinal} has ({error.name})")
+        raise RuntimeError(f"the driver does not say how much memory the GPU has ({error.name})")
     return int(total)
 
 
@@ -405,10 +387,8 @@ def _cuda_version() -> str:
 def _library_version(name: str) -> str | None:
     """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
 
-    The package's version may differ. cuBLASLt is a part of cuBLAS.
+    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous.
     """
-
-    # One packed number would be ambiguous.
     return _ask(lambda: _property_version(importlib.import_module(f"nvmath.bindings.{name}").get_property), None)
 
 
@@ -469,11 +449,9 @@ def _property_version(get_property) -> str:
 
 def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            return re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)[0]
-    except (OSError, IndexError):
-        return platform.machine()
+    text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
+    found = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
 
 
 def _os() -> str:

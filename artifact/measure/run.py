@@ -5,8 +5,6 @@ df = run.measure("wide", problems, contenders)   # measures what is missing, or 
 display(Markdown(run.banner()))
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import html
@@ -14,6 +12,7 @@ import importlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -143,19 +142,18 @@ class Run:
         def called(problem: Problem) -> str:
             return f"{experiment} {point_name(problem)}"
 
-        def there(problem: Problem) -> bool:
+        def missing(problems: Iterable[Problem]) -> list[Problem]:
             known = _index(records.read(path)) if path.exists() else {}
-            return all(_key(name, problem) in known for name in contenders)
+            return [p for p in problems if any(_key(name, p) not in known for name in contenders)]
 
-        have = _index(records.read(path)) if path.exists() else {}
+        todo = missing(problems)
         if problems and contenders:
             with dealt.alone(self.folder):
                 records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
-        todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
-        done = len(problems) - len(todo)
-        if done:
+        if done := len(problems) - len(todo):
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
-        for number, problem in enumerate(dealt.points(todo, self.folder, called, there), done + 1):
+        dealt_out = dealt.points(todo, self.folder, called, lambda problem: not missing([problem]))
+        for number, problem in enumerate(dealt_out, done + 1):
             began = time.perf_counter()
             timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
             said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -175,20 +173,19 @@ class Run:
 
         It is HTML, because Markdown in a cell's output knows no admonitions, here or in the book.
         """
-        name, date = self.machine["gpu"], str(self.machine["date"])[:10]
-        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {date}, commit {self.machine['commit']}"
-        since = "".join(
-            f" Added on {part.date[:10]} by commit {part.commit}: {', '.join(part.experiments)}."
-            for part in records.made(self.machine)[1:]
-        )
+        name, (first, *later) = self.machine["gpu"], records.made(self.machine)
+        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {first.date[:10]}, commit {first.commit}"
         title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
         if self.mode != "measure":
             why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
-            text = (
-                f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
-                f"records.{since}"
+            since = (f" Added on {x.date[:10]} by commit {x.commit}: {', '.join(x.experiments)}." for x in later)
+            title, text = (
+                f"Recorded on {origin}.",
+                (
+                    f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
+                    f"records.{''.join(since)}"
+                ),
             )
-            title = f"Recorded on {origin}."
         lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
         return "\n".join(('<div class="admonition note">', *lines, "</div>"))
 
@@ -277,9 +274,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     aside = [path for path in sorted(folder.glob("*.csv")) if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
-        # What speaks of them.
-        for name in (records.PLAN, f"{path.stem}.json"):
-            (folder / name).unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them
+        (folder / records.PLAN).unlink(missing_ok=True)
     return [path.name for path in aside]
 
 
@@ -384,17 +380,13 @@ def row(
     when: str,
 ) -> dict[str, Any]:
     """One row of a record: the problem, the time, the rates that follow from it, the errors."""
-    of_problem = ("label", "m", "n", "k", "density", "nnz", "seed", "flops_def", "useful_flops")
-    traffic = ("least_bytes", "requested_bytes")
     made = {
-        "room": problem.room,
+        **{name: getattr(problem, name) for name in ("room", *records.POINT, "seed", *records.PROBLEM)},
         "experiment": experiment,
         "variant": variant,
-        **{name: getattr(problem, name) for name in (*of_problem, *traffic)},
         **asdict(timing),
         **asdict(errors),
-        "tflops": problem.useful_flops / timing.median_us / 1e6,
-        "gbps": problem.least_bytes / timing.median_us / 1e3,
+        **{rate: getattr(problem, of) / timing.median_us / unit for rate, (of, unit) in records.RATES.items()},
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,
         "gpu": gpu,
@@ -500,9 +492,9 @@ def compile_report(room: str, variants: Collection[str] | None = None, target: s
         for (kernel, entry, made), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
     ]
     df = pd.DataFrame(rows)
-    fixed = list(df.columns[:8])
-    counts = sorted(df.columns[8:], key=_column_order)
-    return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})
+    known = [*(f"{op}.{bits}" for op in MEMORY_OPS for bits in (8, 16, 32, 64, 128)), *OTHER_OPS]
+    counts = [name for name in known if name in df]
+    return df[[*df.columns[:8], *counts]].fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, "int64"))
 
 
 def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
@@ -510,28 +502,18 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
 
     {"LDG.E.128.CONSTANT": 4, "LDG.E": 1} -> {"LDG.128": 4, "LDG.32": 1}
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for instruction, count in mix.items():
         op, *modifiers = instruction.split(".")
         if op in MEMORY_OPS:
             # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
             # register.
             width = next((m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32")
-            name = f"{op}.{width}"
+            counts[f"{op}.{width}"] += count
         elif op in OTHER_OPS:
             # On sparse tensor cores: another instruction, at another rate.
-            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
-        else:
-            continue
-        counts[name] = counts.get(name, 0) + count
+            counts[f"{op}.SP" if modifiers[:1] == ["SP"] else op] += count
     return counts
-
-
-def _column_order(column: str) -> tuple[int, int]:
-    if column in OTHER_OPS:
-        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
-    op, _, width = column.partition(".")
-    return MEMORY_OPS.index(op), int(width)
 
 
 # ---------------------------------------------------------------- small things

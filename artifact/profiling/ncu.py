@@ -9,8 +9,6 @@ each kernel from a flushed cache until every counter was read, and leaves the cl
 (`--clock-control none`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -146,7 +144,7 @@ MAGIC = b"NVR\0"
 # ---------------------------------------------------------------- any report
 
 
-def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """Any .ncu-rep as a table, one row per (range, launch, metric), in the report's order.
 
     metrics: names; None for all that are numbers. Columns: READ. range and launch are indices in
@@ -158,7 +156,6 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
     ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
     which the package finds no launch or one that it cannot decode.
     """
-    report = Path(report)
     _check(report)
     try:
         import ncu_report
@@ -219,10 +216,8 @@ def _values(action, names: Iterable[str], missing: bool) -> Iterator[tuple[str, 
 
 def _dimensions(action) -> tuple[str, str]:
     sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
-    if any(map(math.isnan, sizes)):
-        return "", ""
     grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
-    return grid, block
+    return ("", "") if any(map(math.isnan, sizes)) else (grid, block)
 
 
 @contextlib.contextmanager
@@ -269,19 +264,17 @@ def profile(
     Raises FileNotFoundError, PermissionError, ValueError or RuntimeError, one sentence, where ncu
     is missing, may not read the counters, or fails.
     """
-    ncu = shutil.which("ncu")
-    if ncu is None:
+    if (ncu := shutil.which("ncu")) is None:
         raise FileNotFoundError(
             "Nsight Compute's ncu is not on the PATH: install it (a CUDA toolkit has it); without "
             "it the book uses the shipped profiles"
         )
-    task: dict[str, Any] = {"room": room, "shapes": [*map(dict, shapes)], "seed": seed, "contenders": [*contenders]}
-    metrics = list(dict.fromkeys(metrics))
+    task, metrics = dict(room=room, shapes=[*shapes], seed=seed, contenders=[*contenders]), [*dict.fromkeys(metrics)]
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "whole.ncu-rep"
         collected = _collect(ncu, [*metrics, *DIMENSIONS], path, task)
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
-        df = attribute(table, [(shape, name) for shape in task["shapes"] for name in contenders])
+        df = attribute(table, [(shape, name) for shape in shapes for name in contenders])
         if folder is not None:
             _save(df, path, folder, gpu)
     return df
@@ -340,9 +333,7 @@ def _named(result: subprocess.CompletedProcess, names: Iterable[str]) -> list[st
     ncu stops at metrics that the GPU does not have: at all of them or at the first, by name or as a
     regular expression, with suffix or without.
     """
-    if result.returncode == 0:
-        return []
-    text = "\n".join(_errors(result.stdout)).replace("\\", "")
+    text = "\n".join(_errors(result.stdout)).replace("\\", "") if result.returncode else ""
     words = {name: "|".join(map(re.escape, {name, name.partition(".")[0]})) for name in names}
     return [n for n, word in words.items() if re.search(rf"(?<![\w.])({word})(?!\w|\.\w)", text)]
 
@@ -381,11 +372,10 @@ def attribute(df: pd.DataFrame, order: Sequence[tuple[Mapping[str, Any], str]]) 
     marked = int((launches["kernel"] == MARKER).sum())
     if marked != len(order):
         raise RuntimeError(f"the report marks {marked} contenders, but {len(order)} were profiled")
-    points = pd.DataFrame([(name, *(shape[key] for key in POINT[1:])) for shape, name in order], columns=list(POINT))
+    points = pd.DataFrame([dict(shape) | {"variant": name} for shape, name in order])[list(POINT)]
     within = launches.assign(position=position, within=launches.groupby(position).cumcount() - 1)
-    out = df.merge(within.drop(columns="kernel"), on="launch")
-    out = out[out["kernel"] != MARKER].merge(points, left_on="position", right_index=True)
-    return out.assign(launch=out["within"])[list(COLUMNS)].reset_index(drop=True)
+    out = df.merge(within.drop(columns="kernel"), on="launch").merge(points, left_on="position", right_index=True)
+    return out[out["kernel"] != MARKER].assign(launch=out["within"])[list(COLUMNS)].reset_index(drop=True)
 
 
 def per_contender(df: pd.DataFrame) -> pd.DataFrame:
@@ -404,21 +394,16 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
 
 
-def per_launch(df: pd.DataFrame) -> pd.DataFrame:
-    """One row per launch of a contender, from the table of `profile`: columns LAUNCH_COLUMNS."""
-    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-    return times[list(LAUNCH_COLUMNS)].reset_index(drop=True)
-
-
 def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
     """counters.csv, the launches and the report, whole, or none of them."""
     kept = folder / "profiles" / f"{folder.name}.ncu-rep"
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside = kept.with_suffix(".part")
+    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
     try:
         shutil.copyfile(report, aside)
         records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
-        records.write_text(folder / LAUNCHES, per_launch(df).to_csv(index=False))
+        records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
         os.replace(aside, kept)
     finally:
         aside.unlink(missing_ok=True)

@@ -7,23 +7,21 @@ profiled range. Inside it an empty kernel is launched before each of them, so th
 are that contender's.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from artifact import registry
+from artifact.measure import device
+from artifact.measure.lazy import driver
+
 MARKER = "contender_marker"
 
 
 def main(task: Mapping[str, Any]) -> None:
-    from cuda.bindings import driver
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
-
-    from artifact import registry
-    from artifact.measure import device
 
     opened = device.require().open()
     room = importlib.import_module(f"kernels.{task['room']}")

@@ -8,8 +8,6 @@ side by side. Logs lie in build/sanitize. Exit status 1 where a tool reports a k
 process hangs or breaks off, or a kernel of a case never ran.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -20,9 +18,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, product
 from pathlib import Path
@@ -52,11 +49,10 @@ CHILD = (sys.executable, "-m", "artifact.sanitize.child")
 
 def sanitizer() -> str:
     """The path of compute-sanitizer: on the PATH, else in the environment. Raises FileNotFoundError, one sentence."""
-    places = ("compute-sanitizer", "bin")  # of the package's versions
     installed = (
         str(x)
         for at in filter(None, sys.path)
-        for place in places
+        for place in ("compute-sanitizer", "bin")  # of the package's versions
         for x in Path(at).glob(f"nvidia/*/{place}/compute-sanitizer")
     )
     found = shutil.which("compute-sanitizer") or next(installed, None)
@@ -86,10 +82,9 @@ class Report:
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
-def grouped(reports: Iterable[Report], kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
+def grouped(reports: Iterable[Report], kernels: Collection[str] = ()) -> list[tuple[Report, int]]:
     """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
-    names = {*kernels, ""}
-    return Counter(x for x in reports if names == {""} or x.kernel in names).most_common()
+    return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common()
 
 
 def read_log(text: str) -> tuple[list[Report], int | None]:
@@ -204,7 +199,8 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
-        why = _last_line(folder / "output.txt")
+        words_said = [line.strip() for line in _text(folder / "output.txt").splitlines() if line.strip()]
+        why = words_said[-1] if words_said else ""
         made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
     elif tool and counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
@@ -213,28 +209,18 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
 
 def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
     """(the case that was begun and not ended, whether the process came to its end); fills in what came of cases."""
-    at, ended = "", False
-    for line in _text(path).splitlines():
-        said: dict[str, Any] = {"case": at}
-        with suppress(ValueError):  # cut in the middle
-            said = json.loads(line)
-        ended |= "end" in said
-        at = "" if {"end", "done"} & {*said} else said["case"]
-        if "done" in said:
-            made.kernels |= said["kernels"]
-            kinds = [kind for kind in ("refused", "unseen", "failed") if kind in said]
-            for kind in kinds:
-                getattr(made, kind)[said["case"]] = said[kind]
-            made.ran |= set() if kinds else {said["case"]}
-    return at, ended
+    whole = [line for line in _text(path).splitlines(True) if line.endswith("\n")]  # the last one may be cut
+    lines: list[dict[str, Any]] = [{}, *map(json.loads, whole)]
+    kinds, done = ("refused", "unseen", "failed"), [line for line in lines if "done" in line]
+    made.refused, made.unseen, made.failed = ({x["case"]: x[kind] for x in done if kind in x} for kind in kinds)
+    made.ran = {line["case"] for line in done if not {*kinds} & {*line}}
+    made.kernels = {name: copies for line in done for name, copies in line["kernels"].items()}
+    last = lines[-1]
+    return "" if "done" in last else last.get("case", ""), "end" in last
 
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _last_line(path: Path) -> str:
-    return ([line.strip() for line in _text(path).splitlines() if line.strip()] or [""])[-1]
 
 
 _GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\(")
@@ -323,14 +309,16 @@ def details(every: Sequence[Ran]) -> list[str]:
     """What is not right, a line each; what fails in the same way is said once with its number."""
     said = []
     for made in every:
-        lines = [f"{count} x {report}" for report, count in made.found]
-        for reason in dict.fromkeys(made.failed.values()):
-            names = [case for case in made.failed if made.failed[case] == reason]
-            more = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            lines.append(f"{names[0]}{more}: {reason}")
-        for name in made.never:
-            lines.append(f"{name} never ran: {next(r for c, r in made.refused.items() if c.startswith(name))}")
-        lines += filter(None, [made.broken])
+        alike = {why: [case for case in made.failed if made.failed[case] == why] for why in made.failed.values()}
+        lines = [
+            *(f"{count} x {report}" for report, count in made.found),
+            *(f"{first}{f' and {len(more)} others' if more else ''}: {why}" for why, (first, *more) in alike.items()),
+            *(
+                f"{name} never ran: {next(why for case, why in made.refused.items() if case.startswith(name))}"
+                for name in made.never
+            ),
+            *filter(None, [made.broken]),
+        ]
         said += [f"{made.room}, {made.tool or 'no tool'}: {line}" for line in lines]
     return said
 

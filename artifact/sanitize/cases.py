@@ -7,8 +7,6 @@ small. Kernels that choose among the others ("auto") are left out, and so are th
 nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import cache, partial
@@ -153,12 +151,7 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
 
 def own(room) -> dict[str, Callable]:
     """name -> bind of the variants that choose among no others."""
-    names = [name for name in room.VARIANTS if "auto" not in name and name not in CHOOSING]
-    return {name: partial(bound, room, name) for name in names}
-
-
-def bound(room, name: str, problem, device):
-    return room.bind(name, problem, device)
+    return {name: partial(room.bind, name) for name in room.VARIANTS if "auto" not in name and name not in CHOOSING}
 
 
 def configured(bind: Callable, config, problem, device, **more):
@@ -186,32 +179,35 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 def library(lab: Lab) -> Iterable[Case]:
     """Plans of every format and dtype, with what they do besides the kernel: other orders, factors, single calls."""
-    sparse = scattered(200, 320)
-    for (kind, dtype, accuracy), n in product(PLANS, (64, 33)):
-        a = _of_format(kind, dtype, sparse)
-        work = partial(_planned, lab, replace(a, val=_cut(a.val, accuracy)), dtype, accuracy, n)
-        yield f"plan of {kind}, {dtype} {accuracy or ''}, n={n}", work
-    for name, more in (("in order of csr", {"deterministic": True}), ("tuned of csr", {"tune": True})):
-        yield f"plan {name}", partial(_planned, lab, sparse, "float32", None, 64, **more)
-    for prune in PRUNED:
-        yield f"plan pruned to {prune}", partial(_pruned, lab, prune)
-    for n in (64, 33, 1):
-        yield f"spmm of csr, n={n}", partial(_single, lab, sparse, n)
-    for n in (64, 34, 33):
-        yield f"sddmm, n={n}", partial(_sampled, lab, sparse, n)
-    for size in (8, 4, 3, 2):  # of float32 and 2 bytes: rows of uint4 to unsigned short
-        yield f"gather of rows, {size}", partial(_gathered, lab, size)
+    sparse, single = scattered(200, 320), partial(_planned, lab, scattered(200, 320), "float32", None, 64)
+    return [
+        *(
+            (
+                f"plan of {kind}, {dtype} {accuracy or ''}, n={n}",
+                partial(_planned, lab, _of_format(kind, dtype, accuracy, sparse), dtype, accuracy, n),
+            )
+            for (kind, dtype, accuracy), n in product(PLANS, (64, 33))
+        ),
+        ("plan in order of csr", partial(single, deterministic=True)),
+        ("plan tuned of csr", partial(single, tune=True)),
+        *((f"plan pruned to {prune}", partial(_pruned, lab, prune)) for prune in PRUNED),
+        *((f"spmm of csr, n={n}", partial(_single, lab, sparse, n)) for n in (64, 33, 1)),
+        *((f"sddmm, n={n}", partial(_sampled, lab, sparse, n)) for n in (64, 34, 33)),
+        # Of float32 and 2 bytes: rows of uint4 to unsigned short.
+        *((f"gather of rows, {size}", partial(_gathered, lab, size)) for size in (8, 4, 3, 2)),
+    ]
 
 
-def _of_format(kind: str, dtype: str, sparse: csr.Csr) -> Any:
+def _of_format(kind: str, dtype: str, accuracy: str | None, sparse: csr.Csr) -> Any:
     vectors = nm.random(320, 200, 8, 32, 16, 0)
-    make: dict[str, Callable] = {
+    make: dict[str, Callable[[], Any]] = {
         "csr": lambda: replace(sparse, val=_numbers(sparse.val, dtype)),
         "bcsr": lambda: bcsr.random(200, 320, 0.4, 0, dtype=dtype),
         "2:4": lambda: two_four.random(200, 320, dtype, 0),
         "nm": lambda: replace(vectors, val=_numbers(vectors.val, dtype)),
     }
-    return make[kind]()
+    made = make[kind]()
+    return replace(made, val=_cut(made.val, accuracy))
 
 
 def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -228,9 +224,7 @@ def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
 
 def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
     """Values that TF32 holds, where products are made in it."""
-    if accuracy != "tf32":
-        return values
-    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if accuracy == "tf32" else values
 
 
 def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
@@ -265,8 +259,7 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
-    rng = np.random.default_rng(7)
-    g, b = (rng.standard_normal((rows, n)).astype(np.float32) for rows in (a.m, a.k))
+    g, b = normal(7, a.m, n), normal(8, a.k, n)
     out = Sampled(csr.to_device(a), lab.device)(cupy.asarray(g), cupy.asarray(b))
     right = (g.astype(np.float64) @ b.astype(np.float64).T)[csr.rows(a), a.col_idx]
     lab.compare(out[:, None], right[:, None], "sddmm", "float32")
@@ -299,12 +292,12 @@ def _generated(lab: Lab, made) -> None:
 
 def conversions(lab: Lab) -> Iterable[Case]:
     """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
-    for name, convert, given in _conversions():
-        yield name, partial(_converted, convert, given)
-    for given in _matrices():
-        yield f"{type(given).__name__} looked at", partial(_looked_at, given)
-    yield "pointers and indices of others", _looked_at_others
-    yield "numbers as float32", _as_float32
+    return [
+        *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
+        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _matrices()),
+        ("pointers and indices of others", _looked_at_others),
+        ("numbers as float32", _as_float32),
+    ]
 
 
 def _matrices() -> tuple[Any, ...]:
@@ -314,35 +307,41 @@ def _matrices() -> tuple[Any, ...]:
     return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
 
 
-def _conversions() -> Iterable[tuple[str, Callable, Any]]:
+def _conversions() -> list[tuple[str, Callable, Any]]:
     """Name, what converts on the host and on a GPU, and what is given to it."""
-    sparse, (blocks, windows, *_) = scattered(), _matrices()
-    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
-    for dtype, block in product(("float32", "bfloat16"), sizes):
-        yield f"bcsr, {dtype} {block}", partial(bcsr.from_csr, block=block, dtype=dtype), sparse
-    for dtype, window in product(("float32", "bfloat16"), (64, 4)):
-        yield f"wcsr, {dtype} {window}", partial(wcsr.from_csr, window=window, dtype=dtype), sparse
-    yield "bcsr to csr", bcsr.to_csr, blocks
-    yield "wcsr to csr", wcsr.to_csr, windows
-    for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
-        yield f"nm, {size} {pattern}", partial(_vectors, pattern), normal(13, *size)
-    for (module, numbers, bits), size in product(
-        ((two_four, half, "16"), (two_four_eight, eight, "8")), ((70, 100), (33, 77))
-    ):
-        for dtype in numbers.DTYPES:
-            given = numbers.to_bits(normal(9, *size), dtype)
-            pruned = module.to_dense_bits(module.compress(given, dtype, prune=True))
-            yield f"2:4 of {bits} bits, {dtype} {size}", partial(module.compress, dtype=dtype, prune=True), given
-            yield f"2:4 of {bits} bits that fit, {dtype} {size}", partial(module.compress, dtype=dtype), pruned
-    for given in _matrices():
-        yield f"{type(given).__name__} as CSR", operands.as_csr, given
+    sparse, (blocks, windows, *_), dtypes = scattered(), _matrices(), ("float32", "bfloat16")
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
-    yield "bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))
-
-
-def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
-    keep, group, vector = pattern
-    return nm.compress(dense, keep, group, vector, prune=True)
+    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
+    of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
+    pairs: list[tuple[Any, str, str, Any]] = [
+        (module, f"2:4 of {bits} bits", dtype, numbers.to_bits(normal(9, *size), dtype))
+        for module, numbers, bits in ((two_four, half, 16), (two_four_eight, eight, 8))
+        for size, dtype in product(((70, 100), (33, 77)), numbers.DTYPES)
+    ]
+    return [
+        *((f"bcsr, {d} {b}", partial(bcsr.from_csr, block=b, dtype=d), sparse) for d, b in product(dtypes, sizes)),
+        *((f"wcsr, {d} {w}", partial(wcsr.from_csr, window=w, dtype=d), sparse) for d, w in product(dtypes, (64, 4))),
+        ("bcsr to csr", bcsr.to_csr, blocks),
+        ("wcsr to csr", wcsr.to_csr, windows),
+        *(
+            (f"nm, {size} {k, g, v}", partial(nm.compress, keep=k, group=g, vector=v, prune=True), normal(13, *size))
+            for size, k, g, v in of_vectors
+        ),
+        *(
+            (f"{name}, {dtype} {given.shape}", partial(module.compress, dtype=dtype, prune=True), given)
+            for module, name, dtype, given in pairs
+        ),
+        *(
+            (
+                f"{name} that fit, {dtype} {given.shape}",
+                partial(module.compress, dtype=dtype),
+                module.to_dense_bits(module.compress(given, dtype, prune=True)),
+            )
+            for module, name, dtype, given in pairs
+        ),
+        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _matrices()),
+        ("bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))),
+    ]
 
 
 def _there(given: Any) -> Any:

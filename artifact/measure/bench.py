@@ -21,6 +21,7 @@ import gc
 import math
 import statistics
 import time as host_clock
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -226,11 +227,8 @@ def timings(
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
     machine: dict[str, Any] = asdict(summarise_samples(seen))
-    result = {}
-    for name, times in taken.items():
-        q25, median, q75 = map(float, np.quantile(times, (0.25, 0.5, 0.75)))
-        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
-    return result
+    found = {name: map(float, np.quantile(times, (0.5, 0.25, 0.75))) for name, times in taken.items()}
+    return {name: Timing(*us, samples[name], graph=graph[name], **machine) for name, us in found.items()}
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:
@@ -263,13 +261,8 @@ def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
 # ---------------------------------------------------------------- loops of calls
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How `time_calls` times one contender."""
-
-    warmup: int  #: calls before each sample
-    calls: int  #: in a sample
-    samples: int
+# How `time_calls` times one contender: calls before each sample, calls in a sample, samples.
+Plan = namedtuple("Plan", "warmup calls samples")
 
 
 def time_calls(
@@ -388,13 +381,11 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keep Python's collector of garbage from running."""
-    collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
-            gc.enable()
+        gc.enable()
 
 
 @dataclass(frozen=True)
@@ -433,16 +424,15 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         stream.sync()
         return [(end - begin) * 1e3 for begin, end in pairs], seen
 
-    def flush_us() -> float:
-        # Back to back between two events, so that no gap between flushes counts as flushing.
-        begin, end = events[0]
+    # Back to back between two events, so that no gap between flushes counts as flushing.
+    begin, end = events[0]
+    flush.fill(0, stream=stream)
+    stream.record(begin)
+    for _ in range(HOST_PROBES):
         flush.fill(0, stream=stream)
-        stream.record(begin)
-        for _ in range(HOST_PROBES):
-            flush.fill(0, stream=stream)
-        stream.record(end)
-        stream.sync()
-        return (end - begin) * 1e3 / HOST_PROBES
+    stream.record(end)
+    stream.sync()
+    flush_us = (end - begin) * 1e3 / HOST_PROBES
 
     def host_us(name: str) -> float:
         bound = contenders[name]
@@ -465,7 +455,7 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         graphs.append(graph)
         launch[name] = graph.launch
 
-    return Engine(run, flush_us(), {name: host_us(name) for name in contenders}, replay)
+    return Engine(run, flush_us, {name: host_us(name) for name in contenders}, replay)
 
 
 def capture(name: str, bound, stream) -> Graph:

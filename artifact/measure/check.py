@@ -22,6 +22,7 @@ is confirmed without them: C·x = A·(B·x) in every row, for a random vector x 
 """
 
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,23 +33,14 @@ import numpy as np
 from artifact.measure import device
 from artifact.measure.lazy import Lazy, cupy
 from kernels import formats
-from kernels.contract import Bound, Problem
+from kernels.contract import Bound, Problem, require
 from kernels.formats import csr, eight, half
 from kernels.formats.half import Half, array_module, array_of
 from kernels.tuning import outputs
 
-
-@dataclass(frozen=True)
-class Limit:
-    """Largest errors with which an output still counts as right.
-
-    max_err: of products whose magnitudes nobody summed; else what an element in 16 bits may be off by where
-    partial sums were rounded to them, too.
-    """
-
-    rel_err: float
-    max_err: float
-    why: str
+# Largest errors with which an output still counts as right, and why these. max_err: of products whose magnitudes nobody
+# summed; else what an element in 16 bits may be off by where partial sums were rounded to them, too.
+Limit = namedtuple("Limit", "rel_err max_err why")
 
 
 #: dtype of the output, or what `Problem.limit` names instead -> limit. The method page of the book shows
@@ -165,7 +157,7 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     if here and not host:
         a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
-        a, b = _dense(a), _dense(b)
+        a, b = _dense(a, b)
     multiply = sparse_product if sparse else dense_product
     values = multiply(a, b)
     if not here:
@@ -173,7 +165,8 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
     if here and not host:
         values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
-    return reference(values, summed, _longest(a))
+    longest = array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max() if sparse else a.shape[1]
+    return reference(values, summed, int(longest))
 
 
 def _unsigned(x):
@@ -184,11 +177,6 @@ def _unsigned(x):
         bits = 8 * x.bits.itemsize  # e4m3 has a bit for the sign, too
         return replace(x, bits=x.bits & x.bits.dtype.type((1 << bits - 1) - 1))
     return abs(x)
-
-
-def _longest(a) -> int:
-    """Products of the longest sum of A·B, or more."""
-    return int(array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max()) if isinstance(a, csr.Csr) else a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:
@@ -236,9 +224,8 @@ def dense_product(a, b, dtype=np.float64):
     a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array. Only panels are
     in float64, and of a `Half` in float32.
     """
-    a, b = _dense(a), _dense(b)
-    xp = array_module(array_of(a))
-    (m, k), n = a.shape, b.shape[1]
+    a, b = _dense(a, b)
+    xp, (m, k), n = array_module(array_of(a)), a.shape, b.shape[1]
     out = xp.zeros((m, n), dtype)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
     for i in range(0, m, height):
@@ -332,11 +319,9 @@ def _require_written(out, reference: Reference, where: str) -> None:
 
 def _rounded(product, out):
     """A float64 product rounded to the dtype of an output, as float64."""
-    numbers = product.astype(np.float32)
-    for kind, module in ((Half, half), (eight.Eight, eight)):
-        if isinstance(out, kind):
-            numbers = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype)
-    return numbers.astype(np.float64)
+    numbers, module = product.astype(np.float32), {Half: half, eight.Eight: eight}.get(type(out))
+    rounded = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype) if module else numbers
+    return rounded.astype(np.float64)
 
 
 def _launched(
@@ -369,10 +354,10 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
     xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
-    if kind not in LIMITS:
-        raise ValueError(
-            f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
-        )
+    require(
+        kind in LIMITS,
+        f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}",
+    )
     square = worst = bound = 0.0
     for part, exact, sizes in _beside_each_other(out, reference):
         off = xp.abs(part - exact)
@@ -433,9 +418,7 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     may = outputs.allowed(kind, dtype, reference.longest)
     least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
-    if dtype in half.DTYPES:
-        most = xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes))
-    return most
+    return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
 
 
 def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
@@ -457,9 +440,9 @@ def describe(problem: Problem) -> str:
     return f"{problem.label}, {sizes}" if problem.label else sizes
 
 
-def _dense(x):
-    """`x` without the zeros that a sparse format leaves out; an array or a `Half` as it is."""
-    return formats.to_dense(x) if formats.is_sparse(x) else x
+def _dense(*operands):
+    """Operands with the zeros that a sparse format leaves out; an array or a `Half` is as it is."""
+    return (formats.to_dense(x) if formats.is_sparse(x) else x for x in operands)
 
 
 def _times(matrix, x):

@@ -21,6 +21,7 @@ from typing import Any
 
 from artifact import paths
 from artifact.measure.lazy import driver
+from kernels import contract
 
 #: Distributions whose versions can change a number in the records.
 PACKAGES = (
@@ -84,8 +85,7 @@ DESCRIBED: Questions = {
 CODE = (".py", ".c", ".cu", ".cuh")
 
 #: The driver's library on Linux, and its status where it works and finds no GPU.
-DRIVER = "libcuda.so.1"
-CUDA_ERROR_NO_DEVICE = 100
+DRIVER, CUDA_ERROR_NO_DEVICE = "libcuda.so.1", 100
 
 
 class NoGpu(RuntimeError):
@@ -203,11 +203,11 @@ def require_memory(info: DeviceInfo, m: int, n: int, k: int) -> None:
     (m, k) and B (k, n) the smaller one in 16 bits, since the other one may be sparse.
     """
     least = 2 * min(m * k, k * n) + (2 + 8) * m * n
-    if least > info.memory_bytes:
-        raise ValueError(
-            f"m={m}, n={n}, k={k} needs {least / 1e9:,.0f} GB at least, but the {info.gpu} has "
-            f"{info.memory_bytes / 1e9:,.0f} GB: choose smaller sizes"
-        )
+    contract.require(
+        least <= info.memory_bytes,
+        f"m={m}, n={n}, k={k} needs {least / 1e9:,.0f} GB at least, but the {info.gpu} has "
+        f"{info.memory_bytes / 1e9:,.0f} GB: choose smaller sizes",
+    )
 
 
 def slug(name: str) -> str:
@@ -334,8 +334,7 @@ def sources(room: str) -> str:
     ]
     digest = hashlib.sha256()
     for file in sorted(f for f in files if f.suffix in CODE or f.match("choices/*.csv")):
-        digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
-        digest.update(file.read_bytes())
+        digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -406,11 +405,11 @@ def cusparselt():
     from nvmath.bindings import cusparseLt
 
     answers = _property_version(cusparseLt.get_property) if path else None
-    if answers != wanted:
-        raise ValueError(
-            f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
-            "with LD_PRELOAD set to the same file"
-        )
+    contract.require(
+        answers == wanted,
+        f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
+        "with LD_PRELOAD set to the same file",
+    )
     return cusparseLt
 
 
@@ -433,10 +432,9 @@ def _file_version(path: str) -> str:
     def one(part: int) -> int:
         value = ctypes.c_int(-1)
         status = ask(part, ctypes.byref(value))
-        if status:
-            raise ValueError(
-                f"the file that {CUSPARSELT} names does not tell its version: its status is {status}, not 0"
-            )
+        contract.require(
+            status == 0, f"the file that {CUSPARSELT} names does not tell its version: its status is {status}, not 0"
+        )
         return value.value
 
     return _property_version(one)

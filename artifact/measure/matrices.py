@@ -64,8 +64,8 @@ def download(matrices: pd.DataFrame, where: Path, say: Callable[[str], None] = p
     What the collection does not have (no group) is left out. An interrupted download leaves whole
     matrices only, and goes on with the next one when it is started again.
     """
-    failed, asked = [], matrices[matrices["group"].ne("") & [find(name, where) is None for name in matrices["name"]]]
-    for name, group in zip(asked["name"], asked["group"], strict=True):
+    failed, pairs = [], zip(matrices["name"], matrices["group"], strict=True)
+    for name, group in ((name, group) for name, group in pairs if group and find(name, where) is None):
         try:
             _fetch(group, name, where)
             say(f"{group}/{name}")

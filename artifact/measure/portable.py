@@ -6,11 +6,9 @@ Kernels are compiled without Hopper's own instructions (`gpu.Portable`). It says
 that the kernels are right, and what they make of the same caches and memory.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,10 +36,10 @@ class Point:
     make: Callable[[], Problem]
 
 
-def points() -> Iterator[tuple[str, Point]]:
+def points() -> list[tuple[str, Point]]:
     """(room, point) of the rooms that have a portable.py."""
-    for room in (room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()):
-        yield from ((room, point) for point in registry.module(room, "portable").points())
+    rooms = [room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()]
+    return [(room, point) for room in rooms for point in registry.module(room, "portable").points()]
 
 
 def measure(
@@ -50,7 +48,7 @@ def measure(
     """A row for each point and contender: the forced kernels, with all and with a GeForce's shared memory, the GPU's
     own, and dense cuBLAS; who does not take a point is left out, which is said. opened: `cuda.core.Device`, current."""
     rows: list[dict[str, Any]] = []
-    for room, point in ((room, point) for room, point in points() if only in ("", point.what)):
+    for room, point in ((r, p) for r, p in points() if only in ("", p.what)):
         module, problem = importlib.import_module(f"kernels.{room}"), point.make()
         dense = registry.contenders([name for name in module.BASELINES if name.startswith("cublas")], opened)
         contenders: dict[str, Contender] = {
@@ -60,7 +58,7 @@ def measure(
             **dense,
         }
         work = partial(measure_point, problem, opened=opened, budget_s=budget_s)
-        found = willing(contenders, work, lambda name, why: say(f"left out: {why}"), PORTABLE)
+        found = willing(contenders, work, lambda _, why: say(f"left out: {why}"), PORTABLE)
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         mine = [
             {
@@ -75,7 +73,6 @@ def measure(
             }
             for name, (cost, errors, timing) in found.items()
         ]
-        problem.release()
         say(pd.DataFrame(mine).to_string(index=False))
         rows += mine
     return pd.DataFrame(rows)

@@ -38,6 +38,7 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import check
 from artifact.measure.device import slug
+from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.
 NAME = re.compile(r'[^<>"\x00-\x1f\x7f\ufffd]+')
@@ -135,8 +136,8 @@ RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
 #: Error limits of 8-bit operands, which labels tell from all others. That of an element counts only where `bound` does
 #: not say what it was held to.
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
-USUAL = "usual"  # in a room's `limits`: of the experiments that it does not name
-CEILINGS = "ceilings"  # room and experiment of the microbenchmarks
+#: In a room's `limits`, of the experiments that it does not name; room and experiment of the microbenchmarks.
+USUAL, CEILINGS = "usual", "ceilings"
 RATE_TOLERANCE = 1e-6  # relative; a record keeps every digit, one that was rounded by hand some
 
 COUNTER_CELLS: dict[str, Column] = {
@@ -146,19 +147,17 @@ COUNTER_CELLS: dict[str, Column] = {
     "unit": Column("text", "", "unit of the value, as ncu says it", optional=True),
 }
 COUNTER_COLUMNS = tuple(COUNTER_CELLS)
-MACHINE = "machine.json"
-PLAN = "plan.json"
-ABSENT = "absent.json"  # rows that a record does not have, each with the reason
-REPEAT = "repeat"  # folder of the second measurement, in that of the first
-#: ... and the folder of those with other versions of a library, each in a folder of its version's name.
-LIBRARIES = "libraries"
-COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
-FACTS = "facts"  #: what is said of a room's records by name, made from them
+#: Files beside records: the machine; how many rows there are to be; rows that a record does not have, and the reason.
+MACHINE, PLAN, ABSENT = "machine.json", "plan.json", "absent.json"
+#: Folders in that of a room: the second measurement; those with other versions of a library, each in a folder of its
+#: version's name.
+REPEAT, LIBRARIES = "repeat", "libraries"
+#: CSV beside records that are none: the profiler's counters, and what is said of a room's records by name.
+COUNTERS, FACTS = "counters", "facts"
 #: What a machine.json holds at least.
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
 #: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
-LATER = "later"
-LATER_KEYS = ("experiments", "date", "commit", "sources")
+LATER, LATER_KEYS = "later", ("experiments", "date", "commit", "sources")
 
 
 # ---------------------------------------------------------------- validation
@@ -384,15 +383,15 @@ def whole(df: pd.DataFrame, path: Path) -> pd.DataFrame:
     """
     points = len(df.drop_duplicates(list(POINT)))
     planned = read_plan(path.parent).get(path.stem, {"points": points, "rows": len(df)})
-    if points < planned["points"]:
-        raise ValueError(
-            f"{path}: {path.stem} was interrupted after {points} of {planned['points']} points: make measure goes on."
-        )
-    if len(df) != planned["rows"]:
-        raise ValueError(
-            f"{path}: {path.stem} has {len(df)} rows, but {planned['rows']} were planned: rows were lost "
-            "or added, so delete it and measure it again."
-        )
+    require(
+        points >= planned["points"],
+        f"{path}: {path.stem} was interrupted after {points} of {planned['points']} points: make measure goes on.",
+    )
+    require(
+        len(df) == planned["rows"],
+        f"{path}: {path.stem} has {len(df)} rows, but {planned['rows']} were planned: rows were lost "
+        "or added, so delete it and measure it again.",
+    )
     return df
 
 
@@ -447,14 +446,14 @@ def read_counters(path: Path) -> pd.DataFrame:
     _require(path, df, "metric", ~again, "{metric!r} at this shape is in a row above already")
     said = _read_json(about, {})
     gpu = said.get("gpu", "")
-    if said != _about(text, len(df), gpu):
-        raise ValueError(
-            f"{path}: these {len(df)} rows are not those that {about.name} tells of: the file was cut or changed, so "
-            "profile again."
-        )
+    require(
+        said == _about(text, len(df), gpu),
+        f"{path}: these {len(df)} rows are not those that {about.name} tells of: the file was cut or changed, so "
+        "profile again.",
+    )
     # The folder above is of the room, or of a part of it.
-    if slug(gpu) not in [folder.name for folder in path.absolute().parents[1:3]]:
-        raise ValueError(f"{about}: counters of an {gpu} do not belong in this folder.")
+    above = [folder.name for folder in path.absolute().parents[1:3]]
+    require(slug(gpu) in above, f"{about}: counters of an {gpu} do not belong in this folder.")
     return df
 
 
@@ -476,8 +475,7 @@ def published(path: Path) -> pd.DataFrame:
     known = ", ".join(sorted(p.name for p in path.parent.glob("*.csv"))) or "none"
     lines = _read(path, f"there are no such published numbers; known: {known}").splitlines()
     source = [line.lstrip("# ") for line in lines if line.startswith("#")]
-    if not source:
-        raise ValueError(f"{path}: row 1, column 'quantity': the comment that names the source is missing.")
+    require(bool(source), f"{path}: row 1, column 'quantity': the comment that names the source is missing.")
     df = pd.read_csv(path, comment="#", keep_default_na=False, na_values=[""])
     df.attrs["source"] = " ".join(source)
     return df
@@ -503,17 +501,16 @@ def read_machine(folder: Path) -> dict[str, Any]:
 
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a machine, if it has its keys and all its texts are names; else raise ValueError."""
-    if not isinstance(machine, Mapping):
-        raise ValueError(f"{path}: a machine is a table of names and values.")
+    require(isinstance(machine, Mapping), f"{path}: a machine is a table of names and values.")
     parts = [
         (machine, MACHINE_KEYS, ""),
         *((x, LATER_KEYS, f" in an entry of {LATER!r}") for x in machine.get(LATER, ())),
     ]
     for part, keys, where in parts:
-        if lacking := [key for key in keys if not part.get(key)]:
-            raise ValueError(f"{path}: the key {lacking[0]!r} is missing or empty{where}.")
-    if wrong := re.search(r"[<>\\\x7f\ufffd]", json.dumps(machine, ensure_ascii=False)):
-        raise ValueError(f"{path}: a text here has {wrong.group()!r}, which no name has.")
+        for key in keys:
+            require(bool(part.get(key)), f"{path}: the key {key!r} is missing or empty{where}.")
+    wrong = re.findall(r"[<>\\\x7f\ufffd]", json.dumps(machine, ensure_ascii=False))
+    require(not wrong, f"{path}: a text here has {''.join(wrong[:1])!r}, which no name has.")
     return machine
 
 
@@ -527,11 +524,11 @@ def check_room(folder: Path) -> None:
     check_machines(folder)
     for experiment, planned in plans.items():
         path = folder / f"{experiment}.csv"
-        if not path.is_file() and len(absent.get(experiment, ())) < planned["rows"]:
-            raise ValueError(
-                f"{path}: there is no such record, but {PLAN} has {planned['rows']} rows for it: it was lost, or its "
-                "measurement was interrupted and make measure goes on."
-            )
+        require(
+            path.is_file() or len(absent.get(experiment, ())) >= planned["rows"],
+            f"{path}: there is no such record, but {PLAN} has {planned['rows']} rows for it: it was lost, or its "
+            "measurement was interrupted and make measure goes on.",
+        )
 
 
 def check_machines(folder: Path) -> None:
@@ -540,11 +537,11 @@ def check_machines(folder: Path) -> None:
     named = folder.absolute().parent.name
     for path in (path for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}{MACHINE}")):
         machine = read_machine(path.parent)
-        if {slug(machine["gpu"]), machine["slug"]} != {named}:
-            raise ValueError(
-                f"{path}: these records are of an {machine['gpu']} (slug {machine['slug']!r}), but lie in "
-                f"{named!r}: their folder must be named after their GPU."
-            )
+        require(
+            {slug(machine["gpu"]), machine["slug"]} == {named},
+            f"{path}: these records are of an {machine['gpu']} (slug {machine['slug']!r}), but lie in "
+            f"{named!r}: their folder must be named after their GPU.",
+        )
 
 
 #: When and by which commit records were made, and which experiments; none: all that no other entry names.
@@ -553,8 +550,8 @@ Made = namedtuple("Made", "date commit experiments")
 
 def made(machine: Mapping) -> list[Made]:
     """How a machine's records came about: at first, and what was added since."""
-    first = Made(str(machine["date"]), str(machine["commit"]), ())
-    return [first, *(Made(x["date"], x["commit"], tuple(x["experiments"])) for x in machine.get(LATER, ()))]
+    made = [Made(str(machine["date"]), str(machine["commit"]), ())]
+    return made + [Made(x["date"], x["commit"], tuple(x["experiments"])) for x in machine.get(LATER, ())]
 
 
 def experiments(folder: Path) -> list[str]:
@@ -570,10 +567,11 @@ def rooms(gpu_folder: Path) -> list[str]:
 def list_gpus(root: Path) -> list[str]:
     """Slugs of the GPUs with records under `root`. Raises ValueError, one sentence, where that is the folder of one
     GPU."""
-    if found := rooms(root):
-        raise ValueError(
-            f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it."
-        )
+    found = rooms(root)
+    require(
+        not found,
+        f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it.",
+    )
     return sorted({path.parent.parent.name for path in root.glob(f"*/*/{MACHINE}")} - {LIBRARIES})
 
 
@@ -590,8 +588,7 @@ def resolve(gpu: str, root: Path) -> Path:
     Raises ValueError that names the known GPUs if there are no records of this one, and as `check_machines`.
     """
     known, wanted = list_gpus(root), slug(gpu)
-    if wanted not in known:
-        raise ValueError(f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
+    require(wanted in known, f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
     for room in rooms(root / wanted):
         check_machines(root / wanted / room)
     return root / wanted
@@ -617,11 +614,8 @@ def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_be
     ValueError if no variant starts with `prefix`.
     """
     df = df[df["variant"] != name]
-    pool = df[df["variant"].str.startswith(prefix)]
-    if pool.empty:
-        raise ValueError(
-            f"No variant starts with {prefix!r}; the records have {', '.join(df['variant'].unique()) or 'none'}."
-        )
+    pool, have = df[df["variant"].str.startswith(prefix)], ", ".join(df["variant"].unique()) or "none"
+    require(not pool.empty, f"No variant starts with {prefix!r}; the records have {have}.")
     point = [column for column in ("room", "experiment", *POINT) if column in df.columns]
     best = pool.loc[pool.groupby(point, sort=False)["median_us"].idxmin()]
     return pd.concat([df.assign(best_of=""), best.assign(best_of=best["variant"], variant=name)], ignore_index=True)
@@ -635,13 +629,12 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     no rows, or if they share no point.
     """
     times = df.set_index(["experiment", *POINT]).groupby("variant")["median_us"]
-    if missing := [name for name in (variant, baseline) if name not in times.groups]:
-        have = ", ".join(df["variant"].unique()) or "none"
-        raise ValueError(f"There is no variant {missing[0]!r} in the records; they have {have}.")
+    known = ", ".join(df["variant"].unique()) or "none"
+    for name in (variant, baseline):
+        require(name in times.groups, f"There is no variant {name!r} in the records; they have {known}.")
     ours, theirs = times.get_group(variant), times.get_group(baseline)
     shared = ours.index[ours.index.isin(theirs.index)]
-    if shared.empty:
-        raise ValueError(f"{variant!r} and {baseline!r} were not measured at any common point.")
+    require(not shared.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
     return (theirs.loc[shared] / ours.loc[shared]).rename("speedup")
 
 
@@ -649,6 +642,8 @@ def geomean(values: Sequence[float] | pd.Series) -> float:
     """Geometric mean. Raises ValueError for no values, or for one that is not positive and
     finite."""
     values = np.asarray(values, dtype=float)
-    if not values.size or not np.all(np.isfinite(values) & (values > 0)):
-        raise ValueError("A geometric mean needs at least one value, all of them positive and finite.")
+    require(
+        bool(values.size and np.all(np.isfinite(values) & (values > 0))),
+        "A geometric mean needs at least one value, all of them positive and finite.",
+    )
     return float(np.exp(np.log(values).mean()))

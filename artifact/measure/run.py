@@ -12,7 +12,7 @@ import importlib
 import os
 import re
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -27,7 +27,7 @@ from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.lazy import cupy
 from kernels import jit
-from kernels.contract import Bound, Problem
+from kernels.contract import Bound, Problem, require
 from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")
@@ -58,18 +58,16 @@ OTHER_OPS = (
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
+_say = partial(print, flush=True)
+
 Contender = Callable[[Problem], Bound]
 Result = TypeVar("Result")
 #: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
-
-    prepare_ms: float
-    prepare_bytes: int
+#: The cost of a contender's preprocessing: milliseconds, and bytes of device memory.
+Prepared = namedtuple("Prepared", "prepare_ms prepare_bytes")
 
 
 @dataclass
@@ -179,13 +177,8 @@ class Run:
         if self.mode != "measure":
             why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
             since = (f" Added on {x.date[:10]} by commit {x.commit}: {', '.join(x.experiments)}." for x in later)
-            title, text = (
-                f"Recorded on {origin}.",
-                (
-                    f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
-                    f"records.{''.join(since)}"
-                ),
-            )
+            read = "so the kernels were compiled and disassembled here, and times and errors are read from records."
+            title, text = f"Recorded on {origin}.", f"{why}, {read}{''.join(since)}"
         lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
         return "\n".join(('<div class="admonition note">', *lines, "</div>"))
 
@@ -215,8 +208,9 @@ def start(
     in vain, ValueError for an unknown value.
     """
     validate(mode, preset, seed)
-    if not re.fullmatch(r"[a-z0-9_]+", room):
-        raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
+    require(
+        bool(re.fullmatch(r"[a-z0-9_]+", room)), f"room is {room!r}, but must be the name of a folder under kernels/"
+    )
     begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
     return begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
 
@@ -224,17 +218,18 @@ def start(
 def validate(mode: object, preset: object, seed: object) -> None:
     """Raises ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
-        if value not in known:
-            raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEEDS:
-        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}")
+        require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
+    require(
+        isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed <= SEEDS,
+        f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}",
+    )
 
 
 def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
-    if jit.hang_trap():
-        raise ValueError(
-            f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure"
-        )
+    require(
+        not jit.hang_trap(),
+        f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure",
+    )
     info = device.require()
     opened = info.open()
     folder = (root or paths.RECORDS) / info.slug / room / (records.REPEAT if repeat else "")
@@ -546,7 +541,3 @@ def _free_memory() -> None:
     with contextlib.suppress(Exception):
         cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -182,13 +182,15 @@ def _check(report: Path) -> None:
     """Raise one sentence for what is no report: `ncu_report` would end the interpreter."""
     if not report.exists():
         raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
-    if not report.is_file():
-        raise ValueError(f"{report}: this is a folder; name an .ncu-rep file in it.")
-    start = report.read_bytes()[: len(MAGIC)]
-    if not start:
-        raise ValueError(f"{report}: the report is empty; copy or profile it again.")
-    if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
-        raise ValueError(f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote.")
+    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
+    is_report = start == MAGIC or report.suffix == ".ncu-repz"  # that is compressed as a whole
+    for right, what in (
+        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
+        (start, "the report is empty; copy or profile it again"),
+        (is_report, "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote"),
+    ):
+        if not right:
+            raise ValueError(f"{report}: {what}.")
 
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
@@ -202,16 +204,13 @@ def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
         yield from ((index, launch, action.name(), *_dimensions(action), *row) for row in values)
 
 
-def _values(action, names: Iterable[str], missing: bool) -> Iterator[tuple[str, float, str]]:
+def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, float, str]]:
     """Name, value and unit of the metrics with a number; of the others only if `missing`, as NaN."""
-    for name in names:
-        metric = action.metric_by_name(name)
-        # Of a metric that has instances only, value() is 0.
-        value = metric.value() if metric is not None and metric.has_value() else None
-        if isinstance(value, int | float):
-            yield name, float(value), metric.unit() or ""
-        elif missing:
-            yield name, math.nan, ""
+    metrics = {name: action.metric_by_name(name) for name in names}
+    # Of a metric that has instances only, value() is 0.
+    values = {name: x.value() for name, x in metrics.items() if x is not None and x.has_value()}
+    numbers = {k: (float(x), metrics[k].unit() or "") for k, x in values.items() if isinstance(x, int | float)}
+    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics if missing or name in numbers]
 
 
 def _dimensions(action) -> tuple[str, str]:
@@ -388,8 +387,7 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     longest = df.drop_duplicates(list(POINT))[[*POINT, "launch"]]
     longest = pd.concat([times[[*POINT, "launch"]], longest]).drop_duplicates(list(POINT)).set_index(list(POINT))
     alone = df["launch"] == df.join(longest.rename(columns={"launch": "longest"}), on=list(POINT))["longest"]
-    kept = df[df["metric"].str.endswith(".sum") | alone]
-    by = kept.groupby([*POINT, "metric"], sort=False, as_index=False)
+    by = df[df["metric"].str.endswith(".sum") | alone].groupby([*POINT, "metric"], sort=False, as_index=False)
     table = by.agg(value=("value", lambda v: v.sum(skipna=False, min_count=1)), unit=("unit", "first"))
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
 

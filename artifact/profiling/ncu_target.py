@@ -15,12 +15,12 @@ from typing import Any
 
 from artifact import registry
 from artifact.measure import device
-from artifact.measure.lazy import driver
 
 MARKER = "contender_marker"
 
 
 def main(task: Mapping[str, Any]) -> None:
+    from cuda.bindings import driver
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
     opened = device.require().open()

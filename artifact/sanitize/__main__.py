@@ -134,10 +134,6 @@ class Ran:
         return sorted({case.split(",")[0] for case in self.refused} - tried)
 
     @property
-    def errors(self) -> int:
-        return sum(count for _, count in self.found)
-
-    @property
     def is_right(self) -> bool:
         return not (self.found or self.failed or self.never or self.broken)
 
@@ -158,11 +154,14 @@ def words(
         return inner
     # The mangled names of kernels, which are no members of anything.
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
-    names = [] if tool in UNFILTERED else ["--kernel-name", mangled]
-    port = ["--port", str(49152 + 20 * number)]
-    shown = ["--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"]
-    log = ["--log-file", str(folder / "log.txt")]
-    return [sanitizer(), "--tool", tool, *OPTIONS[tool], *names, *port, *shown, *log, *inner]
+    return [
+        *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
+        *(() if tool in UNFILTERED else ("--kernel-name", mangled)),
+        *("--port", str(49152 + 20 * number)),
+        *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),
+        *("--log-file", str(folder / "log.txt")),
+        *inner,
+    ]
 
 
 def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
@@ -199,9 +198,8 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
-        words_said = [line.strip() for line in _text(folder / "output.txt").splitlines() if line.strip()]
-        why = words_said[-1] if words_said else ""
-        made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
+        why = _text(folder / "output.txt").rstrip().rpartition("\n")[2].strip()
+        made.broken = f"ended with status {status} in {at or 'its beginning'}" + f": {why}" * bool(why)
     elif tool and counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
     return made
@@ -300,7 +298,8 @@ HEAD = FORM.format("room", "tool", "cases", "kernels", "seconds", "errors", "wro
 
 def row(made: Ran) -> str:
     """A line of the table."""
-    counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", made.errors, len(made.failed)
+    errors = sum(count for _, count in made.found)
+    counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", errors, len(made.failed)
     said = made.broken or ("" if made.is_right else "see below")
     return FORM.format(made.room, made.tool or "none", *counts, said).rstrip()
 

@@ -24,7 +24,7 @@ import time as host_clock
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -226,7 +226,7 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine: dict[str, Any] = asdict(summarise_samples(seen))
+    machine = summarise_samples(seen)._asdict()
     found = {name: map(float, np.quantile(times, (0.5, 0.25, 0.75))) for name, times in taken.items()}
     return {name: Timing(*us, samples[name], graph=graph[name], **machine) for name, us in found.items()}
 
@@ -312,7 +312,7 @@ def time_calls(
         # loop's; the power is not, which NVML averages over more time than most loops take. After
         # work on the CPU the GPU has idled.
         on_cpu = getattr(contenders[name], "on_cpu", False)
-        return [] if on_cpu else [replace(sample(device), power_w=math.nan)]
+        return [] if on_cpu else [sample(device)._replace(power_w=math.nan)]
 
     try:
         device.sync()  # operands were made on other streams

@@ -112,13 +112,9 @@ class WrongResult(ArithmeticError):
     """A kernel's output is not the product; the message is one sentence."""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Errors as the records keep them; see the module for their definitions."""
-
-    rel_err: float
-    max_err: float
-    bound: float = math.nan  #: NaN where nobody summed the magnitudes of products
+# Errors as the records keep them, see the module for their definitions; bound: NaN where nobody summed the magnitudes
+# of products.
+Errors = namedtuple("Errors", "rel_err max_err bound", defaults=[math.nan])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,13 +111,9 @@ class DeviceInfo:
         return device
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One look at the running GPU. What NVML does not say is NaN, or empty for `throttle`."""
-
-    sm_mhz: float
-    power_w: float
-    throttle: str  #: `NOT_THROTTLED`, or reasons joined by " + "
+#: One look at the running GPU: what NVML does not say is NaN, or empty for `throttle`, which is NOT_THROTTLED or
+#: reasons joined by " + ".
+Sample = namedtuple("Sample", "sm_mhz power_w throttle")
 
 
 def find() -> DeviceInfo | None:
@@ -125,13 +122,21 @@ def find() -> DeviceInfo | None:
     Raises NoGpu, one sentence, where a driver is installed and does not work: its machine may well
     have a GPU, so that must not pass for a machine without.
     """
-    library = _driver_library()
     # Without cuda-python first, so that what fails is the driver's and nothing else's.
-    status = CUDA_ERROR_NO_DEVICE if library is None else library.cuInit(0)
+    try:
+        library = ctypes.CDLL(DRIVER)
+    except OSError as error:
+        # Of a library that it needs in turn, or of a file that is no library, it says other things.
+        if str(error).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
+            return None
+        raise _broken(first_line(error)) from error
+    status, name = library.cuInit(0), ctypes.c_char_p()
     if status == CUDA_ERROR_NO_DEVICE:
         return None
     if status:
-        raise _broken(f"cuInit fails with error {status}{_cuda_error(library, status)}")
+        library.cuGetErrorName(status, ctypes.byref(name))
+        called = f", {name.value.decode()}" if name.value else ""
+        raise _broken(f"cuInit fails with error {status}{called}")
     try:
         from cuda.bindings import runtime
 
@@ -146,19 +151,7 @@ def find() -> DeviceInfo | None:
     # From here on there is a GPU, and what fails is an error that somebody should see.
     from cuda.core import Device
 
-    name = Device(0).name
-    return DeviceInfo(name, slug(name), _total_memory())
-
-
-def _driver_library() -> ctypes.CDLL | None:
-    """The driver's library, or None where there is none. Raises NoGpu where it does not load."""
-    try:
-        return ctypes.CDLL(DRIVER)
-    except OSError as error:
-        # Of a library that it needs in turn, or of a file that is no library, it says other things.
-        if str(error).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
-            return None
-        raise _broken(first_line(error)) from error
+    return DeviceInfo(Device(0).name, slug(Device(0).name), _total_memory())
 
 
 def _broken(why: str) -> NoGpu:
@@ -166,13 +159,6 @@ def _broken(why: str) -> NoGpu:
         f"the NVIDIA driver that is installed here does not work ({why}): repair or update it; "
         "records are drawn without one (MODE=recorded)"
     )
-
-
-def _cuda_error(library, status: int) -> str:
-    """The name of a driver's status, in brackets of its own; empty where the driver knows none."""
-    name = ctypes.c_char_p()
-    library.cuGetErrorName(status, ctypes.byref(name))
-    return f", {name.value.decode()}" if name.value else ""
 
 
 def require() -> DeviceInfo:

@@ -380,7 +380,7 @@ def row(
         "experiment": experiment,
         "variant": variant,
         **asdict(timing),
-        **asdict(errors),
+        **errors._asdict(),
         **{rate: getattr(problem, of) / timing.median_us / unit for rate, (of, unit) in records.RATES.items()},
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,

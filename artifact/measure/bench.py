@@ -88,19 +88,10 @@ class Timing:
     graph: bool  #: whether the launches were replayed from a CUDA graph
 
 
-@dataclass(frozen=True)
-class Engine:
-    """What measuring needs from the machine, so that the plan can be tested without one.
-
-    run(names) launches the contenders in that order and returns each launch's time in microseconds
-    and what was sampled meanwhile; flush_us and host_us[name] are costs in microseconds;
-    replay(name) switches to a CUDA graph.
-    """
-
-    run: Callable[[Sequence[str]], tuple[list[float], list[Sample]]]
-    flush_us: float
-    host_us: Mapping[str, float]
-    replay: Callable[[str], None]
+# What measuring needs from the machine, so that the plan can be tested without one. run(names) launches the contenders
+# in that order and returns each launch's time in microseconds and what was sampled meanwhile; flush_us and
+# host_us[name] are costs in microseconds; replay(name) switches to a CUDA graph.
+Engine = namedtuple("Engine", "run flush_us host_us replay")
 
 
 def time(
@@ -227,8 +218,11 @@ def timings(
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
     machine = summarise_samples(seen)._asdict()
-    found = {name: map(float, np.quantile(times, (0.5, 0.25, 0.75))) for name, times in taken.items()}
-    return {name: Timing(*us, samples[name], graph=graph[name], **machine) for name, us in found.items()}
+    found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
+    return {
+        name: Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+        for name, (median, q25, q75) in found.items()
+    }
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:

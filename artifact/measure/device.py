@@ -125,11 +125,11 @@ def find() -> DeviceInfo | None:
     # Without cuda-python first, so that what fails is the driver's and nothing else's.
     try:
         library = ctypes.CDLL(DRIVER)
-    except OSError as error:
+    except OSError as failed:
         # Of a library that it needs in turn, or of a file that is no library, it says other things.
-        if str(error).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
+        if str(failed).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
             return None
-        raise _broken(first_line(error)) from error
+        raise _broken(first_line(failed)) from failed
     status, name = library.cuInit(0), ctypes.c_char_p()
     if status == CUDA_ERROR_NO_DEVICE:
         return None

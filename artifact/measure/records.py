@@ -68,7 +68,7 @@ class Column:
     optional: bool = False  # text may be empty, a float may be NaN
     late: bool = False  # records from before this column lack it, and have NaN when they are read
 
-    def parse(self, text: str, *where: Any) -> Any:
+    def parse(self, text: str, name: str, row: int, column: str) -> Any:
         """Return the value of a cell. Raise ValueError that says where it is, as `_refuse`, and what it should be."""
         called, read, dtype = KINDS[self.kind]
         if self.optional and not text:
@@ -77,9 +77,9 @@ class Column:
         with suppress(ValueError):
             value = read(text)
         if value is None:
-            _refuse(*where, f"{text!r} is not {called}")
+            _refuse(name, row, column, f"{text!r} is not {called}")
         if dtype != "str" and not self.least <= value <= self.most:
-            _refuse(*where, f"{text} is not in {self.least:g} … {self.most:g}")
+            _refuse(name, row, column, f"{text} is not in {self.least:g} … {self.most:g}")
         return value
 
 

@@ -58,7 +58,7 @@ def runs(root: Path) -> pd.DataFrame:
             of_room = here.parent.name, here.name, [*twice], len(off), len(first)
             between = abs(_when(second) - _when(first))
             # A repetition without a machine.json of its own is the room's.
-            same = _code(here) == _code(there if (there / records.MACHINE).exists() else here)
+            same = _made_from(here) == _made_from(there if (there / records.MACHINE).exists() else here)
             found.append((*of_room, off.median(), off.quantile(0.9), off.max(), between, same))
     return pd.DataFrame(found, columns=list(COLUMNS))
 
@@ -81,7 +81,6 @@ def _when(df: pd.DataFrame) -> pd.Timestamp:
     return pd.to_datetime(df["when"], utc=True, format="ISO8601").median()
 
 
-def _code(folder: Path) -> tuple:
-    """What the numbers of a folder come from."""
+def _made_from(folder: Path) -> tuple:
     machine = records.read_machine(folder)
     return machine.get("sources"), machine["driver"]

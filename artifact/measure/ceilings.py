@@ -12,7 +12,6 @@ from artifact.measure.run import Run, prepared, row
 from kernels import ceilings
 from kernels.contract import Problem
 
-EXPERIMENT = "ceilings"
 #: Dense BF16 FLOP that the tensor cores of an SM do in a clock, float32 sums, where one number holds
 #: for all products of a compute capability (NVIDIA's A100 and H100 architecture white papers);
 #: of sparse ones they do twice as many.
@@ -27,7 +26,7 @@ def measure(run: Run) -> pd.DataFrame:
     A GPU without the instructions of a microbenchmark has no row of it, nor has a record from
     before there was one. Raises `check.WrongResult` if a microbenchmark did not compute what it must.
     """
-    path = run.folder / f"{EXPERIMENT}.csv"
+    path = run.folder / f"{records.CEILINGS}.csv"
     if run.mode == "recorded" or path.exists():
         return records.read(path)
     names = [name for name in ceilings.VARIANTS if ceilings.supports(name, run.device)]
@@ -98,7 +97,7 @@ def _measure(run: Run, name: str) -> dict:
     finally:
         stream.close()
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    return row(problem, name, EXPERIMENT, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
+    return row(problem, name, records.CEILINGS, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:
@@ -119,7 +118,7 @@ def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
         raise NotImplementedError(f"microbenchmark {name} has no operands")
 
     return Problem(
-        room="ceilings",
+        room=records.CEILINGS,
         label=name,
         m=1,
         n=1,

@@ -82,9 +82,6 @@ DESCRIBED: Questions = {
     "power_limit_w": (lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3, None),
 }
 
-#: Suffixes of the files that make a number what it is.
-CODE = (".py", ".c", ".cu", ".cuh")
-
 #: The driver's library on Linux, and its status where it works and finds no GPU.
 DRIVER, CUDA_ERROR_NO_DEVICE = "libcuda.so.1", 100
 
@@ -319,7 +316,7 @@ def sources(room: str) -> str:
         *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
-    for file in sorted(f for f in files if f.suffix in CODE or f.match("choices/*.csv")):
+    for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh") or f.match("choices/*.csv")):
         digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 

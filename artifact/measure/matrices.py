@@ -25,7 +25,6 @@ from kernels.formats import csr, matrix_market
 VARIABLE = "SPARSITY_MATRICES"
 LIST = Path(__file__).with_name("matrices.csv")
 COLLECTION = "https://sparse.tamu.edu/MM"  #: <group>/<name>.tar.gz below it
-_WAIT_S = 60  # for the collection's server to say something
 
 
 def listed(path: Path = LIST) -> pd.DataFrame:
@@ -81,7 +80,7 @@ def _fetch(group: str, name: str, where: Path) -> None:
     part = where / f"{name}.mtx.part"
     try:
         with (
-            urllib.request.urlopen(url, timeout=_WAIT_S) as answer,
+            urllib.request.urlopen(url, timeout=60) as answer,
             tarfile.open(fileobj=answer, mode="r|gz") as archive,
         ):
             # Beside it may lie right-hand sides and coordinates.

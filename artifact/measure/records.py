@@ -138,7 +138,6 @@ RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
 #: In a room's `limits`, of the experiments that it does not name; room and experiment of the microbenchmarks.
 USUAL, CEILINGS = "usual", "ceilings"
-RATE_TOLERANCE = 1e-6  # relative; a record keeps every digit, one that was rounded by hand some
 
 COUNTER_CELLS: dict[str, Column] = {
     **{name: COLUMNS[name] for name in ("variant", "m", "n", "k", "density")},
@@ -212,7 +211,7 @@ def _rules(df: pd.DataFrame) -> list[tuple[str, Any, str]]:
         *(
             (
                 rate,
-                np.isclose(df[rate], right, rtol=RATE_TOLERANCE, atol=0),
+                np.isclose(df[rate], right, rtol=1e-6, atol=0),
                 f"{{{rate}:g}} is not {RATES[rate][0]} over median_us",
             )
             for rate, right in rates.items()

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,11 +27,6 @@ from typing import Any
 
 from artifact import command, paths, registry
 from artifact.sanitize import cases
-
-LIMIT_S = 420
-#: Folders of kernels that no case runs: ceilings measure, and compute nothing.
-LEFT_OUT = ("ceilings/",)
-
 
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")
 #: What each tool is told besides. memcheck: guard bytes around arrays, a kernel that errs ends alone, and what CuPy
@@ -72,11 +67,8 @@ _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
 
 
-@dataclass(frozen=True)
-class Report:
-    kind: str  #: what is wrong, as the tool says it
-    kernel: str  #: "" where it names none
-    where: str  #: file and line, "" likewise
+class Report(namedtuple("Report", "kind kernel where")):
+    """What is wrong, as the tool says it; the kernel, "" where it names none; file and line, "" likewise."""
 
     def __str__(self) -> str:
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
@@ -243,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
         option("--only", default="", help="cases whose name has this text"),
         option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
-        option("--limit", type=float, default=LIMIT_S, help="seconds that a process may take"),
+        option("--limit", type=float, default=420, help="seconds that a process may take"),
     )
     return command.run(_all, "artifact.sanitize", str(__doc__).splitlines()[0], options, arguments)
 
@@ -285,9 +277,8 @@ def _compile_all() -> None:
     from kernels import jit
 
     arch = jit.arch_of(device.require().open())
-    parts = [importlib.import_module(f"kernels.{name}") for name in registry.profiles()]
-    kernels = [kernel for part in parts for kernel in part.VARIANTS.values()]
-    asked = {(kernel.source, entry, arch) for kernel in kernels if arch in kernel.targets for entry in kernel.entries}
+    rooms = [importlib.import_module(f"kernels.{name}").VARIANTS.values() for name in registry.profiles()]
+    asked = {(x.source, entry, arch) for room in rooms for x in room if arch in x.targets for entry in x.entries}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(asked)))
 
@@ -328,7 +319,7 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
     return [
         f"{name} of {file} is run by no case: add one to its room's sanitize.py, or to artifact/sanitize/cases.py"
         for name, file in declared(root).items()
-        if name not in ran and not file.startswith(LEFT_OUT)
+        if name not in ran and not file.startswith("ceilings/")  # which measure, and compute nothing
     ]
 
 

@@ -201,17 +201,16 @@ def library(lab: Lab) -> Iterable[Case]:
 def _of_format(kind: str, dtype: str, accuracy: str | None, sparse: csr.Csr) -> Any:
     vectors = nm.random(320, 200, 8, 32, 16, 0)
     make: dict[str, Callable[[], Any]] = {
-        "csr": lambda: replace(sparse, val=_numbers(sparse.val, dtype)),
+        "csr": lambda: replace(sparse, val=_rounded_to(sparse.val, dtype)),
         "bcsr": lambda: bcsr.random(200, 320, 0.4, 0, dtype=dtype),
         "2:4": lambda: two_four.random(200, 320, dtype, 0),
-        "nm": lambda: replace(vectors, val=_numbers(vectors.val, dtype)),
+        "nm": lambda: replace(vectors, val=_rounded_to(vectors.val, dtype)),
     }
     made = make[kind]()
-    return replace(made, val=_cut(made.val, accuracy))
+    return replace(made, val=_cut_to(made.val, accuracy))
 
 
-def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values that a dtype holds, in float32."""
+def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
     return half.from_bits(half.to_bits(values, dtype), dtype) if dtype in half.DTYPES else values
 
 
@@ -222,15 +221,14 @@ def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
     return Half(dtype, made) if in_half else made
 
 
-def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
-    """Values that TF32 holds, where products are made in it."""
+def _cut_to(values: np.ndarray, accuracy: str | None) -> np.ndarray:
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if accuracy == "tf32" else values
 
 
 def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
     made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
     dense = formats.to_dense(a).astype(np.float64)
-    numbers = _numbers(_cut(normal(5, made.k, n), accuracy), dtype)
+    numbers = _rounded_to(_cut_to(normal(5, made.k, n), accuracy), dtype)
     right = (dense.T if isinstance(a, nm.Nm) else dense) @ numbers.astype(np.float64)
     limit = "tf32" if accuracy == "tf32" else dtype
     for order in "CF":
@@ -294,14 +292,13 @@ def conversions(lab: Lab) -> Iterable[Case]:
     """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
     return [
         *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
-        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _matrices()),
+        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _one_of_each_format()),
         ("pointers and indices of others", _looked_at_others),
         ("numbers as float32", _as_float32),
     ]
 
 
-def _matrices() -> tuple[Any, ...]:
-    """One of each format."""
+def _one_of_each_format() -> tuple[Any, ...]:
     sparse, ragged = scattered(), normal(14, 70, 100)
     pairs, vectors = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
     return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
@@ -309,7 +306,7 @@ def _matrices() -> tuple[Any, ...]:
 
 def _conversions() -> list[tuple[str, Callable, Any]]:
     """Name, what converts on the host and on a GPU, and what is given to it."""
-    sparse, (blocks, windows, *_), dtypes = scattered(), _matrices(), ("float32", "bfloat16")
+    sparse, (blocks, windows, *_), dtypes = scattered(), _one_of_each_format(), ("float32", "bfloat16")
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
     sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
     of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
@@ -339,19 +336,18 @@ def _conversions() -> list[tuple[str, Callable, Any]]:
             )
             for module, name, dtype, given in pairs
         ),
-        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _matrices()),
+        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _one_of_each_format()),
         ("bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))),
     ]
 
 
-def _there(given: Any) -> Any:
-    """An array or a matrix on the GPU."""
+def _on_gpu(given: Any) -> Any:
     return cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
 
 
 def _converted(convert: Callable, given: Any) -> None:
     """What a GPU makes of a matrix is what NumPy does."""
-    _require_same(convert(_there(given)), convert(given))
+    _require_same(convert(_on_gpu(given)), convert(given))
 
 
 def _require_same(made: Any, right: Any) -> None:
@@ -390,7 +386,7 @@ def _look_at_compressed(columns, within: int) -> None:
 
 def _require_same_refusal(what: str, look: Callable, given: Any, *more: Any) -> None:
     """`look` says of what lies on the GPU what it says of what lies on the host."""
-    said = {_refusal(look, x, *more) for x in (_there(given), given)}
+    said = {_refusal(look, x, *more) for x in (_on_gpu(given), given)}
     require_right(f"what is said of {what}", len(said) == 1)
 
 

@@ -70,7 +70,7 @@ def least_mhz(name: str, tflops: float, machine: Mapping[str, Any]) -> float:
 
 
 def _per_clock(name: str, machine: Mapping[str, Any]) -> float:
-    """FLOP that the tensor cores do in a clock by a microbenchmark's instruction; NaN where nothing is published."""
+    """Return a microbenchmark's FLOP in a clock of the tensor cores of all SMs; NaN where nothing is published."""
     capability = tuple(map(int, str(machine.get("compute_capability", 0)).split(".")))
     flop = TENSOR_FLOP_PER_CLOCK.get(capability, np.nan) * (machine.get("sm_count") or np.nan)
     return (2 if DENSE[name] else 1) * flop

@@ -232,7 +232,7 @@ def dense_product(a, b, dtype=np.float64):
 
 
 def _in_float64(a: csr.Csr, library: str):
-    """A copy in float64, which nobody else has, as a matrix of scipy.sparse or cupyx.scipy.sparse."""
+    """Return a copy in float64, which nobody else has, as a matrix of scipy.sparse or cupyx.scipy.sparse."""
     return Lazy(library).csr_matrix((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
 
 
@@ -437,7 +437,7 @@ def describe(problem: Problem) -> str:
 
 
 def _dense(*operands):
-    """Operands with the zeros that a sparse format leaves out; an array or a `Half` is as it is."""
+    """Return operands with the zeros that a sparse format leaves out; an array or a `Half` is as it is."""
     return (formats.to_dense(x) if formats.is_sparse(x) else x for x in operands)
 
 

@@ -27,6 +27,7 @@ import pandas as pd
 from artifact import paths
 from artifact.measure import records
 from artifact.profiling.ncu_target import MARKER
+from kernels.contract import require
 
 #: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
 STALLS = (
@@ -156,7 +157,19 @@ def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
     which the package finds no launch or one that it cannot decode.
     """
-    _check(report)
+    if not report.exists():
+        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
+    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
+    for right, what in (  # `ncu_report` would end the interpreter
+        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
+        (start, "the report is empty; copy or profile it again"),
+        # One that is compressed as a whole begins in another way.
+        (
+            start == MAGIC or report.suffix == ".ncu-repz",
+            "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote",
+        ),
+    ):
+        require(bool(right), f"{report}: {what}.")
     try:
         import ncu_report
     except ImportError:
@@ -173,24 +186,8 @@ def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
             f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than the package "
             f"ncu-report; {again}"
         ) from None
-    if not rows:
-        raise ValueError(f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
+    require(bool(rows), f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
     return pd.DataFrame(rows, columns=list(READ)).astype({"range": int, "launch": int, "value": float})
-
-
-def _check(report: Path) -> None:
-    """Raise one sentence for what is no report: `ncu_report` would end the interpreter."""
-    if not report.exists():
-        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
-    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
-    is_report = start == MAGIC or report.suffix == ".ncu-repz"  # that is compressed as a whole
-    for right, what in (
-        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
-        (start, "the report is empty; copy or profile it again"),
-        (is_report, "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote"),
-    ):
-        if not right:
-            raise ValueError(f"{report}: {what}.")
 
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:

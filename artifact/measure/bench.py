@@ -473,10 +473,9 @@ def capture(name: str, bound, stream) -> Graph:
     if executable is not None and ended == driver.CUresult.CUDA_SUCCESS:
         _succeed("cuGraphUpload", *driver.cuGraphUpload(executable, stream.handle))
         return Graph(executable)
-    why = first_line(reason) if reason else ended.name
     raise RuntimeError(
         f"{name} costs the host more than the flush hides, and its launch cannot be captured as a "
-        f"CUDA graph ({why}): make launch() only enqueue work"
+        f"CUDA graph ({first_line(reason) if reason else ended.name}): make launch() only enqueue work"
     ) from reason
 
 

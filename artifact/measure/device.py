@@ -164,14 +164,12 @@ def require() -> DeviceInfo:
     Raises NoGpu, one sentence, where there is none, its driver does not work, or a package that
     measuring needs is missing.
     """
-    info = find()
-    if info is None:
+    if (info := find()) is None:
         raise NoGpu(
             "measuring needs an NVIDIA GPU and its driver, and none was found here: run it where there is "
             "one; records are drawn without (MODE=recorded)"
         )
-    missing = [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]
-    if missing:
+    if missing := [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]:
         raise NoGpu(
             f"the {info.gpu} cannot be measured without {', '.join(missing)}: install the `gpu` "
             "extra (make does where it finds a GPU)"

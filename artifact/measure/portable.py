@@ -53,8 +53,12 @@ def measure(
             point.own: partial(module.bind, point.own, device=opened),
             **dense,
         }
-        work = partial(measure_point, problem, opened=opened, budget_s=budget_s)
-        found = willing(contenders, work, lambda _, why: say(f"left out: {why}"), PORTABLE)
+        found = willing(
+            contenders,
+            partial(measure_point, problem, opened=opened, budget_s=budget_s),
+            lambda _, why: say(f"left out: {why}"),
+            PORTABLE,
+        )
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         mine = [
             {

@@ -141,7 +141,8 @@ class Run:
             return f"{experiment} {point_name(problem)}"
 
         def missing(problems: Iterable[Problem]) -> list[Problem]:
-            known = _index(records.read(path)) if path.exists() else {}
+            df = records.read(path) if path.exists() else pd.DataFrame()
+            known = {_key(row.variant, row) for row in df.itertuples()}
             return [p for p in problems if any(_key(name, p) not in known for name in contenders)]
 
         todo = missing(problems)
@@ -179,8 +180,8 @@ class Run:
             since = (f" Added on {x.date[:10]} by commit {x.commit}: {', '.join(x.experiments)}." for x in later)
             read = "so the kernels were compiled and disassembled here, and times and errors are read from records."
             title, text = f"Recorded on {origin}.", f"{why}, {read}{''.join(since)}"
-        lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
-        return "\n".join(('<div class="admonition note">', *lines, "</div>"))
+        head = f'<div class="admonition note">\n<p class="admonition-title">{html.escape(title)}</p>'
+        return f"{head}\n<p>{html.escape(text)}</p>\n</div>"
 
     def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
@@ -396,7 +397,7 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
     Raises ValueError, one sentence, that names the first point that is not there and how many more
     are missing.
     """
-    have = _index(df)
+    have = {_key(row.variant, row): i for i, row in enumerate(df.itertuples())}
     wanted = [(name, problem) for problem in problems for name in names]
     if missing := [pair for pair in wanted if _key(*pair) not in have]:
         name, problem = missing[0]
@@ -518,10 +519,6 @@ def _key(variant: str, point: Any) -> tuple:
     """What tells rows of a record apart; point: a problem, or a row."""
     # Densities are decimal fractions that went through text: nine digits tell any two of them apart.
     return variant, point.label, point.m, point.n, point.k, round(point.density, 9), point.seed
-
-
-def _index(df: pd.DataFrame) -> dict[tuple, int]:
-    return {_key(point.variant, point): i for i, point in enumerate(df.itertuples())}
 
 
 def point_name(problem: Problem) -> str:

@@ -35,10 +35,6 @@ json.dump({name: [base64.b64encode(c.code).decode(), c.symbol] for name, c in ma
 """
 
 
-#: How the entries of two trees, "file: entry", compare -> their names.
-Compared = dict[str, list[str]]
-
-
 def sass(tree: Path, room: str) -> dict[str, str]:
     """SASS of a room's kernels in a tree, by "file: entry"; RuntimeError where they do not compile."""
     run = subprocess.run(
@@ -60,8 +56,8 @@ def sass(tree: Path, room: str) -> dict[str, str]:
     }
 
 
-def compare(here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
-    """What two trees make of the entries."""
+def compare(here: Mapping[str, str], there: Mapping[str, str]) -> dict[str, list[str]]:
+    """How the entries of two trees, "file: entry", compare -> their names."""
     return {
         "same": [name for name in here if here[name] == there.get(name)],
         "differ": [name for name in here if name in there and here[name] != there[name]],
@@ -70,13 +66,13 @@ def compare(here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
     }
 
 
-def said(room: str, commit: str, found: Compared) -> str:
+def said(room: str, commit: str, found: Mapping[str, Sequence[str]]) -> str:
     """A line of what compared so."""
     others = [f"; {how}: {', '.join(names)}" for how, names in found.items() if names and how != "same"]
     return f"{room} at {commit}: {len(found['same'])} kernels with the same machine code{''.join(others)}"
 
 
-def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], Compared]:
+def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[str]]]:
     """(room, commit) of each folder of a room's records -> how they compare; rooms without variants are left out.
 
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.

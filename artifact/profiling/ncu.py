@@ -279,8 +279,17 @@ def profile(
 def _collect(ncu: str, metrics: Sequence[str], report: Path, task: Mapping[str, Any]) -> list[str]:
     """Have ncu write the report; returns the metrics that this GPU has, under its own names."""
     wanted, lean = list(metrics), list(LEAN)
+    python_path = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH", ""))))
     for _ in range(ATTEMPTS):
-        result = _run(command(ncu, wanted, report, task, lean))
+        result = subprocess.run(
+            command(ncu, wanted, report, task, lean),
+            cwd=paths.ROOT,
+            env=os.environ | {"PYTHONPATH": python_path},
+            encoding="utf-8",
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         unknown = _named(result, wanted)
         refused = [option for option in lean if _named(result, option[:1])]
         if not unknown and not refused:
@@ -308,19 +317,6 @@ def command(
         *("--metrics", ",".join(metrics)),
         *(sys.executable, "-m", "artifact.profiling.ncu_target", json.dumps(task)),
     ]
-
-
-def _run(arguments: list[str]) -> subprocess.CompletedProcess:
-    python_path = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH", ""))))
-    return subprocess.run(
-        arguments,
-        cwd=paths.ROOT,
-        env=os.environ | {"PYTHONPATH": python_path},
-        encoding="utf-8",
-        errors="replace",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
 
 
 def _named(result: subprocess.CompletedProcess, names: Iterable[str]) -> list[str]:

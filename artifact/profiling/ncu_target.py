@@ -26,9 +26,8 @@ def main(task: Mapping[str, Any]) -> None:
     opened = device.require().open()
     room = importlib.import_module(f"kernels.{task['room']}")
     others = registry.contenders(room.BASELINES, opened)
-    arch = "sm_{}{}".format(*opened.compute_capability)
-    source = f'extern "C" __global__ void {MARKER}() {{}}'
-    code = Program(source, "c++", ProgramOptions(arch=arch)).compile("cubin")
+    options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
+    code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
     marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
 
     stream = opened.create_stream()

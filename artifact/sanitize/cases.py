@@ -7,7 +7,7 @@ small. Kernels that choose among the others ("auto") are left out, and so are th
 nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache, partial
 from itertools import product
@@ -60,7 +60,9 @@ class Lab:
         self.device, self.few, self.tool = device, few(device), tool
         self.stream = device.create_stream()
 
-    def products(self, problem: Problem, binds: dict[str, Callable[[Problem, Any], Any]], right=None) -> Iterable[Case]:
+    def products(
+        self, problem: Problem, binds: Mapping[str, Callable[[Problem, Any], Any]], right=None
+    ) -> Iterable[Case]:
         """A case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device; right:
         what comes out, where that is not the product in float64 of the host's operands."""
         expected = cache(lambda: right or check.oracle(problem, on="cpu"))
@@ -131,7 +133,6 @@ PLANS = (
     ("nm", "bfloat16", None),
 )
 #: Pruning: its dtype, where a dense matrix has values, and the share that stays.
-
 PRUNED = {
     "2:4": ("float16", (slice(None), slice(None, None, 4)), None),
     "nm": ("float32", (slice(None), slice(None, None, 32)), 1 / 32),

@@ -12,17 +12,18 @@ every doubling, and is drawn as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import accumulate, product
-from math import comb, exp, log, sqrt
-from typing import Any
+from math import comb, exp, log, nan, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from artifact.book.study import where
 from artifact.distributed.scaling import OURS
 from kernels.distributed.generate import Rmat
 
+CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
 #: GPUs that predictions are made for.
 GPUS = (8, 16, 32, 64, 128, 256, 512, 1024)
 #: GPUs that NVLink joins: a host of eight, and a rack.
@@ -47,16 +48,16 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
     if groups <= 1:
         return 0.0
     away = 1 - 1 / groups  # of the rows that a domain names, what it does not have itself
-    if case == "graph":
-        of = Rmat(size, 64)
-        left, ones = of.a + of.c, range(of.scale + 1)
-        # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
-        entries = [64 * of.m * left ** (of.scale - i) * (1 - left) ** i for i in ones]
-        return groups * away * sum(comb(of.scale, i) * (1 - exp(-entries[i] / groups)) for i in ones)
     if case == "mesh":
         edges = np.arange(round(groups) + 1) * size**3 / groups
         return sum(_beside(a, b, size) for a, b in zip(edges, edges[1:], strict=False))
-    return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # `scaling`'s block: k, blocks' share, unit
+    if case == "block":
+        return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # k, blocks' share, unit of `scaling`'s
+    of = Rmat(size, 64)
+    # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
+    left, ones = of.a + of.c, np.arange(of.scale + 1)
+    named = 1 - np.exp(-64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones / groups)
+    return groups * away * float(sum(comb(of.scale, i) * x for i, x in enumerate(named)))
 
 
 def _beside(begin: float, end: float, side: int) -> float:
@@ -70,8 +71,7 @@ def _beside(begin: float, end: float, side: int) -> float:
 # ---------------------------------------------------------------- fit
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """Rates of a case: milliseconds, bytes and non-zeros in billions."""
 
     case: str
@@ -83,10 +83,20 @@ class Fitted:
     error: float  #: of the fit: root of the mean of squares of log(predicted / measured), of several GPUs
     measured: int  #: GPUs, at most
 
+    def call(self, work: float, moved: float, gpus: int, chunks: int) -> float:
+        """Milliseconds of a call that multiplies for `work` of them, and whose rows travel for `moved`."""
+        own = 1 / gpus / chunks if self.case == "graph" else 0.0
+        return together(moved + self.latency_ms * chunks, work, chunks, self.early or own)
+
+
+def ours(df: pd.DataFrame) -> pd.DataFrame:
+    """Records of ours."""
+    return where(df, contender=OURS)
+
 
 def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     """A case's rates from records of ours; None without one GPU, or without several, at the same N."""
-    mine = df[(df["case"] == case) & (df["contender"] == OURS)]
+    mine = where(ours(df), case=case)
     mine = mine.assign(work=mine["nnz"] * mine["n"] / 1e9, sent=mine["sent_bytes"] / mine["gpus"] / 1e9)
     alone, several = mine[mine["gpus"] == 1], mine[mine["gpus"] > 1]
     if alone.empty or several.empty:
@@ -97,8 +107,11 @@ def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     latency, per_gb = _line(*(several[c].to_numpy(float) for c in ("sent", "communication_ms", "chunks")))
     early = 0.9 if case == "mesh" else 0.0
     made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, int(several["gpus"].max()))
-    off = [log(_measured_like(made, r) / r.median_ms) for r in several.itertuples()]
-    return replace(made, error=sqrt(float(np.mean(np.square(off)))))
+    off = []
+    for r in several.itertuples():
+        work = r.work * r.imbalance / rate * slower / r.gpus
+        off.append(log(made.call(work, r.sent / made.nvlink * 1e3, r.gpus, r.chunks) / r.median_ms))
+    return made._replace(error=sqrt(float(np.mean(np.square(off)))))
 
 
 def _line(gigabytes: np.ndarray, spent: np.ndarray, chunks: np.ndarray) -> tuple[float, float]:
@@ -108,17 +121,6 @@ def _line(gigabytes: np.ndarray, spent: np.ndarray, chunks: np.ndarray) -> tuple
         if found[0] >= 0 and found[1] > 0:
             return float(found[0]), float(found[1])
     return 0.0, float(np.median(spent / np.maximum(gigabytes, 1e-9)))
-
-
-def _measured_like(of: Fitted, row: Any) -> float:
-    """Milliseconds that the model gives a record, from its own bytes."""
-    moved = row.sent / of.nvlink * 1e3 + of.latency_ms * row.chunks
-    work = row.work * row.imbalance / of.rate * of.slower / row.gpus
-    return together(moved, work, row.chunks, _early(of, row.gpus, row.chunks))
-
-
-def _early(of: Fitted, gpus: int, chunks: int) -> float:
-    return of.early or (1 / gpus / chunks if of.case == "graph" else 0.0)
 
 
 def together(communication: float, multiplication: float, chunks: int, early: float) -> float:
@@ -133,47 +135,36 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 # ---------------------------------------------------------------- predictions
 
 
-def predict(
-    of: Fitted, like: Any, gpus: int, domain: int = 8, way: str = WAYS[1], infiniband: float = INFINIBAND[1]
-) -> dict[str, Any]:
+def predict(of: Fitted, like: Any, gpus: int, domain: int, way: str, infiniband: float) -> dict[str, Any]:
     """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, and bytes of a GPU."""
     row_bytes = like.n * _ELEMENT[like.dtype]
-    every = needed(of.case, like.size, gpus) * row_bytes / gpus
-    outside = needed(of.case, like.size, gpus, min(domain, gpus)) * row_bytes / gpus
-    inside = every  # all that crosses is handed round once it is there
+    inside, outside = (needed(of.case, like.size, gpus, x) * row_bytes / gpus for x in (1, min(domain, gpus)))
     if way == "flat":
         # Of what a GPU gets, the share that is not in its domain, as rows lie evenly; of a domain of slabs the two at
         # its ends get what comes from outside: the slowest has half of it.
         away = max(0.0, 1 - domain / gpus) * gpus / max(gpus - 1, 1)
-        outside = min(every, outside * domain / 2) if of.case == "mesh" else every * away
-        inside = every - outside
-    moved = (inside / of.nvlink + outside / infiniband) / 1e6 + of.latency_ms * like.chunks
+        outside = min(inside, outside * domain / 2) if of.case == "mesh" else inside * away
+        inside -= outside  # otherwise all that crosses is handed round once it is there
     work = like.nnz * like.n / 1e9 / of.rate * of.slower / gpus
     return {
         "gpus": gpus,
         "domain": domain,
         "way": way,
-        "ms": together(moved, work, like.chunks, _early(of, gpus, like.chunks)),
+        "ms": of.call(work, (inside / of.nvlink + outside / infiniband) / 1e6, gpus, like.chunks),
         "multiplication_ms": work,
         "nvlink_bytes": inside,
         "infiniband_bytes": outside,
     }
 
 
-def uncertainty(of: Fitted, gpus: int) -> float:
-    """The factor by which a prediction may be off either way."""
-    doublings = max(0.0, log(gpus / of.measured, 2))
-    return exp(2 * of.error) * (1 + PER_DOUBLING) ** doublings
-
-
 def predictions(df: pd.DataFrame) -> pd.DataFrame:
-    """Strong scaling of each case that can be fitted: predicted milliseconds, their range, efficiency over one GPU.
+    """Strong scaling of each case that can be fitted: predicted milliseconds, their range, efficiency over one GPU, and
+    the range of that where rows cross once for a domain; empty where nothing is fitted.
 
     Of the size that was measured on most numbers of GPUs, of two such the larger.
     """
     found = []
-    mine = df[df["contender"] == OURS].sort_values("gpus", kind="stable")
-    for case, rows in mine.groupby("case", sort=False):
+    for case, rows in ours(df).sort_values("gpus", kind="stable").groupby("case", sort=False):
         sizes = [same for _, same in rows.groupby(["size", "n"]) if len(same) > 1 and same["gpus"].iloc[0] == 1]
         of = fit(df, case)
         if of is None or not sizes:
@@ -181,7 +172,14 @@ def predictions(df: pd.DataFrame) -> pd.DataFrame:
         alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
         for domain, way, gpus in product(DOMAINS, WAYS, GPUS):
             slow, middle, fast = (predict(of, several, gpus, domain, way, x) for x in INFINIBAND)
-            off = uncertainty(of, gpus)
-            more = {"low_ms": fast["ms"] / off, "high_ms": slow["ms"] * off}
-            found.append({"case": case, **middle, **more, "efficiency": alone.median_ms / gpus / middle["ms"]})
+            off = exp(2 * of.error) * (1 + PER_DOUBLING) ** max(0.0, log(gpus / of.measured, 2))
+            low, high, efficiency = fast["ms"] / off, slow["ms"] * off, alone.median_ms / gpus / middle["ms"]
+            scale = efficiency * middle["ms"] if way == WAYS[1] else nan
+            more = {
+                "efficiency": efficiency,
+                "curve": f"{CASES[case]}, {way}",
+                "least": scale / high,
+                "most": scale / low,
+            }
+            found.append({"case": case, **middle, "low_ms": low, "high_ms": high, **more})
     return pd.DataFrame(found)

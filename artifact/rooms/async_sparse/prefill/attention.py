@@ -69,9 +69,9 @@ def vertical_slash(q, k):
     frame = torch.nn.functional.pad(frame, (0, last)).view(heads, last, n + last + 1)
     by_distance = frame.sum(1)[:, 1 : n + 1].flip(1)
     diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
-    vertical, slash = (_top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
+    vertical, slash = (_largest(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
     row = torch.arange(rows, device=q.device)
-    return _causal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
+    return _under_diagonal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
 
 
 def block_sparse(q, k):
@@ -82,16 +82,14 @@ def block_sparse(q, k):
     mean_k = k[0].reshape(-1, rows, BLOCK, d).mean(2)
     score = torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2)).float().view(heads, rows, rows)
     score.masked_fill_(torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1), float("-inf"))
-    return _causal(_top(score, kept_blocks(TOPK, n)))
+    return _under_diagonal(_largest(score, kept_blocks(TOPK, n)))
 
 
-def _top(score, count: int):
-    """Return bool, as large as the scores: the `count` largest of the last dimension."""
+def _largest(score, count: int):
     return torch.zeros_like(score, dtype=torch.bool).scatter_(-1, score.topk(count, -1).indices, True)
 
 
-def _causal(kept):
-    """Return those of the blocks that lie under the diagonal, and all on it."""
+def _under_diagonal(kept):
     return kept.tril() | torch.eye(kept.shape[-1], dtype=torch.bool, device=kept.device)
 
 
@@ -131,9 +129,8 @@ def block_mask(kept):
     full = torch.where(order >= rows, order - rows, order).int()
     diagonal = torch.zeros(heads, rows, rows, dtype=torch.int32, device=kept.device)
     diagonal[:, :, 0] = row
-    make = flex.BlockMask.from_kv_blocks
-    known = inspect.signature(make).parameters
-    return make(
+    known = inspect.signature(flex.BlockMask.from_kv_blocks).parameters
+    return flex.BlockMask.from_kv_blocks(
         torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device),
         diagonal[None],
         whole.sum(-1, dtype=torch.int32)[None],

@@ -16,7 +16,7 @@ from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse.arithmetic import ROOM, means, speedups
-from artifact.rooms.async_sparse.prefill.configurations import (
+from artifact.rooms.async_sparse.prefill.model import (
     BOTH,
     BOTH_OURS,
     CHECK_LENGTH,
@@ -79,8 +79,8 @@ def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
 @given
 def chosen(attention: pd.DataFrame) -> pd.DataFrame:
     """Return what attention was at each length: SDPA's backend, how much of the causal blocks the patterns kept."""
-    df = attention.drop_duplicates("n", keep="last").sort_values("n")
-    return df.assign(backend=df["backend"].str.removesuffix("_ATTENTION").str.lower())
+    called = attention["backend"].str.removesuffix("_ATTENTION").str.lower()
+    return attention.assign(backend=called).drop_duplicates("n", keep="last").sort_values("n")
 
 
 @given

@@ -141,9 +141,7 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
 
 def read(path: Path) -> pd.DataFrame:
     """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
-    if not path.is_file():
-        return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
-    df = pd.read_csv(path, dtype={"kernel": str})
+    df = pd.read_csv(path, dtype={"kernel": str}) if path.is_file() else pd.DataFrame(columns=[*COLUMNS])
     if list(df) != [*COLUMNS]:
         raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
     return df.fillna({"kernel": ""}).astype(COLUMNS)
@@ -151,8 +149,8 @@ def read(path: Path) -> pd.DataFrame:
 
 def write(path: Path, df: pd.DataFrame) -> None:
     """All rows, of which the last of a key counts."""
-    df = df.drop_duplicates(KEY, keep="last")
-    records.write_text(path, df.to_csv(index=False, float_format="%.6g", na_rep="nan", lineterminator="\n"))
+    how: Any = {"float_format": "%.6g", "na_rep": "nan", "lineterminator": "\n"}
+    records.write_text(path, df.drop_duplicates(KEY, keep="last").to_csv(index=False, **how))
 
 
 # ---------------------------------------------------------------- time
@@ -222,7 +220,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
         of = bcsr.to_csr(bcsr.to_host(rows_of(a, first, min(first + unit, a.m))))
         inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
         b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
-        products = of.val[inside].astype(np.float64)[:, None] * _numbers(b, "bfloat16")
+        products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
         return products.sum(axis=0), np.abs(products).sum(axis=0)
 
     return Made(Part(a, edges, partition.even(k, comm.size, unit)), fill, expected)
@@ -237,7 +235,7 @@ def checked(made: Made, case: Case, out: Panels, comm) -> float:
     for row in local:
         value, size = made.expected(begin + int(row), columns)
         found = np.concatenate([formats.to_host(x[int(row)]) for x in out.arrays])[columns]
-        wrong = np.abs(_numbers(found, case.dtype) - value) / np.maximum(size, np.finfo(np.float32).tiny)
+        wrong = np.abs(_float64(found, case.dtype) - value) / np.maximum(size, np.finfo(np.float32).tiny)
         errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
     # A that no GPU holds beside what is made of it is gone.
     over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out)
@@ -269,11 +267,9 @@ def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
         value = xp.asarray(a.val).astype(xp.float64)
         terms = [value * products[column, j] for j in range(VECTORS)] + [xp.abs(value) * products[column, -1]]
         exact = xp.stack([xp.bincount(owner, term, a.m) for term in terms], axis=1)
-        panels = [_numbers(array[begin : begin + a.m], case.dtype) for array in out.arrays]
-        found = sum(c @ signs[left:right] for c, left, right in zip(panels, out.edges, out.edges[1:], strict=False))
-        square = sum((c * c).sum(axis=1) for c in panels)
-        may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt(square)
-        over = xp.abs(found - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
+        c = xp.concatenate([_float64(array[begin : begin + a.m], case.dtype) for array in out.arrays], axis=1)
+        may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt((c * c).sum(axis=1))
+        over = xp.abs(c @ signs - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
         over = xp.where(xp.isnan(over), np.inf, over)
         if float(over.max()) > worst:
             worst, where = float(over.max()), begin + int(over.argmax())
@@ -288,7 +284,7 @@ def _products(made: Made, case: Case, signs, xp):
         rows = slice(begin, min(begin + step, k))
         panel = case.panel(xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32))
         made.fill(panel, begin)
-        b = _numbers(panel.arrays[0], case.dtype)
+        b = _float64(panel.arrays[0], case.dtype)
         found[rows, :-1], found[rows, -1] = b @ signs, xp.abs(b).sum(axis=1)
     return found
 
@@ -307,8 +303,7 @@ def _slices(slabs, most: int):
         base += slab.m
 
 
-def _numbers(array, dtype: str):
-    """float64 numbers of an array, bit patterns where the dtype has 16 bits."""
+def _float64(array, dtype: str):
     return (half.from_bits(array, dtype) if dtype in half.DTYPES else array).astype(np.float64)
 
 
@@ -449,7 +444,7 @@ def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) 
     ready.call()
     here.sync()
     row = ready.more | {"error": checked(made, case, ready.out(), comm), "prepare_s": spent}
-    row |= timed(ready.call, here, comm, repeats)
+    row |= timed(ready.call, here, comm, repeats) | {"when": datetime.now(UTC).isoformat(timespec="seconds")}
     if ready.plan is not None:
         ready.call(timed=True)
         _, *parts = max(comm.gather(astuple(ready.plan.times)))  # of the slowest
@@ -462,17 +457,18 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
-    counts, m = comm.gather(made.part.nnz), int(made.part.rows[-1])
-    nnz, rows = sum(counts), []
+    counts, rows = comm.gather(made.part.nnz), []
+    nnz = sum(counts)
     say(f"{case.name} {case.size}: {nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
-    about = {"case": case.name, "size": case.size, "gpus": comm.size, "m": m, "k": made.part.k, "n": case.n, "nnz": nnz}
-    about |= {"dtype": case.dtype, "samples": repeats, "imbalance": max(counts) * comm.size / nnz}
+    about = USUAL | {
+        **{"case": case.name, "size": case.size, "gpus": comm.size, "gpu": str(here.device.name), "dtype": case.dtype},
+        **{"m": int(made.part.rows[-1]), "k": made.part.k, "n": case.n, "nnz": nnz, "samples": repeats},
+        "imbalance": max(counts) * comm.size / nnz,
+    }
     for name in names:
         try:
-            found = _row(name, case, made, here, comm, repeats)
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            row = USUAL | about | found | {"contender": name, "gpu": str(here.device.name), "when": when}
-            rows.append({column: row[column] for column in COLUMNS})
+            found = about | {"contender": name} | _row(name, case, made, here, comm, repeats)
+            rows.append({column: found[column] for column in COLUMNS})
             rate = 2 * nnz * case.n / found["median_ms"] / 1e9
             say(f"  {name}: {found['median_ms']:.2f} ms, {rate:.1f} TFLOP/s, ready in {found['prepare_s']:.1f} s")
         except (ValueError, Wrong, RuntimeError, ImportError, MemoryError) as error:

@@ -10,7 +10,7 @@ from scaled import rows
 
 from artifact import paths
 from artifact.book import charts, figures, tables, text
-from artifact.distributed import model, page, scaling
+from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
 from kernels.distributed import generate
@@ -36,18 +36,18 @@ def changed(df, factor: float, **at):
 def test_without_records_there_is_nothing(tmp_path):
     df = page.load(tmp_path)
     assert df.empty and list(page.facts(df, tmp_path)) == []
-    for make in (page.efficiencies, model.predictions, page.rates, page.fits, page.times):
+    for make in (page.efficiencies, page.predictions, page.rates, page.fits, page.times):
         assert make(df).empty
     assert page.beyond(tmp_path).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
     known = figures.specs(paths.ROOT / "artifact" / "distributed" / figures.FILE)
-    for name, data in {"scaling": page.efficiencies(df), "predictions": model.predictions(df)}.items():
+    for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
         assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
     assert set(page.claims(df)["verdict"]) == {"not measured yet"}
 
 
 def test_one_gpu_alone_is_no_scaling():
     alone = rows(gpus=(1,))
-    assert page.efficiencies(alone).empty and model.predictions(alone).empty
+    assert page.efficiencies(alone).empty and page.predictions(alone).empty
     assert len(page.rates(alone)) == len(alone)
     assert set(page.claims(alone)["verdict"]) == {"not measured yet"}
 
@@ -162,7 +162,7 @@ def test_what_travels():
 
 def test_every_table_and_figure_is_drawn_as_specified():
     df, folder = page.load(SHIPPED), paths.ROOT / "artifact" / "distributed"
-    drawn = {"scaling": page.efficiencies(df), "volumes": page.volumes(), "predictions": model.predictions(df)}
+    drawn = {"scaling": page.efficiencies(df), "volumes": page.volumes(), "predictions": page.predictions(df)}
     known = figures.specs(folder / figures.FILE)
     assert {*known} == {*drawn, "parts"}
     for name, data in drawn.items():

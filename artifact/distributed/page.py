@@ -138,12 +138,13 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
     if df.empty:
         return
     machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
-    counts = sorted(df["gpus"].unique())
-    about = {"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": machine.get("commit", "")}
     yield from flat(
         {
             "memory_bytes": machine.get("memory_bytes"),
-            "measured": about | {"gpus": ", ".join(map(str, counts)), "most": counts[-1]},
+            "measured": {
+                **{"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": machine.get("commit", "")},
+                **{"gpus": ", ".join(map(str, sorted(df["gpus"].unique()))), "most": df["gpus"].max()},
+            },
             "sent_over_least": over_least(df).max(),
             **_strong(df),
             "weak": {case: _grown(of, df) for case, of in weak(df).groupby("case", sort=False)},
@@ -161,9 +162,10 @@ def _strong(df: pd.DataFrame) -> dict[str, Any]:
     others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
     beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
     beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
-    of = at.set_index("case")[["matrix", "efficiency"]]
-    baseline = beside.set_index("case")[["matrix", "times", "contender"]]
-    return {"strong": {"gpus": several["gpus"].max(), "of": of}, "baseline": baseline}
+    return {
+        "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
+        "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
+    }
 
 
 def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
@@ -178,8 +180,8 @@ def _beyond(df: pd.DataFrame) -> dict[str, Any]:
     """Of matrices that no GPU holds."""
     called = df["case"] + df["size"].astype(str) + "x" + df["gpus"].astype(str)
     of = df.assign(matrix=df["case"].map(CASES), ms=df["median_ms"]).set_index(called)
-    most = {name: df[name].max() for name in ("gpu", "gpus", "prepare_s", "error")}
-    return most | {
+    return {
+        **{name: df[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
         "csr_bytes": df["csr_bytes"].agg({"low": "min", "high": "max"}),
         "of": of[["matrix", "communication_ms", "ms"]],
     }
@@ -346,6 +348,10 @@ class Fitted(NamedTuple):
         own = 1 / gpus / chunks if self.case == "graph" else 0.0
         return together(moved + self.latency_ms * chunks, work, chunks, self.early or own)
 
+    def off(self, gpus: int) -> float:
+        """The factor by which a prediction may be off either way."""
+        return exp(2 * self.error) * (1 + PER_DOUBLING) ** max(0.0, log(gpus / self.measured, 2))
+
 
 def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     """A case's rates from records of ours; None without one GPU, or without several, at the same N."""
@@ -360,10 +366,11 @@ def fit(df: pd.DataFrame, case: str) -> Fitted | None:
     latency, per_gb = _line(*(several[c].to_numpy(float) for c in ("sent", "communication_ms", "chunks")))
     early = 0.9 if case == "mesh" else 0.0
     made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, int(several["gpus"].max()))
-    off = []
-    for r in several.itertuples():
-        work = r.work * r.imbalance / rate * slower / r.gpus
-        off.append(log(made.call(work, r.sent / made.nvlink * 1e3, r.gpus, r.chunks) / r.median_ms))
+    off = [
+        log(made.call(r.work * r.imbalance / rate * slower / r.gpus, 1e3 * r.sent / made.nvlink, r.gpus, r.chunks))
+        - log(r.median_ms)
+        for r in several.itertuples()
+    ]
     return made._replace(error=sqrt(float(np.mean(np.square(off)))))
 
 
@@ -388,8 +395,9 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 # ---------------------------------------------------------------- predictions
 
 
-def predict(of: Fitted, like: Any, gpus: int, domain: int, way: str, infiniband: float) -> dict[str, Any]:
-    """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, and bytes of a GPU."""
+def predict(of: Fitted, like: Any, alone_ms: float, gpus: int, domain: int, way: str) -> dict[str, Any]:
+    """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, also over one GPU's
+    `alone_ms`, and bytes of a GPU; the range of what `INFINIBAND` allows and of the model's error."""
     row_bytes = like.n * _ELEMENT[like.dtype]
     inside, outside = (needed(of.case, like.size, gpus, x) * row_bytes / gpus for x in (1, min(domain, gpus)))
     if way == "flat":
@@ -398,21 +406,21 @@ def predict(of: Fitted, like: Any, gpus: int, domain: int, way: str, infiniband:
         away = max(0.0, 1 - domain / gpus) * gpus / max(gpus - 1, 1)
         outside = min(inside, outside * domain / 2) if of.case == "mesh" else inside * away
         inside -= outside  # otherwise all that crosses is handed round once it is there
-    work = like.nnz * like.n / 1e9 / of.rate * of.slower / gpus
+    work, off = like.nnz * like.n / 1e9 / of.rate * of.slower / gpus, of.off(gpus)
+    slow, ms, fast = (
+        of.call(work, (inside / of.nvlink + outside / gbps) / 1e6, gpus, like.chunks) for gbps in INFINIBAND
+    )
+    band = alone_ms / gpus if way == WAYS[1] else nan  # drawn where rows cross once for a domain
     return {
-        "gpus": gpus,
-        "domain": domain,
-        "way": way,
-        "ms": of.call(work, (inside / of.nvlink + outside / infiniband) / 1e6, gpus, like.chunks),
-        "multiplication_ms": work,
-        "nvlink_bytes": inside,
-        "infiniband_bytes": outside,
+        **{"gpus": gpus, "domain": domain, "way": way, "curve": f"{CASES[of.case]}, {way}"},
+        **{"ms": ms, "low_ms": fast / off, "high_ms": slow * off, "multiplication_ms": work},
+        **{"nvlink_bytes": inside, "infiniband_bytes": outside},
+        **{"efficiency": alone_ms / gpus / ms, "least": band / (slow * off), "most": band / (fast / off)},
     }
 
 
 def predictions(df: pd.DataFrame) -> pd.DataFrame:
-    """Strong scaling of each case that can be fitted: predicted milliseconds, their range, efficiency over one GPU, and
-    the range of that where rows cross once for a domain; empty where nothing is fitted.
+    """Strong scaling of each case that can be fitted, as `predict` has it; empty where nothing is fitted.
 
     Of the size that was measured on most numbers of GPUs, of two such the larger.
     """
@@ -420,21 +428,10 @@ def predictions(df: pd.DataFrame) -> pd.DataFrame:
     for case, rows in ours(df).sort_values("gpus", kind="stable").groupby("case", sort=False):
         sizes = [same for _, same in rows.groupby(["size", "n"]) if len(same) > 1 and same["gpus"].iloc[0] == 1]
         of = fit(df, case)
-        if of is None or not sizes:
-            continue
-        alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
-        for domain, way, gpus in product(DOMAINS, WAYS, GPUS):
-            slow, middle, fast = (predict(of, several, gpus, domain, way, x) for x in INFINIBAND)
-            off = exp(2 * of.error) * (1 + PER_DOUBLING) ** max(0.0, log(gpus / of.measured, 2))
-            low, high, efficiency = fast["ms"] / off, slow["ms"] * off, alone.median_ms / gpus / middle["ms"]
-            scale = efficiency * middle["ms"] if way == WAYS[1] else nan
-            more = {
-                "efficiency": efficiency,
-                "curve": f"{CASES[case]}, {way}",
-                "least": scale / high,
-                "most": scale / low,
-            }
-            found.append({"case": case, **middle, "low_ms": low, "high_ms": high, **more})
+        if of and sizes:
+            alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
+            every = product(DOMAINS, WAYS, GPUS)
+            found += [{"case": case} | predict(of, several, alone.median_ms, p, *how) for *how, p in every]
     return pd.DataFrame(found)
 
 
@@ -454,8 +451,7 @@ def drawn_parts(parts: int = 4) -> tuple[Any, pd.DataFrame]:
     fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 4.0), layout="constrained")
     for ax, (case, made) in zip(axes, SMALL.items(), strict=True):
         a = _whole(made)
-        edges = partition.by_nonzeros(a.row_ptr, parts)
-        row = csr.rows(a)
+        edges, row = partition.by_nonzeros(a.row_ptr, parts), csr.rows(a)
         owner = np.searchsorted(edges, np.arange(a.m), side="right") - 1
         for there, colour in ROWS.values():
             of = (owner[row] == owner[a.col_idx]) == there
@@ -473,21 +469,26 @@ def received(made: Rmat | Stencil, parts: int) -> pd.DataFrame:
     a = _whole(made)
     edges = partition.by_nonzeros(a.row_ptr, parts)
     table, rows = exchange.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
-    columns = {"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])}
-    columns |= {"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows}
+    columns = {
+        **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},
+        **{"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows},
+    }
     return pd.DataFrame(columns).assign(**{"received, over its own": lambda df: df["rows of B received"] / df["rows"]})
 
 
-def volumes(most: int = 6) -> pd.DataFrame:
-    """Rows of B, or C, that travel for 2 … 2^most parts: by the pattern, all of B, by columns, 1.5D with 2 replicas; a
+def volumes() -> pd.DataFrame:
+    """Rows of B, or C, that travel for 2 … 64 parts: by the pattern, all of B, by columns, 1.5D with 2 replicas; a
     row for each way, and how many that are over the rows of B."""
     found = []
-    for (case, made), parts in product(SMALL.items(), (2**i for i in range(1, most + 1))):
+    for (case, made), parts in product(SMALL.items(), (2, 4, 8, 16, 32, 64)):
         a = _whole(made)
         edges, half = (partition.by_nonzeros(a.row_ptr, p) for p in (parts, parts // 2))
-        by_rows = exchange.sent(exchange.volumes(a.row_ptr, a.col_idx, edges, edges))
-        ways = {"by rows": by_rows, "all of B": exchange.gathered(edges), "by columns": (parts - 1) * a.m}
-        ways["1.5D, 2 replicas"] = _replicated(a, half) + a.m
+        ways = {
+            "by rows": exchange.sent(exchange.volumes(a.row_ptr, a.col_idx, edges, edges)),
+            "all of B": exchange.gathered(edges),
+            "by columns": (parts - 1) * a.m,
+            "1.5D, 2 replicas": _replicated(a, half) + a.m,
+        }
         at = {"case": case, "parts": parts}
         found += [at | {"way": way, "travel": travel, "over": travel / a.m} | ways for way, travel in ways.items()]
     return pd.DataFrame(found)

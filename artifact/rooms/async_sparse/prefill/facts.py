@@ -87,8 +87,8 @@ def chosen(attention: pd.DataFrame) -> pd.DataFrame:
 def along(df: pd.DataFrame, dense: str, text: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over the dense contender at each length, and of the whole model what the source states."""
     found = speedups(df, [name for name in CALLED if name != dense], dense)[["variant", "n", "density", "speedup"]]
-    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"])
-    said = said.assign(density=DENSITIES[0], source="stated", gpu="H100")
+    about = {"density": DENSITIES[0], "source": "stated", "gpu": "H100"}
+    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"], **about)
     return pd.concat([found.assign(source="measured"), said[said["variant"].isin(found["variant"])]], ignore_index=True)
 
 
@@ -98,10 +98,9 @@ def in_parts(parts: pd.DataFrame) -> pd.DataFrame:
     the total of all parts."""
     df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
     dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
-    df = df.assign(share=df["us"] / df["n"].map(dense)).dropna(subset=["share"])
-    total = df.groupby(["n", "configuration"])["share"].transform("sum")
-    df = df.assign(total=total, configuration=df["configuration"].map(CALLED)).sort_values("n", kind="stable")
-    return df[["n", "configuration", "part", "share", "total"]]
+    df = df.assign(share=df["us"] / df["n"].map(dense), called=df["configuration"].map(CALLED)).dropna(subset=["share"])
+    df = df.assign(total=df.groupby(["n", "configuration"])["share"].transform("sum"), configuration=df["called"])
+    return df.sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
 
 
 # ---------------------------------------------------------------- facts
@@ -111,8 +110,8 @@ def of(run: Run, text: pd.DataFrame) -> Iterator[Fact]:
     """Return every fact that records hold."""
     study = Study(run)
     attention, parts, checks = (study.table(f"{FOLDER}/{name}") for name in ("attention", "parts", "checks"))
-    facts = (claimed(text), whole(read(study, WHOLE), text), beside(elsewhere(run)))
-    return chain(*facts, patterns(attention), shares(parts), checked(checks))
+    of_model = claimed(text), whole(read(study, WHOLE), text), beside(elsewhere(run))
+    return chain(*of_model, patterns(attention), shares(parts), checked(checks))
 
 
 @part
@@ -131,14 +130,13 @@ def whole(df: pd.DataFrame, text: pd.DataFrame):
     own = speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE)
     found, said = (t.set_index(t["variant"] + "." + t["n"].astype(str)) for t in (own, stated(text)))
     over, longest = found["speedup"], df["n"].max()
-    slow = over[over < 1]
     return {
         "prefill.over": over,
         "prefill.found": said.assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
         "prefill.longest": longest,
         "prefill.at_longest": {v: over.get(f"{v}.{longest}") for v in (BOTH, FFN_OURS, BOTH_OURS)},
-        "prefill.slower": len(slow),
-        "prefill.slow": slow,
+        "prefill.slower": (over < 1).sum(),
+        "prefill.slow": over[over < 1],
     }
 
 
@@ -186,8 +184,8 @@ def faster(parts: pd.DataFrame, tokens: int, times: Mapping[str, float]):
     profiled times of its parts. Raises ValueError, one sentence, for an unknown part or length."""
     here = _us(parts, tokens, DENSE)
     if here.empty:
-        known = listed(plot.number(n) for n in sorted(set(parts["n"])))
-        raise ValueError(f"Parts were not profiled at {tokens} tokens; at {known} they were.")
+        known = map(plot.number, sorted(set(parts["n"])))
+        raise ValueError(f"Parts were not profiled at {tokens} tokens; at {listed(known)} they were.")
     share = (here / here.sum()).rename(PARTS)
     if unknown := [name for name in times if name not in share]:
         raise ValueError(f"{unknown[0]!r} is no part of the model, which has {', '.join(share.index)}.")

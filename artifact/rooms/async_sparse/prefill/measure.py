@@ -237,8 +237,7 @@ class Prefill:
                 f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "
                 f"weights by {noise:.1e}."
             )
-        rows = [(name, density, off, noise) for name, off in found.items()]
-        return pd.DataFrame(rows, columns=["configuration", "density", "rel_diff", "noise"])
+        return pd.DataFrame({"configuration": [*found], "density": density, "rel_diff": found.values(), "noise": noise})
 
 
 def _bytes(tensors) -> int:

@@ -184,14 +184,14 @@ def _compile_rotary(source) -> None:
     rotary = source.apply_rotary_pos_emb
 
     def apply(q, k, *args, **kwargs):
-        with _part("rotary"):
+        with _range("rotary"):
             return as_pass(rotary, q.is_cuda)(q, k, *args, **kwargs)
 
     source.apply_rotary_pos_emb = apply
 
 
 def _norm(module, x):
-    with _part("norms"):
+    with _range("norms"):
         return as_pass(rms_norm, x.is_cuda)(x, module.weight, module.variance_epsilon)
 
 
@@ -199,8 +199,7 @@ def _ffn(module, x):
     return module.down_proj(as_pass(swiglu, x.is_cuda)(module.gate_proj(x), module.up_proj(x)))
 
 
-def _part(name: str):
-    """Return a range of the profiler's."""
+def _range(name: str):
     return profiler.record_function(PREFIX + name)
 
 
@@ -218,11 +217,11 @@ def _attend(module, query, key, value, attention_mask, **_):
     kept = None
     if module.sparse:
         query, key, value = (x.contiguous() for x in (query, key, value))
-        with _part("selection"):
+        with _range("selection"):
             kept = attention.select(query, key, module.is_vertical)
         if module.seen is not None:
             module.seen.append(kept)
-    with _part("attention"):
+    with _range("attention"):
         dense = kept is None
         made = attention.dense(query, key, value, module.backend) if dense else attention.over(query, key, value, kept)
     return made.transpose(1, 2).contiguous(), None
@@ -280,7 +279,7 @@ def ranges(model) -> Iterator[None]:
         for name, module in model.named_modules():
             if part := RANGED.get(name.rpartition(".")[2]):
                 stack.callback(setattr, module, "forward", module.forward)
-                module.forward = _part(part)(module.forward)
+                module.forward = _range(part)(module.forward)
         yield
 
 

@@ -36,7 +36,6 @@ from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import compare
 from kernels.distributed import exchange, generate, partition
-from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import csr
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -321,7 +320,7 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
         return float(np.maximum(0, last - np.maximum(first, before)).sum()) - size**3
     if case == "block":
         return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # k, blocks' share, unit of `scaling`'s
-    of = Rmat(size, 64)
+    of = generate.Rmat(size, 64)
     # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
     left, ones = of.a + of.c, np.arange(of.scale + 1)
     named = 1 - np.exp(-64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones / groups)
@@ -430,19 +429,21 @@ def predictions(df: pd.DataFrame) -> pd.DataFrame:
         of = fit(df, case)
         if of and sizes:
             alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
-            every = product(DOMAINS, WAYS, GPUS)
-            found += [{"case": case} | predict(of, several, alone.median_ms, p, *how) for *how, p in every]
+            found += [
+                {"case": case} | predict(of, several, alone.median_ms, gpus, domain, way)
+                for domain, way, gpus in product(DOMAINS, WAYS, GPUS)
+            ]
     return pd.DataFrame(found)
 
 
 # ---------------------------------------------------------------- what travels, computed as the page is made
 
 ROWS = {"row of B is there": (True, style.BEST), "row of B travels": (False, style.PUBLISHED)}
-SMALL: dict[str, Rmat | Stencil] = {"graph": Rmat(9, 8, 1), "mesh": Stencil(8, 1)}
+SMALL: dict[str, generate.Generated] = {"graph": generate.Rmat(9, 8, 1), "mesh": generate.Stencil(8, 1)}
 
 
 @functools.cache
-def _whole(made: Rmat | Stencil) -> Any:
+def _whole(made: generate.Generated) -> Any:
     return generate.host_part(made, np.array([0, made.m]), 0).a
 
 
@@ -463,7 +464,7 @@ def drawn_parts(parts: int = 4) -> tuple[Any, pd.DataFrame]:
     return fig, pd.concat([received(made, parts).assign(case=case) for case, made in SMALL.items()])
 
 
-def received(made: Rmat | Stencil, parts: int) -> pd.DataFrame:
+def received(made: generate.Generated, parts: int) -> pd.DataFrame:
     """Of each part of a generated matrix, small enough for the host: its rows and non-zeros, the rows of B that it
     receives, also over its own, and those that others have."""
     a = _whole(made)

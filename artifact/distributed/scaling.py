@@ -27,17 +27,12 @@ import pandas as pd
 
 from artifact import command
 from artifact.baselines import cusparse, cusparse_block
-from artifact.measure import device as gpus
-from artifact.measure import records
+from artifact.measure import device, records
 from artifact.measure.lazy import Lazy, torch
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
-from kernels.distributed import generate, partition
+from kernels.distributed import Panels, Part, generate, machine, partition, streaming
 from kernels.distributed.comm import together
-from kernels.distributed.generate import Rmat, Stencil
-from kernels.distributed.machine import rows_of
-from kernels.distributed.plans import Panels, Part
-from kernels.distributed.streaming import cut
 from kernels.formats import bcsr, csr, half
 
 torch_distributed = Lazy("torch.distributed")
@@ -193,7 +188,7 @@ def make(case: Case, here: Any, comm: Any) -> Made:
     """A rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
-    matrix = Rmat(case.size, case.degree, SEED) if case.name == "graph" else Stencil(case.size, SEED)
+    matrix = generate.Rmat(case.size, case.degree, SEED) if case.name == "graph" else generate.Stencil(case.size, SEED)
     edges = generate.edges(matrix, comm.size)
     here.xp.get_default_memory_pool().free_all_blocks()  # lengths of all rows are not needed again
     return Made(
@@ -217,7 +212,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
 
     def expected(row: int, columns: np.ndarray):
         first = (row - begin) // unit * unit
-        of = bcsr.to_csr(bcsr.to_host(rows_of(a, first, min(first + unit, a.m))))
+        of = bcsr.to_csr(bcsr.to_host(machine.rows_of(a, first, min(first + unit, a.m))))
         inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
         b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
         products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
@@ -296,10 +291,10 @@ def _slices(slabs, most: int):
     for slab in slabs:
         rows, columns = getattr(slab, "block", (1, 1))
         step = max(rows, most // rows * rows)
-        for first, last in cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
+        for first, last in streaming.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
             end = min(last * rows, slab.m)
             for at in range(first * rows, end, step):
-                yield base + at, formats.to_csr(rows_of(slab, at, min(at + step, end)))
+                yield base + at, formats.to_csr(machine.rows_of(slab, at, min(at + step, end)))
         base += slab.m
 
 
@@ -343,7 +338,8 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         raise ValueError(f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
     whole, out = here.empty(k, case.n, case.dtype), here.empty(a.m, case.n, case.dtype)
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
-    operands = Operands(a, *(half.Half(case.dtype, x) if case.bits else x for x in (whole, out)))
+    b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
+    operands = Operands(a, b, c)
     problem = Problem(
         room="distributed",
         label=case.name,
@@ -363,27 +359,19 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
     bound: Any = together(comm, lambda: library.bind(algorithm, problem, here.device))
     stream = here.xp.cuda.Stream(non_blocking=True)
-    flow, gather = here._stream(stream), _all_gather(comm, whole, mine, stream)
+    flow, tensors, at = here._stream(stream), [], None
+    if comm.size > 1:
+        tensors = [torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine)]
+        at = torch.cuda.ExternalStream(stream.ptr, comm._device)
 
     def call() -> None:
-        gather()
+        if tensors:
+            with torch.cuda.stream(at):
+                torch_distributed.all_gather_into_tensor(*tensors, group=comm._group)
         bound.launch(flow)
 
     more = dict.fromkeys(BYTES, out.dtype.itemsize * case.n * k * (comm.size - 1)) | {"kernel": bound.name}
     return Ready(call, case.panel(mine), int(own[comm.rank]), lambda: case.panel(out), more)
-
-
-def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
-    if comm.size == 1:
-        return lambda: None
-    into, part = (torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine))
-    at = torch.cuda.ExternalStream(stream.ptr, comm._device)
-
-    def gather() -> None:
-        with torch.cuda.stream(at):
-            torch_distributed.all_gather_into_tensor(into, part, group=comm._group)
-
-    return gather
 
 
 def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
@@ -476,7 +464,7 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
             alike = name == DTENSOR or isinstance(error, ValueError | Wrong | ImportError)
             if not (comm.size == 1 if isinstance(error, MemoryError) else alike):
                 raise
-            say(f"  {name}: not measured: {gpus.first_line(error)}")
+            say(f"  {name}: not measured: {device.first_line(error)}")
         gc.collect()
         here.xp.get_default_memory_pool().free_all_blocks()
         with contextlib.suppress(ImportError):
@@ -527,7 +515,7 @@ def work(given: command.Options) -> None:
             df = pd.concat([df, pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)], ignore_index=True)
             if comm.rank == 0:
                 write(given.out, df)
-                records.write_machine(given.out.parent, gpus.describe(here.device))
+                records.write_machine(given.out.parent, device.describe(here.device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -267,7 +267,7 @@ def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr(distributed, "start", alone)
     monkeypatch.setattr(distributed, "Gpu", lambda ordinal: Host())
-    monkeypatch.setattr(scaling.gpus, "describe", lambda device: machine)
+    monkeypatch.setattr(scaling.device, "describe", lambda device: machine)
     monkeypatch.setattr(scaling.records, "write_machine", lambda folder, machine: None)
     sizes = "--scale 7 --side 6 --rows 256 -n 16 --tokens 16 --contenders ours"
     asked = ["--out", str(out), *sizes.split()]

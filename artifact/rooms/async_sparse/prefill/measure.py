@@ -18,17 +18,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
 from itertools import product
-from math import inf
 from typing import Any
 
 import pandas as pd
 
 from artifact.book.study import where
 from artifact.measure import bench, check, device, records
-from artifact.measure import run as harness
 from artifact.measure.apart import captured
 from artifact.measure.lazy import torch
-from artifact.measure.run import Prepared, Run
+from artifact.measure.run import Prepared, Run, row
 from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.model import (
     ATTENTION,
@@ -173,7 +171,7 @@ class Prefill:
         none = partial(Operands, None, None)  # nobody asks for them
         problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, none, none)
         rows = [
-            harness.row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
+            row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
             for name, c in PLANS[record].items()
         ]
         records.append(self.run.folder / f"{record}.csv", rows)
@@ -267,7 +265,7 @@ def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) * 1e3 for begin, end in events], seen
 
-    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, inf), lambda name: None)  # each is a graph already
+    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, float("inf")), lambda name: None)  # each is a graph already
     least = next(count for length, count in SAMPLES.items() if n <= length)
     return bench.measure(list(graphs), engine, BUDGET_S, least, bench.MAX_SAMPLES)
 

@@ -51,8 +51,8 @@ def elsewhere(run: Run) -> dict[str, pd.DataFrame]:
 def stated(text: pd.DataFrame) -> pd.DataFrame:
     """Return what the source states of Fig. 8: variant (ours of that name), n, low, high."""
     rows, ours = where(text, quantity="end_to_end"), {c.stated: name for name, c in CONFIGURATIONS.items() if c.stated}
-    rows = rows.assign(variant=rows["variant"].map(ours)).rename(columns={"size": "n"})
-    return rows[["variant", "n", "low", "high"]].astype({"n": int, "low": float, "high": float})
+    df = rows.assign(variant=rows["variant"].map(ours), n=rows["size"])[["variant", "n", "low", "high"]]
+    return df.astype({"n": int, "low": float, "high": float})
 
 
 # ---------------------------------------------------------------- tables and figures
@@ -110,34 +110,41 @@ def of(run: Run, text: pd.DataFrame) -> Iterator[Fact]:
     """Return every fact that records hold."""
     study = Study(run)
     attention, parts, checks = (study.table(f"{FOLDER}/{name}") for name in ("attention", "parts", "checks"))
-    of_model = claimed(text), whole(read(study, WHOLE), text), beside(elsewhere(run))
-    return chain(*of_model, patterns(attention), shares(parts), checked(checks))
+    return chain(
+        claimed(text),
+        whole(read(study, WHOLE), text),
+        beside(elsewhere(run)),
+        patterns(attention),
+        shares(parts),
+        checked(checks),
+    )
 
 
 @part
 def claimed(text: pd.DataFrame):
     """How a sentence calls configurations and parts of the model; what the source states of Fig. 8, by configuration
     and tokens."""
-    said = stated(text)
-    said = said.set_index(said["variant"] + "." + said["n"].astype(str))[["low", "high"]]
     called = {name: c.called for name, c in CONFIGURATIONS.items()}
-    return {"called": called, "part": PARTS, "prefill.stated": said}
+    return {"called": called, "part": PARTS, "prefill.stated": _by_point(stated(text))[["low", "high"]]}
 
 
 @part
 def whole(df: pd.DataFrame, text: pd.DataFrame):
     """Speedups of the whole model over the dense one with the first share of blocks, by configuration and tokens."""
     own = speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE)
-    found, said = (t.set_index(t["variant"] + "." + t["n"].astype(str)) for t in (own, stated(text)))
-    over, longest = found["speedup"], df["n"].max()
+    over, longest = _by_point(own)["speedup"], df["n"].max()
     return {
         "prefill.over": over,
-        "prefill.found": said.assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
+        "prefill.found": _by_point(stated(text)).assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
         "prefill.longest": longest,
         "prefill.at_longest": {v: over.get(f"{v}.{longest}") for v in (BOTH, FFN_OURS, BOTH_OURS)},
         "prefill.slower": (over < 1).sum(),
         "prefill.slow": over[over < 1],
     }
+
+
+def _by_point(df: pd.DataFrame) -> pd.DataFrame:
+    return df.set_index(df["variant"] + "." + df["n"].astype(str))
 
 
 @part

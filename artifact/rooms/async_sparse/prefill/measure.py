@@ -306,10 +306,14 @@ def hidden_errors(model, modules: Mapping, density: float, seed: int, ids) -> tu
             with of.configured(model, CONFIGURATIONS[name], modules[CONFIGURATIONS[name].ffn], ids.shape[1]):
                 found[name] = of.last_hidden(model, ids).double()
         own = copy.deepcopy(model)
-        for name, masks in layers.masks(model, density, seed=seed).items():
-            for p, mask in masks.items():
-                weight = getattr(own.get_submodule(name), p).weight
-                weight.copy_(layers.masked(weight, mask))
+        own.load_state_dict(
+            {
+                f"{name}.{p}.weight": layers.masked(getattr(own.get_submodule(name), p).weight, mask)
+                for name, masks in layers.masks(model, density, seed=seed).items()
+                for p, mask in masks.items()
+            },
+            strict=False,
+        )
         dense = of.last_hidden(own, ids).double()
         own.float()
         for module in of.attentions(own):

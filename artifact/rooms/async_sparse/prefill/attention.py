@@ -59,18 +59,16 @@ def vertical_slash(q, k):
     # Query heads that share keys are rows of one product.
     tail = q[0, :, -last:].reshape(k.shape[1], groups * last, d)
     score = torch.matmul(tail, k[0].transpose(1, 2)).float().view(heads, last, n) * d**-0.5
-    own = torch.arange(n - last, n, device=q.device)[:, None]
-    score.masked_fill_(torch.arange(n, device=q.device) > own, float("-inf"))
-    score = torch.softmax(score, -1)
+    at = torch.arange(n, device=q.device)
+    score = torch.softmax(score.masked_fill_(at > at[-last:, None], float("-inf")), -1)
     columns = score.sum(1).view(heads, rows, BLOCK).sum(-1)
     # Diagonals: with `last` zeros before and after, and rows of one more, column j of query i becomes j - i + last:
     # those that are as far from their query are under each other.
     frame = torch.nn.functional.pad(score, (last, 0)).view(heads, -1)
     frame = torch.nn.functional.pad(frame, (0, last)).view(heads, last, n + last + 1)
-    by_distance = frame.sum(1)[:, 1 : n + 1].flip(1)
-    diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
+    diagonals = frame.sum(1)[:, 1 : n + 1].flip(1).reshape(heads, rows, BLOCK).sum(-1)
     vertical, slash = (_largest(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
-    row = torch.arange(rows, device=q.device)
+    row = at[:rows]
     return _under_diagonal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
 
 

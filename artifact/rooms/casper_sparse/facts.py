@@ -42,7 +42,6 @@ def of(run: Run) -> Iterator[Fact]:
         limits(study.counters),
         ladder(df, run.machine),
         ragged(experiments.odd(experiments.ragged(run))),
-        folder(),
         real(experiments.speedups(experiments.real(study))),
         accuracy(df),
         repeats(raw, experiments.again(study.again.run)),
@@ -138,16 +137,11 @@ def ladder(df: pd.DataFrame, machine: Mapping) -> Facts:
 
 @part
 def ragged(odd: pd.DataFrame) -> Facts:
-    """Return where `auto` is behind the library; odd: `experiments.odd`."""
+    """Return where `auto` is behind the library, and where real matrices are listed; odd: `experiments.odd`."""
     behind, least = odd["n"][odd["auto"] < 1], odd.loc[odd["auto"].idxmin()]
     about = {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
-    return {"ragged": {**about, "least": {"n": int(least["n"]), "ratio": least["auto"]}}}
-
-
-@part
-def folder() -> Facts:
-    """Return where real matrices are listed and read from."""
-    return {"matrices": {"folder": matrices.VARIABLE, "list": matrices.LIST.name}}
+    about |= {"least": {"n": int(least["n"]), "ratio": least["auto"]}}
+    return {"ragged": about, "matrices": {"folder": matrices.VARIABLE, "list": matrices.LIST.name}}
 
 
 @part

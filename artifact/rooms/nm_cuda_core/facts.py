@@ -16,7 +16,7 @@ from artifact.drawing.compiled import HOPPER
 from artifact.measure import again
 from artifact.measure.run import Run
 from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core import experiments, readings
+from artifact.rooms.nm_cuda_core import experiments
 from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS
 from kernels import jit
 from kernels import nm_cuda_core as room
@@ -147,15 +147,16 @@ def library(scaling: pd.DataFrame, published: pd.DataFrame, sequential: pd.DataF
 
 def contains(study: Study, published: pd.DataFrame) -> dict[str, Any]:
     """Return what a call of the report's cuBLAS contains, by the fit of its times, and what its parts cost here, µs."""
-    theirs = readings.stated(study)
-    fit, without_one = readings.fit(theirs), [readings.fit(theirs.drop(size)).tflops for size in theirs.index]
-    terms, near = fit.terms([1024, 4096, 8192]), readings.compare(published, theirs)[0]
+    theirs = experiments.stated(study)
+    fit = experiments.fit(theirs)
+    without_one = [experiments.fit(theirs.drop(size)).rates["tflops"] for size in theirs.index]
+    terms, near = fit.terms([1024, 4096, 8192]), experiments.compare(published, theirs)[0]
     faster, rate = (study.stated("fig2", quantity, size=1024).iloc[0] for quantity in ("speedup_cublas", "tflops"))
     costs = {reading.removeprefix("cublas_"): by(published, reading).iloc[0] for reading in READINGS}
     alone = costs.pop("cublas")
     return {
         "stated": {"us_64": theirs[64] * 1e6, "ms_4096": theirs[4096] * 1e3, "ms_8192": theirs[8192] * 1e3},
-        "fit": {"constant_us": fit.constant * 1e6, "gbps": fit.gbps, "tflops": fit.tflops}
+        "fit": fit.rates
         | {"square": {f"ms_{size}": terms["square_ms"][size] for size in (4096, 8192)}}
         | {"without_one": {"low": min(without_one), "high": max(without_one)}, "ms_1024": terms.loc[1024].sum()},
         "card": CARD,

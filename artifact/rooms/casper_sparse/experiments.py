@@ -6,7 +6,6 @@ Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ BEST = "cusparse_best"
 POINT = ["experiment", *records.POINT]
 #: Odd numbers of columns, M = K = 4096, 1%.
 RAGGED = {"full": (1, 3, 5, 17, 33, 65, 129, 257, 1001), "kick": (3, 65, 257)}
-NEED_FOUR = ("warp_per_row", "no_staging", "shared_tiles")  #: take multiples of four columns only
 REAL_N = 256  #: columns of B for real matrices
 N = 4096  #: columns of B whose instantiations the table of machine code shows
 #: Variant → the instantiation that N takes; `auto` has none.
@@ -51,10 +49,10 @@ def again(run: Run) -> pd.DataFrame | None:
 
 
 def ragged(run: Run) -> pd.DataFrame:
-    """Measure or read odd numbers of columns, for the variants that take any."""
-    sizes: dict[str, Any] = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
-    contenders = run.variants(v for v in room.VARIANTS if v not in NEED_FOUR) | run.baselines()
-    problems = [partial(room.problem, n=n, **sizes) for n in RAGGED[run.preset]]
+    """Measure or read odd numbers of columns, for the variants that take more than multiples of four."""
+    four = ("warp_per_row", "no_staging", "shared_tiles")
+    contenders = run.variants(v for v in room.VARIANTS if v not in four) | run.baselines()
+    problems = [partial(room.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
     return records.best_of(run.measure("ragged", problems, contenders))
 
 
@@ -190,8 +188,8 @@ def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFra
         share = stated.loc["vram_throughput"].fillna(100) / 100 * copy
         said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
     said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
-    of_panels = [row | {"density": d} for d in sorted(df["density"].unique()) for row in said]
-    return pd.concat([df, pd.DataFrame(of_panels)], ignore_index=True)
+    of_panels = pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)
+    return pd.concat([df, of_panels], ignore_index=True)
 
 
 def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:
@@ -232,12 +230,12 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return the mean and the range of each rung's speedup by sweep, its prediction, and what the source states of the
     published kernel."""
     predictions = {v: room.VARIANTS[v].prediction for v in room.VARIANTS if v in set(everything["variant"])}
-    first = next(iter(predictions))
     stated = [
-        study.stated(figure, "speedup")[["low", "high"]].assign(variant=first, experiment=sweep, source="stated")
+        study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
         for sweep, figure in SWEEPS.items()
     ]
-    return pd.concat([rungs(everything, predictions, BEST).assign(source="measured"), *stated], ignore_index=True)
+    both = {"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}
+    return pd.concat(both, names=["source"]).reset_index("source").reset_index(drop=True)
 
 
 @given

@@ -57,7 +57,6 @@ Facts = Mapping[str, Any]
 NEAR = 0.05
 AIM, AIM_SHARE = 1.10, 0.80  #: over the authors' kernels; of the FMA ceiling
 BRIEF_US = 100  #: Microseconds of a launch count below.
-MOST_VECTORS = 4  #: of a block for which packing is described
 LOW = 0.8  #: A share of the ideal, or of the fastest pattern, that is named as falling short.
 
 
@@ -95,29 +94,26 @@ def nm_of(density: float) -> str:
 
 
 def by_nm(values: pd.Series | Mapping[float, float]) -> pd.Series:
-    """Return values by density by N:M."""
     return pd.Series(values, dtype=float).rename(nm_of)
 
 
 def ends(values: pd.Series) -> dict[str, float]:
-    """Return the least and the largest; nothing of nothing."""
     return {"low": values.min(), "high": values.max()}
 
 
 def ranged(values: pd.Series) -> dict[str, Any]:
     """Return the summary of a series by point, and where its ends are; nothing of an empty one."""
-    found = {"low_at": values.idxmin, "high_at": values.idxmax} if len(values) else {}
-    return summary(values) | {end: point_of(at()) for end, at in found.items()}
+    at = {"low_at": point_of(values.idxmin()), "high_at": point_of(values.idxmax())} if len(values) else {}
+    return summary(values) | at
 
 
 def places(values: pd.Series) -> dict[str, Any]:
     """Return how many points a series has, and each of them."""
-    points = [{"where": point_of(at), "value": value} for at, value in values.items()]
+    points = ({"where": point_of(at), "value": value} for at, value in values.items())
     return {"count": len(values), "points": dict(enumerate(points))}
 
 
 def code(names: Iterable[str]) -> str:
-    """List names of contenders as code."""
     return listed(f"`{name}`" for name in names)
 
 
@@ -143,7 +139,7 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     moved = [label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here, m, n) != name]
     steps = {d: model.durations(study, d) for d in DENSITIES}
     return {
-        "left_out": by_nm({d: 1 - model.needed(b, MOST_VECTORS) for d, b in patterns.items()}),
+        "left_out": by_nm({d: 1 - model.needed(b, 4) for d, b in patterns.items()}),
         "col_info": {"added": by_nm(model.col_info_shares(patterns)), "stated": said[["low", "high"]]},
         "transition": {
             "stated": study.stated("text", "transition")["low"].iloc[0],
@@ -187,7 +183,6 @@ def clashes(found: pd.DataFrame, stepwise: pd.DataFrame) -> Facts:
 
 
 def high(densities: pd.Index) -> pd.Series:
-    """Tell which densities are of a sparsity that the paper calls high."""
     return 1 - densities > analysis.HIGH
 
 
@@ -212,8 +207,8 @@ def stepwise(df: pd.DataFrame, fma: float) -> Facts:
 def packing(packed: pd.DataFrame) -> Facts:
     """Return where packing pays, and whether packing above 70% and not below is the faster choice."""
     won = by_density(over(packed, "v3_packed", "v3_unpacked"))
-    right = ((won > 1) == high(won.index)).sum()
-    return {"packing": {"pays": by_nm(won[won > 1]), "rule_is_right": right, "sparsities": len(won)}}
+    right = (won > 1) == high(won.index)
+    return {"packing": {"pays": by_nm(won[won > 1]), "rule_is_right": right.sum(), "sparsities": len(won)}}
 
 
 def sizes(by_size: pd.DataFrame, stated: pd.DataFrame) -> Facts:
@@ -221,11 +216,11 @@ def sizes(by_size: pd.DataFrame, stated: pd.DataFrame) -> Facts:
     us, own = pivot(by_size, "median_us", POINT).sort_index(), stated[stated["library"].isin(CLASSES)]
     best, expected = us[CLASSES].idxmin(axis=1), {size: name for name, size in analysis.TABLE_2.values()}
     gain = own["tflops"] / own["tflops_one_pass"]
-    fig8 = {"gpu": listed(own["gpu"].unique()), "points": len(own), "one_pass": (own["split_k"] == 1).sum()}
     return {
         "table_2": {"hits": sum(name == expected[at[1:4]] for at, name in best.items()), "points": len(best)},
         "auto_over_classes": ranged(us[CLASSES].min(axis=1) / us["auto"]),
-        "fig8": fig8 | {"cut_mean": geomean(gain), "cut_most": gain.max()},
+        "fig8": {"gpu": listed(own["gpu"].unique()), "points": len(own), "one_pass": (own["split_k"] == 1).sum()}
+        | {"cut_mean": geomean(gain), "cut_most": gain.max()},
     }
 
 
@@ -233,12 +228,15 @@ def llama(study: Spmm, df: pd.DataFrame) -> Facts:
     """Return the layers of Llama: over nmSPARSE's kernel, rebuilt and in our style, over cuBLAS, of the ideal."""
     dense, ideal = over(df, "auto", "cublas"), of_ideal(df)
     low = ideal[ideal < LOW]
-    ours = {base: {v: geomean(over(df, v, base)) for v in ("v3", "auto")} for base in (*NMSPARSE, "cublas")}
-    few = {"count": len(low), "share": LOW, "m": listed(sorted(set(low.index.get_level_values("m"))))}
-    claimed = study.stated("text", "speedup_nmsparse", where="abstract")["low"].iloc[0]
-    points = (dense.index.get_level_values("density") == dense.index[0][-1]).sum()
-    found = {"claimed": claimed, "points": points, "over": ours, "ideal": ranged(ideal), "low": few}
-    return {"llama": found | {"behind": places(dense[dense < 1])}}
+    found = {
+        "claimed": study.stated("text", "speedup_nmsparse", where="abstract")["low"].iloc[0],
+        "points": (dense.index.get_level_values("density") == dense.index[0][-1]).sum(),
+        "over": {base: {v: geomean(over(df, v, base)) for v in ("v3", "auto")} for base in (*NMSPARSE, "cublas")},
+        "ideal": ranged(ideal),
+        "low": {"count": len(low), "share": LOW, "m": listed(sorted(set(low.index.get_level_values("m"))))},
+        "behind": places(dense[dense < 1]),
+    }
+    return {"llama": found}
 
 
 def fig10(study: Spmm) -> Facts:
@@ -248,10 +246,10 @@ def fig10(study: Spmm) -> Facts:
     peak = study.stated("text", "peak")["low"].iloc[0]
     shares = profiled * profiled.index.get_level_values("density") / peak
     off = shares[(shares - said).abs() > NEAR]
-    points = [
+    points = (
         {"library": library, "pattern": nm_of(d), "share": share, "said": said[library, d]}
         for (library, d), share in off.items()
-    ]
+    )
     count = {"profiles": len(shares), "off": len(off), "others": len(shares) - len(off)}
     return {"fig10": count | {"points": dict(enumerate(points))}}
 
@@ -337,8 +335,11 @@ def ladder(rungs: list[str], outcome: pd.DataFrame) -> Facts:
     """Return rungs that the GPU does not take, and predictions with a number. outcome: `Spmm.outcome`."""
     judged = outcome.dropna(subset=["predicted"])
     near = (judged["came"] / judged["predicted"] - 1).abs() < NEAR
-    found = {"count": len(judged), "near": near.sum(), "within": NEAR, "wrong": code(judged.loc[~near, "rung"])}
-    return {"rungs.absent": code(v for v in RUNGS if v not in rungs), "predictions": found}
+    return {
+        "rungs.absent": code(v for v in RUNGS if v not in rungs),
+        "predictions": {"count": len(judged), "near": near.sum(), "within": NEAR}
+        | {"wrong": code(judged.loc[~near, "rung"])},
+    }
 
 
 def waves(rung: str, sms: int, stepwise: pd.DataFrame) -> Facts:
@@ -346,8 +347,10 @@ def waves(rung: str, sms: int, stepwise: pd.DataFrame) -> Facts:
     one, (down, across), last = RUNGS[rung][0], model.schedule(rung)[0], model.last_steps(rung, sms)
     tile = {"rows": one.bm, "columns": one.bn, "depth": one.depth, "tiles": down * across, "sms": sms}
     steps = {"waves": down * across / sms, "steps": last["waves"], "evened": last["stream-K"]}
-    gained = by_nm(by_density(over(stepwise, "stream", "bulk")))
-    return {"waves": tile | steps | {"gain": last["waves"] / last["stream-K"]}, "stream_over_bulk": gained}
+    return {
+        "waves": tile | steps | {"gain": last["waves"] / last["stream-K"]},
+        "stream_over_bulk": by_nm(by_density(over(stepwise, "stream", "bulk"))),
+    }
 
 
 @given
@@ -355,8 +358,8 @@ def trials(trials: pd.DataFrame) -> Facts:
     """Return what was tried and not kept. trials: `Spmm.trials`."""
     groups = trials.groupby("trial")
     off = (groups["came"].agg(geomean) / groups["factor"].first() - 1).abs() >= NEAR
-    lost = (groups["came"].max() < 1).sum()
-    return {"trials": {"count": len(off), "lost": lost, "off": off.sum(), "within": NEAR}}
+    found = {"count": len(off), "lost": (groups["came"].max() < 1).sum(), "off": off.sum(), "within": NEAR}
+    return {"trials": found}
 
 
 def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
@@ -369,10 +372,13 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
         return cuts
     half, sparse = (counted[counted["density"] == d].set_index("variant") for d in DENSITIES)
     stalled = half.loc["v3", ["dispatch", "shared", "memory", "barrier", "instructions"]].astype(float)
-    memory = pd.concat([half, sparse]).loc[["v3", "auto"], ["L2 [%]", "DRAM [%]"]].max().max()
     names = {"issue slots [%]": "issuing", "useful": "ffma", "dispatch": "dispatch"}
-    style = {"fma": half["FMA pipe [%]"]["nm_baseline"], "shared": half["shared memory [%]"]["nm_baseline"]}
-    waits = {"worst": stalled.idxmax(), "most": stalled.max(), "memory": memory, "nm_baseline": style}
+    waits = {
+        "worst": stalled.idxmax(),
+        "most": stalled.max(),
+        "memory": pd.concat([half, sparse]).loc[["v3", "auto"], ["L2 [%]", "DRAM [%]"]].max().max(),
+        "nm_baseline": {"fma": half["FMA pipe [%]"]["nm_baseline"], "shared": half["shared memory [%]"]["nm_baseline"]},
+    }
     fetches = half["instructions"].reindex(["bulk", "stream", "rolled"]).to_dict()
     fetches |= {"stream_high": sparse["instructions"].get("stream")}
     rows = {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))}
@@ -409,17 +415,17 @@ def beyond(df: Mapping[str, pd.DataFrame]) -> Facts:
     }
     slowest, ideal = rate.groupby(level="density")[["auto", "v3"]], of_ideal(df["ragged"])
     four = ideal.index.get_level_values("m") % 4 == 0
-    names = ("stepwise", "sizes", "llama", "anchors", "vectors", "ragged")
-    rows = pd.concat([df[name] for name in names], ignore_index=True)
+    checked = "stepwise", "sizes", "llama", "anchors", "vectors", "ragged"
+    rows = pd.concat([df[name] for name in checked], ignore_index=True)
     worst = rows.loc[rows["rel_err"].where(~rows["variant"].str.startswith(registry.PREFIXES)).idxmax()]
     csr = records.best_of(df["unstructured"])
     dense = over(csr, "cusparse_best", "cublas")
-    at = shape(worst[["m", "n", "k"]].tolist())
     return {
         "vectors": lengths,
         "slowest_pattern": slowest.agg(lambda values: values.min() / values.max()).min(),
         "ragged": {name: summary(ideal[kept]).get("mean") for name, kept in (("of_four", four), ("odd", ~four))},
-        "error": {"most": worst["rel_err"], "variant": worst["variant"], "where": at},
+        "error": {"most": worst["rel_err"], "variant": worst["variant"]}
+        | {"where": shape(worst[["m", "n", "k"]].tolist())},
         "cusparse.over_dense": {"mean": geomean(dense), "high": dense.max()},
         "auto_over_cusparse": geomean(over(csr, "auto", "cusparse_best")),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,21 +121,6 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
 # ---------------------------------------------------------------- Fig. 3: blocks, warps and threads
 
 
-class Panel(NamedTuple):
-    """A tile in the picture: where it begins, units of a row, its size, and that of what it is cut into."""
-
-    x: float
-    y: float
-    scale: float
-    size: tuple[int, int]
-    cut: tuple[int, int]
-
-    def place(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Return x, y, width and height of a piece."""
-        height, width = (self.scale * side for side in self.cut)
-        return self.x + column * width, self.y + row * height, width, height
-
-
 def blocking(tile: Tile, title: str = "") -> Drawn:
     """Draw C in blocks, a block in warp tiles, a warp tile in thread tiles, lane by lane along a row, a thread tile.
 
@@ -147,31 +132,37 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     high = max(scale * size[0] for scale, size in zip(scales, sizes, strict=True))
     wide = [max(scale * size[1], 7) + 3.4 for scale, size in zip(scales, sizes, strict=True)]
     middles = np.cumsum(wide) - np.array(wide) / 2 - 1.7
-    panels = [
-        Panel(middle - size[1] * scale / 2, (high - size[0] * scale) / 2, scale, size, cut)
-        for middle, scale, size, cut in zip(middles, scales, sizes, (block, warp, thread, (1, 1)), strict=True)
-    ]
+    xs = [middle - size[1] * scale / 2 for middle, scale, size in zip(middles, scales, sizes, strict=True)]
+    ys, cuts = (
+        [(high - size[0] * scale) / 2 for scale, size in zip(scales, sizes, strict=True)],
+        (block, warp, thread, (1, 1)),
+    )
+
+    def place(i: int, row: Any, column: Any) -> tuple[Any, ...]:
+        """Return x, y, width and height of a piece of a panel."""
+        height, width = (scales[i] * side for side in cuts[i])
+        return xs[i] + column * width, ys[i] + row * height, width, height
+
     fig, ax = sketch.canvas((-1.9, sum(wide) - 1.8), (high + 3.8, -1.8))
     names, colours = ("", "warp\n{}", "{}", ""), ([BOUND], [BOUND], LANES, LANES[:1])
     chosen = []
-    for i, panel in enumerate(panels):
-        down, across = (whole // cut for whole, cut in zip(panel.size, panel.cut, strict=True))
-        row, column = np.indices((down, across)).reshape(2, -1)
-        x, y, *size = panel.place(row, column)
+    for i, (size, cut) in enumerate(zip(sizes, cuts, strict=True)):
+        row, column = np.indices((size[0] // cut[0], size[1] // cut[1])).reshape(2, -1)
+        x, y, *sides = place(i, row, column)
         texts, colour = [names[i].format(number) for number in range(len(row))], np.take(colours[i], row, mode="wrap")
-        sketch.each(sketch.box, ax, x, y, texts, colour, *size)
-        chosen.append(panel.place(int(not i), across - 1))
-    for (x, y, width, height), panel in zip(chosen, panels[1:], strict=False):
+        sketch.each(sketch.box, ax, x, y, texts, colour, *sides)
+        chosen.append(place(i, int(not i), column.max()))
+    for i, (x, y, width, height) in enumerate(chosen[:3], 1):
         sketch.box(ax, x, y, "", PUBLISHED, width, height)
-        end, bottom = panel.x - 1.2 * (panel is panels[-1]), panel.y + panel.size[0] * panel.scale
-        lines = [[x + width, end], [y, panel.y], [x + width, end], [y + height, bottom]]
+        end, bottom = xs[i] - 1.2 * (i == 3), ys[i] + sizes[i][0] * scales[i]
+        lines = [[x + width, end], [y, ys[i]], [x + width, end], [y + height, bottom]]
         ax.plot(*lines, color=PUBLISHED, linewidth=0.8, linestyle=(0, (3, 2)))
-    whole = (panels[3].x, panels[3].y, thread[1] * scales[3], thread[0] * scales[3])
-    for panel, (x, y, width, height), which in ((panels[0], chosen[0], "s"), (panels[3], whole, "t")):
-        sketch.box(ax, panel.x - 1.1, y, "", RUNGS[3], 0.8, height)
-        sketch.box(ax, x, panel.y - 1.1, "", RUNGS[3], width, 0.8)
-        sketch.put(ax, panel.x - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
-        sketch.put(ax, x - 0.9, panel.y - 0.7, f"B_{which}", fontsize=8)
+    whole = (xs[3], ys[3], thread[1] * scales[3], thread[0] * scales[3])
+    for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, whole, "t")):
+        sketch.box(ax, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height)
+        sketch.box(ax, x, ys[i] - 1.1, "", RUNGS[3], width, 0.8)
+        sketch.put(ax, xs[i] - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
+        sketch.put(ax, x - 0.9, ys[i] - 0.7, f"B_{which}", fontsize=8)
     captions = (
         f"C in blocks of\nm_s × n_s = {block[0]} × {block[1]}",
         f"a block in warp tiles of\nm_r × n_r = {warp[0]} × {warp[1]}",

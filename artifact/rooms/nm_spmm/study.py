@@ -69,7 +69,6 @@ METRICS = {
     ncu.STALLED.format("no_instruction"): "instructions",
     ncu.STALLED.format("not_selected"): "not selected",
 }
-CUTS = ["v3", "v3_split_k", *RUNGS, "auto"]  #: who is compared where there are few tiles
 #: Size -> its label in Table II.
 SIZES = {size: label for label, (_, size) in analysis.TABLE_2.items()}
 
@@ -231,10 +230,12 @@ def of_ideal(df: pd.DataFrame) -> pd.Series:
 
 def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return µs where there are fewer tiles of 64 × 128 than SMs: a row for each point, `tiles` per SM, a column for
-    each of CUTS that the GPU takes."""
+    V3, with K cut, each rung and `auto`, if the GPU takes it."""
     us = study.pivot(anchored, "median_us", POINT)
     us = us.assign(tiles=[analysis.TABLE_1["large"].blocks(m, n) / sms for _, m, n, _, _ in us.index])
-    return us.loc[us["tiles"] < 1, ["tiles", *us.columns.intersection(CUTS, sort=False)]]
+    return us.loc[
+        us["tiles"] < 1, ["tiles", *us.columns.intersection(["v3", "v3_split_k", *RUNGS, "auto"], sort=False)]
+    ]
 
 
 def sparsity(density: float) -> str:

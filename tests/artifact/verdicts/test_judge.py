@@ -113,10 +113,9 @@ published = "twice"
 
 
 @pytest.fixture
-def two_runs(tmp_path, monkeypatch) -> Path:
+def two_runs(tmp_path) -> Path:
     """The wide sweep twice, the second time as the square one; warp_per_row is 1 and 4 times as fast as
     any_n, but at the largest n, which the second lacks, exactly twice as fast."""
-    monkeypatch.setattr(judge.evidence, "planned", lambda *_: ())
     made = {}
     for name, speedup in (("wide", 1.0), ("square", 4.0)):
         df = frames()["wide"].assign(experiment=name)

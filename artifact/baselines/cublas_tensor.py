@@ -49,7 +49,6 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     a, c = _arrays(dtype, problem, operands)
-    device.set_current()
     return in_best_order(NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device)
 
 
@@ -105,6 +104,4 @@ def in_best_order(
 def made_dense(sparse: Any, dtype: str, order: str):
     """A sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
     dense = formats.to_dense(sparse)
-    if dtype in half.DTYPES:
-        dense = half.to_bits(dense, dtype)
-    return cupy.array(dense, order=order)
+    return cupy.array(half.to_bits(dense, dtype) if dtype in half.DTYPES else dense, order=order)

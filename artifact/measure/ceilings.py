@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.measure import bench, check, records
-from artifact.measure.run import Run, prepared, row
+from artifact.measure import check, records
+from artifact.measure.run import Run, measure_alone
 from kernels import ceilings
 from kernels.contract import Problem
 
@@ -84,27 +83,16 @@ def _promised(name: str, machine: Mapping[str, Any], sm_mhz: float) -> float:
 
 
 def _measure(run: Run, name: str) -> dict:
-    ceiling, stream = ceilings.bind(name, run.device, run.seed), run.device.create_stream()
-    bound = ceiling.bound
-
-    def once() -> None:
-        bound.launch(stream)
-        stream.sync()
+    ceiling = ceilings.bind(name, run.device, run.seed)
+    out = ceiling.bound.result()
 
     def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
-        bound.result().fill(float("nan"))
+        out.fill(float("nan"))
         run.device.sync()
         launch()
-        return _errors(name, bound.result(), ceiling.expected, ceiling.tolerance)
+        return _errors(name, out, ceiling.expected, ceiling.tolerance)
 
-    run.device.sync()
-    try:
-        errors = verify(name, once)
-        timing = bench.time({name: bound}, run.device, verify=verify)[name]
-    finally:
-        stream.close()
-    of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
-    return row(_as_problem(name, ceiling, run.seed), name, EXPERIMENT, prepared(bound), errors, timing, **of)
+    return measure_alone(run, _as_problem(name, ceiling, run.seed), EXPERIMENT, ceiling.bound, verify)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:

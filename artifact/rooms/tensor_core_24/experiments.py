@@ -6,17 +6,22 @@ Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table h
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from artifact.book.study import Counters, Study, pivot
+from artifact import registry
+from artifact.book.study import Counters, Study, pivot, where
 from artifact.measure import bench, records
 from artifact.measure import run as harness
 from artifact.measure.ceilings import DENSE
 from artifact.measure.run import Run, Timer
-from artifact.rooms.tensor_core_24 import fp8, variants
+from artifact.rooms.tensor_core_24 import variants
 from kernels import tensor_core_24 as room
+from kernels.contract import Problem
+from kernels.tensor_core_24 import fp8, fp8_operands
+from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
 ROOM = "tensor_core_24"
 KEYS = ["m", "n", "k"]
@@ -31,11 +36,14 @@ CONTENDERS = {
     "alone": ("wgmma_keep", "auto", "cusparselt"),
     "linear": ("auto", *LIBRARIES),
     "decoding": ("auto", *LIBRARIES),
-    "fp8": fp8.CONTENDERS,
-    "fp8_linear": fp8.BESIDE,
+    "fp8": (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight"),
+    "fp8_linear": ("fp8_auto", "cusparselt", "cublaslt_eight"),
+    "fp8_outputs": ("fp8_auto",),
 }
-HOPPER = ("rows", "small", "linear", "decoding", *fp8.EXPERIMENTS)  #: experiments of Hopper's kernels
+EIGHT = ("fp8", "fp8_linear", "fp8_outputs")  #: experiments in FP8
+HOPPER = ("rows", "small", "linear", "decoding", *EIGHT)  #: experiments of Hopper's kernels
 TOKENS = 8  #: multiples of tokens that the sparse library takes
+MANY_TOKENS = 4096  #: FP8 is measured in the layout of a linear layer from this size on, and with few tokens
 ALONE_S, ALONE_SAMPLES = 0.5, 400  #: how long a contender is measured alone, and how often at most
 #: Loop of nothing but one instruction → what figures and sentences call that. Of two loops the faster one counts: A in
 #: registers and A in shared memory are one instruction, and which is faster differs between GPUs.
@@ -73,29 +81,20 @@ class Chapter(Study):
         return {}
 
     def _records(self, experiment: str) -> pd.DataFrame:
+        names = CONTENDERS.get(experiment, variants.MAIN)
         if experiment in HOPPER and not variants.is_hopper(self.machine):
             return pd.DataFrame(columns=list(records.COLUMNS))
         if experiment == "both":
             return together(self["square"], self["llm"])
+        if experiment in EIGHT:
+            ours = {v: partial(fp8.bind, v, device=self.run.device) for v in fp8.VARIANTS}
+            every = ours | registry.contenders(fp8.BASELINES, self.run.device)
+            return of_the_willing(self.run, experiment, in_eight(self.run)[experiment], {v: every[v] for v in names})
         if experiment == "decoding":
-            return self._decoding()
-        if experiment in fp8.EXPERIMENTS:
-            return fp8.EXPERIMENTS[experiment](self.run)
-        timer = one_by_one if experiment == "alone" else bench.time
-        return measure(self.run, experiment, CONTENDERS.get(experiment, variants.MAIN), timer=timer)
-
-    def _decoding(self) -> pd.DataFrame:
-        """Return the records of few tokens; cuSPARSELt has no rows at those that are no multiples, which is written
-        down where they are measured."""
-        sweep = room.sweeps(self.run.preset)["decoding"]
-        even = [s for s in sweep if s["n"] % TOKENS == 0]
-        parts = {CONTENDERS["decoding"]: even, ("auto", "cublaslt"): [s for s in sweep if s not in even]}
-        found = [measure(self.run, "decoding", names, shapes) for names, shapes in parts.items()]
-        if self.run.mode == "measure":
-            why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
-            for point in found[1][list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
-                records.leave_out(self.run.folder / "decoding.csv", ("cusparselt", *point), why)
-        return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
+            every = self.run.variants() | self.run.baselines()
+            problems = [room.problem(**shape, seed=self.run.seed) for shape in room.sweeps(self.run.preset)[experiment]]
+            return of_the_willing(self.run, experiment, problems, {v: every[v] for v in names})
+        return measure(self.run, experiment, names, timer=one_by_one if experiment == "alone" else bench.time)
 
     def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
         """Return a column of an experiment's records by m, n and k, a column for each contender; no rows of what the
@@ -198,6 +197,40 @@ def measure(
     every = run.variants() | run.baselines()
     taken = {v: every[v] for v in names if variants.takes(run.machine, v, *shapes)}
     return run.measure(experiment, [partial(room.problem, **shape, seed=run.seed) for shape in shapes], taken, timer)
+
+
+def in_eight(run: Run) -> dict[str, list[Problem]]:
+    """Return the problems in FP8 by experiment: shapes whose rows every library takes; scales and outputs of each kind,
+    and sizes that no library takes; and the layout of a linear layer."""
+    make, at = partial(fp8.problem, seed=run.seed), run.preset
+    squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
+    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+    ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
+    many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
+    return {
+        "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
+        "fp8_outputs": [*(make(*shape, scale=scale, out=out) for shape, scale, out in kinds), *ragged],
+        "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
+    }
+
+
+def of_the_willing(
+    run: Run, experiment: str, problems: Sequence[Problem], contenders: Mapping[str, harness.Contender]
+) -> pd.DataFrame:
+    """Return a row for each problem and each contender that takes it, in that order. A library that refuses a shape has
+    no row there, which is written down where it is measured (`records.read_absent`)."""
+    path = run.folder / f"{experiment}.csv"
+    points = [tuple(getattr(problem, column) for column in records.POINT) for problem in problems]
+    for problem, point in zip(problems, points, strict=True) if run.mode == "measure" else ():
+        absent = records.read_absent(run.folder).get(experiment, {})
+        here = {v: bind for v, bind in contenders.items() if (v, *point) not in absent}
+        harness.willing(
+            here,
+            partial(run.measure, experiment, [problem]),
+            lambda name, why, point=point: records.leave_out(path, (name, *point), why),
+        )
+    df = where(records.read(path), variant=contenders)
+    return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:

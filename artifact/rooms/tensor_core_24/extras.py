@@ -1,7 +1,6 @@
 """Two things of the chapter that are no plain product: pruning, and C = alpha·A·B + beta·C + bias."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -29,20 +28,13 @@ def pruning(run: Run) -> pd.DataFrame:
     problems = [kernels.problem(size, size, run.seed) for size in kernels.SIZES[run.preset]]
     if run.mode == "measure":
         records.plan(path, [(kernels.VARIANT, p.label, p.m, p.n, p.k, p.density) for p in problems])
-        for problem in problems:
-            known = records.read(path)[["m", "seed"]].to_numpy().tolist() if path.exists() else []
-            if [problem.m, problem.seed] not in known:
-                records.append(path, [_measured(run, problem)])
+        known = records.read(path)[["m", "seed"]].to_numpy().tolist() if path.exists() else []
+        for problem in (p for p in problems if [p.m, p.seed] not in known):
+            records.append(path, [_measured(run, problem)])
     return harness.select(records.read(path), problems, [kernels.VARIANT], f"{run.room}/prepare on {run.gpu}")
 
 
 def _measured(run: Run, problem: Problem) -> dict[str, Any]:
-    stream = run.device.create_stream()
-
-    def once() -> None:
-        bound.launch(stream)
-        stream.sync()
-
     def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
         """Poison the output, launch once, compare all of it with what NumPy makes of that matrix."""
         made = bound.result()
@@ -64,15 +56,9 @@ def _measured(run: Run, problem: Problem) -> dict[str, Any]:
 
     try:
         bound = kernels.bind(problem, run.device)
-        errors = verify("", once)
-        budget_s = harness.BUDGETS_S[run.preset]
-        timing = bench.time({kernels.VARIANT: bound}, run.device, budget_s=budget_s, verify=verify)[kernels.VARIANT]
-        how = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
-        cost = harness.prepared(bound)
-        return harness.row(problem, kernels.VARIANT, "prepare", cost, errors, timing, **how)
+        return harness.measure_alone(run, problem, "prepare", bound, verify, harness.BUDGETS_S[run.preset])
     finally:
         problem.release()
-        stream.close()
 
 
 # ---------------------------------------------------------------- beta·C and a bias

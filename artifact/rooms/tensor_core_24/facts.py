@@ -13,7 +13,7 @@ from artifact.book.study import by, pivot, ratio, where
 from artifact.drawing.words import cube, listed, shape
 from artifact.measure import apart, ceilings, check, records
 from artifact.measure.run import Run
-from artifact.rooms.tensor_core_24 import energy, extras, libraries, sass, tables, variants
+from artifact.rooms.tensor_core_24 import energy, extras, libraries, tables, variants
 from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, COUNTED, KEYS, Chapter, launches, together
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
@@ -49,7 +49,7 @@ def compressed(a: two_four.TwoFour) -> Iterator[Fact]:
 
 
 def code(rows: pd.DataFrame, loop: list[str]) -> Iterator[Fact]:
-    """What this page's compiler made of the published kernel: what `sass.published` returns."""
+    """What this page's compiler made of the published kernel: what `variants.published` returns."""
     first, second = (sum("HMMA.SP" in op and op.endswith(f"{s} ;") for op in loop) for s in ("0x0", "0x1"))
     past = (rows["past_l1"] == rows["copies"]).all()
     return flat({"code": {"multiplications": first + second, "first": first, "second": second, "past_l1": past}})
@@ -57,7 +57,7 @@ def code(rows: pd.DataFrame, loop: list[str]) -> Iterator[Fact]:
 
 def compiled(report: pd.DataFrame) -> Iterator[Fact]:
     """report: the room's compile report."""
-    rows = sass.ladder_rows(report)
+    rows = variants.ladder_rows(report)
     spilled = sorted(set(report[report["spills"]]["variant"]) & set(rows["variant"]))
     other = int(rows.filter(items=["HMMA", "HMMA.SP", "HGMMA"]).to_numpy().sum())
     return flat({"compiled": {"spilling": len(spilled), "which": ", ".join(spilled), "other": other}})

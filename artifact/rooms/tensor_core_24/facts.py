@@ -35,7 +35,7 @@ ROUNDING = 2**-8 / np.sqrt(3) / np.sqrt(3 / (2 * np.log(2)))
 def of(run: Run) -> Iterator[Fact]:
     """Yield every fact that records hold."""
     post = Chapter(run)
-    for part in (pruned, published, studies, climbed, profiled, energies, tuned, small, any_size, rows, eight):
+    for part in (pruned, published, studies, climbed, profiled, energies, tuned, small, any_size, rows, eight, linear):
         yield from part(post)
 
 
@@ -371,7 +371,7 @@ def small(post: Chapter) -> Iterator[Fact]:
 
 def any_size(post: Chapter) -> Iterator[Fact]:
     """What one size off 4096³ costs, and `auto` over dense cuBLASLt at any size; FP16 beside BF16 at 4096³; the largest
-    error of ours of all BF16 records, and what preparing A costs, ms; whose numbers of whole models are shown."""
+    error of ours of all BF16 records, and what preparing A costs, ms."""
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
     kinds = {True: "odd", False: "aligned"}
@@ -390,7 +390,6 @@ def any_size(post: Chapter) -> Iterator[Fact]:
             "fp16": {"best": fp, "bfloat16": bf, "error": coarse / fine},
             "error": _worst(every[~every["variant"].str.startswith(registry.PREFIXES)]) | {"rounding": ROUNDING},
             "prepare": {"at": shape(last), **cost.loc[last]},
-            "whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)},
         }
     )
 
@@ -461,11 +460,16 @@ def eight(post: Chapter) -> Iterator[Fact]:
         )
 
 
+def _told(over: pd.Series) -> dict[str, Any]:
+    """Ratios by shape: their summary, and where they are least and most; nothing of none."""
+    at = _by_shape(over.dropna())
+    return summary(at) | ({"least_at": at.idxmin(), "most_at": at.idxmax()} if len(at) else {})
+
+
 def _over(us: pd.DataFrame, library: str) -> dict[str, Any]:
     """How `fp8_auto` does against a library: us by shape."""
-    over = _by_shape((us[library] / us["fp8_auto"]).dropna())
-    ends = {"least_at": over.idxmin(), "most_at": over.idxmax(), "library": registry.library(library)}
-    return summary(over) | ends | {"at": over}
+    over = us[library] / us["fp8_auto"]
+    return _told(over) | {"library": registry.library(library), "at": _by_shape(over.dropna())}
 
 
 def _beside(df: pd.DataFrame, top: float) -> Iterator[Fact]:
@@ -477,3 +481,43 @@ def _beside(df: pd.DataFrame, top: float) -> Iterator[Fact]:
         busy = {name: (side["tensor"] / side["clocks"])[last] for name, side in (("ours", ours), ("theirs", theirs))}
         clocks = {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last), "busy": busy}
         yield from flat({"beside": pd.DataFrame(found).to_dict("index") | clocks})
+
+
+# ---------------------------------------------------------------- the layout of a linear layer
+
+
+def linear(post: Chapter) -> Iterator[Fact]:
+    """Both precisions in the layout of a linear layer over both libraries, with many tokens and with few, BF16 over
+    other versions of cuSPARSELt, too; how long A takes from DRAM in FP8. Whose numbers of whole models are shown, their
+    gains, and microseconds of a call on the host."""
+    gains, host = where(tables.models(), weight="2:4"), tables.host().set_index("layer").filter(like="us_").T
+    layers = {"dense": "nn.Linear", "half": "SemiStructuredLinear", "eight": "SemiStructuredLinearFP8"}
+    gain = {f"{phase}.{dtype}": summary(df["speedup"]) for (phase, dtype), df in gains.groupby(["phase", "precision"])}
+    told = {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL), "gain": gain}
+    yield from flat({"whole": told | {"prefill_ms": where(gains, phase="prefill", precision="e4m3")["ms"].min()}})
+    yield from flat({"whole.call": {name: summary(host[layer]) for name, layer in layers.items()}})
+    us, rate = (post.by_shape("fp8_linear", column) for column in ("median_us", "gbps"))
+    if us.empty:
+        return
+    half = pd.concat([post.by_shape(name, "median_us") for name in ("linear", "decoding")])
+    m, _, k = at = us["fp8_auto"].idxmin()
+    a = {"at": shape(at), "us": us["fp8_auto"].min(), "mb": m * k * 5 / 8e6, "dense_mb": m * k / 1e6}
+    both = {"half": _layers(half, "auto", "cublaslt"), "eight": _layers(us, "fp8_auto", "cublaslt_eight")}
+    yield from flat({"linear": both | {"a": a | {"tbps": rate.loc[_few(rate), "fp8_auto"].max() / 1e3}}})
+    for version in libraries.read(post.run):
+        parts = [post.read(f"{records.LIBRARIES}/{version}/{name}") for name in libraries.LINEAR]
+        if all(part is not None for part in parts):
+            found = _layers(pd.concat([pivot(part, "median_us", KEYS) for part in parts]), "auto")
+            yield from flat({"linear.other": {version.replace(".", "_"): found | {"version": version}}})
+
+
+def _few(df: pd.DataFrame) -> np.ndarray:
+    """Whether a shape, by which a table is, has the tokens of decoding."""
+    return df.index.get_level_values("n") <= 64
+
+
+def _layers(us: pd.DataFrame, ours: str, dense: str = "") -> dict[str, Any]:
+    """Ours over cuSPARSELt's best and over dense: many tokens, from the work of 4096³ on, and few; us by shape."""
+    parts = {"many": ~_few(us), "large": _large(us[ours]), "few": _few(us)}
+    over = {name: us[v] / us[ours] for name, v in {"lib": "cusparselt", "dense": dense}.items() if v}
+    return {part: {name: _told(ratio[at]) for name, ratio in over.items()} for part, at in parts.items()}

@@ -13,7 +13,7 @@ from artifact.book.study import by, pivot, ratio, where
 from artifact.drawing.words import cube, listed, shape
 from artifact.measure import apart, ceilings, check, records
 from artifact.measure.run import Run
-from artifact.rooms.tensor_core_24 import energy, extras, libraries, tables, variants
+from artifact.rooms.tensor_core_24 import energy, experiments, libraries, tables, variants
 from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, COUNTED, KEYS, Chapter, launches, together
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
@@ -25,6 +25,7 @@ PER_CLOCK = 2 * ceilings.TENSOR_FLOP_PER_CLOCK[(9, 0)]
 #: `auto` over cuSPARSELt's best should be at `AIM`, from the work of 4096³ on.
 AIM, LARGE = 1.10, 4096**3
 WHOLE = (4096, 4096, 4096)
+FEW_TOKENS = 64  #: of decoding, at most
 #: As many tiles in both, 17 of 256 columns: rows that begin at odd multiples of 16 bytes, and at whole lines.
 ODD_ROWS, WHOLE_ROWS = (4096, 4104, 4096), (4096, 4160, 4096)
 #: The error of rounding to 8 significant bits, root mean square: uniform within half a unit, numbers spread evenly in
@@ -65,7 +66,7 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
 
 def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
-    return flat({"epilogue": {"at": shape(extras.CHECKED)} | tried} if tried else {})
+    return flat({"epilogue": {"at": shape(experiments.CHECKED)} | tried} if tried else {})
 
 
 # ---------------------------------------------------------------- the format and the published kernel
@@ -73,7 +74,7 @@ def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
 
 def pruned(post: Chapter) -> Iterator[Fact]:
     """How long pruning and compressing take."""
-    made = extras.pruning(post.run)
+    made = experiments.pruning(post.run)
     made.index = pd.Index([f"{m} × {k}" for m, k in zip(made["m"], made["k"], strict=True)])
     return flat({"pruned": made[["median_us", "gbps"]].rename(columns={"median_us": "us"})})
 
@@ -81,12 +82,8 @@ def pruned(post: Chapter) -> Iterator[Fact]:
 def published(post: Chapter) -> Iterator[Fact]:
     """The published kernel beside cuSPARSELt's best and what the source states of both; what loops of one instruction
     sustain, TFLOP/s; what a step takes, clocks: of shared memory, of the tensor cores there and here."""
-    rates, mhz, best, top = (
-        pivot(post["square"], "tflops"),
-        post.ceilings["sm_mhz"],
-        post.loops.iloc[-1],
-        post.peak["mma_sp"],
-    )
+    rates, mhz = pivot(post["square"], "tflops"), post.ceilings["sm_mhz"]
+    best, top = post.loops.iloc[-1], post.peak["mma_sp"]
     ours, library, share = rates["mma_sp"], rates["cusparselt"], ratio(post["square"], "mma_sp", "cusparselt")
     at = pd.DataFrame({"ours": ours, "library": library, "measured": share, "stated": post.post("speedup_cusparselt")})
     behind, most = (at["stated"] - at["measured"]).max(), {"tflops": library.max(), "size": cube(library.idxmax())}
@@ -348,13 +345,15 @@ def tuned(post: Chapter) -> Iterator[Fact]:
         times = pivot(df, "median_us", KEYS)
         over = times["cusparselt"] / times["auto"]
         large = over[_large(over)]
-        found: dict[str, Any] = {
+        found = {
             "best": summary(over),
             "large": summary(large) | {"reached": int((large >= AIM).sum())},
+            # Two runs are two clocks: what both have in common is `auto`.
+            "newer": records.geomean((best / over).dropna()),
+            "version": version,
+            "least_at": shape(over.idxmin()),
+            "behind": int((over < 1).sum()),
         }
-        # Two runs are two clocks: what both have in common is `auto`.
-        found |= {"newer": records.geomean((best / over).dropna()), "version": version}
-        found |= {"least_at": shape(over.idxmin()), "behind": int((over < 1).sum())}
         yield from flat({"other": {version.replace(".", "_"): found}})
 
 
@@ -494,16 +493,16 @@ def linear(post: Chapter) -> Iterator[Fact]:
     layers = {"dense": "nn.Linear", "half": "SemiStructuredLinear", "eight": "SemiStructuredLinearFP8"}
     gain = {f"{phase}.{dtype}": summary(df["speedup"]) for (phase, dtype), df in gains.groupby(["phase", "precision"])}
     told = {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL), "gain": gain}
+    told |= {"call": {name: summary(host[layer]) for name, layer in layers.items()}}
     yield from flat({"whole": told | {"prefill_ms": where(gains, phase="prefill", precision="e4m3")["ms"].min()}})
-    yield from flat({"whole.call": {name: summary(host[layer]) for name, layer in layers.items()}})
-    us, rate = (post.by_shape("fp8_linear", column) for column in ("median_us", "gbps"))
+    us = post.by_shape("fp8_linear", "median_us")
     if us.empty:
         return
     half = pd.concat([post.by_shape(name, "median_us") for name in ("linear", "decoding")])
-    m, _, k = at = us["fp8_auto"].idxmin()
-    a = {"at": shape(at), "us": us["fp8_auto"].min(), "mb": m * k * 5 / 8e6, "dense_mb": m * k / 1e6}
+    (m, _, k), rate = us["fp8_auto"].idxmin(), post.by_shape("fp8_linear", "gbps")["fp8_auto"].max()
+    a = {"at": shape(us["fp8_auto"].idxmin()), "us": us["fp8_auto"].min(), "tbps": rate / 1e3}
     both = {"half": _layers(half, "auto", "cublaslt"), "eight": _layers(us, "fp8_auto", "cublaslt_eight")}
-    yield from flat({"linear": both | {"a": a | {"tbps": rate.loc[_few(rate), "fp8_auto"].max() / 1e3}}})
+    yield from flat({"linear": both | {"a": a | {"mb": m * k * 5 / 8e6, "dense_mb": m * k / 1e6}}})
     for version in libraries.read(post.run):
         parts = [post.read(f"{records.LIBRARIES}/{version}/{name}") for name in libraries.LINEAR]
         if all(part is not None for part in parts):
@@ -511,13 +510,9 @@ def linear(post: Chapter) -> Iterator[Fact]:
             yield from flat({"linear.other": {version.replace(".", "_"): found | {"version": version}}})
 
 
-def _few(df: pd.DataFrame) -> np.ndarray:
-    """Whether a shape, by which a table is, has the tokens of decoding."""
-    return df.index.get_level_values("n") <= 64
-
-
 def _layers(us: pd.DataFrame, ours: str, dense: str = "") -> dict[str, Any]:
     """Ours over cuSPARSELt's best and over dense: many tokens, from the work of 4096³ on, and few; us by shape."""
-    parts = {"many": ~_few(us), "large": _large(us[ours]), "few": _few(us)}
-    over = {name: us[v] / us[ours] for name, v in {"lib": "cusparselt", "dense": dense}.items() if v}
+    few = us.index.get_level_values("n") <= FEW_TOKENS
+    parts, against = {"many": ~few, "large": _large(us[ours]), "few": few}, {"lib": "cusparselt", "dense": dense}
+    over = {name: us[v] / us[ours] for name, v in against.items() if v}
     return {part: {name: _told(ratio[at]) for name, ratio in over.items()} for part, at in parts.items()}

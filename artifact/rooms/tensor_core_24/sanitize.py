@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
+from artifact.measure.lazy import cupy
 from artifact.sanitize.cases import Case, Lab, configured, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
@@ -45,9 +47,9 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
     yield from _with_more(lab)
     # With A in the order of use, a bias and an activation.
     ordered = [replace(c, copied=False, packed=True) for c in SMALLEST.values()]
-    packed = {c.kernel: c if c.kind.packed else replace(c, packed=True) for c in NARROW}
-    yield from _activated(lab, room.problem(200, 264, 512, orders="FF"), launch.bind_config, ordered)
-    yield from _activated(lab, room.problem(200, 13, 512, orders="FF"), launch.bind_config, packed.values())
+    packed = [c if c.kind.packed else replace(c, packed=True) for c in {c.kernel: c for c in NARROW}.values()]
+    for n, those in ((264, ordered), (13, packed)):
+        yield from _activated(lab, room.problem(200, n, 512, orders="FF"), launch.bind_config, those)
     # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
     for m, tokens, k, dtype, activation in (
         (8, 1, 8, "bfloat16", "relu"),
@@ -56,14 +58,13 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         (136, 133, 520, "bfloat16", ""),
         (1000, 523, 512, "bfloat16", "gelu"),
     ):
-        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
-        bind: dict[str, Callable] = {f"layer {activation}".strip(): partial(_layer, dtype, activation, bias)}
-        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
+        problem, bind = room.problem(m, tokens, k, dtype=dtype, orders="FF"), partial(_layer, dtype, activation)
+        yield from lab.products(problem, {f"layer {activation}".strip(): bind}, _right(problem, activation))
 
 
-def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
-    """Return name → what makes a configuration ready; said: the name, of the configuration `c`."""
-    return {said.format(c=c): partial(configured, bind, c) for c in configs}
+def _each(bind: Callable, configs: Iterable, said: str, **more: Any) -> dict[str, Callable]:
+    """Return name → what makes a configuration ready; said: the name, of the configuration `c`; more: of `bind`."""
+    return {said.format(c=c): partial(configured, bind, c, **more) for c in configs}
 
 
 def _with_more(lab: Lab) -> Iterable[Case]:
@@ -74,11 +75,9 @@ def _with_more(lab: Lab) -> Iterable[Case]:
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
     added = half.from_bits(c.bits, "bfloat16").astype(np.float64)
-    right = check.reference(2 * _product(problem) - added + bias[:, None])
+    right = check.reference(2 * check.oracle(problem, on="cpu").values - added + bias[:, None])
 
     def bind(name: str, problem, device):
-        import cupy
-
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
         return room.bind(name, problem, device, **more)
 
@@ -88,37 +87,32 @@ def _with_more(lab: Lab) -> Iterable[Case]:
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
     """gelu(A · B + bias) by each configuration."""
-    bias = _bias(problem.m)
 
-    def made(config, problem, device):
-        import cupy
+    def made(name: str, problem, device, config):
+        return bind(name, problem, device, config, bias=cupy.asarray(_bias(problem.m)), activation="gelu")
 
-        return configured(bind, config, problem, device, bias=cupy.asarray(bias), activation="gelu")
-
-    binds: dict[str, Callable] = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
-    return lab.products(problem, binds, _right(_product(problem), bias, "gelu"))
-
-
-def _product(problem) -> np.ndarray:
-    return check.oracle(problem, on="cpu").values
+    binds = _each(made, configs, "{c.kernel} {c.m} x {c.n} {c.splits} with gelu")
+    return lab.products(problem, binds, _right(problem, "gelu"))
 
 
 def _bias(m: int) -> np.ndarray:
     return np.random.default_rng(16).standard_normal(m).astype(np.float32)
 
 
-def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Reference:
-    return check.reference(FUNCTIONS[activation](product + bias[:, None]))
+def _right(problem, activation: str, inputs: np.ndarray | None = None) -> check.Reference:
+    """The activation of a problem's product and the bias; inputs: (tokens, k), of other inputs than the problem's."""
+    if inputs is None:
+        product = check.oracle(problem, on="cpu").values
+    else:
+        product = two_four_eight.to_dense(problem.host().a).astype(np.float64) @ inputs.T
+    return check.reference(FUNCTIONS[activation](product + _bias(problem.m)[:, None]))
 
 
-def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> SimpleNamespace:
+def _layer(dtype: str, activation: str, problem, device) -> SimpleNamespace:
     """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
     multiprocessors."""
-    import cupy
-
-    ops, added = problem.device(), cupy.asarray(bias)
-    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), added]
-    sizes = layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
+    ops, sizes = problem.device(), layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
+    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), cupy.asarray(_bias(problem.m))]
 
     def launch(stream) -> None:
         layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
@@ -143,20 +137,19 @@ def fp8(lab: Lab) -> Iterable[Case]:
         problem = fp8_room.problem(200, n, 1040, scale="vectors", orders="FF")
         yield from _activated(lab, problem, fp8_room.bind_config, configs.values())
     # By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token.
-    for m, tokens, k, activation in ((8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu")):
-        problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), _bias(m)
-        bind: dict[str, Callable] = {f"layer {activation}": partial(_layer_in_eight, "", activation, bias, None)}
-        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
     for m, tokens, k, dtype, activation in (
+        (8, 1, 16, "", "relu"),
+        (200, 13, 272, "", "gelu"),
+        (1000, 523, 400, "", "silu"),
         (8, 1, 16, "bfloat16", ""),
         (200, 43, 272, "float16", "gelu"),
         (72, 133, 4112, "bfloat16", "silu"),
     ):
-        problem, bias = fp8_room.problem(m, tokens, k, scale="vectors", orders="FF"), _bias(m)
-        bits, numbers = _quantised(tokens, k, dtype)
-        right = _right(two_four_eight.to_dense(problem.host().a).astype(np.float64) @ numbers.T, bias, activation)
-        name = f"quantise {dtype} and layer {activation}".strip()
-        yield from lab.products(problem, {name: partial(_layer_in_eight, dtype, activation, bias, bits)}, right)
+        problem = fp8_room.problem(m, tokens, k, scale="vectors" if dtype else "tensor", orders="FF")
+        bits, numbers = _quantised(tokens, k, dtype) if dtype else (None, None)
+        name = f"{f'quantise {dtype} and ' * bool(dtype)}layer {activation}".strip()
+        binds = {name: partial(_layer_in_eight, dtype, activation, bits)}
+        yield from lab.products(problem, binds, _right(problem, activation, numbers))
 
 
 def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -171,18 +164,13 @@ def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]
     return bits, eight.from_bits(rounded, "e4m3").astype(np.float64) * unit
 
 
-def _layer_in_eight(
-    dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
-) -> SimpleNamespace:
+def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, device) -> SimpleNamespace:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
-    import cupy
-
     m, tokens, k, ops = problem.m, problem.n, problem.k, problem.device()
-    numbers, scale = ops.b.bits, ops.b.scale
-    given = None if x is None else cupy.asarray(x)
-    if given is not None:
-        numbers, scale = cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
-    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(bias)]
+    numbers, scale, given = ops.b.bits, ops.b.scale, None
+    if x is not None:
+        given, numbers, scale = cupy.asarray(x), cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
+    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(_bias(m))]
     sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
 
     def launch(stream) -> None:

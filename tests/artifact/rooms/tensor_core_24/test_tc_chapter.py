@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import run as harness
-from artifact.rooms.tensor_core_24 import energy, experiments, extras, facts, tables, variants
+from artifact.rooms.tensor_core_24 import energy, experiments, facts, tables, variants
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
 
@@ -144,13 +144,13 @@ def test_machine_code_of_the_ladder():
 
 
 def test_epilogue_is_not_tried_without_a_gpu(post):
-    assert extras.epilogue(post.run) is None and not list(facts.epilogue(None))
+    assert experiments.epilogue(post.run) is None and not list(facts.epilogue(None))
 
 
 @pytest.mark.gpu
 def test_epilogue_is_right_on_a_gpu(tmp_path):
     run = harness.start("tensor_core_24", mode="measure", preset="kick", records=tmp_path)
-    tried = extras.epilogue(run)
+    tried = experiments.epilogue(run)
     assert tried["rel_err"] < 5e-3
     assert 0 < tried["plain_us"] and 0 < tried["all_us"]
     assert dict(facts.epilogue(tried))["epilogue.at"] == "1000 × 520 × 712"

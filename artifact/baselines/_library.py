@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ FINALISTS = 3
 ROUGH_S, FINE_S = 0.002, bench.BUDGET_S / 3
 
 
+Makes = Callable[[Problem], "Bound"]
+
+
 @dataclass(eq=False)
 class Bound:
     """A `kernels.contract.Bound` over a library; `close()` destroys early what `hold` gave it."""
@@ -53,6 +57,12 @@ class Bound:
     def result(self) -> Any:
         """Return C (m, n): a CuPy array, or a `Half` of one; NumPy's where it is copied to the host."""
         return self.output
+
+
+def offers(bind: Callable[..., Bound], names: Mapping[str, tuple]) -> Callable[[Any], dict[str, Makes]]:
+    """Return a module's `contenders`, a function of the device: name in the records -> what makes a `Bound` of a
+    problem. names: name -> the first arguments of `bind`, before the problem."""
+    return lambda device: {name: partial(bind, *first, device=device) for name, first in names.items()}
 
 
 def hold(bound: Bound, stack: ExitStack, *keep: Any) -> Bound:

@@ -22,7 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import ALPHA, BETA, Bound, cublas, data_type, hold, on_stream, owned, refusing, sizes
+from artifact.baselines._library import (
+    ALPHA,
+    BETA,
+    Bound,
+    cublas,
+    data_type,
+    hold,
+    offers,
+    on_stream,
+    owned,
+    refusing,
+    sizes,
+)
 from artifact.measure.lazy import cupy, runtime
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
@@ -51,14 +63,10 @@ def bind(reading: str, problem: Problem, device) -> Bound:
         return hold(bound, stack, ours, keep)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas"."""
-    return {"cublas": partial(bind, "cublas", device=device)}
-
-
-def readings(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Every reading as a contender of `bench.time_calls`, by the name that the records use."""
-    return {name: partial(bind, name, device=device) for name in READINGS}
+#: What a kernel is compared with.
+contenders = offers(bind, {"cublas": ("cublas",)})
+#: Every reading as a contender of `bench.time_calls`.
+readings = offers(bind, {name: (name,) for name in READINGS})
 
 
 def require_column_major(contender: str, problem: Problem, operands: Operands) -> None:

@@ -10,11 +10,8 @@ as the room has them. Making A dense is `prepare_ms`, and the dense A and a work
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from artifact.baselines import cublas_tensor
-from artifact.baselines._library import Bound, cublas, hold, owned, refusing, sizes
+from artifact.baselines._library import Bound, cublas, hold, offers, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
 from artifact.measure.lazy import cupy
@@ -49,9 +46,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     return cublas_tensor.in_best_order(name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas_dense" and "cublas_dense_default"."""
-    return {name: partial(bind, name, device=device) for name in NAMES}
+contenders = offers(bind, {name: (name,) for name in NAMES})
 
 
 def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, require_taken, sizes
+from artifact.baselines._library import Bound, offers, require_taken, sizes
 from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
@@ -52,9 +52,7 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     return in_best_order(NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas_tf32" and "cublas_bf16"."""
-    return {name: partial(bind, dtype, device=device) for dtype, name in NAMES.items()}
+contenders = offers(bind, {name: (dtype,) for dtype, name in NAMES.items()})
 
 
 def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:

@@ -32,6 +32,7 @@ from artifact.baselines._library import (
     data_type,
     fastest,
     hold,
+    offers,
     owned,
     put,
     refusing,
@@ -74,9 +75,7 @@ def bind(problem: Problem, device) -> Bound:
     return bound("cublaslt", tuned, a, prepare_ms, operands)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublaslt"."""
-    return {"cublaslt": partial(bind, device=device)}
+contenders = offers(bind, {"cublaslt": ()})
 
 
 #: The fastest algorithm in words, ready to launch, and what is to be destroyed with it.
@@ -176,8 +175,8 @@ def candidate(handle: int, operation: int, layouts, matrices, algorithm, product
     """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
     `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
     (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
-    workspace, multiply = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8), cublasLt.matmul
+    workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data
     how = algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes
-    call = partial(multiply, handle, operation, *factors, c, layout_c, c, layout_c, *how)
+    call = partial(cublasLt.matmul, handle, operation, *factors, c, layout_c, c, layout_c, *how)
     return Bound(product, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))

@@ -13,14 +13,12 @@ Scales, one for each operand, are handed over as device addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, cublas, cublasLt, owned, put, sizes
+from artifact.baselines._library import Bound, cublas, cublasLt, offers, owned, put, sizes
 from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, description, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
 from artifact.measure.lazy import cupy
@@ -54,9 +52,7 @@ def bind(problem: Problem, device) -> Bound:
     return cublaslt.bound(NAME, cublaslt.search(propose, "e4m3", problem, device), a, prepare_ms, operands)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublaslt_eight"."""
-    return {NAME: partial(bind, device=device)}
+contenders = offers(bind, {NAME: ()})
 
 
 def _candidates(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:

@@ -35,6 +35,7 @@ from artifact.baselines._library import (
     cusparse,
     data_type,
     hold,
+    offers,
     on_stream,
     owned,
     refusing,
@@ -141,9 +142,7 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
         return hold(bound, stack, buffer, sparse.keep, b, c)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Every algorithm as a contender, by the name that the records use: "cusparse_default" ..."""
-    return {f"cusparse_{algorithm}": partial(bind, algorithm, device=device) for algorithm in ALGORITHMS}
+contenders = offers(bind, {f"cusparse_{algorithm}": (algorithm,) for algorithm in ALGORITHMS})
 
 
 def transposed_csr(b: Nm) -> Csr:

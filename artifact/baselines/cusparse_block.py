@@ -20,12 +20,10 @@ blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from artifact.baselines._library import Bound, cusparse
+from artifact.baselines._library import Bound, cusparse, offers
 from artifact.baselines.cusparse import Sparse, number, pointers, ready, require_blocks, require_work
 from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
@@ -52,9 +50,7 @@ def bind(format: str, problem: Problem, device) -> Bound:
     return ready(f"cusparse_{format}", sparse, whole.b, whole.c, output, problem)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Both formats as contenders: "cusparse_bell" and "cusparse_bsr"."""
-    return {f"cusparse_{format}": partial(bind, format, device=device) for format in FORMATS}
+contenders = offers(bind, {f"cusparse_{format}": (format,) for format in FORMATS})
 
 
 def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, int]:

@@ -37,6 +37,7 @@ from artifact.baselines._library import (
     data_type,
     fastest,
     hold,
+    offers,
     owned,
     put,
     refusing,
@@ -87,7 +88,6 @@ class Product:
             return Candidate(self, selection, plan, self.workspace(plan), stack.pop_all())
 
     def workspace(self, plan: int) -> Any:
-        """Return memory for a plan."""
         return cupy.empty(self.library.matmul_get_workspace(self.handle, plan), cupy.uint8)
 
     def get(self, selection: int, name: str) -> int:
@@ -165,9 +165,7 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         return hold(bound, stack, a, operands, alpha)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cusparselt_default" and "cusparselt"."""
-    return {name: partial(bind, algorithm, device=device) for algorithm, name in NAMES.items()}
+contenders = offers(bind, {name: (algorithm,) for algorithm, name in NAMES.items()})
 
 
 def require_two_four(library: str, problem: Problem, operands) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import Bound, fastest, refusing, sizes
+from artifact.baselines._library import Bound, fastest, offers, refusing, sizes
 from artifact.baselines.cusparse_block import in_whole_blocks
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require
@@ -103,9 +103,7 @@ def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
     return call
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "triton_bsr" and "triton_bsr_tuned"."""
-    return {name: partial(bind, name, device=device) for name in NAMES}
+contenders = offers(bind, {name: (name,) for name in NAMES})
 
 
 def parameters(n: int) -> list[dict[str, int]]:

@@ -18,6 +18,7 @@ from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
 from kernels import tensor_core_24 as room
+from kernels.contract import require
 
 EXPERIMENTS = ("square", "llm")
 LINEAR = ("linear", "decoding")  #: in the layout of a linear layer
@@ -32,10 +33,8 @@ def begin(root: Path, preset: str = "full") -> Run:
     info = device.require()
     opened = info.open()
     machine = device.describe(opened) | {"sources": device.sources(experiments.ROOM)}
-    version = machine["cusparselt"]
-    if not version:
-        raise ValueError(f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
-    folder = root / info.slug / experiments.ROOM / records.LIBRARIES / version
+    require(bool(machine["cusparselt"]), f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
+    folder = root / info.slug / experiments.ROOM / records.LIBRARIES / machine["cusparselt"]
     harness.set_aside(folder, machine, seed=0)
     records.write_machine(folder, machine)
     return Run(experiments.ROOM, "measure", "measure", info.slug, preset, 0, folder, machine, opened)

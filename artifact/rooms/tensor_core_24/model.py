@@ -15,6 +15,7 @@ import copy
 import gc
 import itertools
 import time
+import timeit
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -251,14 +252,9 @@ def host_rows() -> list[tuple]:
     layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
     layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
-        x, us = torch.randn(tokens, HOST_SIZE[0], **BF16), []
-        for _ in range(HOST_BATCHES + 1):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(HOST_CALLS):
-                layer(x)
-            us.append((time.perf_counter() - begin) * 1e6 / HOST_CALLS)
-        rows.append((name, *HOST_SIZE, tokens, round(float(np.median(us[1:])), 2)))
+        call, wait = partial(layer, torch.randn(tokens, HOST_SIZE[0], **BF16)), torch.cuda.synchronize
+        s = timeit.repeat(call, wait, repeat=HOST_BATCHES + 1, number=HOST_CALLS)[1:]
+        rows.append((name, *HOST_SIZE, tokens, round(float(np.median(s)) * 1e6 / HOST_CALLS, 2)))
         print(*rows[-1], flush=True)
     return rows
 

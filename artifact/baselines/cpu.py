@@ -124,8 +124,8 @@ def library() -> ctypes.CDLL:
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=paths.BUILD) as folder:
         made = f"{folder}/cpu_loop.so"
-        how = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
-        done = subprocess.run((*command, *FLAGS, "-o", made, str(SOURCE)), **how)
+        words = (*command, *FLAGS, "-o", made, str(SOURCE))
+        done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace")
         if done.returncode:
             said = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")
             raise RuntimeError(f"{command[0]} does not compile {SOURCE.name}: {said}")

@@ -59,8 +59,8 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     with refusing(f"cuBLAS refuses a handle at {sizes(problem)}", cublas.cuBLASError) as stack:
         ours = Operands(operands.a, dense, operands.c)
         call, output, *keep = _READY[reading](owned(stack, cublas.destroy, cublas.create()), ours)
-        bound = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
-        return hold(bound, stack, ours, keep)
+        made = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
+        return hold(made, stack, ours, keep)
 
 
 #: What a kernel is compared with.

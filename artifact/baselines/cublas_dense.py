@@ -57,5 +57,5 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
         call = multiplication(owned(stack, cublas.destroy, cublas.create()), arguments)
         call(cupy.cuda.get_current_stream().ptr)
-        bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), call, operands.c, "the library's default")
-        return hold(bound, stack, a, operands)
+        how = int(a.nbytes), call, operands.c, "the library's default"
+        return hold(Bound("cublas_dense_default", prepare_ms, *how), stack, a, operands)

@@ -96,7 +96,7 @@ def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) ->
             words + product: candidate(handle, *described, matrices, algorithm, product)
             for product, matrices in products.items()
             for described in [_describe(matrices, dtype, stack)]
-            for words, algorithm in _tuned(handle, *matrices, dtype).items()
+            for words, algorithm in _tuned(handle, dtype, *matrices).items()
         }
 
     return search(propose, dtype, problem, device)
@@ -116,11 +116,11 @@ def search(propose: Callable[[int, ExitStack], dict], dtype: str, problem: Probl
 def bound(name: str, tuned: Tuned, dense: Any, prepare_ms: float, operands, *keep: Any) -> Bound:
     """Make a `Bound` of what was tuned. dense: made of the sparse operand; keep: other arrays that are read."""
     choice, won, stack = tuned
-    made = Bound(name, prepare_ms, int(dense.nbytes) + won.prepare_bytes, won.call, operands.c, choice)
-    return hold(made, stack, dense, operands, keep, won)
+    nbytes = int(dense.nbytes) + won.prepare_bytes
+    return hold(Bound(name, prepare_ms, nbytes, won.call, operands.c, choice), stack, dense, operands, keep, won)
 
 
-def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
+def _tuned(handle: int, dtype: str, a, b, c) -> dict[str, np.ndarray]:
     """Return the `TUNED` fastest algorithms that Matmul finds for c = a · b, in words -> as an array."""
     # Gives NumPy, and through it CuPy and nvmath, the dtype bfloat16: before nvmath lists them.
     import ml_dtypes

@@ -77,8 +77,8 @@ def _candidates(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -
         B_SCALE_POINTER=np.uint64(other_scale.data.ptr),
     )
     preference = owned(stack, cublasLt.matmul_preference_destroy, cublasLt.matmul_preference_create())
-    limit, members = {"MAX_WORKSPACE_BYTES": np.uint64(WORKSPACE_BYTES)}, cublasLt.MatmulPreferenceAttribute
-    put(cublasLt.matmul_preference_set_attribute, members, preference, **limit)
+    most = {"MAX_WORKSPACE_BYTES": np.uint64(WORKSPACE_BYTES)}
+    put(cublasLt.matmul_preference_set_attribute, cublasLt.MatmulPreferenceAttribute, preference, **most)
     found, count = np.zeros(PLANNED, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
     asked = (handle, operation, *layouts, layouts[2], preference, PLANNED)
     with suppress(cublasLt.cuBLASLtError):  # then there are none

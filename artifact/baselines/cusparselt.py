@@ -231,19 +231,19 @@ def _best(product: Product, device) -> Candidate:
         add = partial(_add, product, made, losers)
         # Versions of the library differ in whether the highest number is still an algorithm.
         for number in range(product.get(default.selection, "CONFIG_MAX_ID") + 1):
-            add(CONFIG_ID=number)
-        add(search=True, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
+            add({"CONFIG_ID": number})
+        add({"SEARCH_ITERATIONS": SEARCH_ITERATIONS}, search=True)
         lead, before = fastest(made, device), set(made)
         for name, (split, mode) in pairs(lead, SPLITS):
-            how = {"SPLIT_K": split, "SPLIT_K_MODE": int(product.library.SplitKMode[mode])}
-            add(CONFIG_ID=product.get(made[name].selection, "CONFIG_ID"), **how)
+            number, way = product.get(made[name].selection, "CONFIG_ID"), int(product.library.SplitKMode[mode])
+            add({"CONFIG_ID": number, "SPLIT_K": split, "SPLIT_K_MODE": way})
         won = made[fastest({name: made[name] for name in made if name in lead or name not in before}, device)[0]]
         won.stack = won.stack.pop_all()  # what `losers` destroys is then nothing
         return won
 
 
 def _add(
-    product: Product, made: dict[str, Candidate], losers: ExitStack, search: bool = False, **attributes: int
+    product: Product, made: dict[str, Candidate], losers: ExitStack, attributes: dict[str, int], search: bool = False
 ) -> None:
     """Plan one more algorithm, or let the library search for one, and launch it once, unless it is there or the library
     refuses it."""

@@ -51,7 +51,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or more, and where
     PyTorch refuses the problem.
     """
-    whole, output, *cost = in_whole_blocks(name, problem)
+    whole, output, ms, nbytes = in_whole_blocks(name, problem)
     a, n = whole.a, problem.n
     b_row, b_col = a.block
     tile = n // max(n // b_row, 1)  # as `bsr_dense_addmm_meta` has it without an entry
@@ -76,7 +76,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
             warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
             multiply()
             torch.cuda.synchronize()
-        return Bound(name, *cost, _on_stream(torch, multiply), output, choice)
+        return Bound(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
 
     default = made("PyTorch's own parameters", partial(ops.bsr_dense_mm, bsr, dense, out=out))
     if name == "triton_bsr":

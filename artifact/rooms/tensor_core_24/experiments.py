@@ -232,11 +232,11 @@ def of_the_willing(
     for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
         absent = records.read_absent(run.folder).get(experiment, {})
         here = {v: bind for v, bind in contenders.items() if (v, *point) not in absent}
-        harness.willing(
-            here,
-            partial(run.measure, experiment, [problem]),
-            lambda name, why, point=point: records.leave_out(path, (name, *point), why),
-        )
+
+        def left_out(name: str, why: str, point: tuple = point) -> None:
+            records.leave_out(path, (name, *point), why)
+
+        harness.willing(here, partial(run.measure, experiment, [problem]), left_out)
     df = where(records.read(path), variant=contenders)
     return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
 

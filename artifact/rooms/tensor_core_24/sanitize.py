@@ -30,9 +30,8 @@ NARROW = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
 
 
 def tensor_core_24(lab: Lab) -> Iterable[Case]:
-    yield from lab.products(room.problem(200, 264, 392, dtype="bfloat16"), own(room))
-    yield from lab.products(room.problem(400, 520, 200, dtype="float16"), own(room))
-    yield from lab.products(room.problem(133, 77, 210), own(room))
+    for shape, kind in (((200, 264, 392), "bfloat16"), ((400, 520, 200), "float16"), ((133, 77, 210), "bfloat16")):
+        yield from lab.products(room.problem(*shape, dtype=kind), own(room))
     # Of what the tuner tries, the smallest and the largest tile of each kernel.
     by_size = sorted((c for c in family.WGMMA_FAMILY if c.kernel != "gpc"), key=lambda c: (c.m * c.n, c.stages))
     ends = {c.kernel: c for c in by_size[::-1]}, {c.kernel: c for c in by_size}

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
 from artifact.measure.lazy import cupy
-from artifact.sanitize.cases import Case, Lab, configured, own
+from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
 from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer
@@ -61,41 +60,35 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         yield from lab.products(problem, {f"layer {activation}".strip(): bind}, _right(problem, activation))
 
 
-def _each(bind: Callable, configs: Iterable, said: str, **more: Any) -> dict[str, Callable]:
-    """Return name → what makes a configuration ready; said: the name, of the configuration `c`; more: of `bind`."""
-    return {said.format(c=c): partial(configured, bind, c, **more) for c in configs}
+def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
+    """Return name → what makes a configuration ready; said: the name, of the configuration `c`."""
+    return {said.format(c=c): partial(configured, bind, c) for c in configs}
 
 
 def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
-    problem, rng = room.problem(200, 264, 392), np.random.default_rng(4)
-    c = half.Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
-    bias = rng.standard_normal(200).astype(np.float32)
+    problem, bias = room.problem(200, 264, 392), normal(16, 200)
+    c = half.from_dense(normal(4, 200, 264), "bfloat16")
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    added = half.from_bits(c.bits, "bfloat16").astype(np.float64)
-    right = check.reference(2 * check.oracle(problem, on="cpu").values - added + bias[:, None])
+    product = check.oracle(problem, on="cpu").values
+    right = check.reference(2 * product - half.to_dense(c).astype(np.float64) + bias[:, None])
 
     def bind(name: str, problem, device):
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
         return room.bind(name, problem, device, **more)
 
-    binds: dict[str, Callable] = {name: partial(bind, name) for name in names}
-    return lab.products(problem, binds, right)
+    return lab.products(problem, {name: partial(bind, name) for name in names}, right)
 
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
     """gelu(A · B + bias) by each configuration."""
 
     def made(name: str, problem, device, config):
-        return bind(name, problem, device, config, bias=cupy.asarray(_bias(problem.m)), activation="gelu")
+        return bind(name, problem, device, config, bias=cupy.asarray(normal(16, problem.m)), activation="gelu")
 
     binds = _each(made, configs, "{c.kernel} {c.m} x {c.n} {c.splits} with gelu")
     return lab.products(problem, binds, _right(problem, "gelu"))
-
-
-def _bias(m: int) -> np.ndarray:
-    return np.random.default_rng(16).standard_normal(m).astype(np.float32)
 
 
 def _right(problem, activation: str, inputs: np.ndarray | None = None) -> check.Reference:
@@ -104,14 +97,14 @@ def _right(problem, activation: str, inputs: np.ndarray | None = None) -> check.
         product = check.oracle(problem, on="cpu").values
     else:
         product = two_four_eight.to_dense(problem.host().a).astype(np.float64) @ inputs.T
-    return check.reference(FUNCTIONS[activation](product + _bias(problem.m)[:, None]))
+    return check.reference(FUNCTIONS[activation](product + normal(16, problem.m)[:, None]))
 
 
 def _layer(dtype: str, activation: str, problem, device) -> SimpleNamespace:
     """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
     multiprocessors."""
     ops, sizes = problem.device(), layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
-    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), cupy.asarray(_bias(problem.m))]
+    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), cupy.asarray(normal(16, problem.m))]
 
     def launch(stream) -> None:
         layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
@@ -169,7 +162,7 @@ def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, 
     numbers, scale, given = ops.b.bits, ops.b.scale, None
     if x is not None:
         given, numbers, scale = cupy.asarray(x), cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
-    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(_bias(m))]
+    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(normal(16, m))]
     sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
 
     def launch(stream) -> None:

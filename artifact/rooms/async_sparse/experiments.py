@@ -15,12 +15,12 @@ timeline`), and traces/formats.csv, what the formats cost before the first multi
     bcsr_bytes, wcsr_bytes          what it leaves in the GPU's memory
 """
 
-from __future__ import annotations
-
+import argparse
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,9 +30,10 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.book.study import Study, has
+from artifact.book.study import Study, given, has
 from artifact.drawing import compiled
-from artifact.measure import check, matrices, records
+from artifact.measure import apart, check, matrices, records
+from artifact.measure import device as gpu
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, SIZES, N
 from artifact.rooms.async_sparse.contenders import (
@@ -60,7 +61,7 @@ from artifact.rooms.async_sparse.contenders import (
 )
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, timeline, wcsr, windows
-from kernels.contract import Bound, Operands, Problem, timed
+from kernels.contract import Bound, Problem, timed
 from kernels.formats import bcsr, csr
 from kernels.formats import wcsr as wcsr_format
 from kernels.formats.csr import Csr
@@ -115,18 +116,25 @@ MOST_BYTES = 2**32
 MOST_PADDED = 0.25
 #: Of a float32 matrix for PyTorch's Triton kernel, which then sums in float64: with more, it takes most of the time.
 MOST_SUMMED = 2**15
+SEED, SCRIPTED = 5, 74  #: of scripts: seed, and matrices of the room's list
 Bind = Callable[[Problem], Bound]
 
 
 def get(run: Run, name: str) -> pd.DataFrame | None:
     """Measure or read an experiment of `SWEEPS` or `REAL`; None where it was not recorded, or no kernel of it runs on
     the GPU."""
-    if name in REAL:
-        return real(run, name)
-    here = offered(run, name, SWEEPS[name])
-    shapes = kernels.sweeps(run.preset)[name]
-    problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+    if name in SWEEPS:
+        here = offered(run, name, SWEEPS[name])
+        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in kernels.sweeps(run.preset)[name]]
+        return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+    if where := _matrices(run):
+        _measure_real(run, name, REAL[name], where)
+    return with_csr(Study(run).read(name))
+
+
+def _matrices(run: Run) -> Path | None:
+    """Return the folder of matrices where `run` measures."""
+    return matrices.folder() if run.mode == "measure" else None
 
 
 def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
@@ -149,15 +157,7 @@ def _runs(run: Run, name: str) -> bool:
 # ---------------------------------------------------------------- real matrices
 
 
-def real(run: Run, name: str) -> pd.DataFrame | None:
-    """Measure an experiment on real matrices where their folder is, and read its record."""
-    where = matrices.folder() if run.mode == "measure" else None
-    if where is not None:
-        _measure_real(run, name, REAL[name], where)
-    df = Study(run).read(name)
-    return df if df is None else with_csr(df)
-
-
+@given
 def with_csr(df: pd.DataFrame) -> pd.DataFrame:
     """Return a record with the rows of "cusparse_csr", where an algorithm for CSR was measured."""
     return records.best_of(df, "cusparse_alg", CSR) if set(CSR_ALGORITHMS) & set(df["variant"]) else df
@@ -169,8 +169,7 @@ def present(where: Path, most: int | None = None) -> pd.Series:
 
 
 def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
-    path = run.folder / f"{experiment}.csv"
-    every = offered(run, experiment, of.contenders)
+    path, every = run.folder / f"{experiment}.csv", offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
     kick = run.preset == "kick"
@@ -185,7 +184,7 @@ def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
         problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **of.how) for n in sizes]
         for contender, why in left.items():
             _leave_out(path, contender, problems, why)
-        here = {n: bind for n, bind in every.items() if n not in left}
+        here = {n: partial(_named, n, bind) for n, bind in every.items() if n not in left}
         if of.how and KEPT in here:
             here[KEPT] = partial(in_source_layout, here[KEPT])
         _measure_without_failures(run, experiment, problems, here)
@@ -221,8 +220,7 @@ def in_source_layout(bind: Bind, problem: Problem) -> Bound:
     preparing costs."""
     given = problem.device()
     b, ms = timed(lambda: array_module(given.b).asfortranarray(given.b))
-    made = Operands(given.a, b, given.c)
-    found = bind(replace(problem, make_device=lambda: made, _device=None))
+    found = bind(replace(problem, make_device=lambda: replace(given, b=b), _device=None))
     found.prepare_ms += ms
     found.prepare_bytes += b.nbytes
     return found
@@ -236,25 +234,21 @@ def _named(name: str, bind: Bind, problem: Problem) -> Bound:
         raise ValueError(f"{name}: {error}") from error
 
 
-def _measure_without_failures(run: Run, experiment: str, problems: list[Problem], here: dict[str, Bind]) -> None:
+def _measure_without_failures(run: Run, experiment: str, problems: list[Problem], here: Mapping[str, Bind]) -> None:
     """Call `run.measure` without a library that refuses a matrix or multiplies it wrongly, which is said on stderr and
     beside the record, for all sizes of the matrix.
 
     Ours must not fail: then the measurement ends, as everywhere.
     """
-    libraries = [name for name in here if name.startswith(LIBRARIES)]
-    here |= {name: partial(_named, name, here[name]) for name in libraries}
-    while True:
-        try:
-            run.measure(experiment, problems, here)
-            return
-        except (check.WrongResult, ValueError) as error:
-            failed = str(error).split(" ", 1)[0].rstrip(":")
-            if failed not in libraries or failed not in here:
-                raise
-            print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
-            del here[failed]
-            _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
+    try:
+        run.measure(experiment, problems, here)
+    except (check.WrongResult, ValueError) as error:
+        failed = str(error).split(" ", 1)[0].rstrip(":")
+        if failed not in here or not failed.startswith(LIBRARIES):
+            raise
+        print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
+        _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
+        _measure_without_failures(run, experiment, problems, {n: here[n] for n in here if n != failed})
 
 
 def _leave_out(path: Path, contender: str, problems: list[Problem], why: str) -> None:
@@ -290,8 +284,8 @@ def trace(run: Run) -> pd.DataFrame | None:
 
 def conversions(run: Run) -> pd.DataFrame | None:
     """Measure what the formats cost where there are a GPU and matrices, and read the table."""
-    where = matrices.folder() if run.mode == "measure" else None
-    if where is not None and Study(run).table("traces/formats") is None:
+    where = _matrices(run)
+    if where and Study(run).table("traces/formats") is None:
         _write(run, "formats", filter(None, (_conversion(name, where) for name in present(where))))
     return Study(run).table("traces/formats")
 
@@ -301,8 +295,7 @@ def _write(run: Run, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     records.write_text(run.folder / "traces" / f"{name}.csv", text)
 
 
-def _conversion(name: str, where: Path) -> dict[str, Any] | None:
-    dtype = "bfloat16"
+def _conversion(name: str, where: Path, dtype: str = "bfloat16") -> dict[str, Any] | None:
     given = operands.with_values(matrices.load(name, where), 0, dtype)
     if bcsr.count_blocks(given) * BLOCK**2 * SIZES[dtype] > MOST_BYTES:
         return None
@@ -322,3 +315,43 @@ def _conversion(name: str, where: Path) -> dict[str, Any] | None:
 def fills(a: Csr) -> tuple[float, float]:
     """Return the fill ratios of A in blocks of 64 x 64, counted without storing any, and in windows of 64 rows."""
     return a.nnz / max(1, bcsr.count_blocks(a) * BLOCK**2), wcsr_format.from_csr(a, dtype="bfloat16").fill_ratio
+
+
+# ---------------------------------------------------------------- what scripts of this room share
+
+
+def real(listed: bool = True) -> Iterator[tuple[str, Csr]]:
+    """Yield (name, matrix) of the first of the room's list that are in the folder of matrices, or of all that lie
+    there; SystemExit, one sentence, where no folder is named."""
+    where = matrices.folder()
+    if where is None:
+        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
+    for name in present(where, SCRIPTED) if listed else sorted(path.stem for path in where.glob("*.npz")):
+        yield name, matrices.load(name, where)
+
+
+@contextmanager
+def problem(a: Csr, n: int, name: str, dtype: str, seed: int = SEED) -> Iterator[Problem]:
+    """Make a problem of a matrix in CSR as it comes, and give its memory back."""
+    made = operands.problem_from_csr(a, n, seed, name, format="csr", dtype=dtype, reorder="")
+    yield made
+    apart.release(made)
+
+
+def script(
+    said: str,
+    file: Path,
+    columns: Sequence[str],
+    rows: Callable[[Any], Iterable[tuple]],
+    report: Callable[[pd.DataFrame], pd.DataFrame] = pd.DataFrame.describe,
+) -> None:
+    """Run a script: measure `file`, or the one that its command names, anew on the GPU that is here, and print a report
+    of it. said: what it says of itself; rows: of a `cuda.core.Device`, which are printed as they come."""
+    parser = argparse.ArgumentParser(description=said.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=file)
+    path, device, found = parser.parse_args().file, gpu.require().open(), []
+    for row in rows(device):
+        print(*row, flush=True)
+        found.append(row)
+    apart.write(path, f"{file.stem}.py", device, columns, found)
+    print(report(apart.read(path)).to_string())

@@ -8,12 +8,7 @@ cuSPARSE's algorithms for CSR in the same heat; candidate_matrices.csv what `ker
 says of the matrices, in their given order and with similar rows side by side.
 """
 
-from __future__ import annotations
-
 import argparse
-import functools
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +19,7 @@ from scipy.optimize import nnls
 from artifact.baselines import cusparse
 from artifact.measure import apart, records
 from artifact.measure import device as gpu
-from artifact.rooms.async_sparse.measured import problem, real
+from artifact.rooms.async_sparse.experiments import problem, real
 from kernels.async_sparse import any_csr, model
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
 from kernels.formats import csr
@@ -43,30 +38,9 @@ FOLDS = 10
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What stands in the two files."""
-
-    of: dict[str, Statistics]  #: matrix -> its statistics
-    times: pd.DataFrame  #: matrix, n, config (knobs, or an algorithm of cuSPARSE), us
-
-    @functools.cached_property
-    def terms(self) -> dict[tuple[str, int, str], tuple[str, np.ndarray]]:
-        """(matrix, n, config) -> the kernel and its terms, of the configurations in the model's pools."""
-        configs = {knobs(c): c for c in model.POOLS["tf32"]}
-        every = self.times[self.times["config"].isin(configs)]
-        at = zip(every["matrix"], every["n"], every["config"], strict=True)
-        return {
-            (matrix, n, name): (
-                model.kernel(configs[name]),
-                np.array(model.terms(configs[name], self.of[matrix], n)),
-            )
-            for matrix, n, name in at
-        }
-
-
-def read() -> Measured:
-    """Read the two files as they lie beside this one."""
+def read() -> pd.DataFrame:
+    """Return what was measured: matrix, n, config (knobs, or an algorithm of cuSPARSE), us; and of the configurations
+    in the model's pools their kernel and its terms."""
     of = {
         row.matrix: Statistics(
             *(row.m, row.k, row.nnz, row.longest),
@@ -74,41 +48,41 @@ def read() -> Measured:
         )
         for row in apart.read(MATRICES).itertuples()
     }
-    return Measured(of, apart.read(TIMES))
+    df, configs = apart.read(TIMES), {knobs(c): c for c in model.POOLS["tf32"]}
+    at = zip(df["matrix"], df["n"], df["config"].map(configs), strict=True)
+    terms = [np.array(model.terms(config, of[name], n)) if pd.notna(config) else None for name, n, config in at]
+    return df.assign(kernel=df["config"].map({name: model.kernel(c) for name, c in configs.items()}), terms=terms)
 
 
-def fit(measured: Measured, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """Return kernel -> weights of its terms that are not negative, least squares of relative errors over these
-    matrices."""
-    times = measured.times[measured.times["matrix"].isin(list(names))]
-    rows: dict[str, list] = {}
-    for *place, us in times[["matrix", "n", "config", "us"]].itertuples(index=False, name=None):
-        if tuple(place) in measured.terms:
-            kernel, terms = measured.terms[tuple(place)]
-            rows.setdefault(kernel, []).append((*terms, us))
-    tables = {kernel: np.array(rows[kernel]) for kernel in sorted(rows)}
-    found = {kernel: nnls(x[:, :-1] / x[:, -1:], np.ones(len(x)))[0] for kernel, x in tables.items()}
+def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """Return kernel -> weights of its terms that are not negative, least squares of relative errors; measured: of
+    `read`."""
+    found = {
+        kernel: nnls(np.stack(rows["terms"]) / rows[["us"]].to_numpy(), np.ones(len(rows)))[0]
+        for kernel, rows in measured.groupby("kernel")
+    }
     return {kernel: tuple(float(f"{w:.4g}") for w in weights) for kernel, weights in found.items()}
 
 
-def held_out(measured: Measured, accuracy: str, most: int = 5) -> pd.DataFrame:
+def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5) -> pd.DataFrame:
     """Return what the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
 
     Columns: matrix, n, regret (time of the best of the proposed `most` over that of the best of the pool), first
     (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR).
     """
-    names, found = sorted(measured.of), []
-    pool = {knobs(c) for c in model.POOLS[accuracy]}
+    names, found = sorted(measured["matrix"].unique()), []
+    pooled = measured["config"].isin({knobs(c) for c in model.POOLS[accuracy]})
     for fold in range(FOLDS):
-        left_out = names[fold::FOLDS]
-        weights = fit(measured, {*names} - {*left_out})
-        guess = {at: terms @ weights[kernel] for at, (kernel, terms) in measured.terms.items() if at[0] in left_out}
-        for at, rows in measured.times[measured.times["matrix"].isin(left_out)].groupby(["matrix", "n"]):
-            us = dict(zip(rows["config"], rows["us"], strict=True))
-            ranked = [*pd.Series({x: guess[*at, x] for x in us if x in pool}).sort_values(kind="stable").index]
-            best, got = (min(us[name] for name in part) for part in (ranked, ranked[:most]))
-            library = min(t for name, t in us.items() if name.startswith("cusparse"))
-            found.append((*at, got / best, us[ranked[0]] / best, library / got))
+        left_out = measured["matrix"].isin(names[fold::FOLDS])
+        weights = fit(measured[~left_out])
+        libraries = measured[left_out & measured["config"].str.startswith("cusparse")].groupby(["matrix", "n"])["us"]
+        ours = measured[left_out & pooled]
+        ours = ours.assign(
+            guess=[terms @ weights[kernel] for kernel, terms in zip(ours["kernel"], ours["terms"], strict=True)]
+        )
+        for at, rows in ours.sort_values("guess", kind="stable").groupby(["matrix", "n"])["us"]:
+            got = rows[:most].min()
+            found.append((*at, got / rows.min(), rows.iloc[0] / rows.min(), libraries.get_group(at).min() / got))
     return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup"])
 
 
@@ -140,7 +114,7 @@ def main(argv: list[str] | None = None) -> None:
     if parser.parse_args(argv).measure:
         measure()
     measured = read()
-    pd.DataFrame.from_dict(fit(measured, measured.of), "index", columns=list(model.TERMS)).to_csv(
+    pd.DataFrame.from_dict(fit(measured), "index", columns=list(model.TERMS)).to_csv(
         model.FILE, index_label="kernel", lineterminator="\n"
     )
     for accuracy in model.POOLS:

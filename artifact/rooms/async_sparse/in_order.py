@@ -6,8 +6,6 @@ The file has medians of launches in turns, cold L2, of real matrices at N = 256,
 chose for each. Where no group or window has more than two parts, both are one kernel, and two times tell the noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
@@ -17,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.rooms.async_sparse.measured import N, problem, real, script
+from artifact.rooms.async_sparse.experiments import problem, real, script
 from kernels.async_sparse import any_csr, union, windows
 from kernels.contract import Problem
 from kernels.library.in_order import in_order
 from kernels.tuning import heats, knobs
 
 FILE = Path(__file__).with_suffix(".csv")
-LAUNCHES = 21
+N, LAUNCHES = 256, 21
 COLUMNS = ["matrix", "m", "nnz", "n", "auto", "config", "parts", "us", "in_order_us"]
 #: Way of the library -> dtype of the problem.
 DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}

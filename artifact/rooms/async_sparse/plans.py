@@ -7,11 +7,8 @@ was not seen before, by the host's clock; and of launches in turns, cold L2, of 
 algorithms, whose own preparation counts as well.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +16,15 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
+from artifact.rooms.async_sparse.arithmetic import until_even
 from artifact.rooms.async_sparse.contenders import CSR_ALGORITHMS
-from artifact.rooms.async_sparse.measured import N, problem, real, script
+from artifact.rooms.async_sparse.experiments import problem, real, script
 from kernels import library
 from kernels.async_sparse import any_csr
 from kernels.tuning import choices, heats
 
 FILE = Path(__file__).with_suffix(".csv")
-PLANS, LAUNCHES = 25, 15
+N, PLANS, LAUNCHES = 256, 25, 15
 #: choice: the configuration that was predicted; cusparse: the fastest algorithm; microseconds.
 COLUMNS = (
     *("matrix", "m", "k", "nnz", "n", "choice", "plan_us", "us"),
@@ -34,12 +32,11 @@ COLUMNS = (
 )
 
 
-def until_even(df: pd.DataFrame) -> pd.Series:
-    """Return the multiplications after which the plan has paid for what it costs beyond cuSPARSE's preparation;
-    infinite where its kernel is not faster, 0 where it costs no more."""
-    saved = df["cusparse_us"] - df["us"]
-    cost = (df["plan_us"] - df["cusparse_prepare_us"]).clip(lower=0)
-    return (cost / saved.where(saved > 0)).fillna(np.inf)
+def paid(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the file's rows with count: the multiplications after which the plan has paid for what it costs beyond
+    cuSPARSE's preparation."""
+    saved, cost = df["cusparse_us"] - df["us"], df["plan_us"] - df["cusparse_prepare_us"]
+    return df.assign(saved_us=saved, cost_us=cost, count=until_even(saved, cost))
 
 
 def rows(device: Any) -> Iterator[tuple]:
@@ -54,22 +51,20 @@ def rows(device: Any) -> Iterator[tuple]:
                 us.append((time.perf_counter() - begin) * 1e6)
             family, _, knobs = made.choice.partition(" ")
             config = choices.parse_knobs(knobs, any_csr.CHOICES.families[family])
-            makers = {"plan": partial(any_csr.bind_config, "plan", device=device, config=config)}
-            bounds: dict[str, Any] = {
-                key: make(p) for key, make in (makers | {key: every[key] for key in CSR_ALGORITHMS}).items()
-            }
+            bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
+            bounds["plan"] = any_csr.bind_config("plan", p, device, config)
             found = heats.race(bounds, device, LAUNCHES)
-            ours = found.pop("plan")
-            best = min(found, key=lambda key: found[key])
-            times = np.median(us[2:]), ours, best, found[best], bounds[best].prepare_ms * 1e3
-            yield name, a.m, a.k, a.nnz, N, made.choice, *(x if isinstance(x, str) else round(x, 2) for x in times)
+            ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
+            best = min(found, key=found.__getitem__)
+            theirs = best, round(found[best], 2), round(bounds[best].prepare_ms * 1e3, 2)
+            yield name, a.m, a.k, a.nnz, N, made.choice, *ours, *theirs
             for key in CSR_ALGORITHMS:
                 bounds[key].close()
 
 
 def quartiles(df: pd.DataFrame) -> pd.DataFrame:
     """Return what a plan costs and after how many multiplications it has paid, by quantile."""
-    return df[["plan_us"]].assign(multiplications=until_even(df)).quantile([0.25, 0.5, 0.75, 0.9])
+    return paid(df)[["plan_us", "count"]].quantile([0.25, 0.5, 0.75, 0.9])
 
 
 if __name__ == "__main__":

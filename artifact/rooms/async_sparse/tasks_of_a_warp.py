@@ -12,13 +12,11 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 """
 
-from __future__ import annotations
-
-import csv
-import shutil
+import io
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,7 +24,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from artifact.rooms.async_sparse.measured import SEED, problem, real, script
+from artifact.rooms.async_sparse.experiments import SEED, problem, real, script
 from kernels import distributed
 from kernels.async_sparse import union
 from kernels.async_sparse.union import Union
@@ -44,13 +42,11 @@ CONFIGS = (Union(1, 4, 1, 8), Union(1, 4, 2, 4), Union(2, 4, 1, 8), Union(4, 4, 
 SIDES, SCALES, DEGREE = (64, 100, 128, 150), (16, 18), 32  #: of meshes; of graphs
 WIDTHS, LAUNCHES = (128, 512), 6
 COUNTED_SIDES, COUNTED_TASKS, COUNTED_WIDTH = (203, 255, 256), (8, 1), 128
-METRICS = {
-    "ms": "gpu__time_duration.sum",
-    "dram_read_bytes": "dram__bytes_read.sum",
-    "dram_write_bytes": "dram__bytes_write.sum",
-    "asked": "lts__t_sectors_op_read.sum",
-    "hit": "lts__t_sectors_op_read_lookup_hit.sum",
-}
+METRICS = (
+    "gpu__time_duration.sum",
+    *("dram__bytes_read.sum", "dram__bytes_write.sum"),
+    *("lts__t_sectors_op_read.sum", "lts__t_sectors_op_read_lookup_hit.sum"),
+)
 NCU = "ncu --clock-control none -k regex:union_rows --csv --print-units base --metrics".split()
 
 
@@ -68,9 +64,9 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     """Return `gains`, and gain: how many times as fast a launch is with the largest number of `MOST` that the rule
     allows."""
     made = gains(df).assign(gain_8=1.0)
-    most = (union.WORK / made["loaded"]).clip(1, MOST[-1])
-    names = [f"gain_{max(x for x in MOST if x <= allowed)}" for allowed in most]
-    return made.assign(gain=[made.at[i, name] for i, name in zip(made.index, names, strict=True)])
+    gain = made[[f"gain_{most}" for most in MOST]].to_numpy()
+    allowed = np.searchsorted(MOST, (union.WORK / made["loaded"]).clip(lower=1), side="right") - 1
+    return made.assign(gain=gain[np.arange(len(made)), allowed])
 
 
 def every() -> Iterator[tuple[str, Csr]]:
@@ -106,12 +102,12 @@ def rows(device: Any) -> Iterator[tuple]:
 def counted(lines: Iterable[str]) -> dict[str, float]:
     """Return what ncu's CSV says of the last launch: ms, DRAM's bytes, l2_hit. Raises ValueError where it says
     nothing."""
-    table = [row for row in csv.DictReader(x for x in lines if x.startswith('"'))]
+    table = [line for line in lines if line.startswith('"')]
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
-    last = [row for row in table if row["ID"] == table[-1]["ID"]]
-    found = {row["Metric Name"]: float(row["Metric Value"].replace(",", "")) for row in last}
-    ns, read, written, asked, hit = (found[metric] for metric in METRICS.values())
+    df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
+    last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
+    ns, read, written, asked, hit = last[list(METRICS)]
     return {"ms": ns / 1e6, "dram_read_bytes": read, "dram_write_bytes": written, "l2_hit": hit / asked}
 
 
@@ -128,31 +124,15 @@ def multiply(side: int, tasks: int) -> None:
 
 def launched(side: int, tasks: int) -> dict[str, float]:
     """Count a launch in a process of its own."""
-    command = [
-        *NCU,
-        ",".join(METRICS.values()),
-        sys.executable,
-        "-m",
-        __spec__.name,
-        "--multiply",
-        str(side),
-        str(tasks),
-    ]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
-    return {"side": side, "n": COUNTED_WIDTH, "tasks": tasks, **counted(done.stdout.splitlines())}
-
-
-def count() -> None:
-    """Count every launch, and write neighbours.csv. Raises FileNotFoundError without ncu."""
-    if shutil.which("ncu") is None:
-        raise FileNotFoundError("counters need ncu, of Nsight Compute, which is not on the PATH")
-    table = pd.DataFrame([launched(side, tasks) for side in COUNTED_SIDES for tasks in COUNTED_TASKS])
-    table.to_csv(NEIGHBOURS, index=False, float_format="%.6g", lineterminator="\n")
+    this = [sys.executable, "-m", __spec__.name, "--multiply", str(side), str(tasks)]
+    said = subprocess.run([*NCU, ",".join(METRICS), *this], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    return {"side": side, "n": COUNTED_WIDTH, "tasks": tasks, **counted(said.splitlines())}
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--counters"]:
-        count()
+        table = pd.DataFrame([launched(*at) for at in product(COUNTED_SIDES, COUNTED_TASKS)])
+        table.to_csv(NEIGHBOURS, index=False, float_format="%.6g", lineterminator="\n")
     elif sys.argv[1:2] == ["--multiply"]:  # only this, for ncu
         multiply(*map(int, sys.argv[2:]))
     else:

@@ -64,7 +64,7 @@ def test_a_fingerprint_tells_patterns_apart_and_no_values():
 
 def test_the_weights_are_what_the_measured_candidates_say():
     measured = fit.read()
-    fitted = fit.fit(measured, measured.of)
+    fitted = fit.fit(measured)
     shipped = model.weights()
     assert set(shipped) == {model.kernel(c) for c in model.POOLS["tf32"]}
     for kernel, weights in fitted.items():

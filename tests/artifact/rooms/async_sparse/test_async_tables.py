@@ -15,10 +15,8 @@ from artifact.rooms.async_sparse import (
     contenders,
     experiments,
     facts,
-    figures,
     in_order,
     plans,
-    rule,
     tables,
     tasks_of_a_warp,
 )
@@ -26,6 +24,7 @@ from artifact.rooms.async_sparse.contenders import AUTO_FP32, CSR, KEPT, UNION, 
 from kernels.async_sparse import operands, union
 from kernels.formats import csr
 
+STATED = {name: records.published(path) for name, path in made.TABLES.items()}
 TF32, FLOAT32 = map(experiments.with_csr, (made.spmm_tf32(), made.spmm_exact()))
 
 
@@ -40,7 +39,7 @@ def test_speedups_are_those_of_points_of_both():
 def test_the_limit_is_the_slower_of_multiplying_and_moving():
     df = made.gate_proj()
     free, bound = (
-        figures.gate(df, arithmetic.stated("table3"), SimpleNamespace(ceiling=lambda *_, gbps=gbps: gbps))
+        tables.gate(df, STATED["table3"], SimpleNamespace(ceiling=lambda *_, gbps=gbps: gbps))
         .query("source == 'measured' and variant == 'limit'")
         .set_index(["n", "density"])["limit"]
         for gbps in (np.nan, 4230.0)
@@ -56,14 +55,14 @@ def test_break_even_lies_between_the_points_or_nowhere():
 
 
 def test_sides_of_blocks_are_read_from_labels():
-    labels = ("", "linear", "blocks of 16", "bfloat16, blocks of 128, linear")
-    assert [arithmetic.side(label) for label in labels] == [64, 64, 16, 128]
+    labels = pd.Series(["", "linear", "blocks of 16", "bfloat16, blocks of 128, linear"])
+    assert arithmetic.side(labels).tolist() == [64, 64, 16, 128]
 
 
 def test_each_kernel_builds_on_one_of_the_ladder():
     assert {*contenders.BEFORE} == {*contenders.LADDER} - {"opt0"}
     assert (contenders.BEFORE["opt7"], contenders.BEFORE["auto"]) == (KEPT, "unit_ring")
-    found = figures.ladder(made.ladder(), arithmetic.stated("table3")).set_index("variant")
+    found = tables.ladder(made.ladder(), STATED["table3"]).set_index("variant")
     assert found["gain"][:12]["opt7"] == pytest.approx(4.10 / 4.40)
 
 
@@ -77,14 +76,14 @@ def test_statistics_of_a_record_are_those_of_the_matrix():
     for n in (64, 200, 1024):
         p = operands.problem_from_csr(a, n, dtype="tf32", reorder="", format="csr")
         row = {x: [getattr(p, x)] for x in ("m", "n", "k", "nnz", "requested_bytes")}
-        found, kept = rule.statistics(pd.DataFrame(row)).iloc[0], p.host().a
+        found, kept = facts.statistics(pd.DataFrame(row)).iloc[0], p.host().a
         assert found["per_row"] == pytest.approx(kept.nnz / 200)
         assert found["shared"] == pytest.approx(kept.nnz / operands.column_vectors(kept))
 
 
 def test_the_fastest_of_each_group_is_compared():
     groups = {"ours": (UNION, AUTO_FP32), "theirs": (CSR,)}
-    points = rule.fastest(FLOAT32, groups)
+    points = facts.fastest(FLOAT32, groups)
     assert len(points) == 36 and list(points["winner"].cat.categories) == list(groups)
     at = points.iloc[0]
     own = FLOAT32[(FLOAT32["label"] == at["label"]) & (FLOAT32["n"] == at["n"])].set_index("variant")["median_us"]
@@ -98,10 +97,10 @@ def points(shared, a, b) -> pd.DataFrame:
 
 
 def test_a_split_lies_between_the_points_that_differ():
-    found = rule.split(points([1.0, 2.0, 8.0, 9.0], [1, 1, 4, 4], [2, 2, 2, 2]))
+    found = facts.split(points([1.0, 2.0, 8.0, 9.0], [1, 1, 4, 4], [2, 2, 2, 2]))
     assert (found["statistic"], found["below"], found["above"]) == ("shared", "a", "b")
     assert found["at"] == pytest.approx(4.0)
-    same = rule.split(points([3.0, 3.0], [1, 1], [2, 2]))
+    same = facts.split(points([3.0, 3.0], [1, 1], [2, 2]))
     assert same["below"] == same["above"] == "a"
 
 
@@ -109,7 +108,7 @@ def test_what_a_rule_costs_is_asked_where_it_has_not_looked():
     """One odd matrix among many: a rule that knew it would lose nothing; without it, it chooses the other kernel."""
     shared = [1.0, 1.1, 1.2, 8.0, 8.1, 8.2, 100.0]
     a, b = [1, 1, 1, 2, 2, 2, 1], [2, 2, 2, 1, 1, 1, 3]
-    found = rule.leave_out(points(shared, a, b))
+    found = facts.leave_out(points(shared, a, b))
     assert found["right"] == pytest.approx(6 / 7)
     assert found["worst"] == pytest.approx(2) and found["lost"] == pytest.approx(3 ** (1 / 7) - 1)
     assert found["fixed"] in ("a", "b") and found["fixed_lost"] > found["lost"]
@@ -117,23 +116,23 @@ def test_what_a_rule_costs_is_asked_where_it_has_not_looked():
 
 def test_all_n_of_a_matrix_are_left_out_together():
     odd = points([1.0, 1.2, 8.0, 9.0], [1, 1, 2, 1], [2, 2, 1, 9])
-    assert rule.leave_out(pd.concat([odd] * 3, ignore_index=True))["worst"] == 8
+    assert facts.leave_out(pd.concat([odd] * 3, ignore_index=True))["worst"] == 8
 
 
 # ---------------------------------------------------------------- tables
 
 
 def test_table_1_has_rates_and_speedups_here_and_as_stated():
-    table = tables.table1(TF32, arithmetic.stated("table1"), 1024).set_index(["kernel", "source"])
+    table = tables.table1(TF32, STATED["table1"], 1024).set_index(["kernel", "source"])
     assert list(table.columns[1:]) == ["all", "> 0.1 %", "> 0.5 %", "> 1 %"]
     assert table.loc[("WCSR", "here"), "all"].endswith(" (1.00×)") and table.loc[("WCSR", "stated"), "all"] == "4.13"
     assert table.loc[("cuSPARSE Blocked-ELL", "stated"), "> 1 %"] == "5.01 (4.86×)"
     assert ("DTC-SpMM", "stated") not in table.index  # it does not run at 1024
-    assert set(tables.table1(None, arithmetic.stated("table1"), 256)["source"]) == {"stated"}
+    assert set(tables.table1(None, STATED["table1"], 256)["source"]) == {"stated"}
 
 
 def test_table_2_without_a_record_has_what_is_stated():
-    stated = tables.table2(None, arithmetic.stated("table2"))
+    stated = tables.table2(None, STATED["table2"])
     assert len(stated) == 10 and "here" not in stated  # nine rows and the library
 
 
@@ -149,7 +148,7 @@ def test_preparing_pays_off_after_so_many_multiplications():
 
 def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():
     df = pd.DataFrame({"plan_us": [500.0, 500.0, 100.0], "us": [10.0, 30.0, 10.0], "cusparse_us": [30.0, 30.0, 20.0]})
-    assert list(plans.until_even(df.assign(cusparse_prepare_us=[100.0, 100.0, 150.0]))) == [20.0, np.inf, 0.0]
+    assert list(plans.paid(df.assign(cusparse_prepare_us=[100.0, 100.0, 150.0]))["count"]) == [20.0, np.inf, 0.0]
     assert tables.planned()["matrices"].sum() == 74
 
 
@@ -187,7 +186,7 @@ def test_the_profile_has_why_warps_wait():
 
 
 def test_ncu_is_read_for_the_last_launch():
-    names = dict(zip(tasks_of_a_warp.METRICS.values(), ("8,000,000", "32,000", "4,000", "2,000", "500"), strict=True))
+    names = dict(zip(tasks_of_a_warp.METRICS, ("8,000,000", "32,000", "4,000", "2,000", "500"), strict=True))
     lines = ["==PROF== Connected", '"ID","Metric Name","Metric Value"', '"0","gpu__time_duration.sum","9,999"']
     found = tasks_of_a_warp.counted([*lines, *(f'"1","{metric}","{value}"' for metric, value in names.items())])
     assert found == {"ms": 8.0, "dram_read_bytes": 32000, "dram_write_bytes": 4000, "l2_hit": 0.25}

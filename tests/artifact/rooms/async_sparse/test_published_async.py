@@ -8,7 +8,7 @@ from artifact import registry
 from artifact.measure import records
 from artifact.rooms.async_sparse import arithmetic, facts
 
-TABLE1, TABLE2, TABLE3, TEXT = (arithmetic.stated(name) for name in made.TABLES)
+TABLE1, TABLE2, TABLE3, TEXT = map(records.published, made.TABLES.values())
 
 
 @pytest.mark.parametrize("name", made.TABLES)
@@ -119,7 +119,7 @@ def test_padding_of_the_tiles_and_what_fits_an_sm():
     assert (arithmetic.padded(176), arithmetic.padded(248)) == (1056, 1488)
     assert [w for w in made.WIDTHS if arithmetic.padded(w) == 1024] == [8, 16, 32, 64, 128, 256]
     assert arithmetic.RULE == 256 and arithmetic.STAGE == {"A": 8192, "B": 65536}
-    said = dict(facts.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT))
+    said = dict(facts.stated(TABLE1, TABLE2, TABLE3, TEXT))
     assert said["waste.extra"] == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
     assert said["waste.wasted"] == pytest.approx(0.312, abs=0.001)  # what that is of the computation
     assert said["block.registers"] == 64512 and said["block.by_registers"] == 1 == said["block.by_shared"]

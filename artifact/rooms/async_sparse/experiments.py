@@ -15,14 +15,11 @@ timeline`), and traces/formats.csv, what the formats cost before the first multi
     bcsr_bytes, wcsr_bytes          what it leaves in the GPU's memory
 """
 
-import argparse
-import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +29,14 @@ import pandas as pd
 from artifact import registry
 from artifact.book.study import Study, given, has
 from artifact.drawing import compiled
-from artifact.measure import apart, check, matrices, records
-from artifact.measure import device as gpu
+from artifact.measure import check, matrices, records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, SIZES, N
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_HALF,
     AUTO_TF32,
     BELL,
+    BLOCK,
     BSR,
     CSR,
     CSR_ALGORITHMS,
@@ -49,6 +45,8 @@ from artifact.rooms.async_sparse.contenders import (
     KEPT,
     LADDER,
     PARTS,
+    ROOM,
+    SIZES,
     TILES,
     TORCH,
     TRIED,
@@ -58,14 +56,13 @@ from artifact.rooms.async_sparse.contenders import (
     UNION_HALF,
     WCSR,
     WINDOWS,
+    N,
 )
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, timeline, wcsr, windows
 from kernels.contract import Bound, Problem, timed
-from kernels.formats import bcsr, csr
+from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as wcsr_format
-from kernels.formats.csr import Csr
-from kernels.formats.half import array_module
 
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
 #: Sweep of the room's kernels -> contenders; those that a GPU or an installation does not offer are left out.
@@ -116,7 +113,6 @@ MOST_BYTES = 2**32
 MOST_PADDED = 0.25
 #: Of a float32 matrix for PyTorch's Triton kernel, which then sums in float64: with more, it takes most of the time.
 MOST_SUMMED = 2**15
-SEED, SCRIPTED = 5, 74  #: of scripts: seed, and matrices of the room's list
 Bind = Callable[[Problem], Bound]
 
 
@@ -133,7 +129,6 @@ def get(run: Run, name: str) -> pd.DataFrame | None:
 
 
 def _matrices(run: Run) -> Path | None:
-    """Return the folder of matrices where `run` measures."""
     return matrices.folder() if run.mode == "measure" else None
 
 
@@ -148,8 +143,8 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _runs(run: Run, name: str) -> bool:
-    """Tell whether a kernel is made for the GPU: most need Hopper's wgmma. A library is taken to be."""
     kernel = kernels.VARIANTS.get(name) or kernels.VARIANTS.get(name.split("_")[0])  # of a trial
+    # A library is taken to run; most kernels need Hopper's wgmma.
     hopper = str(run.machine.get("compute_capability")) == "9.0"
     return kernel is None or hopper or set(kernel.targets) != {compiled.HOPPER}
 
@@ -199,7 +194,7 @@ def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]
     return have >= {(name, n) for name in names for n in sizes}
 
 
-def too_large(a: Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
+def too_large(a: csr.Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
     """Return those of the contenders for which blocks of a matrix are too many -> why. memory: of the GPU, in bytes."""
     blocked = [name for name in names if name in IN_BLOCKS]
     rows = bcsr.blocks_by_row(a, BLOCK) if blocked else np.zeros(1, int)
@@ -219,7 +214,7 @@ def in_source_layout(bind: Bind, problem: Problem) -> Bound:
     """Bind a contender with B column-major, as the source's kernel for blocks reads it: a copy, which is part of what
     preparing costs."""
     given = problem.device()
-    b, ms = timed(lambda: array_module(given.b).asfortranarray(given.b))
+    b, ms = timed(lambda: half.array_module(given.b).asfortranarray(given.b))
     found = bind(replace(problem, make_device=lambda: replace(given, b=b), _device=None))
     found.prepare_ms += ms
     found.prepare_bytes += b.nbytes
@@ -257,8 +252,8 @@ def _leave_out(path: Path, contender: str, problems: list[Problem], why: str) ->
         records.leave_out(path, (contender, *(getattr(problem, name) for name in records.POINT)), why)
 
 
-@functools.cache
-def matrix(name: str, where: Path, order: str = "rcm") -> Csr:
+@cache
+def matrix(name: str, where: Path, order: str = "rcm") -> csr.Csr:
     """Return a real matrix reordered as in the source, or not (""), with empty columns up to a whole block: B then has
     lines that the copy engine takes, as the source's has.
 
@@ -275,10 +270,8 @@ def trace(run: Run) -> pd.DataFrame | None:
     """Write the timeline at the point of the ladder where `run` measures and the GPU has the instructions; read it."""
     if run.mode == "measure" and _runs(run, KEPT):
         problem = kernels.problem(**kernels.sweeps(run.preset)["ladder"][0], seed=run.seed)
-        try:
-            _write(run, "timeline", timeline.timeline(problem, run.device))
-        finally:
-            problem.release()
+        _write(run, "timeline", timeline.timeline(problem, run.device))
+        problem.release()
     return Study(run).table("traces/timeline")
 
 
@@ -312,46 +305,6 @@ def _conversion(name: str, where: Path, dtype: str = "bfloat16") -> dict[str, An
     }
 
 
-def fills(a: Csr) -> tuple[float, float]:
+def fills(a: csr.Csr) -> tuple[float, float]:
     """Return the fill ratios of A in blocks of 64 x 64, counted without storing any, and in windows of 64 rows."""
     return a.nnz / max(1, bcsr.count_blocks(a) * BLOCK**2), wcsr_format.from_csr(a, dtype="bfloat16").fill_ratio
-
-
-# ---------------------------------------------------------------- what scripts of this room share
-
-
-def real(listed: bool = True) -> Iterator[tuple[str, Csr]]:
-    """Yield (name, matrix) of the first of the room's list that are in the folder of matrices, or of all that lie
-    there; SystemExit, one sentence, where no folder is named."""
-    where = matrices.folder()
-    if where is None:
-        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    for name in present(where, SCRIPTED) if listed else sorted(path.stem for path in where.glob("*.npz")):
-        yield name, matrices.load(name, where)
-
-
-@contextmanager
-def problem(a: Csr, n: int, name: str, dtype: str, seed: int = SEED) -> Iterator[Problem]:
-    """Make a problem of a matrix in CSR as it comes, and give its memory back."""
-    made = operands.problem_from_csr(a, n, seed, name, format="csr", dtype=dtype, reorder="")
-    yield made
-    apart.release(made)
-
-
-def script(
-    said: str,
-    file: Path,
-    columns: Sequence[str],
-    rows: Callable[[Any], Iterable[tuple]],
-    report: Callable[[pd.DataFrame], pd.DataFrame] = pd.DataFrame.describe,
-) -> None:
-    """Run a script: measure `file`, or the one that its command names, anew on the GPU that is here, and print a report
-    of it. said: what it says of itself; rows: of a `cuda.core.Device`, which are printed as they come."""
-    parser = argparse.ArgumentParser(description=said.splitlines()[0])
-    parser.add_argument("file", nargs="?", type=Path, default=file)
-    path, device, found = parser.parse_args().file, gpu.require().open(), []
-    for row in rows(device):
-        print(*row, flush=True)
-        found.append(row)
-    apart.write(path, f"{file.stem}.py", device, columns, found)
-    print(report(apart.read(path)).to_string())

@@ -15,19 +15,7 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse import arithmetic, contenders, experiments, fit, plans, tasks_of_a_warp
-from artifact.rooms.async_sparse.arithmetic import (
-    CONSUMERS,
-    SIZES,
-    N,
-    break_even,
-    filled,
-    means,
-    over,
-    side,
-    speedups,
-    value,
-)
+from artifact.rooms.async_sparse import contenders, experiments, scripts
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_HALF,
@@ -35,11 +23,13 @@ from artifact.rooms.async_sparse.contenders import (
     BELL,
     BRANCHES,
     BSR,
+    CONSUMERS,
     CSR,
     DENSE,
     EXACT,
     KEPT,
     LADDER,
+    SIZES,
     STEPS,
     TILES,
     TORCH,
@@ -49,12 +39,19 @@ from artifact.rooms.async_sparse.contenders import (
     WCSR,
     WHOLE,
     WINDOWS,
+    N,
+    break_even,
     called,
+    filled,
+    means,
+    over,
+    side,
+    speedups,
     told,
+    value,
 )
 from artifact.rooms.async_sparse.prefill import facts as prefill
-from kernels.async_sparse import any_csr, model, union
-from kernels.async_sparse.operands import WINDOW, WINDOW_TILE
+from kernels.async_sparse import any_csr, model, operands, union
 
 #: The steps that the source adds up to most of the gain.
 THREE = ["opt1", "opt2", "opt3"]
@@ -63,6 +60,7 @@ LAYER = (KEPT, TRITON, "auto")  #: what is held against the dense library
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
+GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 Facts = Mapping[str, Any]
 
 #: Counter -> column of `profile`.
@@ -97,7 +95,7 @@ def of(run: Run) -> Iterator[Fact]:
     """Yield every fact that records hold; where `run` measures, what is not there is measured first."""
     study, get = Study(run), partial(experiments.get, run)
     sources = list(map(study.published, ("table1", "table2", "table3", "text")))
-    df, layer, ladder, tf32, float32 = map(get, ("ablation", "gate_proj", "ladder", "spmm_tf32", "spmm"))
+    df, tf32, float32 = map(get, ("ablation", "spmm_tf32", "spmm"))
     return chain(
         stated(*sources),
         formats(experiments.conversions(run)),
@@ -106,13 +104,11 @@ def of(run: Run) -> Iterator[Fact]:
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
-        gate(layer),
-        ours(ladder, both_layouts(layer, ladder)),
-        blocks(get("blocks")),
+        layer(get("gate_proj"), get("ladder"), get("blocks")),
         left_out(run, "spmm_tf32", tf32),
         windows(tf32),
         parts(get("wcsr_parts")),
-        [("voltrix.over_csr", value(arithmetic.apart(), "speedup_csr", kernel="Voltrix", n=N))],
+        [("voltrix.over_csr", value(contenders.apart(), "speedup_csr", kernel="Voltrix", n=N))],
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
@@ -141,14 +137,14 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
     """What the source states, and what its numbers say of each other; told.VARIANT: how a sentence calls a
     contender."""
     layer = where(table3, quantity="speedup_range").set_index("density")[["low", "high"]]
-    over_bell, implied = arithmetic.over_bell(table2), arithmetic.implied(table2)
-    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], arithmetic.shares(over_bell)
-    registers, stage = arithmetic.WARPGROUP * sum(arithmetic.REGISTERS), arithmetic.STAGE
-    in_stage, wide = sum(stage.values()), arithmetic.padded(248)
+    over_bell, implied = contenders.over_bell(table2), contenders.implied(table2)
+    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], contenders.shares(over_bell)
+    registers, stage = contenders.WARPGROUP * sum(contenders.REGISTERS), contenders.STAGE
+    in_stage, wide = sum(stage.values()), contenders.padded(248)
     # TFLOP/s of BCSR by the share of blocks, as section IV defines them.
     latency = where(table3, quantity="latency", variant=KEPT, n=65536).set_index("density")["low"].sort_index()
     rates = 2.0 * 18944 * 3584 * 65536 * latency.index / latency / 1e9
-    of_wcsr = arithmetic.recomputed(table1)
+    of_wcsr = contenders.recomputed(table1)
     widest, off = where(of_wcsr, n=N, density=0).set_index("kernel"), of_wcsr[~of_wcsr["agrees"]]
     both = {v: value(text, "end_to_end", variant=v, size=65536) for v in (KEPT, "minference", "both")}
     return {
@@ -165,10 +161,10 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
         "stated.share": {"difference": steps["by difference"], "factor": steps["by factor"]},
         "block": {
             **{"registers": registers, "stage_kib": in_stage // 1024},
-            "by_registers": arithmetic.SM_REGISTERS // registers,
-            "by_shared": arithmetic.SM_SHARED // (arithmetic.STAGES * in_stage + arithmetic.RESERVED),
+            "by_registers": contenders.SM_REGISTERS // registers,
+            "by_shared": contenders.SM_SHARED // (contenders.STAGES * in_stage + contenders.RESERVED),
         },
-        "sm.registers": arithmetic.SM_REGISTERS,
+        "sm.registers": contenders.SM_REGISTERS,
         "stage": {"a_kib": stage["A"] // 1024, "b_kib": stage["B"] // 1024},
         "multicast.saves": 1 - (stage["A"] / 2 + stage["B"]) / in_stage,  # A read once for two blocks
         "stated.tflops.fig7": value(text, "tflops", variant="opt5_n256"),
@@ -190,12 +186,12 @@ def compiled(report: pd.DataFrame, text: pd.DataFrame) -> Facts:
     """Of the compile report: registers that TMA frees and that are moved."""
     here, said = where(report, target=HOPPER), where(text, quantity="registers_freed").iloc[0]
     most = here.groupby("variant")["registers"].max().astype(int)
-    threads = (1 + CONSUMERS) * arithmetic.WARPGROUP
+    threads = (1 + CONSUMERS) * contenders.WARPGROUP
     return {
         "compiled.spilling": listed(dict.fromkeys(here.loc[here["spills"].astype(bool), "variant"])),
         "registers": most[THREE],
         "freed": {"here": most["opt1"] - most["opt2"], "low": said["low"], "high": said["high"]},
-        "sm.registers": arithmetic.SM_REGISTERS,
+        "sm.registers": contenders.SM_REGISTERS,
         "start": {"threads": threads, "registers": threads * most["opt3"]},
     }
 
@@ -214,7 +210,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
     """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
     one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
-    shares = {"here": arithmetic.shares(over_bell), "stated": arithmetic.shares(arithmetic.over_bell(table2))}
+    shares = {"here": contenders.shares(over_bell), "stated": contenders.shares(contenders.over_bell(table2))}
     here, hows = shares["here"], ("difference", "factor")
     return {
         "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
@@ -236,8 +232,8 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 def left_out(run: Run, experiment: str, df: pd.DataFrame) -> Facts:
     """Who has no number at how many matrices, and the first reason."""
     absent = sorted(records.read_absent(run.folder).get(experiment, {}).items())
-    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=["who", "matrix", "why"])
-    rows = rows.drop_duplicates(["who", "matrix"], keep="last")
+    names = ["who", "matrix", "why"]
+    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=names).drop_duplicates(names[:2], keep="last")
     return {
         f"left_out.{experiment}": {"contenders": rows["who"].nunique(), "matrices": df["label"].nunique()},
         f"left_out.{experiment}.on": rows.groupby("who").size(),
@@ -252,29 +248,30 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     """Return what was counted at the point of the ladder, by contender, those of the ladder in its order first; None
     where nothing was counted.
 
-    The columns of `COUNTED`, and of them gbps, what passes L2's slices, reads and writes; balance, the mean over SMs of
-    the cycles in which one works over those of the busiest; reason, why most warps that did not issue waited, and
-    waiting, how many did for each instruction."""
+    The columns of `COUNTED`, and of them us; tbps, what passes L2's slices, reads and writes; busy, the mean over SMs
+    of the cycles in which one works in per cent of those of the busiest; reason, why most warps that did not issue
+    waited; and waits, with how many did for each instruction."""
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
-    rates = {"gbps": df["bytes"] / df["ns"], "balance": df["cycles"] / df["most_cycles"]}
-    df = df.assign(**rates, reason=worst["reason"], waiting=worst["value"])
+    waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
+    rates = {"us": df["ns"] / 1e3, "tbps": df["bytes"] / df["ns"] / 1e3, "busy": 100 * df["cycles"] / df["most_cycles"]}
+    df = df.assign(**rates, reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
     return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
 @part
 def counted(df: pd.DataFrame, study: Study) -> Facts:
     """Why each step is faster, by the profile of gate_proj, and how near our last rung is to what L2 can move."""
-    steps, moved = df[df.index.isin(STEPS)], df["gbps"].get("auto", np.nan)
+    steps, moved = df[df.index.isin(STEPS)], df["tbps"].get("auto", np.nan)
     known = df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1)  # the busiest unit
     return {
         "busy": steps["the tensor pipe"],
         "waits": {reason: listed(rows.index) for reason, rows in steps.groupby("reason", sort=False)},
         "busiest": first(known.rename_axis("unit").reset_index(name="share")),
-        "l2": {"tbps": moved / 1e3, "share": moved / study.ceiling("l2_read", "gbps")},
+        "l2": {"tbps": moved, "share": 1e3 * moved / study.ceiling("l2_read", "gbps")},
     }
 
 
@@ -307,12 +304,12 @@ def covered(rows: pd.DataFrame) -> float:
 @part
 def tiles(df: pd.DataFrame) -> Facts:
     """The best width, and what the source's rule costs or gains."""
-    rule = f"opt5_n{arithmetic.RULE}"
+    rule = f"opt5_n{contenders.RULE}"
     rates = df.groupby("variant")["tflops"].agg(records.geomean)
     each = df.pivot_table(index="label", columns="variant", values="tflops")
     return {
         "tile": {
-            **{"rule": arithmetic.RULE, "n": N, "best": TILES[rates.idxmax()]},
+            **{"rule": contenders.RULE, "n": N, "best": TILES[rates.idxmax()]},
             "best_over_rule": rates.max() / rates[rule],
             "own_over_rule": records.geomean((each.max(axis=1) / each[rule]).dropna()),
             "widths": each.idxmax(axis=1).nunique(),
@@ -330,10 +327,21 @@ def pays(df: pd.DataFrame) -> pd.DataFrame:
     return data.assign(pays_from=data["variant"].map(even), kept=100 * data["density"])
 
 
+@given
+def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
+    """Return the time with C in the order that a linear layer wants over that with C row-major, as the source writes
+    it, at the points of both records of gate_proj."""
+    at, us = ["variant", "m", "n", "k", "density"], ["median_us_linear", "median_us_source"]
+    both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
+    return both[[*at, *us]].assign(ratio=both[us[0]] / both[us[1]])
+
+
 @part
-def gate(df: pd.DataFrame) -> Facts:
-    """Speedups over dense cuBLAS on gate_proj, and from which sparsity on there are any."""
-    found, lines = speedups(df, LAYER, TORCH), pays(df)
+def layer(df: pd.DataFrame, ladder: pd.DataFrame, sides: pd.DataFrame) -> Facts:
+    """Speedups over dense cuBLAS on gate_proj, and from which sparsity on there are any; how far our last rung is ahead
+    there and at the point of the ladder, what the output costs in the order that a linear layer wants, and our last
+    rung over Triton's kernel by the side of a block."""
+    found, lines, of_blocks = speedups(df, LAYER, TORCH), pays(df), speedups(sides, ["auto"], TRITON)
     kept = where(found, variant=KEPT).groupby("density", sort=False)["speedup"].agg(low="min", high="max")
     densest = where(lines, density=found["density"].max()).set_index("variant")
     even = (1 - densest["pays_from"]).dropna()
@@ -346,31 +354,10 @@ def gate(df: pd.DataFrame) -> Facts:
         "pays.even": even,
         "auto_layer": summary(where(found, variant="auto")["speedup"]),
         "auto_layer.over": {base: over(df, "auto", base) for base in RIVALS},
+        "layout": both_layouts(df, ladder).groupby("variant", sort=False)["ratio"].agg(records.geomean),
+        "auto_over": {base: over(ladder, "auto", base) for base in RIVALS},
+        "side": of_blocks.set_index(side(of_blocks["label"]))["speedup"],
     }
-
-
-@given
-def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
-    """Return the time with C in the order that a linear layer wants over that with C row-major, as the source writes
-    it, at the points of both records of gate_proj."""
-    at, us = ["variant", "m", "n", "k", "density"], ["median_us_linear", "median_us_source"]
-    both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
-    return both[[*at, *us]].assign(ratio=both[us[0]] / both[us[1]])
-
-
-@part
-def ours(ladder: pd.DataFrame, both: pd.DataFrame) -> Facts:
-    """How far our last rung is ahead at the point of the ladder, and what the output costs in the order that a linear
-    layer wants; both: of `both_layouts`."""
-    layout = both.groupby("variant", sort=False)["ratio"].agg(records.geomean)
-    return {"layout": layout, "auto_over": {base: over(ladder, "auto", base) for base in RIVALS}}
-
-
-@part
-def blocks(df: pd.DataFrame) -> Facts:
-    """Our last rung over Triton's kernel by the side of a block."""
-    found = speedups(df, ["auto"], TRITON)
-    return {"side": found.set_index(side(found["label"]))["speedup"]}
 
 
 # ---------------------------------------------------------------- windows and rows
@@ -384,7 +371,7 @@ def statistics(df: pd.DataFrame) -> pd.DataFrame:
     all windows. 1 is a matrix whose rows share no column, 64 one whose windows are dense.
     """
     m, n, size = df["m"].astype(float), df["n"].astype(float), SIZES["tf32"]
-    each = -(-df["n"] // WINDOW_TILE) * (WINDOW * size + 4) + n * size
+    each = -(-df["n"] // operands.WINDOW_TILE) * (operands.WINDOW * size + 4) + n * size
     columns = (df["requested_bytes"] - size * m * n) / each
     return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / columns)
 
@@ -397,7 +384,7 @@ def windows(df: pd.DataFrame) -> Facts:
     found = speedups(wide, [WCSR], CSR)["speedup"]
     return {
         "window": {"matrices": len(shared), "median": shared.median(), "low": shared.min(), "high": shared.max()},
-        "window.zeros": 1 - (shared / WINDOW).median(),
+        "window.zeros": 1 - (shared / operands.WINDOW).median(),
         "window.denser": df[filled(df) > 0.01]["label"].nunique(),
         "wcsr": {**summary(found), "n": wide["n"].max(), "ahead": (found > 1).sum()},
         "at_widest.over_bell": means(wide, [WCSR, CSR], BELL),
@@ -433,7 +420,7 @@ def goal(variant: str, df: pd.DataFrame) -> Facts:
 @part
 def waits() -> Facts:
     """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after."""
-    before, after = map(apart.read, (fit.IN_ROW_ORDER, fit.EIGHT_TASKS))
+    before, after = map(apart.read, (scripts.IN_ROW_ORDER, scripts.EIGHT_TASKS))
     both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
     both = both.assign(gain=both["us_before"] / both["us_after"])
     gain, best = both.groupby("matrix")["gain"].max(), both.loc[both["gain"].idxmax()]
@@ -450,11 +437,11 @@ def waits() -> Facts:
 def tasks() -> Facts:
     """What it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8; and
     what DRAM's bytes say of it, on meshes of several sides."""
-    df = tasks_of_a_warp.ruled(apart.read(tasks_of_a_warp.FILE))
+    df = scripts.ruled(apart.read(scripts.TASKS))
     middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
     heavy = df["loaded"] >= middle
-    counted = pd.read_csv(tasks_of_a_warp.NEIGHBOURS).pivot(index="side", columns="tasks")
-    many, one = (counted.xs(count, axis=1, level="tasks") for count in tasks_of_a_warp.COUNTED_TASKS)
+    counted = pd.read_csv(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
+    many, one = (counted.xs(count, axis=1, level="tasks") for count in scripts.COUNTED_TASKS)
     mesh = pd.DataFrame({"gain": many["ms"] / one["ms"]})
     mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
@@ -473,11 +460,18 @@ def tasks() -> Facts:
 
 @part
 def proposals() -> Facts:
-    """How good the model's proposals are for matrices that its weights were not fitted to; see `fit`."""
-    measured = fit.read()
-    found = {v: fit.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
+    """What a plan without trials costs, and when it has paid; how good the model's proposals are for matrices that its
+    weights were not fitted to, see `scripts.held_out`."""
+    measured, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
+    middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
+    paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
+    found = {v: scripts.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
     return {
-        "plans.origin": apart.origin(plans.FILE),
+        "plans": {"origin": apart.origin(scripts.PLANS), "matrices": len(df), **middle},
+        "plans.goal": GOAL,
+        "plans.paid": {"all": np.ceil(df["count"].median()), **np.ceil(paid["count"].median())},
+        "plans.needed_us": GOAL["paid"] * middle["saved_us"] + middle["plan_us"] - middle["cost_us"],
+        "plans.parts": parts.set_index("what")["value"],
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
@@ -571,21 +565,23 @@ def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
 def winners(found: Mapping[str, pd.DataFrame]) -> Facts:
     """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out; found: of
     `maps`."""
-    rules = {values: points for values, points in found.items() if points["label"].nunique() >= 3}
     return {
         "ahead": {
             values: {"n": points["n"].max(), "matrices": len(points), "on": points["winner"].value_counts(sort=False)}
             for values, points in found.items()
         },
-        "rule": {values: {**split(points), **leave_out(points)} for values, points in rules.items()},
+        "rule": {
+            values: {**split(points), **leave_out(points)}
+            for values, points in found.items()
+            if points["label"].nunique() >= 3
+        },
     }
 
 
 @part
 def accuracy(values: str, df: pd.DataFrame) -> Facts:
     """Median relative errors against float64: error.VALUES.VARIANT."""
-    errors = df.groupby("variant")["rel_err"].median()
-    return {f"error.{values}": errors.reindex(ACCURATE[values]).rename(called)}
+    return {f"error.{values}": df.groupby("variant")["rel_err"].median().reindex(ACCURATE[values]).rename(called)}
 
 
 @given
@@ -599,6 +595,6 @@ def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
 @part
 def reordered(gained: pd.DataFrame) -> Facts:
     """What reverse Cuthill-McKee brings; gained: of `gains`."""
-    table = gained.assign(helps=gained["gain"] > 1.02, hurts=gained["gain"] < 0.98).groupby("variant", sort=False)
-    mean = {"mean": ("gain", records.geomean), "matrices": ("gain", "size")}
-    return {"reordered": table.agg(**mean, helps=("helps", "sum"), hurts=("hurts", "sum"))}
+    counts = {"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()}
+    of = gained.groupby("variant", sort=False)["gain"]
+    return {"reordered": of.agg(mean=records.geomean, matrices="size", **counts)}

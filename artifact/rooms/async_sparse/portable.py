@@ -1,7 +1,5 @@
 """What other GPUs get of this room, for `artifact.measure.portable`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -244,7 +244,7 @@ def lines(
         _roofs(ax, tops, value, hue, about)
         ax.set(xlabel=about.label(x), ylabel=about.label(what))
         last = [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]
-        named.append((ax, last if ends else []))
+        named.append((ax, last))
 
     fig = about.panels(df, height, draw)
     fig.align_ylabels()
@@ -253,7 +253,7 @@ def lines(
         handles[f"{about.called(level)}, stated"] = Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
     bands = x not in stated or stated[x].isna().all()
     about.key(fig, handles, df if markers else df.drop(stated.index), bands=bool(bands))
-    for ax, found in named:
+    for ax, found in named if ends else ():
         plot.ends(ax, found)
     return fig
 
@@ -293,7 +293,7 @@ def _stated_along(
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:
             ax.plot([row[x]] * 2, [low, high], color=CLAIM, linewidth=3.2, alpha=0.45)
-        elif low != high:
+        elif len(edges) == 1:
             edge, away = (low, 17) if low == low else (high, -17)
             ax.plot(row[x], edge, **plot.hollow(of.get(row[hue], {}).get("marker", "o")))
             ax.annotate("", (row[x], edge), (0, away), textcoords="offset points", arrowprops=ARROW)

@@ -18,12 +18,10 @@ from artifact.measure import others, records
 ROOM = "async_sparse"
 N = 1024  #: columns of B in the ablation and in the sweep over tiles
 BLOCK = 64  #: rows and columns of a block
-CONSUMERS = 2  #: warpgroups that multiply, side by side along N
-STAGES = 3
+STAGES, CONSUMERS, WARPGROUP = 3, 2, 128  #: of a block; warpgroups that multiply, side by side along N; threads of one
 REGISTERS = (24, 240, 240)  #: a thread, by setmaxnreg, of the producer and of the consumers
-WARPGROUP = 128  #: threads
-SM_REGISTERS, SM_SHARED = 65536, 233472  #: of an H100's SM: registers, bytes of shared memory
-RESERVED = 1024  #: bytes of shared memory that a block takes besides
+#: Of an H100's SM: registers, bytes of shared memory, and of these what a block takes besides.
+SM_REGISTERS, SM_SHARED, RESERVED = 65536, 233472, 1024
 #: Bytes of A and of B in a stage, in BF16, with the widest WGMMA_N.
 STAGE = {"A": BLOCK * BLOCK * 2, "B": BLOCK * CONSUMERS * 256 * 2}
 #: WGMMA_N by the source's rule: the widest whose tile divides N.

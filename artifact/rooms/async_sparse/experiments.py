@@ -167,9 +167,9 @@ def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
     path, every = run.folder / f"{experiment}.csv", offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
-    kick = run.preset == "kick"
-    sizes = WIDE[:1] if kick and of.how else of.sizes
-    for name in present(where)[:: of.every_nth][: KICK_MATRICES if kick else None]:
+    few = KICK_MATRICES if run.preset == "kick" else None
+    sizes = WIDE[:1] if few and of.how else of.sizes
+    for name in present(where)[:: of.every_nth][:few]:
         if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
         a = matrix(name, where, of.order)
@@ -277,8 +277,7 @@ def trace(run: Run) -> pd.DataFrame | None:
 
 def conversions(run: Run) -> pd.DataFrame | None:
     """Measure what the formats cost where there are a GPU and matrices, and read the table."""
-    where = _matrices(run)
-    if where and Study(run).table("traces/formats") is None:
+    if (where := _matrices(run)) and Study(run).table("traces/formats") is None:
         _write(run, "formats", filter(None, (_conversion(name, where) for name in present(where))))
     return Study(run).table("traces/formats")
 

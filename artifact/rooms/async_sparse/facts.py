@@ -112,7 +112,6 @@ def of(run: Run) -> Iterator[Fact]:
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
-        waits(),
         tasks(),
         proposals(),
         short_of(tf32),
@@ -418,25 +417,15 @@ def goal(variant: str, df: pd.DataFrame) -> Facts:
 
 
 @part
-def waits() -> Facts:
-    """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after."""
+def tasks() -> Facts:
+    """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after; what
+    it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8; and what
+    DRAM's bytes say of it, on meshes of several sides."""
     before, after = map(apart.read, (scripts.IN_ROW_ORDER, scripts.EIGHT_TASKS))
     both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
-    both = both.assign(gain=both["us_before"] / both["us_after"])
-    gain, best = both.groupby("matrix")["gain"].max(), both.loc[both["gain"].idxmax()]
-    gaining = gain[gain > FASTER].sort_values(ascending=False)
-    return {
-        "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
-        "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
-        "in_blocks.best.matrix": best["matrix"],
-        "in_blocks.best.n": best["n"],
-    }
-
-
-@part
-def tasks() -> Facts:
-    """What it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8; and
-    what DRAM's bytes say of it, on meshes of several sides."""
+    both = both.assign(gain=both["us_before"] / both["us_after"]).sort_values("gain", ascending=False, kind="stable")
+    gain, best = both.groupby("matrix", sort=False)["gain"].first(), both.iloc[0]
+    gaining = gain[gain > FASTER]
     df = scripts.ruled(apart.read(scripts.TASKS))
     middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
     heavy = df["loaded"] >= middle
@@ -446,6 +435,10 @@ def tasks() -> Facts:
     mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
+        "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
+        "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
+        "in_blocks.best.matrix": best["matrix"],
+        "in_blocks.best.n": best["n"],
         "tasks": {"kib": union.WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
         **{f"tasks.{end}": df.loc[at, ["gain", "matrix"]] for end, at in ends.items()},

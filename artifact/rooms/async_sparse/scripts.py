@@ -198,8 +198,8 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
 def every() -> Iterator[tuple[str, csr.Csr]]:
     """Yield real matrices, and made ones, on the host."""
     yield from real(listed=False)
-    made: dict[str, Any] = {f"mesh {side}³": generate.Stencil(side, SEED) for side in SIDES}
-    for name, which in (made | {f"graph 2^{scale}": generate.Rmat(scale, DEGREE, SEED) for scale in SCALES}).items():
+    meshes: dict[str, Any] = {f"mesh {side}³": generate.Stencil(side, SEED) for side in SIDES}
+    for name, which in (meshes | {f"graph 2^{scale}": generate.Rmat(scale, DEGREE, SEED) for scale in SCALES}).items():
         yield name, csr.to_host(generate.part(which, np.array([0, which.m]), 0).a)
 
 
@@ -218,8 +218,8 @@ def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
                             bounds[str(most)] = union.bind("union_rows", p, device, config)
                     prepared = union.prepare(p.device().a, config)
                     at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
-                    for most, us in heats.race(bounds, device, launches).items():
-                        yield name, a.m, a.nnz, n, *at, most, f"{us:.2f}"
+                    for asked, us in heats.race(bounds, device, launches).items():
+                        yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
 
 
 def counted(lines: Iterable[str]) -> dict[str, float]:

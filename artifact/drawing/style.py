@@ -61,7 +61,7 @@ MARKER = 6  # points; markers that tell lines of one colour apart must be seen
 
 #: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
 BASELINES = registry.PREFIXES
-OWN_BASELINES = tuple(name for room in registry.find() for name in registry.baselines(room))
+OWN_BASELINES = tuple(name for name, module in registry.modules().items() if module.startswith(registry.PACKAGE))
 #: How contenders are called in figures; the others as they are.
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
@@ -89,7 +89,7 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-} | registry.names()
+} | {key: name for room in registry.find().values() for key, name in room.names.items()}
 #: A library's contender, or the last word of it -> marker and line. cuSPARSELt and cuBLASLt look as their elders do,
 #: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {

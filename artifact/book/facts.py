@@ -8,14 +8,11 @@ beside its records, so that a reviewer can search it:
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
@@ -33,11 +30,6 @@ def summary(values: pd.Series) -> dict[str, Value]:
     if values.empty:
         return {}
     return {"low": values.min(), "high": values.max(), "mean": records.geomean(values), "count": len(values)}
-
-
-def spread(name: str, values: pd.Series) -> Iterator[Fact]:
-    """Yield `summary` of a series under a name."""
-    return each(name, summary(values))
 
 
 def under(name: str, /, **values: Any) -> Iterator[Fact]:
@@ -88,18 +80,9 @@ def tree(facts: Mapping[str, Value]) -> dict[str, Any]:
     return root
 
 
-def plain(value: Any) -> Value:
-    """Return NumPy's numbers as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def to_csv(facts: Iterable[Fact]) -> str:
     """Write facts as CSV with the columns name and value."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("name", "value"))
-    table.writerows((name, plain(value)) for name, value in facts)
-    return text.getvalue()
+    return pd.DataFrame(list(facts), columns=["name", "value"], dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:

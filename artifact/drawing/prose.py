@@ -15,9 +15,6 @@ from artifact import paths
 from artifact.book import html
 from artifact.measure import device, records, run
 
-#: Text with `backticks` as HTML, everything else escaped.
-inline_code = html.code
-
 # ---------------------------------------------------------------- where a page's numbers come from
 
 

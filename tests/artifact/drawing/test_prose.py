@@ -98,7 +98,6 @@ def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
 
 
 def test_html_of_small_things():
-    assert prose.inline_code("run `a < b` & go") == "run <code>a &lt; b</code> &amp; go"
     assert prose.facts({"SMs": 132}).count("<tr>") == 1
 
 

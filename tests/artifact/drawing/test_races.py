@@ -422,7 +422,8 @@ def test_too_little_in_common_is_said_in_a_sentence(tmp_path, few):
 def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, monkeypatch, race):
     own = folder(tmp_path / "fresh", "NVIDIA X1", speedup=2.0)
     shown = []
-    monkeypatch.setattr(cells, "display", shown.append)
+    for module in (cells, cells.figures):
+        monkeypatch.setattr(module, "display", shown.append)
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "none")
     run = SimpleNamespace(room=ROOM, folder=own / ROOM)
@@ -493,7 +494,7 @@ def test_the_front_page_begins_with_doors_then_the_figure_then_the_findings():
     order = [
         "# Sparsity on Trial",
         "front.doors(",
-        'show(drawn, "races"',
+        'show("races", drawn',
         "front.findings(",
         "front.fare(",
         "## What is on trial",

@@ -33,6 +33,8 @@ ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
     "matrices.csv",
 )
 MAP, STATISTICS, RACES = "map.toml", "statistics.csv", "races.toml"
+#: What a claim says of itself, and no claim that is `like` it.
+ALONE = {"id", "note", "reason", "contradicts"}
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
@@ -90,13 +92,32 @@ def variants(name: str) -> tuple[str, ...]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises FileNotFoundError or ValueError, one sentence that names it."""
+    """Return the content of a TOML file; a table that is `like` another has what that one says and it does not.
+
+    Raises FileNotFoundError or ValueError, one sentence that names the file.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: this file of a room is missing.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
+    _take_over(content.items(), path)
+    _take_over(((claim.get("id"), claim) for claim in content.get("claim", ())), path)
+    return content
+
+
+def _take_over(tables: Iterable[tuple[str, Any]], path: Path) -> None:
+    """Give each named table that is `like` one above it what it does not say itself, but for what is ALONE."""
+    above: dict[str, Any] = {}
+    for name, table in tables:
+        if isinstance(table, dict) and "like" in table:
+            other = table.pop("like")
+            if other not in above:
+                raise ValueError(f"{path}: {name!r} is like {other!r}, which is no table above it.")
+            for key in sorted(above[other].keys() - ALONE):
+                table.setdefault(key, above[other][key])
+        above[name] = table
 
 
 def published(room: str, figure: str, folder: Path = FOLDER) -> Path:

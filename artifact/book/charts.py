@@ -256,7 +256,7 @@ def lines(
         _roofs(ax, tops, value, hue, about)
         ax.set(xlabel=about.label(x), ylabel=about.label(what))
         last = [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]
-        named.append((ax, last if ends else []))
+        named.append((ax, last))
 
     handles = {} if ends else _handles(of, about, line=True)
     for level, dashes in dashed.items():
@@ -264,7 +264,7 @@ def lines(
     fig = about.panels(df, height, draw)
     fig.align_ylabels()
     about.key(fig, handles, df if markers else df.drop(stated.index), bands=bool(stated[x].isna().all()))
-    for ax, found in named:
+    for ax, found in named if ends else ():
         plot.ends(ax, found)
     return fig
 
@@ -304,7 +304,7 @@ def _stated_along(
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:
             ax.plot([row[x]] * 2, [low, high], color=CLAIM, linewidth=3.2, alpha=0.45)
-        elif low != high:
+        elif len(edges) == 1:
             edge, away = (low, 17) if low == low else (high, -17)
             ax.plot(row[x], edge, **plot.hollow(of.get(row[hue], {}).get("marker", "o")))
             ax.annotate("", (row[x], edge), (0, away), textcoords="offset points", arrowprops=ARROW)

@@ -154,7 +154,7 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
     each with a thin line to its end: in the right margin if that is near, else beside the last point; on the left of a
     point that stands alone. The axes' limits and scales must be final."""
     fig = ax.get_figure()
-    fig.canvas.draw()  # the layout must be settled before heights mean anything
+    fig.draw_without_rendering()  # the layout must be settled before heights mean anything
     height = ax.get_window_extent().height / fig.dpi * 72
     at = {line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines}
 

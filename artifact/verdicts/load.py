@@ -36,6 +36,8 @@ A claim of a source is judged by a rule, which the file states in full:
   first kind that fails on another GPU "does not carry over to this GPU"; of the second kind it is "not reproduced".
 - `reason`: why it is not reproduced, one sentence for people; `reasons.py` fills its {placeholders} from the records,
   so that no number that was measured is typed. Shown with every verdict of the records but "reproduced".
+- `like = "nm-large"`: the claim has of that one, which stands above it, all that it does not say itself, but for
+  `note`, `reason` and `contradicts`.
 - `note`: what a reader of the verdict should know, shown with it. What several claims note stands once, by a name, in
   the file's `[notes]`; a note is then that name, or a list of names and sentences.
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,

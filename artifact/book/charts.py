@@ -259,8 +259,10 @@ def lines(
         named.append((ax, last))
 
     handles = {} if ends else _handles(of, about, line=True)
-    for level, dashes in dashed.items():
-        handles[f"{about.called(level)}, stated"] = Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
+    handles |= {
+        f"{about.called(level)}, stated": Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
+        for level, dashes in dashed.items()
+    }
     fig = about.panels(df, height, draw)
     fig.align_ylabels()
     about.key(fig, handles, df if markers else df.drop(stated.index), bands=bool(stated[x].isna().all()))
@@ -533,10 +535,8 @@ def boxes(
     def mark(ax, here: pd.DataFrame) -> None:
         box = {"width": 0.6, "fliersize": 0, "linewidth": 0.9, "boxprops": {"alpha": 0.3}}
         sns.boxplot(here, log_scale=scale != "linear", ax=ax, **box, **how)
-        state = np.random.get_state()
         np.random.seed(0)  # where dots lie across a row: the same in each build
         sns.stripplot(here, size=3, alpha=0.6, jitter=0.22, ax=ax, **how)
-        np.random.set_state(state)
         means = here.drop_duplicates("_at").sort_values("_at")
         ax.plot(means["mean"], means["_at"], "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
 

@@ -126,12 +126,8 @@ def chapters() -> list[tuple[str, str]]:
 def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a room's template, in their order."""
     source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
-    block, found = "", []
-    for at in re.finditer(r"\{%-?\s*block\s+(\w+)|" + _HOLDS.pattern, source, re.DOTALL):
-        block = at[1] or block
-        if at[3]:
-            found.append((block, " ".join(at[3].split())))
-    return found
+    blocks = re.findall(r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock", source, re.DOTALL)
+    return [(block, " ".join(said.split())) for block, body in blocks for _, said, _ in _HOLDS.findall(body)]
 
 
 def holds(text: Text, condition: str) -> bool | None:
@@ -251,11 +247,9 @@ def _path(node: nodes.Node) -> str:
     """A fact as a template names it; "" for what is none."""
     if isinstance(node, nodes.Name):
         return node.name
-    if isinstance(node, nodes.Getattr):
-        return f"{_path(node.node)}.{node.attr}"
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return f"{_path(node.node)}.{node.arg.value}"
-    return ""
+    known = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const)
+    last = node.attr if isinstance(node, nodes.Getattr) else node.arg.value if known else None
+    return "" if last is None else f"{_path(node.node)}.{last}"
 
 
 class _Environment(jinja2.Environment):

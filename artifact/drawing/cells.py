@@ -13,7 +13,7 @@ from artifact import paths, registry
 from artifact.book import figures, tables
 from artifact.book.study import Study
 from artifact.book.text import Text, kept
-from artifact.drawing import gpus, races, style
+from artifact.drawing import prose, races, style
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.drawing.words import listed
 from artifact.measure import records
@@ -84,14 +84,14 @@ def compiler(run: Run) -> str:
 def beside(run: Run) -> None:
     """The room's races on every GPU that has records of it, and its claims whose verdicts differ between them; nothing
     where there is one GPU."""
-    found = gpus.folders(run.folder.parent, paths.RECORDED)
+    found = prose.folders(run.folder.parent, paths.RECORDED)
     found = {gpu: folder for gpu, folder in found.items() if run.room in records.rooms(folder)}
     if len(found) < 2:
         return
     df, show = races.table(found, run.room), figures.shower(run.room)
     if df["gpu"].nunique() > 1:
         show("gpus", races.drawn(df), alt=races.alt(df), caption=f"On {listed(found)}. {races.caption(df)}")
-    say(elsewhere.summary(gpus.changed(gpus.judged(found, run.room)), found))
+    say(elsewhere.summary(prose.changed(prose.judged(found, run.room)), found))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:

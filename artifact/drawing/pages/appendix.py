@@ -21,7 +21,7 @@ from artifact import paths, registry
 from artifact.book import facts as facts_
 from artifact.book import html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus, prose
+from artifact.drawing import prose
 from artifact.drawing.pages import front
 from artifact.drawing.words import listed
 from artifact.measure import minutes, others, records
@@ -56,7 +56,7 @@ class Appendix:
     @cached_property
     def folders(self) -> dict[str, Path]:
         """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
-        return gpus.folders(self.origin.folder)
+        return prose.folders(self.origin.folder)
 
     @cached_property
     def short(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, each, flat, under
 from artifact.book.text import NOT_MEASURED, Text
-from artifact.drawing import gpus, prose, races, sketch, style
+from artifact.drawing import prose, races, sketch, style
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
@@ -68,7 +68,7 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
         decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from under("gpus", changed=len(gpus.changed(claims)), decided=int(decided))
+        yield from under("gpus", changed=len(prose.changed(claims)), decided=int(decided))
 
 
 def _number(row: pd.Series) -> str:
@@ -84,7 +84,7 @@ def findings(text: Text) -> Markup:
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
     """Return the figure over all rooms as `races.drawn` has it, and its alternative text and caption. found:
-    `gpus.folders`; judged: verdicts of each of these GPUs on all claims."""
+    `prose.folders`; judged: verdicts of each of these GPUs on all claims."""
     df = races.table(found)
     return races.drawn(df, counts(judged)), {"alt": races.alt(df), "caption": races.caption(df)}
 

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus, prose, sketch, style
+from artifact.drawing import prose, sketch, style
 from artifact.measure import again, bench, check, records, run
 from kernels import jit
 from kernels.contract import Problem
@@ -34,7 +34,7 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
     }
     if len(found := again.runs(root)):
         worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
-        of_worst = {"system": system(worst.room), "gpu": gpus.name(root / worst.gpu), "off": worst.most_of_ten}
+        of_worst = {"system": system(worst.room), "gpu": prose.name(root / worst.gpu), "off": worst.most_of_ten}
         medians, most = int(found["measurements"].sum()), same["most_of_ten"].max()
         told["again"] = {"medians": medians, "worst": of_worst, "same_code": most}
     yield from flat(told)
@@ -85,7 +85,7 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     found = again.runs(root)
     if found.empty:
         return None
-    names = {gpu: gpus.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
+    names = {gpu: prose.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
     code = found["same_code"].map({True: "the same code", False: "other code"})
     minutes = pd.to_timedelta(found["between"]).dt.total_seconds() / 60
     return found.assign(

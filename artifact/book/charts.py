@@ -29,7 +29,7 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from artifact.book import text as texts
 from artifact.drawing import plot, sketch, style
@@ -187,21 +187,19 @@ def _levels(df: pd.DataFrame, column: str) -> list[Any]:
 def _scaled(ax, axis: str, scale: str, values: Iterable[float], reference: float | None) -> None:
     """Set the scale of an axis, "x" or "y": size, log, fine (a log axis with more labels), ratio, zero or linear; with
     a line at the reference."""
-    of = ax.xaxis if axis == "x" else ax.yaxis
+    of = getattr(ax, f"{axis}axis")
     known = [v for v in values if np.isfinite(v)] + [v for v in [reference] if v is not None]
     if scale == "size":
         plot.sizes(ax, known, most=9)
     elif scale in ("log", "fine"):
-        ax.set(**{f"{axis}scale": "log"})
-        ax.set(**{f"{axis}lim": (min(known) / 1.08, max(known) * 1.08)})
+        ax.set(**{f"{axis}scale": "log", f"{axis}lim": (min(known) / 1.08, max(known) * 1.08)})
         plot.log(of, fine=scale == "fine")
     elif scale == "ratio":
         plot.ratio(ax, known, axis)
     elif scale == "zero":
         top = 1.06 * max(known)
         ax.set(**{f"{axis}lim": (0, top)})
-        of.set_ticks([tick for tick in MaxNLocator(6).tick_values(0, top) if tick <= top])
-        of.set_major_formatter(FuncFormatter(plot.number))
+        plot.ticks(of, [tick for tick in MaxNLocator(6).tick_values(0, top) if tick <= top])
     if reference is not None:
         (ax.axvline if axis == "x" else ax.axhline)(reference, color=BASELINE, linewidth=1.3, zorder=1)
 

@@ -17,8 +17,7 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.book.study import given
-from artifact.measure import records
-from artifact.measure import run as harness
+from artifact.measure import records, run
 
 Value = bool | int | float | str
 Fact = tuple[str, Value]
@@ -95,8 +94,7 @@ def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
 
 def of(room: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
     """Make the facts of a room's records of a GPU, in the folder of that name in `root`."""
-    run = harness.start(room, "recorded", gpu, records=root)
-    return list(registry.module(room, "facts").of(run))
+    return list(registry.module(room, "facts").of(run.start(room, "recorded", gpu, records=root)))
 
 
 def main() -> None:

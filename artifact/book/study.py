@@ -20,7 +20,6 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import ceilings, records
 from artifact.measure import run as harness
-from artifact.measure.run import Run
 from artifact.profiling import ncu
 from artifact.verdicts import judge, load
 
@@ -70,7 +69,7 @@ class Counters:
 class Study:
     """A system on one GPU."""
 
-    run: Run
+    run: harness.Run
 
     @property
     def machine(self) -> Mapping[str, Any]:
@@ -129,7 +128,7 @@ class Study:
         mine = [claim for claim in load.claims() if claim.room == self.run.room]
         return judge.judge(mine, self.run.folder.parent)
 
-    def _open(self, room: str, repeat: bool = False) -> Run:
+    def _open(self, room: str, repeat: bool = False) -> harness.Run:
         how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, self.run.folder.parent.parent)
         return harness.start(room, *how, repeat=repeat)
 

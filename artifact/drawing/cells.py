@@ -10,12 +10,10 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from artifact import paths, registry
-from artifact.book import figures, tables
-from artifact.book.study import Study
+from artifact.book import figures, study, tables
 from artifact.book.text import Text, kept
-from artifact.drawing import prose, races, style
+from artifact.drawing import prose, races, style, words
 from artifact.drawing.pages import elsewhere, ledger, which
-from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
 from kernels.contract import Problem
@@ -90,7 +88,7 @@ def beside(run: Run) -> None:
         return
     df, show = races.table(found, run.room), figures.shower(run.room)
     if df["gpu"].nunique() > 1:
-        show("gpus", races.drawn(df), alt=races.alt(df), caption=f"On {listed(found)}. {races.caption(df)}")
+        show("gpus", races.drawn(df), alt=races.alt(df), caption=f"On {words.listed(found)}. {races.caption(df)}")
     say(elsewhere.summary(prose.changed(prose.judged(found, run.room)), found))
 
 
@@ -101,7 +99,7 @@ def data(room: str, name: str, df: pd.DataFrame) -> str:
 
 def verdicts(run: Run) -> pd.DataFrame:
     """What the records say of each claim of the room; shows it as the ledger does, first those of the abstract."""
-    judged = Study(run).verdicts
+    judged = study.Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
     display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))

@@ -63,8 +63,7 @@ def sizes(ax, values: Sequence[float], most: int = 4) -> None:
 def ratio(ax, values: Sequence[float], axis: str = "y") -> None:
     """Log axis, "x" or "y", for ratios, from `values` and with 1 inside."""
     low, high = min(*values, 0.9), max(*values, 1.12)
-    ax.set(**{f"{axis}scale": "log"})
-    ax.set(**{f"{axis}lim": (low / 1.08, high * 1.08)})
+    ax.set(**{f"{axis}scale": "log", f"{axis}lim": (low / 1.08, high * 1.08)})
     wide, narrow = [0.1, 0.2, 0.5, 1, 2, 5, 10], [0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5]
     usual = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10]
     chosen = wide if high / low > 8 else narrow if high / low < 3 else usual

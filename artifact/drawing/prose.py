@@ -1,9 +1,7 @@
-"""Where the numbers of a page come from: its records, the GPUs that have some and how they differ, constants."""
+"""Where the numbers of a page come from: its records, the GPUs that have some and how they differ."""
 
 from __future__ import annotations
 
-import re
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -93,20 +91,6 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
 facts = partial(html.part, "facts")
 
 
-_CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
-
-
-def constants(module: types.ModuleType) -> pd.DataFrame:
-    """Return the module's constants that a `#:` comment explains: constant, value (lists: those below one
-    comment share it), meaning. Numbers only."""
-    rows = []
-    for said, below in _CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
-        found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
-        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-        rows.append((list(numbers), list(numbers.values()), " ".join(said.replace("#:", "").split())))
-    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
-
-
 # ---------------------------------------------------------------- how GPUs differ
 
 #: What tells machines apart: key of machine.json -> what it is called, its unit, what one of these units is.
@@ -180,9 +164,9 @@ def _told(folder: Path) -> Iterator[tuple[str, float, str]]:
         if isinstance(machine.get(key), int | float):
             yield what, machine[key] / one, unit
     for what, (loops, column, unit) in ROOFS.items():
-        if there := {loop: known[loop][column] for loop in loops if loop in known}:
-            fastest = max(there, key=lambda loop: there[loop])
-            yield what, there[fastest], unit + f", `{fastest}`" * (len(loops) > 1)
+        rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
+        if rates:
+            yield what, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)
 
 
 def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:

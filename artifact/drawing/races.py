@@ -24,11 +24,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from artifact import registry
-from artifact.book import text
-from artifact.book.facts import flat
-from artifact.book.study import where
-from artifact.drawing import plot, style
-from artifact.drawing.words import listed
+from artifact.book import facts, study, text
+from artifact.drawing import plot, style, words
 from artifact.measure import records
 from artifact.verdicts import evidence, load, measures, page
 
@@ -88,7 +85,7 @@ def points(race: Race, folder: Path) -> pd.DataFrame:
     paths = [folder / race.room / f"{e}.csv" for e in race.experiments]
     empty = pd.DataFrame(columns=list(records.COLUMNS))
     df = pd.concat([records.read(path) for path in paths if path.is_file()] or [empty], ignore_index=True)
-    df = where(df, **race.at)
+    df = study.where(df, **race.at)
     sides = {"published": race.published, "best": race.best, "vendor": race.vendor}
     times = pd.DataFrame({side: _fastest(df, names) for side, names in sides.items()}).dropna()
     work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(times.index)
@@ -380,14 +377,14 @@ def finding(of: pd.DataFrame, gpus: Sequence[str]) -> str:
     """Say what a race finds, by the first GPU that ran it: what is stated, the range of the published kernel here, the
     mean of our best; and which GPUs did not run it."""
     short = records.short_gpus(gpus)
-    absent = listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
-    return text.page("races")("finding", flat({"of": of.iloc[0].to_dict(), "absent": absent}))
+    absent = words.listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
+    return text.page("races")("finding", facts.flat({"of": of.iloc[0].to_dict(), "absent": absent}))
 
 
 def _told(df: pd.DataFrame, block: str) -> str:
     gpus = records.short_gpus(df["gpu"])
     told = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
-    return text.page("races")(block, flat(told | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
+    return text.page("races")(block, facts.flat(told | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
 
 
 def alt(df: pd.DataFrame) -> str:

@@ -21,11 +21,9 @@ from artifact import paths, registry
 from artifact.book import facts as facts_
 from artifact.book import html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose
+from artifact.drawing import prose, words
 from artifact.drawing.pages import front
-from artifact.drawing.words import listed
-from artifact.measure import minutes, others, records
-from artifact.measure.device import slug
+from artifact.measure import device, minutes, others, records
 from artifact.verdicts import compare, coverage, evidence, judge, load, measures, page
 from artifact.which import pool
 from kernels import jit
@@ -79,11 +77,15 @@ class Appendix:
         return judge.everywhere(self.known, self.folders)
 
     @cached_property
-    def measured(self) -> list[pd.DataFrame]:
+    def measured(self) -> pd.DataFrame:
         """Records of every room's experiments on this page's GPU."""
-        folder, first = self.origin.folder, next(iter(self.first.values()), _NO_ROWS)
-        of_rooms = first[first["room"] != evidence.CEILINGS]
-        return [records.read(folder / row.room / f"{row.experiment}.csv") for row in of_rooms.itertuples() if folder]
+        first = next(iter(self.first.values()), _NO_ROWS)
+        files = [
+            Path(str(self.origin.folder), row.room, f"{row.experiment}.csv")
+            for row in first.itertuples()
+            if row.room != evidence.CEILINGS
+        ]
+        return pd.concat(map(records.read, files)) if files else pd.DataFrame(columns=list(records.COLUMNS))
 
 
 def start(mode: str, gpu: str, folder: str) -> Appendix:
@@ -135,7 +137,7 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "room_minutes": ROOM_MINUTES,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
-            "largest": _largest(a.measured) if a.measured else {},
+            "largest": _largest(a.measured) if len(a.measured) else {},
         }
         | _repository(root)
     )
@@ -164,9 +166,8 @@ def _repository(root: Path) -> dict[str, Any]:
     }
 
 
-def _largest(measured: list[pd.DataFrame]) -> dict[str, float]:
+def _largest(df: pd.DataFrame) -> dict[str, float]:
     """Return the memory that the largest point takes, on the GPU and, with a float64 reference, on the host."""
-    df = pd.concat([df[["m", "n", "least_bytes"]] for df in measured])
     host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
     return {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9}
 
@@ -316,12 +317,11 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     """Say the rates of these records over those of others' code on the same GPU, of contenders that have one name in
     both; nothing where there are none."""
     df, at = measured.table(), ["m", "n", "k"]
-    mine = [own for own in a.measured if (own["room"] == measured.room).all()]
-    if "tflops" not in df.columns or not mine or slug(measured.gpu) != a.origin.gpu:
+    own = a.measured.query("room == @measured.room and label == ''").drop_duplicates(["variant", *at])
+    if "tflops" not in df.columns or own.empty or device.slug(measured.gpu) != a.origin.gpu:
         return ""
-    own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
     told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + words.listed(told)

@@ -15,8 +15,7 @@ from artifact import registry
 from artifact.book.facts import Fact, flat
 from artifact.drawing import compiled, plot, prose, style
 from artifact.measure import ceilings as ceilings_
-from artifact.measure import records
-from artifact.measure import run as harness
+from artifact.measure import records, run
 from kernels import ceilings
 
 #: Format and count of bytes -> least and largest useful FLOP per byte.
@@ -57,13 +56,13 @@ class Page:
         return None if df.empty else df
 
 
-def start(mode: str, gpu: str, preset: str, seed: int, records: str) -> Page:
+def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
     """Measure the ceilings, or read them, or find that there are none."""
-    origin = prose.origin(mode, gpu, records)
+    origin = prose.origin(mode, gpu, folder)
     if not (origin.fresh or origin.has("ceilings")):
         return Page(origin, origin.banner(alone=True))
-    run = harness.start("ceilings", mode, gpu, preset, seed, records)
-    return Page(origin, run.banner(), run.machine, ceilings_.measure(run))
+    here = run.start("ceilings", mode, gpu, preset, seed, folder)
+    return Page(origin, here.banner(), here.machine, ceilings_.measure(here))
 
 
 def facts(page: Page, here: Intensities) -> Iterator[Fact]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from kernels import jit
 from kernels.contract import Problem
 
 MIB = 2**20
+#: In a module: a comment of several lines, and the assignments that it explains.
+CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
 
 def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
@@ -46,14 +50,17 @@ def counted(p: Problem) -> Iterator[Fact]:
     return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
 
 
-def constants() -> pd.DataFrame:
-    """Return the timer's constants, with the comments above them."""
-    df = prose.constants(bench)
-    values = [
-        " · ".join(f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in zip(names, numbers, strict=True))
-        for names, numbers in zip(df["constant"], df["value"], strict=True)
-    ]
-    return df.assign(constant=[", ".join(f"`{name}`" for name in names) for names in df["constant"]], value=values)
+def constants(module: ModuleType = bench) -> pd.DataFrame:
+    """Return the timer's constants that a `#:` comment explains: constant (several below one comment), value, meaning.
+    Numbers only."""
+    rows = []
+    for said, below in CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
+        found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
+        names = ", ".join(f"`{name}`" for name in numbers)
+        rows.append((names, " · ".join(values), " ".join(said.replace("#:", "").split())))
+    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
 
 
 def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:

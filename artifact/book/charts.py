@@ -463,7 +463,7 @@ def bars(
         f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **edge)
         for group, hatch in zip(groups, HATCHES, strict=False)
     }
-    lines = {}
+    lines: dict[float, dict[str, Any]] = {}
     for dashes, ceiling in zip(DASHES, ceilings.to_dict("records"), strict=False):
         lines[ceiling[x]] = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, dashes or (1, 0))}
         of_group = f", {about.called(ceiling[hue])}" if hue and pd.notna(ceiling[hue]) else ""

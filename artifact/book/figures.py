@@ -86,7 +86,8 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     value = first if isinstance(first, str) else first[0]
     by = spec.get("by") or spec.get("hue") or ("variant" if upward else spec["y"])
     at = spec.get("at", spec.get("col", ""))
-    told = {"ends": partial(_ends, along=spec["x"]), "means": _mean_and_range, "each": _sum}[how]
+    ends = partial(_ends, along=spec["x"])
+    told: Callable[..., str] = ends if how == "ends" else _sum if how == "each" else _mean_and_range
     df, texts = df.dropna(subset=[value, by, *filter(None, (at, spec["x"] if how == "ends" else ""))]), []
     for source, rows in df.groupby(df.get("source", pd.Series(charts.MEASURED, df.index)), sort=False):
         parts = {f"{_level(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}

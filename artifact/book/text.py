@@ -247,9 +247,11 @@ def _path(node: nodes.Node) -> str:
     """A fact as a template names it; "" for what is none."""
     if isinstance(node, nodes.Name):
         return node.name
-    known = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const)
-    last = node.attr if isinstance(node, nodes.Getattr) else node.arg.value if known else None
-    return "" if last is None else f"{_path(node.node)}.{last}"
+    if isinstance(node, nodes.Getattr):
+        return f"{_path(node.node)}.{node.attr}"
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return f"{_path(node.node)}.{node.arg.value}"
+    return ""
 
 
 class _Environment(jinja2.Environment):

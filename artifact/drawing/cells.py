@@ -61,11 +61,8 @@ def banner(run: Run, part: bool = False) -> None:
 
 
 def sources(room: str) -> str:
-    """The files of a room's kernels, which the built book links to, in Markdown; nothing for a room without kernels."""
-    try:
-        offered = importlib.import_module(f"kernels.{room}").VARIANTS
-    except (ModuleNotFoundError, AttributeError):
-        return ""
+    """The files of a room's kernels, which the built book links to, in Markdown."""
+    offered = importlib.import_module(f"kernels.{room}").VARIANTS
     files = dict.fromkeys(k.source.name for k in offered.values() if k.source.suffix == ".cu")
     return f"The kernels, in `kernels/{room}/`: {', '.join(f'`{file}`' for file in files)}."
 

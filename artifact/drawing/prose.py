@@ -83,8 +83,8 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     root = Path(folder) if folder else paths.RECORDS if here else paths.RECORDED
     slug = here.slug if here else gpu
     known = records.list_gpus(root)
-    folder = None if not known or (here and slug not in known) else records.resolve(slug, root)
-    return Origin(folder.name if folder else slug, folder, bool(here))
+    own = None if not known or (here and slug not in known) else records.resolve(slug, root)
+    return Origin(own.name if own else slug, own, bool(here))
 
 
 #: Two columns, name and value, as HTML without a head: rows of them, and a caption.

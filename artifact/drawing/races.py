@@ -82,19 +82,17 @@ def _found(room: str, folder: Path) -> list[Race]:
 def points(race: Race, folder: Path) -> pd.DataFrame:
     """Return published, best, vendor and limit in µs at each point that has the first three; the limit is NaN where the
     GPU's ceilings were not measured. Of several contenders the fastest counts at each point."""
-    paths = [folder / race.room / f"{e}.csv" for e in race.experiments]
-    empty = pd.DataFrame(columns=list(records.COLUMNS))
-    df = pd.concat([records.read(path) for path in paths if path.is_file()] or [empty], ignore_index=True)
-    df = study.where(df, **race.at)
-    sides = {"published": race.published, "best": race.best, "vendor": race.vendor}
-    times = pd.DataFrame({side: _fastest(df, names) for side, names in sides.items()}).dropna()
+    files = [folder / race.room / f"{e}.csv" for e in race.experiments]
+    found = [records.read(path) for path in files if path.is_file()] or [pd.DataFrame(columns=list(records.COLUMNS))]
+    df = study.where(pd.concat(found, ignore_index=True), **race.at)
+    sides = ("published", "best", "vendor")
+    times = pd.DataFrame({side: _fastest(df, getattr(race, side)) for side in sides}).dropna()
     work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(times.index)
     known = evidence.ceilings(folder)
     gbps = known.get("copy", {}).get("gbps", np.nan)
     tflops = known.get(race.ceiling, {}).get("tflops", np.nan) if race.ceiling else np.inf
     # The least time: every operand once at the rate of a copy, and the useful work at the ceiling.
-    limit = np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6)
-    return times.assign(limit=limit)
+    return times.assign(limit=np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6))
 
 
 def _fastest(df: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -127,8 +125,8 @@ def _speeds(df: pd.DataFrame) -> dict[str, float]:
     """Return means and ends of the speedups over the vendor; NaN of the limit where no ceiling is known."""
     over = df[["published", "best", "limit"]].rdiv(df["vendor"], axis=0)
     means = {side: records.geomean(values) if values.notna().all() else np.nan for side, values in over.items()}
-    least = over[["published", "limit"]].min().add_suffix("_least")
-    return means | dict(least) | dict(over[["published", "limit"]].max().add_suffix("_most"))
+    ends = {"least": over.min(), "most": over.max()}
+    return means | {f"{side}_{end}": of[side] for side in ("published", "limit") for end, of in ends.items()}
 
 
 def _raced(race: Race, having: Mapping[str, Path]) -> tuple[Race, dict[str, pd.DataFrame]]:

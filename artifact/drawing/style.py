@@ -134,7 +134,7 @@ def look(variant: str, variants: Sequence[str]) -> dict[str, Any]:
     """
     rungs = [(RUNGS[i % 9], MARKERS[i % 9], DASHES[i % 3]) for i in range(len(variants) - 2)]
     if variant.startswith(OWN_BASELINES):
-        found = (BASELINE, "8", (1, 1))
+        found: tuple[Any, ...] = (BASELINE, "8", (1, 1))
     elif variant.startswith(BASELINES):
         found = (BASELINE, *(LOOKS.get(variant) or LOOKS.get(variant.split("_")[-1], ("h", (4, 2)))))
     else:

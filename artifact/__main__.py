@@ -2,8 +2,7 @@
 
 import sys
 
-from artifact import stopped
-from artifact.cli import main
+from artifact import cli, command
 
-stopped.as_interrupt()
-sys.exit(main())
+command.as_interrupt()
+sys.exit(cli.main())

@@ -10,11 +10,11 @@ import base64
 import contextlib
 import errno
 import itertools
-import json
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from artifact import command, paths, registry, stopped
+from artifact import command, paths, registry
 from artifact.drawing.pages import examples
 from artifact.drawing.pages.sources import linked
 from artifact.drawing.words import listed
@@ -39,7 +39,6 @@ UTF8 = {"PYTHONUTF8": "1"}
 MARK = ".sparsity-on-trial"
 #: What other commands than `make` may have put there first; a build removes none of it.
 KEPT = {"choices", "cubin", "figures", "records", "trials"}
-FRONT = "index.ipynb"
 #: A column's head of a table, in a notebook's JSON; what an object without a text of its own says; what pandas calls a
 #: styled table.
 HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')
@@ -57,11 +56,9 @@ def claim(folder: Path) -> None:
     Raises ValueError, one sentence, for a folder that holds something and has no mark: it may be the user's. What lies
     in the repository's own build/ is ours without. The same for a name that is not UTF-8.
     """
-    for place in map(str, (ROOT, folder)):
-        if "\\udc" in ascii(place):  # what Python reads of a byte that is not UTF-8
-            raise ValueError(
-                f"{ascii(place)} is a name that is not UTF-8, which no notebook and no compiler takes: rename it"
-            )
+    # What Python reads of a byte that is not UTF-8.
+    for place in (place for place in map(ascii, map(str, (ROOT, folder))) if "\\udc" in place):
+        raise ValueError(f"{place} is a name that is not UTF-8, which no notebook and no compiler takes: rename it")
     mark, found = folder / MARK, sorted({path.name for path in folder.glob("*")} - KEPT)
     if found and not folder.is_relative_to((ROOT / "build").resolve()) and not mark.is_file():
         raise ValueError(
@@ -79,9 +76,7 @@ def validate(parameters: dict[str, object]) -> None:
     """
     mode = parameters["mode"]
     run.validate(mode, parameters["preset"], parameters["seed"])
-    if mode == "measure":
-        device.require()
-    if mode == "measure" or (mode == "auto" and device.find()):
+    if (mode == "measure" and device.require()) or (mode == "auto" and device.find()):
         return  # of the GPU that is here, into a folder that need not be there yet
     root = ROOT / str(parameters["records"] or paths.RECORDED)  # notebooks run in ROOT
     if not root.is_dir() and parameters["records"]:
@@ -97,7 +92,6 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     Raises BuildError that names the notebook, the cell and the exception; `target` is then as before.
     """
     import papermill
-    from papermill.exceptions import PapermillExecutionError
     from tqdm.auto import tqdm
     from traitlets.config import Config
 
@@ -106,10 +100,10 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     tqdm.set_lock(threading.RLock())
     target.parent.mkdir(parents=True, exist_ok=True)
     # The kernel is spoken to through files of its own. Of TCP ports, two kernels that start at once can be given the
-    # same; the later one then neither answers nor ends.
+    # same; the later one then neither answers nor ends. A socket's path is 107 characters at most on Linux.
     with (
         tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.stem}-") as aside,
-        tempfile.TemporaryDirectory(dir=_folder_for_sockets()) as sockets,
+        tempfile.TemporaryDirectory(dir="/tmp" if len(tempfile.gettempdir()) > 64 else None) as sockets,
     ):
         made = Path(aside) / target.name
         try:
@@ -126,10 +120,10 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
                 config=Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
             )
             os.replace(made, target)
-        except PapermillExecutionError as error:
+        except papermill.exceptions.PapermillExecutionError as error:
             # Its index counts from 0 with the injected cell: from 1 in the notebook as it was written.
-            place = f"{_shown(source)}, cell {error.cell_index}"
-            raise BuildError(f"{place}: {error.ename}: {error.evalue}".rstrip(": ")) from error
+            what = f"{_shown(source)}, cell {error.cell_index}: {error.ename}: {error.evalue}"
+            raise BuildError(what.rstrip(": ")) from error
         except Exception as error:  # the kernel died, or the file is no notebook
             raise BuildError(f"{_shown(source)}: {type(error).__name__}: {error}") from error
 
@@ -150,11 +144,9 @@ def book(notebooks: Path, target: Path) -> None:
             shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
-        # `-m` instead of the script, which need not be on the PATH.
-        code = "import sys; from jupyter_book.cli.main import main; sys.exit(main(sys.argv[1:]))"
         options = ["--path-output", str(aside), "-W", "-n", "--keep-going", "-q"]
-        result = subprocess.run(
-            [sys.executable, "-c", code, "build", str(source), *options],
+        result = subprocess.run(  # not by its script, which need not be on the PATH
+            [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), *options],
             env=os.environ | UTF8,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -168,25 +160,20 @@ def book(notebooks: Path, target: Path) -> None:
         for page in html.glob("*.html"):
             text, files = linked(page.read_text(encoding="utf-8"), page.stem)
             for path, content in ({page.name: text} | files).items():
-                (html / path).parent.mkdir(parents=True, exist_ok=True)
-                (html / path).write_text(content, encoding="utf-8")
-        (html / TABLES).write_text(tables(), encoding="utf-8")
+                records.write_text(html / path, content)
+        # DataTables, of the package itables, as base64: a page that is opened as a file may import a module from a blob
+        # and not from beside it.
+        tables = base64.b64encode(resources.files("itables").joinpath("html", "dt_bundle.js").read_bytes()).decode()
+        records.write_text(html / TABLES, f'window.itablesBundle = "{tables}";\n')
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, html / "figures")
         _replace_folder(html, target)
 
 
-def tables() -> str:
-    """A script that holds the DataTables of the package itables: as base64, since a page that is opened as a file may
-    import a module from a blob and not from beside it."""
-    bundle = resources.files("itables").joinpath("html", "dt_bundle.js").read_bytes()
-    return f'window.itablesBundle = "{base64.b64encode(bundle).decode()}";\n'
-
-
 def contents() -> dict[str, Any]:
     """The book's table of contents: book/_toc.yml, with the rooms' chapters in their order where it says so."""
     table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-    rooms = [{"file": room} for room in registry.chapters(ROOT / "notebooks")]
+    rooms = [{"file": room} for room in registry.find() if (ROOT / "notebooks" / f"{room}.ipynb").is_file()]
     parts = [{**part, "chapters": rooms} if part["chapters"] == "rooms" else part for part in table.get("parts", [])]
     return table | ({"parts": parts} if parts else {})
 
@@ -200,8 +187,10 @@ def _add_rooms(source: Path) -> None:
         bibliography.write(f"\n{registry.references()}")
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
-    sources = listed(f"{{cite:t}}`{room.cite}`" for room in registry.find().values())
-    said["parse"]["myst_substitutions"] = {"sources": sources, "examples": examples.tables()}
+    said["parse"]["myst_substitutions"] = {
+        "sources": listed(f"{{cite:t}}`{room.cite}`" for room in registry.find().values()),
+        "examples": examples.tables(),
+    }
     config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
@@ -210,20 +199,19 @@ def _use_this_python() -> None:
 
     The kernel finds the repository's packages, and none of the user's IPython start-up files.
     """
-    folder = BUILD / "jupyter" / "kernels" / "python3"
-    python_path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    call = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
-    environment = {"PYTHONPATH": python_path, "IPYTHONDIR": str(BUILD / "ipython")} | UTF8
-    spec = {"argv": call, "display_name": "Python 3", "language": "python", "env": environment}
+    spec = {
+        "argv": [sys.executable, *"-m ipykernel_launcher -f {connection_file} --log-level=CRITICAL".split()],
+        "display_name": "Python 3",
+        "language": "python",
+        "env": UTF8
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "IPYTHONDIR": str(BUILD / "ipython"),
+        },
+    }
     # Several notebooks are executed side by side, and each writes the same.
-    records.write_text(folder / "kernel.json", json.dumps(spec, indent=1))
+    records.write_json(BUILD / "jupyter" / "kernels" / "python3" / "kernel.json", spec)
     os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
-
-
-def _folder_for_sockets() -> str:
-    """Where temporary files go, or a shorter path where a socket's would be too long (107 characters on Linux)."""
-    folder = tempfile.gettempdir()
-    return folder if len(folder) <= 64 else "/tmp"
 
 
 def _as_page(executed: Path, page: Path) -> None:
@@ -236,7 +224,7 @@ def _as_page(executed: Path, page: Path) -> None:
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata.pop("papermill", None)
     # The front page has no room for what was found; whoever sees it shall see it.
-    injected = "remove-cell" if page.name == FRONT else "hide-input"
+    injected = "remove-cell" if page.stem == "index" else "hide-input"
     more = {"parameters": "remove-cell", "injected-parameters": injected}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
@@ -283,23 +271,18 @@ DEFAULTS = (
     command.option("--seed", default="0", help="a whole number"),
     command.option("--records", default=""),
 )
-
-
-def _target(what: str) -> tuple[command.Argument, ...]:
-    return command.option(what, type=Path), command.option("target", type=Path)
-
-
+SOURCE, TARGET = command.option("source", type=Path), command.option("target", type=Path)
 #: Step -> what it does, its arguments, and what a user who stopped it wants to know.
 STEPS = {
     "notebook": (
         "execute one notebook",
-        (*_target("source"), *DEFAULTS),
+        (SOURCE, TARGET, *DEFAULTS),
         "{} is not finished; the same command goes on with what was not yet done",
     ),
     "check": ("whether notebooks can run with these", DEFAULTS, "nothing was begun"),
     "book": (
         "build the pages from book/ and the executed notebooks",
-        _target("notebooks"),
+        (command.option("notebooks", type=Path), TARGET),
         "the pages are as before; the same command builds them again",
     ),
 }
@@ -310,9 +293,8 @@ def work(options: command.Options) -> None:
     claim(BUILD if options.step != "book" else options.target.resolve().parent)
     if options.step == "book":
         return book(options.notebooks, options.target.resolve())
-    parameters = {name: getattr(options, name) for name in PARAMETERS}
-    if options.seed.isdecimal():  # any other text is refused as it was written
-        parameters["seed"] = int(options.seed)
+    seed = int(options.seed) if options.seed.isdecimal() else options.seed  # which is refused as it was written
+    parameters = {name: getattr(options, name) for name in PARAMETERS} | {"seed": seed}
     validate(parameters)
     if options.step == "notebook":
         execute(options.source, options.target, parameters)
@@ -325,16 +307,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (says, taken, _) in STEPS.items():
         steps.add_parser(name, help=says).add(taken)
     options = parser.parse_args(arguments)
-    if threading.current_thread() is threading.main_thread():
-        # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
-        stopped.as_interrupt(logging.disable)
+    # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
+    command.as_interrupt(logging.disable)
     try:
         work(options)
     except KeyboardInterrupt as stop:
         goes_on = STEPS[options.step][2].format(_shown(getattr(options, "source", ROOT)))
         print(f"\ninterrupted: {goes_on}", file=sys.stderr, flush=True)
         # At once, since what asyncio left unfinished in nbclient would be reported with tracebacks on the way out.
-        os._exit(stopped.code(stop))
+        os._exit(128 + int(*stop.args or (signal.SIGINT,)))
     except Exception as error:
         if os.environ.get("DEBUG"):
             raise

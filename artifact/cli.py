@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib
 import inspect
+import itertools
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from artifact import paths, registry
-from artifact.measure import matrices, minutes, records
+from artifact import command, paths, registry
+from artifact.command import BAD_INPUT, Argument, Options, option
+from artifact.measure import bench, check, device, matrices, minutes, records, run
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import pool
 from kernels.formats.csr import INT32_MAX
-
-WRONG = 1
-BAD_INPUT = compare.BAD_INPUT
 
 #: What --verdict and --fail-on call the verdicts.
 VERDICTS = {
@@ -36,16 +35,11 @@ VERDICTS = {
     "does-not-carry-over": measures.NOT_CARRIED,
     "not-measured": measures.NOT_MEASURED,
 }
-FORMATS = ("text", "markdown", "csv", "json")
-
-SEEDS = 2**32 - 1  # as `artifact.measure.run` has it, which is not worth importing for every command
-
-#: What a command's exceptions mean, by the names of their classes, whose modules are not worth importing for every
-#: command, or need a GPU.
+#: What a command's exceptions mean, by the names of their classes, some of whose modules need a GPU.
 CODES = {
     **dict.fromkeys(("ValueError", "FileNotFoundError", "NotADirectoryError", "PermissionError"), BAD_INPUT),
     **dict.fromkeys(("NoGpu", "OutOfMemoryError", "ModuleNotFoundError", "SystemExit"), BAD_INPUT),
-    "WrongResult": WRONG,
+    "WrongResult": 1,
     "KeyboardInterrupt": 130,
 }
 #: What is said of those that do not say it themselves.
@@ -54,17 +48,19 @@ SAID = {
     "SystemExit": "The contender ended the program, so there is no result.",  # whatever code it chose
     "KeyboardInterrupt": "Interrupted; what was recorded so far is kept.",
 }
+#: Command -> (function, what it does in a line, what `--help` says of it, arguments).
+COMMANDS: dict[str, tuple[Callable[[Options], int | None], str, str, tuple[Argument, ...]]] = {}
 
-Options = argparse.Namespace
-Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+class _Parser(command.Parser):
+    who, hint = "artifact", " (see --help)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
-        with contextlib.suppress(AttributeError):  # of what a terminal cannot show, the rest is shown
-            stream.reconfigure(errors="replace")
+        stream.reconfigure(errors="replace")  # of what a terminal cannot show, the rest is shown
     try:
         try:
             return _done(arguments)
@@ -72,27 +68,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except OSError as error:  # `… | head`; a full disk, behind the answer or a record
         # What is still to be written goes nowhere, since Python writes it at its end.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else _fail(error, BAD_INPUT)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else command.failed(_sentence(error), _Parser.who)
 
 
 def _done(arguments: Sequence[str] | None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _Parser(
+        prog="python -m artifact",
+        description="Measure sparse-matrix kernels, and put what their authors claim on trial.",
+        epilog="The whole book: make artifact. All measurements of a GPU: make measure.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
+    for name, (_, summary, says, taken) in COMMANDS.items():
+        commands.add_parser(name, help=summary, description=says).add(taken)
+    options = parser.parse_args(arguments)
     try:
         return COMMANDS[options.command][0](options) or 0
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
-        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0]
-        if not codes or missing in ("", "artifact", "kernels"):
+        if not codes:
             raise
-        return _fail(error, codes[0])
-
-
-def _fail(error: object, code: int) -> int:
-    with contextlib.suppress(OSError):  # the code says it, too
-        print(f"artifact: {_sentence(error)}", file=sys.stderr)
-    return code
+        return command.failed(_sentence(error), _Parser.who, codes[0])
 
 
 def _sentence(error: object) -> str:
@@ -102,31 +98,28 @@ def _sentence(error: object) -> str:
 # ---------------------------------------------------------------- options
 
 
-def _whole(least: int, most: float = math.inf, told: str = "") -> Callable[[str], int]:
-    """What reads a whole number in a range; told: what the largest one is."""
+def _number(kind: Callable[[str], Any], least: float, most: float, what: str, over: str = "") -> Callable:
+    """Return what reads a `kind` of number, in words `what`, from `least` to `most`; over: what larger ones are."""
 
-    def read(text: str) -> int:
+    def read(text: str):
+        said = f"{text[:40]!r} is not {what}"
         with contextlib.suppress(ValueError):
-            value = int(text)
-            if value > most:
-                raise argparse.ArgumentTypeError(f"{text[:40]} is over {told}")
-            if value >= least:
+            value = kind(text)
+            if least <= value <= most:
                 return value
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {least} on")
+            said = f"{text[:40]} is over {over}" if over and value > most else said
+        raise argparse.ArgumentTypeError(said)
 
     return read
 
 
-_positive, _natural = _whole(1), _whole(0)
-_size = _whole(1, INT32_MAX, "2^31 - 1, and kernels count rows and columns in 32 bits")
-_seed = _whole(0, SEEDS, f"{SEEDS}, the largest seed")
-
-
-def _fraction(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a fraction over 0 and up to 1 (S/100)")
+_natural = _number(int, 0, math.inf, "a whole number from 0 on")
+_positive = _number(int, 1, math.inf, "a whole number from 1 on")
+_size = _number(
+    int, 1, INT32_MAX, "a whole number from 1 on", "2^31 - 1, and kernels count rows and columns in 32 bits"
+)
+_seed = _number(int, 0, run.SEEDS, "a whole number from 0 on", f"{run.SEEDS}, the largest seed")
+_fraction = _number(float, math.ulp(0), 1, "a fraction over 0 and up to 1 (S/100)")
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -137,35 +130,18 @@ def _setting(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a whole number") from None
 
 
-def _option(*names: str, **how: Any) -> Argument:
-    """An argument of a command, as `argparse` takes it."""
-    return names, how
-
-
-def _switch(name: str, what: str) -> Argument:
-    return _option(name, action="store_true", help=what)
-
-
-def _sizes(default: str = "", **how: Any) -> tuple[Argument, ...]:
-    """-m, -n and -k of a problem."""
-    told = {"m": "rows of A", "n": "columns of B", "k": "columns of A"}
-    return tuple(_option(f"-{size}", type=_size, help=what + default, **how) for size, what in told.items())
-
-
-GPU = _option("--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200")
-RECORDS = _option("--records", type=Path, metavar="DIR", help="folder of records (default: the shipped ones)")
-SEED = _option("--seed", type=_seed, default=0, help="of the operands (default: 0)")
-FURTHER = _option(
+SIZES = {"-m": "rows of A", "-n": "columns of B", "-k": "columns of A"}
+GPU = option("--gpu", default="", metavar="GPU", help="GPU of the records, e.g. nvidia-h200")
+RECORDS = option("--records", type=Path, metavar="DIR", help="folder of records (default: the shipped ones)")
+SEED = option("--seed", type=_seed, default=0, help="of the operands (default: 0)")
+FURTHER = option(
     "--set",
     type=_setting,
     action="append",
     metavar="NAME=VALUE",
     help="another number that the room's problems have, e.g. group=32 (repeat for several)",
 )
-NO_BASELINE = _switch("--no-baseline", "without the room's baselines")
-
-#: Command -> (function, what it does in a line, what `--help` says of it, arguments).
-COMMANDS: dict[str, tuple[Callable[[Options], int | None], str, str, tuple[Argument, ...]]] = {}
+NO_BASELINE = option("--no-baseline", action="store_true", help="without the room's baselines")
 
 
 def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> Callable:
@@ -178,31 +154,11 @@ def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> C
     return known
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """In place of argparse's own, which puts the usage in front: an error is one line."""
-        sys.exit(_fail(f"{message} (see --help)", BAD_INPUT))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m artifact",
-        description="Measure sparse-matrix kernels, and put what their authors claim on trial.",
-        epilog="The whole book: make artifact. All measurements of a GPU: make measure.",
-    )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
-    for name, (_, summary, says, arguments) in COMMANDS.items():
-        sub = commands.add_parser(name, help=summary, description=says)
-        for names, how in arguments:
-            sub.add_argument(*names, **how)
-    return parser
-
-
-def _among(name: str, known: Iterable[str], none: str) -> str:
-    """The name, if it is known. Raises ValueError: `none`, with the name in its {}, and what there is."""
-    known = list(known)
-    if name not in known:
-        raise ValueError(f"{none.format(repr(name))}; known: {', '.join(known) or 'none'}.")
+def _among(name: str | None, known: Collection[str], none: str, hint: str = "") -> Any:
+    """The name, if it is known, or None. Raises ValueError: `none`, with the name in its {}, and `hint`, or what there
+    is."""
+    if name is not None and name not in known:
+        raise ValueError(f"{none.format(repr(name))}; {hint or 'known: ' + (', '.join(known) or 'none')}.")
     return name
 
 
@@ -217,8 +173,10 @@ def _folder(options: Options) -> Path:
     root = options.records or paths.RECORDED
     known = records.list_gpus(root)
     if not known:
-        what = "holds no records with their machine.json" if root.is_dir() else "is missing"
-        raise FileNotFoundError(f"{root}: this folder of records {what}.")
+        raise FileNotFoundError(
+            f"{root}: this folder of records "
+            + ("holds no records with their machine.json." if root.is_dir() else "is missing.")
+        )
     return records.resolve(options.gpu or (known[0] if len(known) == 1 else paths.HOME), root)
 
 
@@ -227,22 +185,20 @@ def _folder(options: Options) -> Path:
     "verdicts on the claims, from the records",
     GPU,
     RECORDS,
-    _option("--id", metavar="X", help="one claim, with how it was judged"),
-    _option("--room", metavar="ROOM", help="claims of one room"),
-    _option("--source-gpu", metavar="NAME", help="claims of what was said of this GPU"),
-    _option("--verdict", action="append", choices=VERDICTS, help="claims with this verdict (repeat for several)"),
-    _option("--format", choices=FORMATS, default="text", help="default: %(default)s"),
-    _option(
+    option("--id", metavar="X", help="one claim, with how it was judged"),
+    option("--room", metavar="ROOM", help="claims of one room"),
+    option("--source-gpu", metavar="NAME", help="claims of what was said of this GPU"),
+    option("--verdict", action="append", choices=VERDICTS, help="claims with this verdict (repeat for several)"),
+    option("--format", choices=("text", "markdown", "csv", "json"), default="text", help="default: %(default)s"),
+    option(
         "--fail-on",
         action="append",
         choices=VERDICTS,
         default=[],
         help="exit code 1 if any counted claim shown has this verdict (repeat for several)",
     ),
-    _option("--json", dest="format", action="store_const", const="json", help="the same as --format json"),
-    _option(
-        "--csv", dest="format", action="store_const", const="short", help="id, verdict and what was measured alone"
-    ),
+    option("--json", dest="format", action="store_const", const="json", help="the same as --format json"),
+    option("--csv", dest="format", action="store_const", const="short", help="id, verdict and what was measured alone"),
     says="Print the verdict on each claim. Exit code 0: printed; 2: bad input, as records that are not whole. "
     "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
 )
@@ -260,24 +216,23 @@ def _claims(options: Options) -> int:
         "text": lambda: f"GPU: {folder.name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
     }
     print(written[options.format](), end="")
-    wanted = {VERDICTS[name] for name in options.fail_on}
-    return WRONG * bool(wanted & set(judge.counted(df)["verdict"]))
+    return int(judge.counted(df)["verdict"].isin([VERDICTS[name] for name in options.fail_on]).any())
 
 
 def _chosen(options: Options) -> list[load.Claim]:
     """The claims that --id, --room and --source-gpu leave. Raises ValueError for none, with what there is."""
+    from difflib import get_close_matches
+
     chosen = load.claims()
-    for wanted, none, of in (
-        (options.id, "There is no claim {}", lambda claim: [claim.id]),
-        (options.room, "There are no claims of a room {}", lambda claim: [claim.room]),
-        (options.source_gpu, "No claim speaks of a GPU {}", lambda claim: claim.gpu),
+    close = ", ".join(get_close_matches(options.id or "", [claim.id for claim in chosen], n=3, cutoff=0.5))
+    hint = f"close: {close}" if close else "`claims` without --id lists all"
+    for wanted, of, none in (
+        (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
+        (options.room, lambda claim: [claim.room], ("There are no claims of a room {}",)),
+        (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
     ):
-        known = sorted({name for claim in chosen for name in of(claim)})
-        if wanted == options.id and wanted and wanted not in known:
-            close = ", ".join(difflib.get_close_matches(wanted, known, n=3, cutoff=0.5))
-            hint = f"close: {close}" if close else "`claims` without --id lists all"
-            raise ValueError(f"There is no claim {wanted!r}; {hint}.")
-        chosen = [claim for claim in chosen if not wanted or _among(wanted, known, none) in of(claim)]
+        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
+        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     return chosen
 
 
@@ -285,47 +240,49 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     """One claim for a terminal, with how it was judged."""
     claim, row = chosen[0], df.iloc[0]
     said = {key: row[key] for key in "id source where says gpu published measured verdict close reason why".split()}
-    said["verdict"] = measures.said(said["verdict"], claim.extension)
-    lines = [(key, value) for key, value in said.items() if value]
-    lines += [("experiment", f"{', '.join(claim.experiment)} ({minutes.said(claim.minutes)} minutes to measure)")]
-    lines += [(key, page.written(value)) for key, value in claim.rule.written.items()]
-    lines += [("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()]
-    return "\n".join(f"{key:<11} {value}" for key, value in lines)
+    lines = [
+        *((said | {"verdict": measures.said(row["verdict"], claim.extension)}).items()),
+        ("experiment", f"{', '.join(claim.experiment)} ({minutes.said(claim.minutes)} minutes to measure)"),
+        *((key, page.written(value)) for key, value in claim.rule.written.items()),
+        *(("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()),
+    ]
+    return "\n".join(f"{key:<11} {value}" for key, value in lines if value)
 
 
 def _all(_, df) -> str:
-    """Verdicts for a terminal, a line for each claim."""
-    lines = []
-    for row in df.itertuples():
-        mark = " (extension, not counted)" * row.extension
-        lines.append(f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}{mark}")
-        lines += [f"{'':<30}  {'':<28}  {row.close}"] if row.close else []
+    """Verdicts for a terminal, a line for each claim, and one more for what is close."""
+    lines = [
+        f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}"
+        + " (extension, not counted)" * row.extension
+        + f"\n{'':<62}{row.close}" * bool(row.close)
+        for row in df.itertuples()
+    ]
     return "\n".join([*lines, "", page.totals(df)])
 
 
 @_command(
     "compare",
     "fresh records against the shipped ones",
-    _option(
+    option(
         "--fresh",
         metavar="GPU|DIR",
         default="",
         help="one side: a folder of records or a GPU (default: the only GPU in build/records)",
     ),
-    _option(
+    option(
         "--shipped",
         metavar="GPU|DIR",
         default="",
         help="the other side (default: the same GPU among the shipped, else nvidia-h200)",
     ),
-    _option("--room", metavar="ROOM", help="one room"),
-    _option(
+    option("--room", metavar="ROOM", help="one room"),
+    option(
         "--tolerance",
         type=float,
         default=compare.SPEEDUP_TOLERANCE,
         help="of speedups, relative (default: %(default)s)",
     ),
-    _option(
+    option(
         "--time-tolerance",
         type=float,
         default=compare.TIME_TOLERANCE,
@@ -337,10 +294,9 @@ def _all(_, df) -> str:
 )
 def _compare(options: Options) -> int:
     made = records.list_gpus(paths.RECORDS)
-    if not options.fresh and not made:
-        raise FileNotFoundError("There are no fresh records yet; `make measure` makes them.")
-    if not options.fresh and len(made) > 1:
-        raise ValueError(f"There are fresh records of {', '.join(made)}; choose with --fresh.")
+    if not options.fresh and len(made) != 1:
+        several = f"There are fresh records of {', '.join(made)}; choose with --fresh."
+        raise ValueError(several if made else "There are no fresh records yet; `make measure` makes them.")
     fresh = _side(options.fresh or made[0], paths.RECORDS)
     same = fresh.name if fresh.name in records.list_gpus(paths.RECORDED) else paths.HOME
     shipped = _side(options.shipped or same, paths.RECORDED)
@@ -358,11 +314,9 @@ def _side(given: str, root: Path) -> Path:
         if len(inside) > 1:
             raise ValueError(f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path.joinpath(*inside)
-    for place in (root, paths.RECORDS, paths.RECORDED):
-        with contextlib.suppress(ValueError):
-            return records.resolve(given, place)
-    known = sorted({*records.list_gpus(paths.RECORDS), *records.list_gpus(paths.RECORDED)})
-    raise ValueError(f"There is no folder and no GPU with records {given!r}; known: {', '.join(known) or 'none'}.")
+    known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
+    name = device.slug(given) if device.slug(given) in known else given
+    return records.resolve(given, known[_among(name, sorted(known), "There is no folder and no GPU with records {}")])
 
 
 @_command(
@@ -370,7 +324,7 @@ def _side(given: str, root: Path) -> Path:
     "the machine that records were made on, or (without --gpu) this one",
     GPU,
     RECORDS,
-    _option("--room", metavar="ROOM", help="machine of one room's records"),
+    option("--room", metavar="ROOM", help="machine of one room's records"),
 )
 def _machine(options: Options) -> None:
     if options.gpu or options.room:
@@ -379,8 +333,6 @@ def _machine(options: Options) -> None:
         room = _among(options.room or known[0], known, f"There are no records of a room {{}} on {folder.name}")
         machine = records.read_machine(folder / room)
     else:
-        from artifact.measure import device
-
         machine = device.describe(device.require().open())
     print(json.dumps(machine, indent=1, ensure_ascii=False))
 
@@ -395,27 +347,23 @@ def _room(name: str) -> Any:
 
 
 def _variants(room: Any, chosen: Sequence[str] | None) -> list[str]:
-    return list(
-        dict.fromkeys(_among(name, room.VARIANTS, "There is no variant {}") for name in chosen or room.VARIANTS)
-    )
+    """The chosen variants, each once; all of the room's where none is."""
+    return [*dict.fromkeys(_among(name, room.VARIANTS, "There is no variant {}") for name in chosen or room.VARIANTS)]
 
 
 @_command(
     "compile",
     "registers, shared memory, spills and instructions of a room's kernels; needs no GPU",
-    _option("room", help="a folder of kernels/ with a launch.py"),
-    _option("--variant", metavar="V", help="one variant"),
-    _option("--target", metavar="SM", help="one target, e.g. sm_90a"),
-    _switch("--csv", "as CSV"),
+    option("room", help="a folder of kernels/ with a launch.py"),
+    option("--variant", metavar="V", help="one variant"),
+    option("--target", metavar="SM", help="one target, e.g. sm_90a"),
+    option("--csv", action="store_true", help="as CSV"),
 )
 def _compile(options: Options) -> None:
     room = _room(options.room)
-    chosen = _variants(room, [options.variant] if options.variant else None)
-    from artifact.measure import run
-
+    chosen = _variants(room, options.variant and [options.variant])
     targets = dict.fromkeys(target for name in chosen for target in room.VARIANTS[name].targets)
-    target = _among(options.target, targets, "There is no target {}") if options.target else None
-    df = run.compile_report(options.room, chosen, target)
+    df = run.compile_report(options.room, chosen, _among(options.target or None, targets, "There is no target {}"))
     print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
 
 
@@ -428,10 +376,9 @@ def _asked(room: Any, options: Options) -> dict[str, Any]:
     usual = {key: getattr(options, key) for key in ("m", "n", "k", "seed", "density")}
     if options.density is None and parameters["density"].default is inspect.Parameter.empty:
         raise ValueError(f"{name} has no usual density: give one with --density.")
-    further = [key for key in parameters if key not in usual]
-    none = f"The problems of {name} have no {{}} to set"
-    chosen = {_among(key, further, none): value for key, value in options.set or ()}
-    return {key: value for key, value in usual.items() if value is not None} | chosen
+    for key, _ in options.set or ():
+        _among(key, [key for key in parameters if key not in usual], f"The problems of {name} have no {{}} to set")
+    return {key: value for key, value in usual.items() if value is not None} | dict(options.set or ())
 
 
 def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
@@ -455,31 +402,31 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
 @_command(
     "run",
     "check and time one size on the GPU here",
-    _option("room", help="a folder of kernels/ with a launch.py"),
-    _option(
+    option("room", help="a folder of kernels/ with a launch.py"),
+    option(
         "--variant",
         action="append",
         metavar="V",
         help="variant (repeat for several; default: all that take the problem)",
     ),
-    *_sizes(required=True),
-    _option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the room's, if it has one)"),
+    *(option(size, type=_size, required=True, help=what) for size, what in SIZES.items()),
+    option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the room's, if it has one)"),
     SEED,
     FURTHER,
-    _option(
+    option(
         "--protocol",
         choices=("cold", "published"),
         default="cold",
         help="cold: single launches after a flush of the L2, GPU time only (default); published: "
         "loops of calls, nothing flushed, host time included",
     ),
-    _option(
+    option(
         "--warmup",
         type=_natural,
         metavar="N",
         help="cold: launches before the timer's own warm-up; published: calls before each loop",
     ),
-    _option(
+    option(
         "--iterations",
         type=_positive,
         metavar="N",
@@ -493,23 +440,19 @@ def _run(options: Options) -> None:
     room = _room(options.room)
     names = _variants(room, options.variant)
     asked = _asked(room, options)
-    from artifact.measure import check, device, run
-
     info = device.require()
     device.require_memory(info, options.m, options.n, options.k)  # before anything is drawn
     opened = info.open()
     problem = room.problem(**asked)
     reference = check.oracle(problem)
-    makers: dict[str, Callable] = {name: lambda p, name=name: room.bind(name, p, opened) for name in names}
-    makers |= {} if options.no_baseline else registry.contenders(getattr(room, "BASELINES", ()), opened)
+    baselines = () if options.no_baseline else getattr(room, "BASELINES", ())
+    makers = {name: partial(room.bind, name, device=opened) for name in names} | registry.contenders(baselines, opened)
     bounds = _bind(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
     errors, timings = run.check_and_time(bounds, problem, reference, opened, _timer(options))
-
-    label = f", {problem.label}" * bool(problem.label)
     print(
         f"{info.gpu}: m={problem.m} n={problem.n} k={problem.k} nnz={problem.nnz} "
-        f"S={problem.density * 100:g} %{label}; FLOPs {problem.flops_def}; "
+        f"S={problem.density * 100:g} %{f', {problem.label}' * bool(problem.label)}; FLOPs {problem.flops_def}; "
         f"{options.protocol} protocol"
     )
     library = min(((t.median_us, name) for name, t in timings.items() if name not in names), default=None)
@@ -529,25 +472,21 @@ def _run(options: Options) -> None:
 
 def _timer(options: Options) -> Callable:
     """The timer of `artifact.measure.bench` that --protocol names, with --warmup and --iterations."""
-    from artifact.measure import bench
-
     warmup, count = options.warmup, options.iterations
-
-    def published(bounds, opened, *, verify):
-        plan = {key: value for key, value in {"warmup": warmup, "calls": count}.items() if value is not None}
+    if options.protocol == "published":
+        asked: dict[str, Any] = {k: v for k, v in {"warmup": warmup, "calls": count}.items() if v is not None}
         # What was asked for is done, however long it takes.
-        return bench.time_calls(bounds, opened, verify=verify, **plan, **({"budget_s": math.inf} if plan else {}))
+        return partial(bench.time_calls, **(asked | {"budget_s": math.inf} if asked else {}))
 
     def cold(bounds, opened, *, verify):
         stream = opened.create_stream()
-        for bound in bounds.values():
-            for _ in range(warmup or 0):
-                bound.launch(stream)
+        for bound, _ in itertools.product(bounds.values(), range(warmup or 0)):
+            bound.launch(stream)
         stream.sync()
-        plan = {"min_samples": count, "max_samples": count} if count else {}
-        return bench.time(bounds, opened, verify=verify, **plan)
+        samples = {"min_samples": count, "max_samples": count} if count else {}
+        return bench.time(bounds, opened, verify=verify, **samples)
 
-    return {"cold": cold, "published": published}[options.protocol]
+    return cold
 
 
 # ---------------------------------------------------------------- a reader's own kernel, a reader's own matrix
@@ -556,22 +495,22 @@ def _timer(options: Options) -> Callable:
 @_command(
     "trial",
     "your own kernel, on a room's operands, beside its kernels and libraries",
-    _option("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"),
-    _option(
+    option("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"),
+    option(
         "--contender",
         metavar="MODULE:BIND",
         help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
     ),
-    _option("--room", metavar="ROOM", help="whose problems it solves"),
-    _option("--name", default="", help="of the contender (default: the file's or the module's)"),
-    _option("--template", choices=("cu", "py"), help="print one to copy, and end"),
-    *_sizes(" (default: the room's first sweep)"),
-    _option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
-    _option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
+    option("--room", metavar="ROOM", help="whose problems it solves"),
+    option("--name", default="", help="of the contender (default: the file's or the module's)"),
+    option("--template", choices=("cu", "py"), help="print one to copy, and end"),
+    *(option(size, type=_size, help=f"{what} (default: the room's first sweep)") for size, what in SIZES.items()),
+    option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
+    option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
     SEED,
     FURTHER,
-    _option("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"),
-    _option(
+    option("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"),
+    option(
         "--against",
         action="append",
         metavar="V",
@@ -585,12 +524,10 @@ def _timer(options: Options) -> Callable:
 )
 def _trial(options: Options) -> None:
     from artifact.drawing.pages import yours
-    from artifact.measure import device
     from artifact.trial import contenders, court, header
 
     if options.template:
-        print(yours.template(options.template), end="")
-        return
+        return print(yours.template(options.template), end="")
     if not options.room:
         raise ValueError("Which room's problems shall it solve? Name one with --room.")
     if options.kernel and options.contender:
@@ -598,9 +535,8 @@ def _trial(options: Options) -> None:
     room, what = _room(options.room), options.kernel or options.contender
     problems = _trial_problems(room, options)
     if not what:
-        for name, meaning in header.described(problems[0], problems[0].host()).items():
-            print(f"{name:<12} {meaning}")
-        return
+        told = header.described(problems[0], problems[0].host())
+        return print(*(f"{name:<12} {meaning}" for name, meaning in told.items()), sep="\n")
     contender = contenders.load(what, options.name)
     court.refuse_name(contender, room.VARIANTS)
     names = _variants(room, options.against)
@@ -620,8 +556,7 @@ def _trial(options: Options) -> None:
     others = begun.variants(names) | ({} if options.no_baseline else begun.baselines())
     df = court.measure(begun, contender, problems, others)
     table = court.standings(df, contender.name)
-    print(table.to_string(index=False))
-    print(court.verdict(table, contender.name))
+    print(table.to_string(index=False), court.verdict(table, contender.name), sep="\n")
     shown = yours.show(df, contender.name, options.room, info.gpu, room.VARIANTS)
     print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg}")
 
@@ -640,22 +575,21 @@ def _trial_problems(room: Any, options: Options) -> list:
         return [room.problem(**_asked(room, options))]
     if any(sizes) or further:
         raise ValueError("A problem has -m, -n and -k: give all three, or none for the room's sweep.")
-    shapes = next(iter(room.sweeps(options.preset).values()))
-    return [room.problem(**shape, seed=options.seed) for shape in shapes]
+    return [room.problem(**shape, seed=options.seed) for shape in next(iter(room.sweeps(options.preset).values()))]
 
 
 @_command(
     "which",
     "which kernel for my matrix: its statistics, advice, the expected time and why",
-    _option("matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"),
-    _option("-n", type=_size, required=True, help="columns of B"),
-    _option(
+    option("matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"),
+    option("-n", type=_size, required=True, help="columns of B"),
+    option(
         "--precision",
         default="fp32",
         choices=[p.lower() for p in pool.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
     ),
-    _switch("--no-measure", "advice alone, also where there is a GPU"),
+    option("--no-measure", action="store_true", help="advice alone, also where there is a GPU"),
     GPU,
     RECORDS,
     says="Print the statistics of a sparse matrix, which recorded kernel multiplies it fastest by a dense one of N "
@@ -663,7 +597,6 @@ def _trial_problems(room: Any, options: Options) -> list:
     "was good.",
 )
 def _which(options: Options) -> None:
-    from artifact.measure import device
     from artifact.which import advice
 
     folder = _folder(options)
@@ -684,20 +617,18 @@ def _which(options: Options) -> None:
 @_command(
     "profile",
     "hardware counters through Nsight Compute",
-    _option("room", nargs="?", help="one room (default: all that profiles.toml lists)"),
+    option("room", nargs="?", help="one room (default: all that profiles.toml lists)"),
     says="Profile what profiles.toml lists, and write counters.csv and profiles/<room>.ncu-rep to "
     "<build>/records/<gpu>/<room>.",
 )
 def _profile(options: Options) -> None:
-    from artifact.measure import device
     from artifact.profiling import ncu
 
     listed = registry.profiles()
-    rooms = [_among(options.room, listed, "There is no profile of {}")] if options.room else list(listed)
+    chosen = _among(options.room or None, listed, "There is no profile of {}")
     info = device.require()
     known = load.claims()
-    for room in rooms:
-        plan = listed[room]
+    for room, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
         print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
         wanted = load.counters_wanted(claim for claim in known if claim.room == room)
@@ -717,15 +648,15 @@ def _profile(options: Options) -> None:
 @_command(
     "matrices",
     "real matrices: which of a list are here; --download fetches the others",
-    _option("--room", metavar="ROOM", help="a room's own list (default: the general one)"),
-    _option("--most", type=_positive, metavar="NNZ", help="none with more non-zeros"),
-    _switch("--download", "fetch what is missing"),
+    option("--room", metavar="ROOM", help="a room's own list (default: the general one)"),
+    option("--most", type=_positive, metavar="NNZ", help="none with more non-zeros"),
+    option("--download", action="store_true", help="fetch what is missing"),
     says="Say which matrices of a list are in the folder of SPARSITY_MATRICES, or fetch those that are "
     "not from the SuiteSparse Matrix Collection: a room's list may be tens of GB. Exit code 1: "
     "some could not be fetched.",
 )
 def _matrices(options: Options) -> int:
-    df = matrices.listed(registry.matrices(options.room) if options.room else matrices.LIST)
+    df = matrices.listed(registry.FOLDER / options.room / registry.MATRICES if options.room else matrices.LIST)
     if options.most and "nnz" not in df:
         raise ValueError("The general list does not say how many non-zeros: use --most with --room.")
     df = df[df["nnz"] <= options.most] if options.most else df
@@ -734,13 +665,13 @@ def _matrices(options: Options) -> int:
         raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder of matrices.")
     failed = matrices.download(df, where) if options.download else []
     print(matrices.left_out(df, matrices.present(df, where)) or f"All {len(df)} listed matrices are in {where}")
-    return WRONG * bool(failed)
+    return int(bool(failed))
 
 
 @_command(
     "records",
     "list the records there are",
-    _option("--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"),
+    option("--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"),
 )
 def _records(options: Options) -> None:
     roots = [options.records] if options.records else [paths.RECORDED, paths.RECORDS]

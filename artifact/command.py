@@ -1,8 +1,13 @@
-"""Command lines as data: arguments as `argparse` takes them; an error is one line on stderr, and exit code 2."""
+"""Command lines as data: arguments as `argparse` takes them; an error is one line on stderr, and exit code 2.
+
+Ctrl-C, and the signals with which Slurm, `timeout` and a closed terminal end a process, become KeyboardInterrupt, so
+that what cleans up behind Ctrl-C, temporary files first of all, always does.
+"""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
@@ -10,6 +15,7 @@ from typing import Any, NoReturn
 Options = argparse.Namespace
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 BAD_INPUT = 2
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def option(*names: str, **how: Any) -> Argument:
@@ -20,8 +26,10 @@ def option(*names: str, **how: Any) -> Argument:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, where argparse puts the usage in front."""
 
+    who, hint = "error", ""  #: before and behind what is wrong
+
     def error(self, message: str) -> NoReturn:
-        sys.exit(failed(message))
+        sys.exit(failed(message + self.hint, self.who))
 
     def add(self, arguments: Iterable[Argument]) -> Parser:
         """Add arguments; returns the parser."""
@@ -30,10 +38,43 @@ class Parser(argparse.ArgumentParser):
         return self
 
 
-def failed(error: object) -> int:
+def failed(error: object, who: str = "error", code: int = BAD_INPUT) -> int:
     """Say why a command failed; returns its exit code."""
-    print(f"error: {error}", file=sys.stderr)
-    return BAD_INPUT
+    print(f"{who}: {error}", file=sys.stderr)
+    return code
+
+
+def program(module: str, says: str | None, *arguments: Argument) -> Callable:
+    """Make a function of the parsed options the `main` of `python -m MODULE`.
+
+    That takes a list of words, by default those of the process, and returns the exit code: the function's, or 2 where
+    it raises OSError or ValueError, whose sentence is said.
+    """
+
+    def made(work: Callable[[Options], int | None]) -> Callable[..., int]:
+        def main(given: Sequence[str] | None = None) -> int:
+            options = Parser(prog=f"python -m {module}", description=says).add(arguments).parse_args(given)
+            try:
+                return work(options) or 0
+            except (OSError, ValueError) as error:
+                return failed(error)
+
+        return main
+
+    return made
+
+
+def as_interrupt(first: Callable[[], object] = lambda: None) -> None:
+    """Make each of SIGNALS raise KeyboardInterrupt in the main thread, with the signal as its argument. One that is
+    ignored, as SIGHUP under nohup, stays so. first: called before it is raised."""
+
+    def stop(number, _):
+        first()
+        raise KeyboardInterrupt(number)
+
+    for number in SIGNALS:
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 def run(
@@ -43,12 +84,5 @@ def run(
     arguments: Iterable[Argument],
     given: Sequence[str] | None = None,
 ) -> int:
-    """Do the work of `python -m MODULE` with the options that are given, by default those of the process.
-
-    Returns the exit code: what `work` returns, or 2 where it raises OSError or ValueError, whose sentence is said.
-    """
-    options = Parser(prog=f"python -m {module}", description=says).add(arguments).parse_args(given)
-    try:
-        return work(options) or 0
-    except (OSError, ValueError) as error:
-        return failed(error)
+    """Do the work of `program` at once, for arguments that are worth reading only then; returns the exit code."""
+    return program(module, says, *arguments)(work)(given)

@@ -18,7 +18,7 @@ import io
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
     """What git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
     result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
     if result.returncode:
-        said = result.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-        raise ValueError(f"git {arguments[0]}: {said[0]}; a release is made in a clone of the repository.")
+        said = result.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise ValueError(f"git {arguments[0]}: {said}; a release is made in a clone of the repository.")
     return result.stdout
 
 
@@ -50,20 +50,6 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD", root=root))) as tar:
         files: Any = {member: tar.extractfile(member) for member in tar if member.isfile()}
         return {member.name: (file.read(), bool(member.mode & 0o100)) for member, file in files.items()}
-
-
-def pages(folder: Path) -> dict[str, tuple[bytes, bool]]:
-    """Path in the archive -> content of every file of the rendered book. Raises FileNotFoundError if it is not
-    built."""
-    if not (folder / "index.html").is_file():
-        raise FileNotFoundError(f"{folder}: the book is not built there; `make dist` builds it.")
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {f"{BOOK}/{p.relative_to(folder).as_posix()}": (p.read_bytes(), False) for p in files}
-
-
-def sums(files: Mapping[str, tuple[bytes, bool]]) -> bytes:
-    """As `sha256sum` writes them, by name."""
-    return "".join(f"{hashlib.sha256(files[name][0]).hexdigest()}  {name}\n" for name in sorted(files)).encode()
 
 
 def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
@@ -85,8 +71,12 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     files = tracked(root)
     for name in (name for name in files if name == SUMS or name.startswith(f"{BOOK}/")):
         raise ValueError(f"{name}: git has a file where the release puts its own.")
-    files |= pages(book)
-    files[SUMS] = sums(files), False
+    if not (book / "index.html").is_file():
+        raise FileNotFoundError(f"{book}: the book is not built there; `make dist` builds it.")
+    pages = (path for path in book.rglob("*") if path.is_file())
+    files |= {f"{BOOK}/{path.relative_to(book).as_posix()}": (path.read_bytes(), False) for path in pages}
+    sums = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, (content, _) in sorted(files.items()))
+    files[SUMS] = "".join(sums).encode(), False
     tar = tarred(files, int(git("log", "-1", "--format=%ct", root=root)))
     archive = gzip.compress(tar, 9, mtime=0)  # without a name or a time in its head
     path = target / f"{NAME}.tar.gz"
@@ -103,19 +93,16 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     }
 
 
-def work(options: command.Options) -> None:
+@command.program(
+    "artifact.dist",
+    __doc__,
+    command.option("book", type=Path, help="folder of the rendered book"),
+    command.option("target", type=Path, help="folder that the archive goes to"),
+)
+def main(options: command.Options) -> None:
     """Make the release and say what it is."""
     for what, said in release(options.book, options.target).items():
         print(f"{what:<11} {said}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the release."""
-    taken = (
-        command.option("book", type=Path, help="folder of the rendered book"),
-        command.option("target", type=Path, help="folder that the archive goes to"),
-    )
-    return command.run(work, "artifact.dist", __doc__, taken, arguments)
 
 
 if __name__ == "__main__":

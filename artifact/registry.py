@@ -22,7 +22,7 @@ from kernels.contract import Bound, Problem
 #: The package of the rooms, and where it lies.
 PACKAGE = "artifact.rooms"
 FOLDER = Path(__file__).resolve().parent / "rooms"
-ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
+ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES = (
     "room.toml",
     "claims.toml",
     "profiles.toml",
@@ -30,9 +30,10 @@ ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES, MATRICES = (
     "published",
     "others",
     "baselines",
-    "matrices.csv",
 )
-MAP, STATISTICS, RACES = "map.toml", "statistics.csv", "races.toml"
+MAP, RACES = "map.toml", "races.toml"
+#: Of a room's real matrices: the list, and what `artifact.which.statistics` makes of it.
+MATRICES, STATISTICS = "matrices.csv", "statistics.csv"
 #: What a claim says of itself, and no claim that is `like` it.
 ALONE = {"id", "note", "reason", "contradicts"}
 
@@ -94,12 +95,10 @@ def variants(name: str) -> tuple[str, ...]:
 def toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file; a table that is `like` another has what that one says and it does not.
 
-    Raises FileNotFoundError or ValueError, one sentence that names the file.
+    Raises OSError or ValueError, one sentence that names the file.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: this file of a room is missing.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: this is not valid TOML ({error}).") from None
     _take_over(content.items(), path)
@@ -115,8 +114,7 @@ def _take_over(tables: Iterable[tuple[str, Any]], path: Path) -> None:
             other = table.pop("like")
             if other not in above:
                 raise ValueError(f"{path}: {name!r} is like {other!r}, which is no table above it.")
-            for key in sorted(above[other].keys() - ALONE):
-                table.setdefault(key, above[other][key])
+            table.update({key: above[other][key] for key in sorted(above[other].keys() - ALONE - table.keys())})
         above[name] = table
 
 
@@ -128,16 +126,6 @@ def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
 def others(room: str, name: str, gpu: str, folder: Path = FOLDER) -> Path:
     """Where the numbers lie that the code of others gave on a GPU here; gpu: its slug."""
     return folder / room / OTHERS / gpu / f"{name}.csv"
-
-
-def matrices(room: str, folder: Path = FOLDER) -> Path:
-    """Where the list of a room's real matrices lies, for `artifact.measure.matrices`."""
-    return folder / room / MATRICES
-
-
-def statistics(room: str, folder: Path = FOLDER) -> Path:
-    """Where the statistics of a room's real matrices lie, for `artifact.which.statistics`."""
-    return folder / room / STATISTICS
 
 
 def races(room: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
@@ -153,55 +141,27 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
     listed as "room.part" after the room, and has the room's plan but for what it says itself.
     """
-    paths = {room: folder / room / PROFILES for room in find(folder)}
     found = {}
-    for room, path in paths.items():
-        if not path.is_file():
-            continue
-        file = toml(path)
+    for room in (room for room in find(folder) if (folder / room / PROFILES).is_file()):
+        file = toml(folder / room / PROFILES)
         parts = {name: value for name, value in file.items() if isinstance(value, dict)}
         found[room] = plan = {k: v for k, v in file.items() if k not in parts}
         found |= {f"{room}.{name}": plan | part for name, part in parts.items()}
     return found
 
 
-def chapters(notebooks: Path) -> list[str]:
-    """The rooms that have their chapter among `notebooks`, in their order."""
-    return [room for room in find() if (notebooks / f"{room}.ipynb").is_file()]
-
-
 def references(folder: Path = FOLDER) -> str:
-    """The entries of the rooms' sources in the bibliography, BibTeX. Raises FileNotFoundError or ValueError that
-    names the file where a room's references.bib is missing or lacks what its room.toml cites."""
-    texts = []
-    for room in find(folder).values():
-        path = folder / room.room / REFERENCES
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: this file of a room is missing.")
-        texts.append(path.read_text(encoding="utf-8").strip() + "\n")
-        if f"{{{room.cite}," not in texts[-1]:
-            raise ValueError(f"{path}: there is no entry {room.cite!r}, which {ROOM} cites.")
-    return "\n".join(texts)
-
-
-def headline(folder: Path = FOLDER) -> Room | None:
-    """The room that is the example of pages for all rooms: the first one that says so."""
-    return next((room for room in find(folder).values() if room.headline), None)
+    """The entries of the rooms' sources in the bibliography, BibTeX. Raises OSError or ValueError that names the file
+    where a room's references.bib is missing or lacks what its room.toml cites."""
+    texts = {name: (folder / name / REFERENCES).read_text(encoding="utf-8").strip() for name in find(folder)}
+    for room in (room for room in find(folder).values() if f"{{{room.cite}," not in texts[room.room]):
+        raise ValueError(f"{folder / room.room / REFERENCES}: there is no entry {room.cite!r}, which {ROOM} cites.")
+    return "\n\n".join(texts.values()) + "\n"
 
 
 def module(room: str, name: str) -> ModuleType:
     """Import a room's module by its name. Raises ModuleNotFoundError where the room has none."""
     return importlib.import_module(f"{PACKAGE}.{room}.{name}")
-
-
-def names(folder: Path = FOLDER) -> dict[str, str]:
-    """What contenders that only one room has are called in figures, of all rooms."""
-    return {key: name for room in find(folder).values() for key, name in room.names.items()}
-
-
-def baselines(room: str, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Names of the modules in the room's baselines/, what it alone is compared with."""
-    return tuple(sorted(p.stem for p in (folder / room / BASELINES).glob("[!_]*.py")))
 
 
 def made(path: Path, kind: Any, table: Mapping[str, Any], room: str) -> Any:
@@ -222,8 +182,8 @@ def _read(path: Path) -> Room:
     room = made(path, Room, toml(path), path.parent.name)
     if room.unit not in UNITS:
         raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
-    at = [PATTERNS.index(pattern) if pattern in PATTERNS else -1 for pattern in room.patterns]
-    if not at or -1 in at or at != list(range(at[0], at[0] + len(at))):
+    count = len(room.patterns)
+    if not count or room.patterns not in [[*PATTERNS[at : at + count]] for at in range(len(PATTERNS))]:
         raise ValueError(
             f"{path}: patterns is {room.patterns}, but must be one or neighbours of {', '.join(PATTERNS)}."
         )
@@ -236,8 +196,11 @@ def _read(path: Path) -> Room:
 def modules() -> dict[str, str]:
     """Name of a baseline -> its module: those of this package, and the rooms' own."""
     here = {p.stem: f"artifact.baselines.{p.stem}" for p in sorted((FOLDER.parent / "baselines").glob("[!_]*.py"))}
-    own = {name: f"{PACKAGE}.{room}.{BASELINES}.{name}" for room in find() for name in baselines(room)}
-    return here | own
+    return here | {
+        p.stem: f"{PACKAGE}.{room}.{BASELINES}.{p.stem}"
+        for room in find()
+        for p in sorted((FOLDER / room / BASELINES).glob("[!_]*.py"))
+    }
 
 
 #: What a contender is called where it stands for its library, which may choose its algorithm or not.

@@ -17,24 +17,21 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import zipfile
-from collections.abc import Sequence
-from email.parser import Parser
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from artifact import command, stopped
+from artifact import command
 from artifact.paths import ROOT
 
 #: The extra without which nothing is measured.
 HARNESS = "artifact"
-#: Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
-OLDEST_GLIBC = 17
+REQUIREMENTS, LEFT_OUT = "requirements.txt", "left-out.txt"
 
 
 def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | None) -> None:
@@ -47,9 +44,8 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
     pins = _pins((ROOT / "requirements" / "gpu.lock").read_text(encoding="utf-8"), environment)
     on_node = _freeze(has) if has else {}
     declared = _declared(extras)
-    for path in folder.glob("*"):
-        if path.suffix != ".whl" and path.name not in ("requirements.txt", "left-out.txt"):
-            raise ValueError(f"{folder} holds {path.name}, so it is no wheelhouse that may be replaced")
+    for name in sorted({path.name for path in folder.glob("*") if path.suffix != ".whl"} - {REQUIREMENTS, LEFT_OUT}):
+        raise ValueError(f"{folder} holds {name}, so it is no wheelhouse that may be replaced")
     folder.parent.mkdir(parents=True, exist_ok=True)
     wheels: dict[str, Path] = {}
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as beside:
@@ -60,9 +56,9 @@ def fetch(folder: Path, python: str, glibc: str, extras: list[str], has: Path | 
                 raise ValueError(f"requirements/gpu.lock lacks {name}, which is needed: run `make lock`")
             wheels |= _download([pins[name] for name in sorted(missing)], aside, python, glibc)
         left_out = [f"{name}=={on_node[name]}\n" for name in sorted(_walk(declared, wheels, on_node, environment)[1])]
-        (aside / "requirements.txt").write_text("\n".join(pins[name] for name in sorted(wheels)), encoding="utf-8")
+        (aside / REQUIREMENTS).write_text("\n".join(pins[name] for name in sorted(wheels)), encoding="utf-8")
         if left_out:
-            (aside / "left-out.txt").write_text("".join(left_out), encoding="utf-8")
+            (aside / LEFT_OUT).write_text("".join(left_out), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
@@ -73,13 +69,10 @@ def _walk(
     declared: list[Requirement],
     wheels: dict[str, Path],
     on_node: dict[str, Version],
-    environment: dict[str, str],
+    environment: dict[str, Any],
 ) -> tuple[set[str], set[str]]:
     """Follow the requirements as far as `wheels` tell them: names still to fetch, names left to the node."""
-    missing: set[str] = set()
-    left_out: set[str] = set()
-    seen: set[tuple[str, str]] = set()
-    todo = list(declared)
+    missing, left_out, seen, todo = set[str](), set[str](), set[tuple[str, str]](), list(declared)
     while todo:
         need = todo.pop()
         name = canonicalize_name(need.name)
@@ -105,12 +98,12 @@ def _declared(extras: list[str]) -> list[Requirement]:
     ]
 
 
-def _environment(python: str) -> dict[str, str]:
+def _environment(python: str) -> dict[str, Any]:
     """The values that requirement markers are judged by on the node."""
     if not re.fullmatch(r"3\.\d+", python):
         raise ValueError(f"the node's Python must be given like 3.12, not {python!r}")
     return {
-        **cast(dict[str, str], default_environment()),
+        **default_environment(),
         "python_version": python,
         "python_full_version": f"{python}.99",
         "implementation_name": "cpython",
@@ -121,7 +114,7 @@ def _environment(python: str) -> dict[str, str]:
     }
 
 
-def _pins(lock: str, environment: dict[str, str]) -> dict[str, str]:
+def _pins(lock: str, environment: dict[str, Any]) -> dict[str, str]:
     """Name -> its lines in the lock, hashes included, of each package that applies to the node."""
     found = re.findall(r"^([a-z0-9].*?)((?: \\\n    --hash=\S+)+)", lock, re.MULTILINE)
     needs = [(Requirement(line), hashes) for line, hashes in found]
@@ -152,47 +145,43 @@ def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[st
     newest = re.fullmatch(r"2\.(\d+)", glibc)
     if not newest:
         raise ValueError(f"the node's glibc must be given like 2.39, not {glibc!r}")
-    minors = range(int(newest[1]), OLDEST_GLIBC - 1, -1)
-    platforms = [f"manylinux_2_{minor}_x86_64" for minor in minors] + ["manylinux2014_x86_64"]
+    # Wheels for an older glibc run on a newer one; pip wants each tag spelled out. manylinux2014 is 2_17.
+    platforms = (*(f"manylinux_2_{minor}_x86_64" for minor in range(int(newest[1]), 16, -1)), "manylinux2014_x86_64")
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        lock = Path(name) / "requirements.txt"
+        lock = Path(name) / REQUIREMENTS
         lock.write_text("\n".join(pins), encoding="utf-8")
-        call = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"]
-        call += ["--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
-        call += ["--dest", name, "--requirement", str(lock), *(f"--platform={platform}" for platform in platforms)]
+        call = [
+            *(sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"),
+            *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python),
+            *("--dest", name, "--requirement", str(lock)),
+            *(f"--platform={platform}" for platform in platforms),
+        ]
         if subprocess.run(call).returncode:
             raise ValueError(f"pip could not fetch the wheels for Python {python}: see the lines above")
-        wheels = [wheel.rename(folder / wheel.name) for wheel in Path(name).glob("*.whl")]
-    assert len(wheels) == len(pins), "pip fetched something else than it was asked for"
-    return {canonicalize_name(wheel.name.split("-")[0]): wheel for wheel in wheels}
+        wheels = Path(name).glob("*.whl")
+        return {canonicalize_name(wheel.name.split("-")[0]): wheel.rename(folder / wheel.name) for wheel in wheels}
 
 
-def _requirements(wheel: Path, environment: dict[str, str]) -> list[Requirement]:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)]
-        metadata = Parser().parsestr(archive.read(name).decode())
-    needs = map(Requirement, metadata.get_all("Requires-Dist", []))
+def _requirements(wheel: Path, environment: dict[str, Any]) -> list[Requirement]:
+    (found,) = distributions(path=[str(wheel)])
+    needs = map(Requirement, found.requires or ())
     return [need for need in needs if need.marker is None or need.marker.evaluate(environment)]
 
 
-OPTIONS = (
+@command.program(
+    "artifact.wheelhouse",
+    __doc__,
     command.option("folder", type=Path),
     command.option("--python", default="3.12", help="the node's Python, like 3.12"),
     command.option("--glibc", default="2.39", help="the node's C library, like 2.39"),
     command.option("--extras", nargs="*", default=["gpu", "test"], help=f"of pyproject.toml, beside {HARNESS}"),
     command.option("--has", type=Path, help="what `pip list --format=freeze` printed there"),
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(o: command.Options) -> None:
     """Fill a folder with wheels."""
-
-    def work(o: command.Options) -> None:
-        fetch(o.folder, o.python, o.glibc, o.extras, o.has)
-
-    return command.run(work, "artifact.wheelhouse", __doc__, OPTIONS, arguments)
+    fetch(o.folder, o.python, o.glibc, o.extras, o.has)
 
 
 if __name__ == "__main__":
-    stopped.as_interrupt()
+    command.as_interrupt()
     sys.exit(main())

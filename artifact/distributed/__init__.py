@@ -1,2 +1,2 @@
-"""Beyond one GPU, measured: `scaling` over the GPUs of a host, a `model` of many more, `farm`, which deals measurements
-out to several GPUs, and the `page` of the book."""
+"""Beyond one GPU, measured: `scaling` over the GPUs of a host; `farm`, which deals measurements out to several, and
+`agreement`, whether they come out the same; the `page` of the book, with a model of many more GPUs."""

@@ -29,15 +29,9 @@ def collected(fresh: Path) -> pd.DataFrame:
             df = records.read(fresh / room / f"{experiment}.csv")
             df["gpu"] = [known.get(f"{experiment} {run.point_name(row)}") for row in df.itertuples()]
             found.append(df.loc[df["gpu"].notna(), COLUMNS])
-    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
-    if table.empty:
+    if not any(map(len, found)):
         raise ValueError(f"{fresh}: no point there was dealt out: `make measure GPUS=all` does so")
-    return table
-
-
-def read(path: Path) -> pd.DataFrame | None:
-    """`COLUMNS`; None where there is no file."""
-    return pd.read_csv(path, keep_default_na=False) if path.is_file() else None
+    return pd.concat(found, ignore_index=True)
 
 
 def compared(df: pd.DataFrame, shipped: Path) -> pd.DataFrame:
@@ -46,11 +40,11 @@ def compared(df: pd.DataFrame, shipped: Path) -> pd.DataFrame:
     without one. shipped: a GPU's folder of records."""
     made = []
     for (room, experiment), mine in df.groupby(["room", "experiment"], sort=False):
-        paths_ = shipped / room / f"{experiment}.csv", shipped / room / records.REPEAT / f"{experiment}.csv"
+        paths_ = (shipped / room / folder / f"{experiment}.csv" for folder in ("", records.REPEAT))
         before, second = (records.read(path) if path.is_file() else None for path in paths_)
         if before is not None:
             ratio = _ratio(mine, before)
-            again = pd.Series([float("nan")]) if second is None else _ratio(second, before)
+            again = pd.Series(dtype=float) if second is None else _ratio(second, before)
             points = len(mine[list(records.POINT)].drop_duplicates())
             ends = [*ratio.quantile([0.05, 0.95]), *again.quantile([0.05, 0.95])]
             made.append((room, experiment, mine["gpu"].nunique(), points, len(ratio), ratio.median(), *ends))

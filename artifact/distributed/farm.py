@@ -15,9 +15,9 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,6 @@ from artifact.paths import ROOT
 
 #: Times that a chapter is begun again on a GPU where its process died.
 RETRIES = 2
-
-
-@dataclass(frozen=True)
-class Task:
-    """A chapter on a GPU."""
-
-    notebook: str
-    target: str
-    options: tuple[str, ...]
 
 
 def visible(asked: str, environment=os.environ) -> list[str]:
@@ -65,58 +56,33 @@ def _counted() -> list[str]:
         return []
 
 
-def execute(task: Task, gpu: str | None = None) -> str:
+def execute(notebook: str, gpu: str | None, target: str, options: Sequence[str]) -> str:
     """Run a chapter in a process of its own; what it says at the end where it failed, else nothing.
 
-    gpu: of this process; None on a cluster, whose worker knows by CUDA_VISIBLE_DEVICES.
+    gpu: of this process; None on a cluster, whose worker knows by CUDA_VISIBLE_DEVICES. target: folder of what GPUs
+    execute. Raises RuntimeError where the process was ended by a signal.
     """
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if gpu is None else gpu
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu, dealt.VARIABLE: gpu}
-    stem = Path(task.notebook).stem
-    target = Path(task.target) / gpu / f"{stem}.ipynb"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    to = Path(target) / gpu / Path(notebook).name
+    to.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-m", "artifact.build", "notebook", task.notebook, str(target), *task.options],
+        [sys.executable, "-m", "artifact.build", "notebook", notebook, str(to), *options],
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu, dealt.VARIABLE: gpu},
         capture_output=True,
         encoding="utf-8",
         errors="replace",
     )
-    if done.returncode == 0:
-        return ""
     last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     if done.returncode < 0:  # killed: it may go well next time
-        raise RuntimeError(f"{stem} on GPU {gpu} was ended by signal {-done.returncode}: {last}")
-    return f"{stem} on GPU {gpu}: {last.removeprefix('error: ')}"
-
-
-def deal(tasks: Sequence[Task], client: Any, gpus: Mapping[str, str | None]) -> list[str]:
-    """Give every worker every chapter, in order; the sentences of those that failed. gpus: worker's address -> GPU."""
-    from distributed import as_completed
-
-    futures = {
-        client.submit(execute, task, gpu, workers=[worker], pure=False, retries=RETRIES, priority=-number): (
-            task,
-            gpu or worker,
-        )
-        for number, task in enumerate(tasks)
-        for worker, gpu in gpus.items()
-    }
-    failed = []
-    for future in as_completed(list(futures)):
-        task, gpu = futures[future]
-        why = str(future.exception()) if future.status == "error" else future.result()
-        print(f"{Path(task.notebook).stem} on GPU {gpu}: {'failed' if why else 'done'}", flush=True)
-        failed += [why] if why else []
-    return failed
+        raise RuntimeError(f"{to.stem} on GPU {gpu} was ended by signal {-done.returncode}: {last}")
+    return f"{to.stem} on GPU {gpu}: {last.removeprefix('error: ')}" if done.returncode else ""
 
 
 def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
-    """Deal the chapters that `given` names out to GPUs; options: of each chapter."""
-    tasks = [Task(name, given.target, options) for name in given.notebooks]
+    """Give every GPU every chapter that `given` names, in order; options: of each chapter."""
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, as_completed
     except ImportError:
         raise ValueError(
             "points are dealt out by Dask, which is not installed: pip install distributed, or leave GPUS out"
@@ -130,8 +96,17 @@ def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
             how: Any = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
             client = stack.enter_context(Client(stack.enter_context(LocalCluster(n_workers=len(chosen), **how))))
             gpus = dict(zip(client.nthreads(), chosen, strict=True))
-        print(f"measure: {len(tasks)} chapters on {len(gpus)} GPUs", flush=True)
-        failed = deal(tasks, client, gpus)
+        print(f"measure: {len(given.notebooks)} chapters on {len(gpus)} GPUs", flush=True)
+        futures = {}
+        for (number, name), (worker, gpu) in product(enumerate(given.notebooks), gpus.items()):
+            where: Any = {"workers": [worker], "pure": False, "retries": RETRIES, "priority": -number}
+            future = client.submit(execute, name, gpu, given.target, options, **where)
+            futures[future] = f"{Path(name).stem} on GPU {gpu or worker}"
+        failed = []
+        for future in as_completed(list(futures)):
+            why = str(future.exception()) if future.status == "error" else future.result()
+            print(f"{futures[future]}: {'failed' if why else 'done'}", flush=True)
+            failed += [why] * bool(why)
     for why in failed:
         command.failed(why)
     return 1 if failed else 0

@@ -1,14 +1,26 @@
-"""The chapter on several GPUs: what travels, computed as the page is made; what was measured; our claims.
+"""The chapter on several GPUs: what was measured, our claims, what more GPUs would do, and what travels.
 
 Records lie in `recorded/<gpu>/scaling.csv` beside this file, fresh ones in `distributed/<gpu>/` of the build. Claims
-here are ours: no ledger counts them among those of the sources.
+here are ours: no ledger counts them among those of the sources. The model of more GPUs:
+
+    multiplication   non-zeros of the part that has most · N / (rate · GPUs)      rate: of one GPU; a factor for several
+    communication    latency + bytes of a GPU over its link                       NVLink: fitted; InfiniBand: assumed
+    a call           what is not hidden of communication, and the multiplication
+
+Bytes are not fitted: how many rows of B a part needs follows from how the matrix is made (`needed`). Beyond an NVLink
+domain rows cross InfiniBand, one by one ("flat"), or once for a whole domain and then from GPU to GPU within it
+("hierarchical"). Whatever is beyond the machine that was measured is a prediction, with an uncertainty that grows with
+every doubling, and is drawn as one.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from itertools import product
+from math import comb, exp, log, nan, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,14 +28,15 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
 from artifact import paths
+from artifact.book import study
 from artifact.book.facts import Fact, flat
-from artifact.distributed import agreement, model, scaling
+from artifact.distributed import agreement, scaling
 from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import compare
 from kernels.distributed import exchange, generate, partition
-from kernels.distributed.generate import Rmat, Stencil
+from kernels.formats import csr
 
 RECORDED = Path(__file__).with_name("recorded")
 SCALING, TRIED, BEYOND, DEALT = "scaling.csv", "tried.csv", "beyond.csv", "dealt.csv"
@@ -46,6 +59,16 @@ AT, LEAST_NNZ = 4, 10**9
 WITHIN = 0.01
 #: Columns that tell matrices apart.
 MATRIX = ["case", "size", "n"]
+#: GPUs that predictions are made for.
+GPUS = (8, 16, 32, 64, 128, 256, 512, 1024)
+#: GPUs that NVLink joins: a host of eight, and a rack.
+DOMAINS = (8, 64)
+#: GB/s of a GPU's own InfiniBand port of 400 Gb/s in one direction that an exchange may get. Assumed, not measured.
+INFINIBAND = (25.0, 40.0, 48.0)
+#: Share by which a prediction may be off for each doubling beyond what was measured, besides the model's own error.
+PER_DOUBLING = 0.05
+WAYS = ("flat", "hierarchical")
+_ELEMENT = {"float32": 4, "bfloat16": 2}
 
 
 # ---------------------------------------------------------------- records
@@ -63,13 +86,17 @@ def load(where: Path, name: str = SCALING) -> pd.DataFrame:
     return df.assign(tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9, csr_bytes=8 * df["nnz"] + 4 * df["m"])
 
 
+def ours(df: pd.DataFrame) -> pd.DataFrame:
+    """Records of ours."""
+    return study.where(df, contender=OURS)
+
+
 def strong(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that were measured on one GPU and on several: efficiency is t(1) / (P · t(P))."""
-    mine = df[df["contender"] == OURS].rename(columns={"median_ms": "ms"})
-    alone = mine[mine["gpus"] == 1][[*MATRIX, "ms"]]
-    table = mine.merge(alone.rename(columns={"ms": "alone"}), on=MATRIX)
+    mine = ours(df).rename(columns={"median_ms": "ms"})
+    table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone"))
     table = table[table.groupby(MATRIX)["gpus"].transform("max") > 1].sort_values(["case", "size", "gpus"])
-    table["efficiency"] = table["alone"] / table["gpus"] / table["ms"]
+    table = table.assign(efficiency=table["ms_alone"] / table["gpus"] / table["ms"])
     return table[[*MATRIX, "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
 
 
@@ -78,113 +105,101 @@ def weak(df: pd.DataFrame) -> pd.DataFrame:
 
     Of each case the series on most numbers of GPUs, of two such the one of larger matrices.
     """
-    mine = df[df["contender"] == OURS].rename(columns={"median_ms": "ms"})
+    mine = ours(df).rename(columns={"median_ms": "ms"})
     pairs = mine[mine["gpus"] == 1].merge(mine, on=["case", "n"], suffixes=("_alone", ""))
     share = pairs["nnz"] / pairs["gpus"] / pairs["nnz_alone"]
     same = (pairs["gpus"] == 1) & (pairs["size"] == pairs["size_alone"])
-    grown = pairs[same | (pairs["gpus"] > 1) & ((share - 1).abs() < 0.05)].assign(efficiency=share)
-    grown["efficiency"] *= grown["ms_alone"] / grown["ms"]
-    series = grown.groupby(["case", "nnz_alone"])["gpus"].transform("size")
-    best = grown[series > 1].assign(series=series).sort_values(["series", "nnz_alone"], kind="stable")
-    last = best.groupby("case")["nnz_alone"].transform("last")
-    return _ordered(best[best["nnz_alone"] == last], ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
+    pairs = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))
+    grown = pairs[same | (pairs["gpus"] > 1) & ((share - 1).abs() < 0.05)]
+    grown = grown.assign(series=grown.groupby(["case", "nnz_alone"])["gpus"].transform("size"))
+    best = grown[grown["series"] > 1].sort_values(["series", "nnz_alone"], kind="stable")
+    best = best[best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")]
+    return _ordered(best, ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
 
 
-def efficiencies(df: pd.DataFrame) -> pd.DataFrame | None:
-    """`strong` and `weak` in one table; of strong scaling the largest matrix of a case is drawn; None without any."""
-    fixed, grown = strong(df), weak(df)
+def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
+    """`strong` and `weak` in one table; of strong scaling the largest matrix of a case is drawn."""
+    fixed = strong(df).assign(scaling="strong")
     largest = fixed["nnz"] == fixed.groupby("case")["nnz"].transform("max")
-    both = pd.concat(
-        [fixed.assign(scaling="strong", drawn=largest), grown.assign(scaling="weak", drawn=True)], ignore_index=True
-    )
-    return both if len(both) else None
+    return pd.concat([fixed.assign(drawn=largest), weak(df).assign(scaling="weak", drawn=True)], ignore_index=True)
+
+
+def over_least(df: pd.DataFrame) -> pd.Series:
+    """Bytes that ours sends, over those that the pattern requires; NaN of others, and where nothing has to travel."""
+    return df["sent_bytes"] / df["least_bytes"].where((df["contender"] == OURS) & (df["least_bytes"] > 0))
 
 
 # ---------------------------------------------------------------- facts
 
 
 def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
-    """Yield what the page's text names: of records and of what lies in their folder `where`."""
+    """Yield what the page's text names: of records and of what lies in their folder `where`; nothing without any."""
+    if df.empty:
+        return
     machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
-    ours = df[df["contender"] == OURS]
-    sent = _sent(df)
-    return flat(
+    yield from flat(
         {
             "memory_bytes": machine.get("memory_bytes"),
-            "measured": _measured(df, machine.get("commit", "")) if len(df) else {},
-            "sent_over_least": sent.max(),
+            "measured": {
+                **{"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": machine.get("commit", "")},
+                **{"gpus": ", ".join(map(str, sorted(df["gpus"].unique()))), "most": df["gpus"].max()},
+            },
+            "sent_over_least": over_least(df).max(),
             **_strong(df),
-            "weak": {case: _grown(of, ours[ours["case"] == case]) for case, of in weak(df).groupby("case", sort=False)},
+            "weak": {case: _grown(of, df) for case, of in weak(df).groupby("case", sort=False)},
             "beyond": _beyond(load(where, BEYOND)),
             "dealt": dealt(agrees(where)),
         }
     )
 
 
-def _measured(df: pd.DataFrame, commit: str) -> dict[str, Any]:
-    counts = sorted(df["gpus"].unique())
-    about = {"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": commit}
-    return about | {"gpus": ", ".join(map(str, counts)), "most": counts[-1]}
-
-
-def _sent(df: pd.DataFrame) -> pd.Series:
-    """Bytes that ours sends, over those that the pattern requires."""
-    mine = df[(df["contender"] == OURS) & (df["least_bytes"] > 0)]
-    return mine["sent_bytes"] / mine["least_bytes"]
-
-
 def _strong(df: pd.DataFrame) -> dict[str, Any]:
     """Efficiency on the most GPUs, of the largest matrix of each case, and how many times as long the fastest baseline
     takes there."""
-    several = strong(df).query("gpus > 1")
+    several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
     at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
     others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
     beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
-    of = {row.case: {"matrix": CASES[row.case], "efficiency": row.efficiency} for row in at.itertuples()}
-    baseline = {
-        row.case: {"matrix": CASES[row.case], "times": row.median_ms / row.ms, "contender": NAMES[row.contender]}
-        for row in beside.itertuples()
+    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
+    return {
+        "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
+        "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
     }
-    return {"strong": {"gpus": several["gpus"].max(), "of": of}, "baseline": baseline}
 
 
-def _grown(of: pd.DataFrame, mine: pd.DataFrame) -> dict[str, Any]:
+def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
     """Highest efficiency of a case; what one GPU makes of the series' first matrix, and of its largest one."""
-    alone = mine[mine["gpus"] == 1].sort_values("nnz")
+    case = of["case"].iloc[0]
+    alone = study.where(df, contender=OURS, case=case, gpus=1).sort_values("nnz")[["nnz", "tflops"]]
     ends = {"smaller": alone[alone["nnz"] == of["nnz"].min()].iloc[0], "larger": alone.iloc[-1]}
-    known = {name: {"nnz": row["nnz"], "tflops": row["tflops"]} for name, row in ends.items()}
-    return {"matrix": CASES[of["case"].iloc[0]], "efficiency": of["efficiency"].max(), **known}
+    return {"matrix": CASES[case], "efficiency": of["efficiency"].max(), **ends}
 
 
 def _beyond(df: pd.DataFrame) -> dict[str, Any]:
     """Of matrices that no GPU holds."""
-    if df.empty:
-        return {}
+    called = df["case"] + df["size"].astype(str) + "x" + df["gpus"].astype(str)
+    of = df.assign(matrix=df["case"].map(CASES), ms=df["median_ms"]).set_index(called)
     return {
-        "gpu": df["gpu"].iloc[0],
-        **{name: df[name].max() for name in ("gpus", "prepare_s", "error")},
-        "csr_bytes": {"low": df["csr_bytes"].min(), "high": df["csr_bytes"].max()},
-        "of": {
-            f"{row.case}{row.size}x{row.gpus}": {
-                "matrix": CASES[row.case],
-                "communication_ms": row.communication_ms,
-                "ms": row.median_ms,
-            }
-            for row in df.itertuples()
-        },
+        **{name: df[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
+        "csr_bytes": df["csr_bytes"].agg({"low": "min", "high": "max"}),
+        "of": of[["matrix", "communication_ms", "ms"]],
     }
 
 
-def agrees(where: Path, shipped: Path | None = None) -> pd.DataFrame | None:
-    """`agreement.compared` of the points that several GPUs measured; None without. shipped: records of one GPU."""
-    of = agreement.read(where / DEALT)
-    return None if of is None else agreement.compared(of, shipped or paths.RECORDED / where.name)
+def agrees(where: Path) -> pd.DataFrame | None:
+    """`agreement.compared` of the points that several GPUs measured and the shipped ones of one GPU; None without."""
+    path = where / DEALT
+    of = (
+        agreement.compared(pd.read_csv(path, keep_default_na=False), paths.RECORDED / where.name)
+        if path.is_file()
+        else pd.DataFrame()
+    )
+    return None if of.empty else of
 
 
-def dealt(of: pd.DataFrame | None) -> dict[str, Any]:
-    """Of `agrees`: how far medians are off, and how far apart single rows are; nothing without any."""
-    if of is None or of.empty:
-        return {}
+@study.given
+def dealt(of: pd.DataFrame) -> dict[str, Any]:
+    """Of `agrees`: how far medians are off, and how far apart single rows are."""
     off = (of["time"] - 1).abs()
     return {
         **{"points": of["points"].sum(), "gpus": of["gpus"].max(), "experiments": len(of)},
@@ -198,28 +213,20 @@ def dealt(of: pd.DataFrame | None) -> dict[str, Any]:
 # ---------------------------------------------------------------- tables
 
 
-def rates(df: pd.DataFrame) -> pd.DataFrame | None:
+def rates(df: pd.DataFrame) -> pd.DataFrame:
     """Milliseconds of all contenders, and what of ours is what."""
-    if df.empty:
-        return None
-    needs = df["least_bytes"].where((df["contender"] == OURS) & (df["least_bytes"] > 0))
-    table = df.assign(matrix=_matrix(df), over_least=df["sent_bytes"] / needs, sent_gb=df["sent_bytes"] / 1e9)
+    table = df.assign(matrix=_matrix(df), over_least=over_least(df), sent_gb=df["sent_bytes"] / 1e9)
     return _ordered(table.assign(contender=df["contender"].map(SHORT)).sort_values("contender"), ["size", "gpus"])
 
 
-def times(df: pd.DataFrame) -> pd.DataFrame | None:
+def times(df: pd.DataFrame) -> pd.DataFrame:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
-    mine = df[df["contender"] == OURS]
-    if mine.empty:
-        return None
-    wide = df.pivot(index=[*MATRIX, "gpus"], columns="contender", values="median_ms")
-    table = _ordered(mine.assign(matrix=_matrix(mine)), ["size", "n", "gpus"])
-    for name in (name for name in NAMES if name in wide):
-        others = table.join(wide[name].rename("ms"), on=[*MATRIX, "gpus"])["ms"]
-        over = [f" ({ms / own:.2f}×)" for ms, own in zip(others, table["median_ms"], strict=True)]
-        said = [f"{ms:.4g}{more}" for ms, more in zip(others, over if name != OURS else [""] * len(over), strict=True)]
-        table[SHORT[name]] = pd.Series(said, table.index).where(others.notna(), "")
-    return table
+    mine, key = ours(df), [*MATRIX, "gpus"]
+    table = _ordered(mine.assign(matrix=_matrix(mine)), ["size", "n", "gpus"]).set_index(key)
+    ms = df.pivot(index=key, columns="contender", values="median_ms").reindex(table.index)
+    over = ms.div(table["median_ms"], axis=0).map(" ({:.2f}×)".format).assign(**{OURS: ""})
+    said = (ms.map("{:.4g}".format) + over).where(ms.notna(), "")
+    return table.join(said.rename(columns=SHORT)).reset_index()
 
 
 def _matrix(df: pd.DataFrame) -> pd.Series:
@@ -232,27 +239,24 @@ def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return df.assign(_place=place).sort_values(["_place", *by], kind="stable", ignore_index=True)
 
 
-def beyond(where: Path) -> pd.DataFrame | None:
+def beyond(where: Path) -> pd.DataFrame:
     """Matrices that no GPU holds: `beyond.csv` beside the records."""
-    df = load(where, BEYOND)
-    units = {"m": 1e6, "nnz": 1e9, "csr_bytes": 1e9, "sent_bytes": 1e9}
-    scaled = {column: df[column] / unit for column, unit in units.items()}
-    return df.assign(matrix=df["case"].map(CASES), **scaled) if len(df) else None
+    df, units = load(where, BEYOND), {"m": 1e6, "nnz": 1e9, "csr_bytes": 1e9, "sent_bytes": 1e9}
+    return df.assign(matrix=df["case"].map(CASES), **{column: df[column] / unit for column, unit in units.items()})
 
 
-def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame | None:
+def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
     """What overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     before, key = load(where, TRIED), [*MATRIX, "gpus"]
-    now = before[key].merge(df[df["contender"] == OURS], on=key)
+    now = before[key].merge(ours(df), on=key)
     first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
     both = pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
-    return both.assign(matrix=both["case"].map(BRIEF)) if len(both) else None
+    return both.assign(matrix=both["case"].map(BRIEF))
 
 
-def agreement_table(of: pd.DataFrame | None) -> pd.DataFrame | None:
+@study.given
+def agreement_table(of: pd.DataFrame) -> pd.DataFrame:
     """Times of each experiment over those of one GPU: where dealt out, and in that GPU's own second run."""
-    if of is None:
-        return None
     apart = {
         name: [
             f"{low:.3f} to {high:.3f}" * (low == low) for low, high in zip(of[f"{at}low"], of[f"{at}high"], strict=True)
@@ -262,10 +266,10 @@ def agreement_table(of: pd.DataFrame | None) -> pd.DataFrame | None:
     return of.assign(experiment=of["room"] + "/" + of["experiment"], **apart)
 
 
-def fits(df: pd.DataFrame) -> pd.DataFrame | None:
+def fits(df: pd.DataFrame) -> pd.DataFrame:
     """What the model was fitted to, a row for each case."""
-    found = [vars(of) for case in CASES if (of := model.fit(df, case))]
-    return pd.DataFrame(found).assign(case=[CASES[of["case"]] for of in found]) if found else None
+    found = pd.DataFrame(filter(None, (fit(df, case) for case in CASES)), columns=Fitted._fields)
+    return found.assign(case=found["case"].map(CASES))
 
 
 # ---------------------------------------------------------------- claims of our own
@@ -275,47 +279,171 @@ def claims(df: pd.DataFrame) -> pd.DataFrame:
     """What this chapter claims: efficiency at four GPUs, and bytes; what was measured, and a verdict."""
     table = strong(df).sort_values("nnz")
     counts = (table["case"] != "graph") | (table["nnz"] >= LEAST_NNZ) & (table["n"] == 512)
-    found = table[counts].drop_duplicates(["case", "gpus"], keep="last").set_index("gpus")
+    found = table[counts].drop_duplicates(["case", "gpus"], keep="last").sort_values("gpus")
     rows = []
     for case, bar in BARS.items():
-        of = found[found["case"] == case].sort_index()["efficiency"]
-        fewer = of[(of.index > 1) & (of.index < AT)]
+        of = study.by(found.rename(columns={"case": "variant"}), case, "efficiency", "gpus")
+        at, fewer = of.get(AT, np.nan), of[(of.index > 1) & (of.index < AT)]
         what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
-        so_far = ", ".join(f"{x:.0%} at {gpus} GPUs" for gpus, x in fewer.items())
-        verdict = "not measured yet" + ", missed on fewer" * bool((fewer < bar).any())
-        if AT in of.index:
-            so_far, verdict = f"{of[AT]:.0%}", "holds" if of[AT] >= bar else "does not hold"
-        rows.append((f"strong scaling of the {CASES[case]}{what} at {AT} GPUs", f"≥ {bar:.0%}", so_far, verdict))
-    sent = _sent(df).max()
-    so_far, verdict = "", "not measured yet"
-    if sent == sent:
-        so_far, verdict = f"{sent:.3g}×", "holds" if sent <= MOST_SENT else "does not hold"
-    text = "bytes sent over those that the pattern requires"
-    rows.append((text, f"≤ {MOST_SENT:g}×", so_far, verdict))
+        so_far = ", ".join(f"{x:.0%} at {gpus} GPUs" for gpus, x in fewer.items()) if np.isnan(at) else f"{at:.0%}"
+        missed = ", missed on fewer" * bool(np.isnan(at) and (fewer < bar).any())
+        text = f"strong scaling of the {CASES[case]}{what} at {AT} GPUs"
+        rows.append((text, f"≥ {bar:.0%}", so_far, _verdict(at, at >= bar) + missed))
+    sent, text = over_least(df).max(), "bytes sent over those that the pattern requires"
+    so_far = "" if np.isnan(sent) else f"{sent:.3g}×"
+    rows.append((text, f"≤ {MOST_SENT:g}×", so_far, _verdict(sent, sent <= MOST_SENT)))
     return pd.DataFrame(rows, columns=["ours", "bar", "measured", "verdict"])
 
 
-# ---------------------------------------------------------------- beyond the machine
+def _verdict(found: float, right: bool) -> str:
+    return "not measured yet" if np.isnan(found) else "holds" if right else "does not hold"
 
 
-def predictions(df: pd.DataFrame) -> pd.DataFrame | None:
-    """`model.predictions`, with the range of the efficiency where rows cross once for a domain; None where nothing is
-    fitted."""
-    table = model.predictions(df)
-    if table.empty:
+# ---------------------------------------------------------------- bytes, from how a matrix is made
+
+
+def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
+    """Rows of B that cross between domains, of all: each domain of so many parts gets each row that it names once.
+
+    case, size: as `scaling`'s. Of the graph and the weight the expectation, of the mesh what slabs share.
+    """
+    groups = parts / domain
+    if groups <= 1:
+        return 0.0
+    away = 1 - 1 / groups  # of the rows that a domain names, what it does not have itself
+    if case == "mesh":
+        # A part needs of its own plane, and of the next two, what lies within a line and a point of its own points.
+        edges, planes = np.arange(round(groups) + 1) * size**3 / groups, size**2 * np.array([[-1], [0], [1]])
+        first = np.maximum(0, edges[:-1] - size - 1 + planes)
+        last = np.minimum(size**3, edges[1:] + size + 1 + planes)
+        before = np.maximum.accumulate(np.concatenate([0 * last[:1], last[:-1]]))
+        return float(np.maximum(0, last - np.maximum(first, before)).sum()) - size**3
+    if case == "block":
+        return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # k, blocks' share, unit of `scaling`'s
+    of = generate.Rmat(size, 64)
+    # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
+    left, ones = of.a + of.c, np.arange(of.scale + 1)
+    named = 1 - np.exp(-64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones / groups)
+    return groups * away * float(sum(comb(of.scale, i) * x for i, x in enumerate(named)))
+
+
+# ---------------------------------------------------------------- fit
+
+
+class Fitted(NamedTuple):
+    """Rates of a case: milliseconds, bytes and non-zeros in billions."""
+
+    case: str
+    rate: float  #: non-zeros times columns, in billions, that one GPU multiplies in a millisecond
+    slower: float  #: by which several GPUs multiply slower than that, each its share
+    nvlink: float  #: GB/s of a GPU in one direction
+    latency_ms: float  #: of an exchange, each chunk
+    early: float  #: of the multiplication, what needs no other GPU's rows: nearly all, or the GPU's share of one chunk
+    error: float  #: of the fit: root of the mean of squares of log(predicted / measured), of several GPUs
+    measured: int  #: GPUs, at most
+
+    def call(self, work: float, moved: float, gpus: int, chunks: int) -> float:
+        """Milliseconds of a call that multiplies for `work` of them, and whose rows travel for `moved`."""
+        own = 1 / gpus / chunks if self.case == "graph" else 0.0
+        return together(moved + self.latency_ms * chunks, work, chunks, self.early or own)
+
+    def off(self, gpus: int) -> float:
+        """The factor by which a prediction may be off either way."""
+        return exp(2 * self.error) * (1 + PER_DOUBLING) ** max(0.0, log(gpus / self.measured, 2))
+
+
+def fit(df: pd.DataFrame, case: str) -> Fitted | None:
+    """A case's rates from records of ours; None without one GPU, or without several, at the same N."""
+    mine = study.where(ours(df), case=case)
+    mine = mine.assign(work=mine["nnz"] * mine["n"] / 1e9, sent=mine["sent_bytes"] / mine["gpus"] / 1e9)
+    alone, several = mine[mine["gpus"] == 1], mine[mine["gpus"] > 1]
+    if alone.empty or several.empty:
         return None
-    scale = (table["efficiency"] * table["ms"]).where(table["way"] == model.WAYS[1])
-    curve = table["case"].map(CASES) + ", " + table["way"]
-    return table.assign(curve=curve, least=scale / table["high_ms"], most=scale / table["low_ms"])
+    rate = float((alone["work"] / alone["multiplication_ms"]).median())
+    share = several["work"] * several["imbalance"] / several["gpus"]
+    slower = float((several["multiplication_ms"] * rate / share).median())
+    latency, per_gb = _line(*(several[c].to_numpy(float) for c in ("sent", "communication_ms", "chunks")))
+    early = 0.9 if case == "mesh" else 0.0
+    made = Fitted(case, rate, slower, 1e3 / per_gb, latency, early, 0.0, int(several["gpus"].max()))
+    off = [
+        log(made.call(r.work * r.imbalance / rate * slower / r.gpus, 1e3 * r.sent / made.nvlink, r.gpus, r.chunks))
+        - log(r.median_ms)
+        for r in several.itertuples()
+    ]
+    return made._replace(error=sqrt(float(np.mean(np.square(off)))))
+
+
+def _line(gigabytes: np.ndarray, spent: np.ndarray, chunks: np.ndarray) -> tuple[float, float]:
+    """(milliseconds a chunk, milliseconds a gigabyte), neither negative; of one size all is bandwidth."""
+    if len(set(np.round(gigabytes, 6))) > 1:
+        found, *_ = np.linalg.lstsq(np.stack([chunks, gigabytes], axis=1), spent, rcond=None)
+        if found[0] >= 0 and found[1] > 0:
+            return float(found[0]), float(found[1])
+    return 0.0, float(np.median(spent / np.maximum(gigabytes, 1e-9)))
+
+
+def together(communication: float, multiplication: float, chunks: int, early: float) -> float:
+    """A call of a chunked schedule: the first chunk travels behind what is multiplied early, others behind products."""
+    first, rest = communication / chunks, multiplication * (1 - early) / chunks
+    end = max(first, early * multiplication)
+    for chunk in range(chunks):
+        end = max(end, first * (chunk + 1)) + rest
+    return end
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def predict(of: Fitted, like: Any, alone_ms: float, gpus: int, domain: int, way: str) -> dict[str, Any]:
+    """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, also over one GPU's
+    `alone_ms`, and bytes of a GPU; the range of what `INFINIBAND` allows and of the model's error."""
+    row_bytes = like.n * _ELEMENT[like.dtype]
+    inside, outside = (needed(of.case, like.size, gpus, x) * row_bytes / gpus for x in (1, min(domain, gpus)))
+    if way == "flat":
+        # Of what a GPU gets, the share that is not in its domain, as rows lie evenly; of a domain of slabs the two at
+        # its ends get what comes from outside: the slowest has half of it.
+        away = max(0.0, 1 - domain / gpus) * gpus / max(gpus - 1, 1)
+        outside = min(inside, outside * domain / 2) if of.case == "mesh" else inside * away
+        inside -= outside  # otherwise all that crosses is handed round once it is there
+    work, off = like.nnz * like.n / 1e9 / of.rate * of.slower / gpus, of.off(gpus)
+    slow, ms, fast = (
+        of.call(work, (inside / of.nvlink + outside / gbps) / 1e6, gpus, like.chunks) for gbps in INFINIBAND
+    )
+    band = alone_ms / gpus if way == WAYS[1] else nan  # drawn where rows cross once for a domain
+    return {
+        **{"gpus": gpus, "domain": domain, "way": way, "curve": f"{CASES[of.case]}, {way}"},
+        **{"ms": ms, "low_ms": fast / off, "high_ms": slow * off, "multiplication_ms": work},
+        **{"nvlink_bytes": inside, "infiniband_bytes": outside},
+        **{"efficiency": alone_ms / gpus / ms, "least": band / (slow * off), "most": band / (fast / off)},
+    }
+
+
+def predictions(df: pd.DataFrame) -> pd.DataFrame:
+    """Strong scaling of each case that can be fitted, as `predict` has it; empty where nothing is fitted.
+
+    Of the size that was measured on most numbers of GPUs, of two such the larger.
+    """
+    found = []
+    for case, rows in ours(df).sort_values("gpus", kind="stable").groupby("case", sort=False):
+        sizes = [same for _, same in rows.groupby(["size", "n"]) if len(same) > 1 and same["gpus"].iloc[0] == 1]
+        of = fit(df, case)
+        if of and sizes:
+            alone, *_, several = max(sizes, key=lambda same: (len(same), same["nnz"].iloc[0])).itertuples()
+            found += [
+                {"case": case} | predict(of, several, alone.median_ms, gpus, domain, way)
+                for domain, way, gpus in product(DOMAINS, WAYS, GPUS)
+            ]
+    return pd.DataFrame(found)
 
 
 # ---------------------------------------------------------------- what travels, computed as the page is made
 
 ROWS = {"row of B is there": (True, style.BEST), "row of B travels": (False, style.PUBLISHED)}
-SMALL: dict[str, Rmat | Stencil] = {"graph": Rmat(9, 8, 1), "mesh": Stencil(8, 1)}
+SMALL: dict[str, generate.Generated] = {"graph": generate.Rmat(9, 8, 1), "mesh": generate.Stencil(8, 1)}
 
 
-def _whole(made: Rmat | Stencil) -> Any:
+@functools.cache
+def _whole(made: generate.Generated) -> Any:
     return generate.host_part(made, np.array([0, made.m]), 0).a
 
 
@@ -324,8 +452,7 @@ def drawn_parts(parts: int = 4) -> tuple[Any, pd.DataFrame]:
     fig, axes = plt.subplots(1, 2, figsize=(style.WIDTH, 4.0), layout="constrained")
     for ax, (case, made) in zip(axes, SMALL.items(), strict=True):
         a = _whole(made)
-        edges = partition.by_nonzeros(a.row_ptr, parts)
-        row = np.repeat(np.arange(a.m), np.diff(a.row_ptr))
+        edges, row = partition.by_nonzeros(a.row_ptr, parts), csr.rows(a)
         owner = np.searchsorted(edges, np.arange(a.m), side="right") - 1
         for there, colour in ROWS.values():
             of = (owner[row] == owner[a.col_idx]) == there
@@ -337,38 +464,35 @@ def drawn_parts(parts: int = 4) -> tuple[Any, pd.DataFrame]:
     return fig, pd.concat([received(made, parts).assign(case=case) for case, made in SMALL.items()])
 
 
-def received(made: Rmat | Stencil, parts: int) -> pd.DataFrame:
+def received(made: generate.Generated, parts: int) -> pd.DataFrame:
     """Of each part of a generated matrix, small enough for the host: its rows and non-zeros, the rows of B that it
-    receives and those that others have."""
+    receives, also over its own, and those that others have."""
     a = _whole(made)
     edges = partition.by_nonzeros(a.row_ptr, parts)
     table, rows = exchange.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
-    columns = {"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])}
-    columns |= {"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows}
-    return pd.DataFrame(columns)
+    columns = {
+        **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},
+        **{"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows},
+    }
+    return pd.DataFrame(columns).assign(**{"received, over its own": lambda df: df["rows of B received"] / df["rows"]})
 
 
-def own_parts(made: Rmat | Stencil, parts: int) -> pd.DataFrame:
-    """`received`, and that over the rows that a part has."""
-    data = received(made, parts)
-    return data.assign(**{"received, over its own": data["rows of B received"] / data["rows"]})
-
-
-def volumes(most: int = 6) -> pd.DataFrame:
-    """Rows of B, or C, that travel for 2 … 2^most parts: by the pattern, all of B, by columns, 1.5D with 2 replicas; a
+def volumes() -> pd.DataFrame:
+    """Rows of B, or C, that travel for 2 … 64 parts: by the pattern, all of B, by columns, 1.5D with 2 replicas; a
     row for each way, and how many that are over the rows of B."""
     found = []
-    for case, made in SMALL.items():
+    for (case, made), parts in product(SMALL.items(), (2, 4, 8, 16, 32, 64)):
         a = _whole(made)
-        for parts in 2 ** np.arange(1, most + 1):
-            edges, half = (partition.by_nonzeros(a.row_ptr, int(p)) for p in (parts, parts // 2))
-            by_rows = exchange.sent(exchange.volumes(a.row_ptr, a.col_idx, edges, edges))
-            whole = exchange.gathered(edges), (parts - 1) * a.m, _replicated(a, half) + a.m
-            found.append((case, int(parts), a.m, by_rows, *whole))
-    ways = ["by rows", "all of B", "by columns", "1.5D, 2 replicas"]
-    wide = pd.DataFrame(found, columns=["case", "parts", "m", *ways])
-    long = wide.melt(["case", "parts", "m"], ways, "way", "travel")
-    return long.assign(over=long["travel"] / long.pop("m")).merge(wide.drop(columns="m"), on=["case", "parts"])
+        edges, half = (partition.by_nonzeros(a.row_ptr, p) for p in (parts, parts // 2))
+        ways = {
+            "by rows": exchange.sent(exchange.volumes(a.row_ptr, a.col_idx, edges, edges)),
+            "all of B": exchange.gathered(edges),
+            "by columns": (parts - 1) * a.m,
+            "1.5D, 2 replicas": _replicated(a, half) + a.m,
+        }
+        at = {"case": case, "parts": parts}
+        found += [at | {"way": way, "travel": travel, "over": travel / a.m} | ways for way, travel in ways.items()]
+    return pd.DataFrame(found)
 
 
 def _replicated(a: Any, edges: np.ndarray) -> int:

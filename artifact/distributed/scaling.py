@@ -16,26 +16,26 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from artifact import command
-from artifact.measure import device as gpus
-from artifact.measure import records
+from artifact.baselines import cusparse, cusparse_block
+from artifact.measure import device, records
+from artifact.measure.lazy import Lazy, torch
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
-from kernels.distributed import generate, partition
-from kernels.distributed.generate import Rmat, Stencil
-from kernels.distributed.machine import rows_of
-from kernels.distributed.plans import Panels, Part
+from kernels.distributed import Panels, Part, generate, machine, partition, streaming
+from kernels.distributed.comm import together
 from kernels.formats import bcsr, csr, half
 
+torch_distributed = Lazy("torch.distributed")
 SEED = 5
 #: Rows that are checked on each rank, and columns of each.
 SAMPLED, SAMPLED_COLUMNS = 24, 8
@@ -82,11 +82,7 @@ COLUMNS = {
 KEY = ["case", "size", "n", "contender", "gpus"]
 Row = dict[str, Any]
 #: What a contender need not say.
-USUAL: Row = {
-    **dict.fromkeys(SPLIT, float("nan")),
-    **dict.fromkeys(BYTES, 0),
-    "chunks": 1,
-}
+USUAL: Row = dict.fromkeys(SPLIT, float("nan")) | dict.fromkeys(BYTES, 0) | {"chunks": 1}
 
 
 @dataclass(frozen=True)
@@ -105,10 +101,9 @@ class Case:
         """Whether numbers are stored as bit patterns."""
         return self.dtype in half.DTYPES
 
-    @property
-    def nothing(self) -> float:
-        """What an element is before it is computed: NaN."""
-        return 0x7FFF if self.bits else np.nan
+    def panel(self, x) -> Panels:
+        """A matrix of all N columns."""
+        return Panels((0, self.n), [x], self.dtype)
 
 
 #: Together with B and C they fit two H200; A alone is larger than one's memory.
@@ -122,15 +117,18 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
     """What so many GPUs measure: one size for all, and one that is half of it on one GPU and grows with them."""
     grown = scale - 1 + int(np.log2(ranks))
     wide = side if ranks == 2 else round((side**3 * ranks / 2) ** (1 / 3))
-    made = [
-        Case("graph", scale, n, "float32"),
-        Case("mesh", side, n, "float32"),
-        Case("block", rows, tokens, "bfloat16"),
-        Case("graph", grown, n, "float32"),
-        Case("mesh", wide, n, "float32"),
-        Case("block", rows * ranks // 2, tokens, "bfloat16"),
-    ]
-    return list(dict.fromkeys(made))
+    return list(
+        dict.fromkeys(
+            (
+                Case("graph", scale, n, "float32"),
+                Case("mesh", side, n, "float32"),
+                Case("block", rows, tokens, "bfloat16"),
+                Case("graph", grown, n, "float32"),
+                Case("mesh", wide, n, "float32"),
+                Case("block", rows * ranks // 2, tokens, "bfloat16"),
+            )
+        )
+    )
 
 
 # ---------------------------------------------------------------- a file that is gone on with
@@ -138,9 +136,7 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
 
 def read(path: Path) -> pd.DataFrame:
     """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
-    if not path.is_file():
-        return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
-    df = pd.read_csv(path, dtype={"kernel": str})
+    df = pd.read_csv(path, dtype={"kernel": str}) if path.is_file() else pd.DataFrame(columns=[*COLUMNS])
     if list(df) != [*COLUMNS]:
         raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
     return df.fillna({"kernel": ""}).astype(COLUMNS)
@@ -148,8 +144,8 @@ def read(path: Path) -> pd.DataFrame:
 
 def write(path: Path, df: pd.DataFrame) -> None:
     """All rows, of which the last of a key counts."""
-    df = df.drop_duplicates(KEY, keep="last")
-    records.write_text(path, df.to_csv(index=False, float_format="%.6g", na_rep="nan", lineterminator="\n"))
+    how: Any = {"float_format": "%.6g", "na_rep": "nan", "lineterminator": "\n"}
+    records.write_text(path, df.drop_duplicates(KEY, keep="last").to_csv(index=False, **how))
 
 
 # ---------------------------------------------------------------- time
@@ -186,27 +182,19 @@ class Made:
     part: Part
     fill: Callable[[Panels, int], None]  #: rows of B from one on
     expected: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]  #: (row of C, columns)
-    m: int
-    nnz: int
-    imbalance: float
 
 
 def make(case: Case, here: Any, comm: Any) -> Made:
     """A rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
-    matrix = Rmat(case.size, case.degree, SEED) if case.name == "graph" else Stencil(case.size, SEED)
+    matrix = generate.Rmat(case.size, case.degree, SEED) if case.name == "graph" else generate.Stencil(case.size, SEED)
     edges = generate.edges(matrix, comm.size)
     here.xp.get_default_memory_pool().free_all_blocks()  # lengths of all rows are not needed again
-    part = replace(generate.part(matrix, edges, comm.rank), consumed=case.beyond)
-    counts = comm.gather(part.nnz)
     return Made(
-        part,
+        replace(generate.part(matrix, edges, comm.rank), consumed=case.beyond),
         lambda panels, begin: generate.fill_dense(panels, begin, SEED),
         lambda row, columns: generate.expected(matrix, row, columns, case.n, SEED),
-        matrix.m,
-        sum(counts),
-        max(counts) * comm.size / sum(counts),
     )
 
 
@@ -216,44 +204,36 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
     edges = partition.even(case.size, comm.size, unit)
     begin, end = int(edges[comm.rank]), int(edges[comm.rank + 1])
     a = bcsr.random(end - begin, k, density, SEED + comm.rank, dtype="bfloat16", xp=xp)
-    counts = comm.gather(a.nnz)
 
     def fill(panels: Panels, first: int) -> None:
-        rows = panels.arrays[0].shape[0]
-        wide = Panels((0, case.n), [xp.empty((rows, case.n), np.float32)])
-        generate.fill_dense(wide, first, SEED)
-        for array, left, right in zip(panels.arrays, panels.edges, panels.edges[1:], strict=False):
-            array[...] = half.to_bits(xp.ascontiguousarray(wide.arrays[0][:, left:right]), "bfloat16")
+        wide = xp.empty((panels.arrays[0].shape[0], case.n), np.float32)
+        generate.fill_dense(Panels((0, case.n), [wide]), first, SEED)
+        panels.fill(half.Half("bfloat16", half.to_bits(wide, "bfloat16")))
 
     def expected(row: int, columns: np.ndarray):
         first = (row - begin) // unit * unit
-        of = bcsr.to_csr(bcsr.to_host(rows_of(a, first, min(first + unit, a.m))))
-        at = row - begin - first
-        inside = slice(int(of.row_ptr[at]), int(of.row_ptr[at + 1]))
-        b = generate.dense(of.col_idx[inside], columns, case.n, SEED)
-        b = half.from_bits(half.to_bits(b, "bfloat16"), "bfloat16").astype(np.float64)
-        products = of.val[inside].astype(np.float64)[:, None] * b
+        of = bcsr.to_csr(bcsr.to_host(machine.rows_of(a, first, min(first + unit, a.m))))
+        inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
+        b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
+        products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
         return products.sum(axis=0), np.abs(products).sum(axis=0)
 
-    part = Part(a, edges, partition.even(k, comm.size, unit))
-    return Made(part, fill, expected, case.size, sum(counts), max(counts) * comm.size / sum(counts))
+    return Made(Part(a, edges, partition.even(k, comm.size, unit)), fill, expected)
 
 
-def checked(made: Made, case: Case, out: Panels, begin: int, comm) -> float:
-    """The largest error at sampled rows of C, the first of which here is `begin`; collective. Raises Wrong."""
-    rng = np.random.default_rng(SEED + comm.rank)
+def checked(made: Made, case: Case, out: Panels, comm) -> float:
+    """The largest error at sampled rows of C, of which `out` has those of this rank; collective. Raises Wrong."""
+    rng, begin = np.random.default_rng(SEED + comm.rank), int(made.part.rows[comm.rank])
     rows, errors = out.arrays[0].shape[0], [0.0]
     local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0))
     columns = np.unique(np.append(rng.integers(0, case.n, SAMPLED_COLUMNS), (0, case.n - 1)))
     for row in local:
         value, size = made.expected(begin + int(row), columns)
         found = np.concatenate([formats.to_host(x[int(row)]) for x in out.arrays])[columns]
-        found = half.from_bits(found, case.dtype) if case.bits else found
-        wrong = np.abs(found - value) / np.maximum(size, np.finfo(np.float32).tiny)
+        wrong = np.abs(_float64(found, case.dtype) - value) / np.maximum(size, np.finfo(np.float32).tiny)
         errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
-    first = begin - int(made.part.rows[comm.rank])
     # A that no GPU holds beside what is made of it is gone.
-    over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out, first)
+    over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out)
     found = comm.gather((max(errors), over, begin + row))
     worst, (_, off, at) = max(error for error, *_ in found), max(found, key=lambda x: x[1])
     if worst > LIMITS[case.dtype]:
@@ -268,30 +248,26 @@ def checked(made: Made, case: Case, out: Panels, begin: int, comm) -> float:
     return worst
 
 
-def off_by(made: Made, case: Case, out: Panels, first: int) -> tuple[float, int]:
+def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
     """(largest deviation of a row of C · x from A · (B · x) over what rounding explains, that row of `out`).
 
-    In float64, without a library's sparse multiplication, for `VECTORS` vectors x of random signs. first: the row of
-    this rank's part of A that the first row of `out` is of. A NaN is infinitely far off.
+    In float64, without a library's sparse multiplication, for `VECTORS` vectors x of random signs. out: C's rows of
+    this rank's part of A. A NaN is infinitely far off.
     """
     xp, n = half.array_module(out.arrays[0]), case.n
     signs = xp.asarray(np.random.default_rng(SEED).choice((-1.0, 1.0), (n, VECTORS)))
-    rows, worst, where = out.arrays[0].shape[0], 0.0, 0
-    products = _products(made, case, signs, xp)
-    for begin, a in _slices(made.part.slabs, first, first + rows, max(1, CHUNK // n)):
+    products, worst, where = _products(made, case, signs, xp), 0.0, 0
+    for begin, a in _slices(made.part.slabs, max(1, CHUNK // n)):
         owner, column = xp.asarray(csr.rows(a)), xp.asarray(a.col_idx)
         value = xp.asarray(a.val).astype(xp.float64)
         terms = [value * products[column, j] for j in range(VECTORS)] + [xp.abs(value) * products[column, -1]]
         exact = xp.stack([xp.bincount(owner, term, a.m) for term in terms], axis=1)
-        at = slice(begin - first, begin - first + a.m)
-        panels = [_numbers(array[at], case.dtype) for array in out.arrays]
-        found = sum(c @ signs[left:right] for c, left, right in zip(panels, out.edges, out.edges[1:], strict=False))
-        square = sum((c * c).sum(axis=1) for c in panels)
-        may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt(square)
-        over = xp.abs(found - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
+        c = xp.concatenate([_float64(array[begin : begin + a.m], case.dtype) for array in out.arrays], axis=1)
+        may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt((c * c).sum(axis=1))
+        over = xp.abs(c @ signs - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
         over = xp.where(xp.isnan(over), np.inf, over)
         if float(over.max()) > worst:
-            worst, where = float(over.max()), at.start + int(over.argmax())
+            worst, where = float(over.max()), begin + int(over.argmax())
     return worst, where
 
 
@@ -301,84 +277,67 @@ def _products(made: Made, case: Case, signs, xp):
     found = xp.empty((k, VECTORS + 1))
     for begin in range(0, k, step):
         rows = slice(begin, min(begin + step, k))
-        panel = xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32)
-        made.fill(Panels((0, case.n), [panel]), begin)
-        b = _numbers(panel, case.dtype)
-        found[rows, :-1] = b @ signs
-        found[rows, -1] = xp.abs(b).sum(axis=1)
+        panel = case.panel(xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32))
+        made.fill(panel, begin)
+        b = _float64(panel.arrays[0], case.dtype)
+        found[rows, :-1], found[rows, -1] = b @ signs, xp.abs(b).sum(axis=1)
     return found
 
 
-def _slices(slabs, begin: int, end: int, most: int):
-    """(row, CSR of some rows from there on) of rows begin … end of slabs of consecutive rows: at most so many rows, and
-    about `CHUNK` non-zeros."""
+def _slices(slabs, most: int):
+    """(row, CSR of some rows from there on) of slabs of consecutive rows: at most so many rows, and about `CHUNK`
+    non-zeros."""
     base = 0
     for slab in slabs:
-        rows, columns = slab.block if isinstance(slab, bcsr.Bcsr) else (1, 1)
-        each = formats.to_host(slab.row_ptr)
-        at, last = max(begin - base, 0), min(end - base, slab.m)
-        while at < last:
-            first = at // rows
-            until = int(np.searchsorted(each, int(each[first]) + CHUNK // (rows * columns), side="right")) - 1
-            stop = min(max(until, first + 1) * rows, at + max(rows, most // rows * rows), last)
-            a = rows_of(slab, at, stop)
-            yield base + at, bcsr.to_csr(a) if isinstance(slab, bcsr.Bcsr) else a
-            at = stop
+        rows, columns = getattr(slab, "block", (1, 1))
+        step = max(rows, most // rows * rows)
+        for first, last in streaming.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
+            end = min(last * rows, slab.m)
+            for at in range(first * rows, end, step):
+                yield base + at, formats.to_csr(machine.rows_of(slab, at, min(at + step, end)))
         base += slab.m
 
 
-def _numbers(array, dtype: str):
-    """float64 numbers of an array, bit patterns where the dtype has 16 bits."""
+def _float64(array, dtype: str):
     return (half.from_bits(array, dtype) if dtype in half.DTYPES else array).astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders
 
 
-def ours(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+class Ready(NamedTuple):
+    """A contender that is ready to multiply."""
+
+    call: Callable[..., object]
+    b: Panels  #: B's rows of this rank, to be filled, the first of which is `b_row`
+    b_row: int
+    out: Callable[[], Panels]  #: C's rows of this rank, of the last call
+    more: Row  #: what its record says besides what is usual
+    plan: Any = None  #: whose `times` tell the parts of a call with timed=True
+
+
+def ours(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """A plan of the library."""
-    begin = time.perf_counter()
     # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
     chunks = 4 if case.dtype == "float32" and not case.beyond else None
     plan: Any = distributed.plan(
         made.part, case.n, comm, dtype=case.dtype, chunks=chunks, machine=here, tune=case.name == "block"
     )
-    here.sync()
-    spent = max(comm.gather(time.perf_counter() - begin))
-    made.fill(plan.operand(), plan.b_rows[0])
-    for panel in plan.result().arrays:
-        panel.fill(case.nothing)
-    error = checked(made, case, plan(), plan.c_rows[0], comm)
-    times = timed(plan, here, comm, repeats)
-    plan(timed=True)
-    _, slowest = max(comm.gather((plan.times.total, plan.times)), key=lambda x: x[0])
-    sizes = comm.gather((plan.sent_bytes, plan.least_bytes, plan.gathered_bytes))
-    product = plan._steps[-1][0][0]
-    return {
-        **times,
-        **dict(zip(SPLIT, (slowest.communication, slowest.waiting, slowest.multiplication), strict=True)),
-        **dict(zip(BYTES, map(sum, zip(*sizes, strict=True)), strict=True)),
-        "error": error,
-        "prepare_s": spent,
-        "chunks": len(plan.edges) - 1,
-        "kernel": getattr(getattr(product, "plan", None), "choice", ""),
-    }
+    sizes = zip(*comm.gather((plan.sent_bytes, plan.least_bytes, plan.gathered_bytes)), strict=True)
+    local = next(iter(getattr(plan._steps[-1][0][0], "args", ())), None)  # of a GPU's product, the plan of the library
+    more = {"chunks": len(plan.edges) - 1, "kernel": getattr(local, "choice", "")}
+    more |= dict(zip(BYTES, map(sum, sizes), strict=True))
+    return Ready(plan, plan.operand(), plan.b_rows[0], plan.result, more, plan)
 
 
-def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """All of B for everyone, with NCCL's all-gather, and cuSPARSE."""
-    from artifact.baselines import cusparse, cusparse_block
-
-    xp, a = here.xp, made.part.a
-    k = a.k
+    a, k = made.part.a, made.part.k
     own = partition.even(k, comm.size)
     if len(set(np.diff(own))) > 1:
         raise ValueError(f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
-    whole = here.empty(k, case.n, case.dtype)
+    whole, out = here.empty(k, case.n, case.dtype), here.empty(a.m, case.n, case.dtype)
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
-    made.fill(Panels((0, case.n), [mine]), int(own[comm.rank]))
-    out = here.empty(a.m, case.n, case.dtype)
-    out.fill(case.nothing)
     b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
     operands = Operands(a, b, c)
     problem = Problem(
@@ -397,121 +356,61 @@ def gathered(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
         make_host=lambda: operands,
         make_device=lambda: operands,
     )
-    begin = time.perf_counter()
-    bound: Any = None
-    why = ""
-    try:
-        library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
-        bound = library.bind(algorithm, problem, here.device)
-    except ValueError as error:  # on all ranks or on some: none goes on then
-        why = gpus.first_line(error)
-    except ModuleNotFoundError:
-        why = "nvmath-python is not installed"
-    for said in filter(None, comm.gather(why)):
-        raise ValueError(said)
-    here.sync()
-    spent = max(comm.gather(time.perf_counter() - begin))
-    stream = xp.cuda.Stream(non_blocking=True)
-    flow = here._stream(stream)
-    gather = _all_gather(comm, whole, mine, stream)
+    library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
+    bound: Any = together(comm, lambda: library.bind(algorithm, problem, here.device))
+    stream = here.xp.cuda.Stream(non_blocking=True)
+    flow, tensors, at = here._stream(stream), [], None
+    if comm.size > 1:
+        tensors = [torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine)]
+        at = torch.cuda.ExternalStream(stream.ptr, comm._device)
 
     def call() -> None:
-        gather()
+        if tensors:
+            with torch.cuda.stream(at):
+                torch_distributed.all_gather_into_tensor(*tensors, group=comm._group)
         bound.launch(flow)
 
-    call()
-    here.sync()
-    return {
-        "error": checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm),
-        **timed(call, here, comm, repeats),
-        **dict.fromkeys(BYTES, out.dtype.itemsize * case.n * k * (comm.size - 1)),
-        "prepare_s": spent,
-        "kernel": bound.name,
-    }
+    more = dict.fromkeys(BYTES, out.dtype.itemsize * case.n * k * (comm.size - 1)) | {"kernel": bound.name}
+    return Ready(call, case.panel(mine), int(own[comm.rank]), lambda: case.panel(out), more)
 
 
-def _all_gather(comm, whole, mine, stream) -> Callable[[], None]:
-    if comm.size == 1:
-        return lambda: None
-    import torch
-    import torch.distributed as dist
-
-    into, part = (torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine))
-    at = torch.cuda.ExternalStream(stream.ptr, comm._device)
-
-    def gather() -> None:
-        with torch.cuda.stream(at):
-            dist.all_gather_into_tensor(into, part, group=comm._group)
-
-    return gather
-
-
-def dtensor(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """PyTorch's distributed tensors multiply dense ones: the weight with its zeros, rows of it and of B on each GPU."""
     if comm.size == 1 or case.name != "block":
         raise ValueError("distributed tensors hold no sparse matrix, and of dense ones only the weight fits")
-    import torch
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Shard
 
-    begin = time.perf_counter()
     mesh = DeviceMesh.from_group(comm._group, "cuda")
-    own = made.part.columns
-    rows = int(own[comm.rank + 1] - own[comm.rank])
-    panel = Panels((0, case.n), [here.empty(rows, case.n, case.dtype)])
-    made.fill(panel, int(own[comm.rank]))
+    first, last = map(int, made.part.columns[comm.rank :][:2])
+    panel = here.empty(last - first, case.n, case.dtype)
     bits = half.to_bits(bcsr.to_dense(made.part.a), case.dtype)
     here.sync()
-    local = [torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel.arrays[0])]
+    local = (torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16) for x in (bits, panel))
     a, b = (DTensor.from_local(x, mesh, [Shard(0)]) for x in local)
     kept: list[Any] = []
 
     def call() -> None:
         kept[:] = [(a @ b).redistribute(mesh, [Shard(0)])]
 
-    call()
-    torch.cuda.synchronize()
-    spent = max(comm.gather(time.perf_counter() - begin))
-    result = kept[0].to_local()
-    out = here.xp.from_dlpack(result.contiguous().view(torch.int16)).view(np.uint16)
-    return {
-        "error": checked(made, case, Panels((0, case.n), [out]), int(made.part.rows[comm.rank]), comm),
-        **timed(call, here, comm, repeats),
-        "prepare_s": spent,
-        "kernel": "torch.matmul",
-    }
+    def out() -> Panels:
+        result = kept[0].to_local().contiguous().view(torch.int16)
+        return case.panel(here.xp.from_dlpack(result).view(np.uint16))
+
+    call()  # makes the result
+    return Ready(call, case.panel(panel), first, out, {"kernel": "torch.matmul"})
 
 
-def streamed(case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+def streamed(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """A in host memory, on one GPU."""
-    if comm.size > 1 or case.name != "graph" or made.nnz > MOST_STREAMED:
+    if comm.size > 1 or case.name != "graph" or made.part.nnz > MOST_STREAMED:
         raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
-    begin = time.perf_counter()
     a = csr.to_host(made.part.a)
     made.part = Part(a, made.part.rows)  # what was on the GPU goes
     plan: Any = distributed.streamed(a, case.n, machine=here)
-    here.sync()
-    spent = time.perf_counter() - begin
-    b = Panels((0, case.n), [here.empty(a.k, case.n, case.dtype)])
-    made.fill(b, 0)
-    out = here.empty(a.m, case.n, case.dtype)
-    out.fill(np.nan)
-
-    call = partial(plan, b.arrays[0], out)
-    call()
-    here.sync()
-    error = checked(made, case, Panels((0, case.n), [out]), 0, comm)
-    times = timed(call, here, comm, repeats)
-    call(timed=True)
-    return {
-        **times,
-        **dict(zip(SPLIT, (plan.times.copying, plan.times.waiting, plan.times.multiplication), strict=True)),
-        **dict.fromkeys(BYTES, plan.bytes),
-        "error": error,
-        "prepare_s": spent,
-        "chunks": len(plan.panels),
-        "kernel": "single rows",
-    }
+    b, out = (here.empty(rows, case.n, case.dtype) for rows in (a.k, a.m))
+    more = dict.fromkeys(BYTES, plan.bytes) | {"chunks": len(plan.panels), "kernel": "single rows"}
+    return Ready(partial(plan, b, out), case.panel(b), 0, lambda: case.panel(out), more, plan)
 
 
 CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: streamed}
@@ -520,34 +419,55 @@ CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: stream
 # ---------------------------------------------------------------- the whole
 
 
+def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
+    """What a record says of a contender, which is made ready, checked and timed; collective. Raises Wrong."""
+    begin = time.perf_counter()
+    ready = CONTENDERS[name](case, made, here, comm)
+    here.sync()
+    spent = max(comm.gather(time.perf_counter() - begin))
+    made.fill(ready.b, ready.b_row)
+    for array in ready.out().arrays:
+        array.fill(0x7FFF if case.bits else np.nan)
+    here.sync()
+    ready.call()
+    here.sync()
+    row = ready.more | {"error": checked(made, case, ready.out(), comm), "prepare_s": spent}
+    row |= timed(ready.call, here, comm, repeats) | {"when": datetime.now(UTC).isoformat(timespec="seconds")}
+    if ready.plan is not None:
+        ready.call(timed=True)
+        _, *parts = max(comm.gather(astuple(ready.plan.times)))  # of the slowest
+        row |= dict(zip(SPLIT, parts, strict=True))
+    return row
+
+
 def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int, say: Callable) -> list[Row]:
     """COLUMNS of the contenders of a case that take it; collective."""
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
-    say(f"{case.name} {case.size}: {made.nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
-    about = {"case": case.name, "size": case.size, "gpus": comm.size, "m": made.m, "k": made.part.k, "n": case.n}
-    about |= {"nnz": made.nnz, "dtype": case.dtype, "samples": repeats, "imbalance": made.imbalance}
-    gpu, rows = str(here.device.name), []
+    counts, rows = comm.gather(made.part.nnz), []
+    nnz = sum(counts)
+    say(f"{case.name} {case.size}: {nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
+    about = USUAL | {
+        **{"case": case.name, "size": case.size, "gpus": comm.size, "gpu": str(here.device.name), "dtype": case.dtype},
+        **{"m": int(made.part.rows[-1]), "k": made.part.k, "n": case.n, "nnz": nnz, "samples": repeats},
+        "imbalance": max(counts) * comm.size / nnz,
+    }
     for name in names:
         try:
-            found = CONTENDERS[name](case, made, here, comm, repeats)
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            row = USUAL | about | found | {"contender": name, "gpu": gpu, "when": when}
-            rows.append({column: row[column] for column in COLUMNS})
-            rate = 2 * made.nnz * case.n / found["median_ms"] / 1e9
+            found = about | {"contender": name} | _row(name, case, made, here, comm, repeats)
+            rows.append({column: found[column] for column in COLUMNS})
+            rate = 2 * nnz * case.n / found["median_ms"] / 1e9
             say(f"  {name}: {found['median_ms']:.2f} ms, {rate:.1f} TFLOP/s, ready in {found['prepare_s']:.1f} s")
         except (ValueError, Wrong, RuntimeError, ImportError, MemoryError) as error:
             # PyTorch refuses on all ranks alike; of memory one alone may have too little, and the others wait for it.
-            alike = isinstance(error, ValueError | Wrong) or (name == DTENSOR and not isinstance(error, MemoryError))
-            if not alike and not (isinstance(error, MemoryError) and comm.size == 1):
+            alike = name == DTENSOR or isinstance(error, ValueError | Wrong | ImportError)
+            if not (comm.size == 1 if isinstance(error, MemoryError) else alike):
                 raise
-            say(f"  {name}: not measured: {gpus.first_line(error)}")
+            say(f"  {name}: not measured: {device.first_line(error)}")
         gc.collect()
         here.xp.get_default_memory_pool().free_all_blocks()
         with contextlib.suppress(ImportError):
-            import torch
-
             torch.cuda.empty_cache()
     return rows
 
@@ -580,13 +500,12 @@ def work(given: command.Options) -> None:
 
         df = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
         done = set(df[KEY].itertuples(index=False, name=None))
-        every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
         if given.beyond and comm.size == 1:
             raise ValueError("--beyond is for matrices that no GPU holds, but there is one: start at least two")
+        every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
         contenders = [OURS] if given.beyond else given.contenders.split(",")
         for case in BEYOND if given.beyond else every:
-            at = case.name, case.size, case.n
-            names = [name for name in contenders if (*at, name, comm.size) not in done]
+            names = [x for x in contenders if (case.name, case.size, case.n, x, comm.size) not in done]
             if case.name not in given.cases.split(",") or not names:
                 continue
             if max(comm.gather(time.monotonic() - begin)) > given.budget:
@@ -596,7 +515,7 @@ def work(given: command.Options) -> None:
             df = pd.concat([df, pd.DataFrame(rows, columns=[*COLUMNS]).astype(COLUMNS)], ignore_index=True)
             if comm.rank == 0:
                 write(given.out, df)
-                records.write_machine(given.out.parent, gpus.describe(here.device))
+                records.write_machine(given.out.parent, device.describe(here.device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

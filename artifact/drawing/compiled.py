@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pandas as pd
 
@@ -33,6 +34,18 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
     used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
     hopper = df[df["target"] == HOPPER].set_index(by).drop(columns="registers")
     return hopper.join(used).loc[list(dict.fromkeys(shown))].reset_index()
+
+
+def own(entries: Mapping[str, tuple[Path, str]], target: str) -> pd.DataFrame:
+    """Return what a reader's own problem is compiled to: variant, kernel (its template instantiation), registers a
+    thread, instructions, FFMA, useful (their share). entries: variant -> source, entry."""
+    reports = jit.reports(jit.compile_cubin(*at, target) for at in entries.values())
+    rows = [
+        {"variant": variant, "kernel": entry, "registers": used.registers, "instructions": sum(mix.values())}
+        | {"FFMA": sum(n for op, n in mix.items() if op.startswith("FFMA"))}
+        for (variant, (_, entry)), (used, mix) in zip(entries.items(), reports, strict=True)
+    ]
+    return pd.DataFrame(rows).assign(useful=lambda df: df["FFMA"] / df["instructions"])
 
 
 def told(kernel: Kernel) -> str:

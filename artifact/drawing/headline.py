@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -38,22 +37,17 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
     return records.write_text(target, text + "\n")
 
 
-#: What the command takes.
-ARGUMENTS = (
+@command.program(
+    "artifact.drawing.headline",
+    __doc__,
     command.option("what", choices=["readme"], help="the figure of the README"),
     command.option("--gpu", default=paths.HOME, help="whose records (default: %(default)s)"),
     command.option("--records", type=Path, default=paths.RECORDED, help="default: the shipped ones"),
     command.option("--output", type=Path, default=README_FIGURE),
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(options: command.Options) -> None:
     """Draw the README's figure; errors are one sentence on stderr and exit code 2."""
-
-    def work(options: command.Options) -> None:
-        print(readme(records.resolve(options.gpu, options.records), options.output))
-
-    return command.run(work, "artifact.drawing.headline", __doc__, ARGUMENTS, arguments)
+    print(readme(records.resolve(options.gpu, options.records), options.output))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+from matplotlib import pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from artifact.drawing.style import INK
+from artifact.drawing.style import INK, WIDTH
+
+
+def canvas(xlim: tuple[float, float], ylim: tuple[float, float], height: float = 0.0) -> tuple[Any, Any]:
+    """Open a figure without axes: as high as its limits ask for, or so many inches."""
+    fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
+    ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
+    ax.axis("off")
+    return fig, ax
+
+
+def each(draw: Callable[..., None], ax, *columns, **how) -> None:
+    """Draw, with `put` or `box`, each entry of arrays, which are broadcast against each other, `how` as well."""
+    for values in np.broadcast(*columns, *how.values()):
+        draw(ax, *values[: len(columns)], **dict(zip(how, values[len(columns) :], strict=True)))
 
 
 def put(ax, x: float, y: float, text: str, **how) -> None:
@@ -32,6 +50,15 @@ def rule(ax, x, y, thick: bool) -> None:
     """A line between cells: thick where groups meet, else faint."""
     more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}
     ax.plot(x, y, color=INK, solid_capstyle="projecting", **more)
+
+
+def grid(ax, x: float, rows: int, columns: int, steps: tuple[int, int], cell: float = 1.0) -> None:
+    """Rule a matrix, thick where `steps` rows and columns meet, and number its rows."""
+    for edge in range(rows + 1):
+        rule(ax, (x, x + cell * columns), (edge, edge), edge % steps[0] == 0 or edge == rows)
+    for edge in range(columns + 1):
+        rule(ax, (x + cell * edge,) * 2, (0, rows), edge % steps[1] == 0 or edge == columns)
+    numbers(ax, [(x - 0.25, row + 0.5) for row in range(rows)], ha="right")
 
 
 def arrow(ax, start, end, colour, **how) -> None:

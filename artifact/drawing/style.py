@@ -58,7 +58,7 @@ INK = "#010203"
 
 #: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
 BASELINES = registry.PREFIXES
-OWN_BASELINES = tuple(name for room in registry.find() for name in registry.baselines(room))
+OWN_BASELINES = tuple(name for name, module in registry.modules().items() if module.startswith(registry.PACKAGE))
 #: How contenders are called in figures; the others as they are.
 NAMES = {
     "cusparse_best": "cuSPARSE, best algorithm",
@@ -86,7 +86,7 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-} | registry.names()
+} | {key: name for room in registry.find().values() for key, name in room.names.items()}
 #: A library's contender, or the last word of it -> marker and dashes. cuSPARSELt and cuBLASLt look as their elders do,
 #: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {

@@ -4,8 +4,6 @@ A second run, of all experiments of a room or of some, lies in `records.REPEAT` 
 repeat=True).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
@@ -28,17 +26,14 @@ COLUMNS = (
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    both = _merged(first, second)
-    return (both["median_us_again"] / both["median_us"] - 1).abs()
+    return (_moved(first, second) - 1).abs().reset_index(drop=True)
 
 
 def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of itself each median time of the second moved against those beside it, at the same point: what a
     ratio of two times moves by, when all of a run is slower or faster does not count."""
-    both = _merged(first, second)
-    moved = both["median_us_again"] / both["median_us"]
-    point = [both[column] for column in ("experiment", *records.POINT)]
-    return (moved / moved.groupby(point).transform("median") - 1).abs()
+    moved = _moved(first, second)
+    return (moved / moved.groupby(["experiment", *records.POINT]).transform("median") - 1).abs().reset_index(drop=True)
 
 
 def spread(gpu: Path, room: str) -> float:
@@ -58,20 +53,21 @@ def runs(root: Path) -> pd.DataFrame:
     for here in (root / gpu / room for gpu in records.list_gpus(root) for room in records.rooms(root / gpu)):
         twice, there = _twice(here), here / records.REPEAT
         off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
-        if off.empty:
-            continue
-        first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
-        of_room = here.parent.name, here.name, [*twice], len(off), len(first)
-        between = abs(_when(second) - _when(first))
-        # A repetition without a machine.json of its own is the room's.
-        described = there if (there / records.MACHINE).exists() else here
-        same = _code(here) == _code(described)
-        found.append((*of_room, off.median(), off.quantile(0.9), off.max(), between, same))
+        if not off.empty:
+            first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
+            of_room = here.parent.name, here.name, [*twice], len(off), len(first)
+            between = abs(_when(second) - _when(first))
+            # A repetition without a machine.json of its own is the room's.
+            same = _made_from(here) == _made_from(there if (there / records.MACHINE).exists() else here)
+            found.append((*of_room, off.median(), off.quantile(0.9), off.max(), between, same))
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
-def _merged(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    return first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
+def _moved(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+    """Return the second's time over the first's, by what was measured, for what both have."""
+    key = ["experiment", "seed", *records.KEY]
+    both = first.merge(second, on=key, suffixes=("", "_again")).set_index(key)
+    return both["median_us_again"] / both["median_us"]
 
 
 def _twice(here: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
@@ -85,7 +81,6 @@ def _when(df: pd.DataFrame) -> pd.Timestamp:
     return pd.to_datetime(df["when"], utc=True, format="ISO8601").median()
 
 
-def _code(folder: Path) -> tuple:
-    """What the numbers of a folder come from."""
+def _made_from(folder: Path) -> tuple:
     machine = records.read_machine(folder)
     return machine.get("sources"), machine["driver"]

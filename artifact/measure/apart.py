@@ -1,7 +1,5 @@
 """What scripts of a room measure apart: CSV beside them, below a line that says on which GPU and when."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Sequence

@@ -17,21 +17,21 @@
 The method page of the book quotes the constants below from here.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import statistics
 import time as host_clock
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
+from artifact.measure.lazy import driver
 
 #: The flush writes this many times the L2's size before every launch. The lines that it leaves
 #: there are dirty, so the launch also waits for write-backs: alike for all, at most one L2 full ...
@@ -88,19 +88,10 @@ class Timing:
     graph: bool  #: whether the launches were replayed from a CUDA graph
 
 
-@dataclass(frozen=True)
-class Engine:
-    """What measuring needs from the machine, so that the plan can be tested without one.
-
-    run(names) launches the contenders in that order and returns each launch's time in microseconds
-    and what was sampled meanwhile; flush_us and host_us[name] are costs in microseconds;
-    replay(name) switches to a CUDA graph.
-    """
-
-    run: Callable[[Sequence[str]], tuple[list[float], list[Sample]]]
-    flush_us: float
-    host_us: Mapping[str, float]
-    replay: Callable[[str], None]
+# What measuring needs from the machine, so that the plan can be tested without one. run(names) launches the contenders
+# in that order and returns each launch's time in microseconds and what was sampled meanwhile; flush_us and
+# host_us[name] are costs in microseconds; replay(name) switches to a CUDA graph.
+Engine = namedtuple("Engine", "run flush_us host_us replay")
 
 
 def time(
@@ -167,7 +158,8 @@ def measure(
     }
     taken: dict[str, list[float]] = {name: [] for name in names}
     seen: list[Sample] = []
-    for batch in batches(schedule(counts)):
+    order = schedule(counts)
+    for batch in (order[i : i + BATCH] for i in range(0, len(order), BATCH)):
         times, samples = engine.run(batch)
         seen += samples
         for name, us in zip(batch, times, strict=True):
@@ -218,17 +210,6 @@ def schedule(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def batches(order: Sequence[str], size: int = BATCH) -> list[list[str]]:
-    """The order cut into pieces, each enqueued at once."""
-    return [list(order[i : i + size]) for i in range(0, len(order), size)]
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """First quartile, median and third quartile, interpolated between the samples as NumPy does."""
-    q25, median, q75 = np.quantile(values, (0.25, 0.5, 0.75))
-    return float(q25), float(median), float(q75)
-
-
 def timings(
     taken: Mapping[str, Sequence[float]],
     seen: Sequence[Sample],
@@ -236,12 +217,12 @@ def timings(
     graph: Mapping[str, bool],
 ) -> dict[str, Timing]:
     """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
-    machine: dict[str, Any] = asdict(summarise_samples(seen))
-    result = {}
-    for name, times in taken.items():
-        q25, median, q75 = quartiles(times)
-        result[name] = Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
-    return result
+    machine = summarise_samples(seen)._asdict()
+    found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
+    return {
+        name: Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+        for name, (median, q25, q75) in found.items()
+    }
 
 
 def summarise_samples(samples: Sequence[Sample]) -> Sample:
@@ -262,8 +243,7 @@ def summarise_samples(samples: Sequence[Sample]) -> Sample:
 
 def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
     """What `look` sees at once, and then every `SAMPLE_EVERY_S` until `done`."""
-    seen = [look()]
-    next_look = host_clock.perf_counter() + SAMPLE_EVERY_S
+    seen, next_look = [look()], host_clock.perf_counter() + SAMPLE_EVERY_S
     while not done():
         host_clock.sleep(2e-4)  # short, so that the GPU hardly ever waits for the next batch
         if host_clock.perf_counter() >= next_look:
@@ -275,25 +255,8 @@ def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
 # ---------------------------------------------------------------- loops of calls
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How `time_calls` times one contender."""
-
-    warmup: int  #: calls before each sample
-    calls: int  #: in a sample
-    samples: int
-
-
-@dataclass(frozen=True)
-class CallEngine:
-    """What `measure_calls` needs from the machine, so that the plan can be tested without one.
-
-    run(name, warmup, calls) gives the time of the loop of `calls` calls in microseconds; look(name)
-    gives what can be sampled right after it.
-    """
-
-    run: Callable[[str, int, int], float]
-    look: Callable[[str], list[Sample]]
+# How `time_calls` times one contender: calls before each sample, calls in a sample, samples.
+Plan = namedtuple("Plan", "warmup calls samples")
 
 
 def time_calls(
@@ -325,13 +288,32 @@ def time_calls(
     the way to the GPU and back once in a loop: some microseconds over `calls`.
     """
     stream = device.create_stream()
+
+    def run(name: str, warmup: int, calls: int) -> float:
+        launch = contenders[name].launch
+        for _ in range(warmup):
+            launch(stream)
+        stream.sync()
+        with _uncollected():
+            began = host_clock.perf_counter()
+            for _ in range(calls):
+                launch(stream)
+            stream.sync()
+            return (host_clock.perf_counter() - began) * 1e6
+
+    def look(name: str) -> list[Sample]:
+        # Asking during a loop would count as host time. Right after it the clock is still the
+        # loop's; the power is not, which NVML averages over more time than most loops take. After
+        # work on the CPU the GPU has idled.
+        on_cpu = getattr(contenders[name], "on_cpu", False)
+        return [] if on_cpu else [sample(device)._replace(power_w=math.nan)]
+
     try:
         device.sync()  # operands were made on other streams
-        engine = _call_engine(contenders, device, stream)
-        timed = measure_calls(list(contenders), engine, warmup, calls, samples, budget_s)
+        timed = measure_calls(list(contenders), run, look, warmup, calls, samples, budget_s)
         if verify is not None:
             for name in (x for x in contenders if timed[x].median_us < LONG_CALL_S * 1e6):
-                verify(name, partial(engine.run, name, 0, 1))
+                verify(name, partial(run, name, 0, 1))
         return timed
     finally:
         stream.sync()
@@ -340,29 +322,33 @@ def time_calls(
 
 def measure_calls(
     names: Sequence[str],
-    engine: CallEngine,
+    run: Callable[[str, int, int], float],
+    look: Callable[[str], list[Sample]],
     warmup: int = WARMUP_CALLS,
     calls: int = CALLS,
     samples: int = CALL_SAMPLES,
     budget_s: float = BUDGET_S,
 ) -> dict[str, Timing]:
-    """The whole protocol of `time_calls` on an engine: estimate, plan, sample, summarise."""
+    """The whole protocol of `time_calls`: estimate, plan, sample, summarise.
+
+    run(name, warmup, calls) gives the time of the loop of `calls` calls in microseconds; look(name)
+    gives what can be sampled right after it.
+    """
     taken: dict[str, list[float]] = {}
     plans: dict[str, Plan] = {}
     seen: list[Sample] = []
     for name in names:
-        us = engine.run(name, 0, 1)
+        us = run(name, 0, 1)
         if us < LONG_CALL_S * 1e6:
-            us = engine.run(name, 0, 1)
+            us = run(name, 0, 1)
         plans[name] = plan_calls(us, warmup, calls, samples, budget_s)
         # Where a plan has a single call, that was it.
         taken[name] = [us] if plans[name] == Plan(0, 1, 1) else []
-        if taken[name]:
-            seen += engine.look(name)
+        seen += look(name) if taken[name] else []
     for name in schedule({n: plan.samples for n, plan in plans.items() if not taken[n]}):
         plan = plans[name]
-        taken[name].append(engine.run(name, plan.warmup, plan.calls) / plan.calls)
-        seen += engine.look(name)
+        taken[name].append(run(name, plan.warmup, plan.calls) / plan.calls)
+        seen += look(name)
 
     calls_of = {name: plan.calls * plan.samples for name, plan in plans.items()}
     return timings(taken, seen, calls_of, dict.fromkeys(names, False))
@@ -389,13 +375,24 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keep Python's collector of garbage from running."""
-    collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
-            gc.enable()
+        gc.enable()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An executable CUDA graph."""
+
+    executable: Any  #: `cuda.bindings.driver.CUgraphExec`
+
+    def launch(self, stream) -> None:
+        _succeed("cuGraphLaunch", *driver.cuGraphLaunch(self.executable, stream.handle))
+
+    def close(self) -> None:
+        _succeed("cuGraphExecDestroy", *driver.cuGraphExecDestroy(self.executable))
 
 
 def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
@@ -403,17 +400,13 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
     from cuda.core import EventOptions
 
     options = EventOptions(timing_enabled=True)
-    made: list[tuple[Any, Any]] = []  # pairs of events, which every batch uses
+    most = max(BATCH, WARMUP_BATCH * len(contenders))
+    events = [(device.create_event(options), device.create_event(options)) for _ in range(most)]
     launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
     device.sync()  # operands were made on other streams
 
-    def events(count: int) -> list[tuple[Any, Any]]:
-        while len(made) < count:
-            made.append((device.create_event(options), device.create_event(options)))
-        return made[:count]
-
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        pairs = events(len(names))
+        pairs = events[: len(names)]
         with _uncollected():  # a collection in the middle would let the GPU catch up with the host
             flush.fill(0, stream=stream)  # a head start for the host
             for name, (begin, end) in zip(names, pairs, strict=True):
@@ -425,16 +418,15 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         stream.sync()
         return [(end - begin) * 1e3 for begin, end in pairs], seen
 
-    def flush_us() -> float:
-        # Back to back between two events, so that no gap between flushes counts as flushing.
-        ((begin, end),) = events(1)
+    # Back to back between two events, so that no gap between flushes counts as flushing.
+    begin, end = events[0]
+    flush.fill(0, stream=stream)
+    stream.record(begin)
+    for _ in range(HOST_PROBES):
         flush.fill(0, stream=stream)
-        stream.record(begin)
-        for _ in range(HOST_PROBES):
-            flush.fill(0, stream=stream)
-        stream.record(end)
-        stream.sync()
-        return (end - begin) * 1e3 / HOST_PROBES
+    stream.record(end)
+    stream.sync()
+    flush_us = (end - begin) * 1e3 / HOST_PROBES
 
     def host_us(name: str) -> float:
         bound = contenders[name]
@@ -457,50 +449,7 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         graphs.append(graph)
         launch[name] = graph.launch
 
-    return Engine(run, flush_us(), {name: host_us(name) for name in contenders}, replay)
-
-
-def _call_engine(contenders: Mapping[str, Any], device, stream) -> CallEngine:
-    """The engine of `time_calls` on a GPU and its host."""
-
-    def run(name: str, warmup: int, calls: int) -> float:
-        launch = contenders[name].launch
-        for _ in range(warmup):
-            launch(stream)
-        stream.sync()
-        with _uncollected():
-            began = host_clock.perf_counter()
-            for _ in range(calls):
-                launch(stream)
-            stream.sync()
-            return (host_clock.perf_counter() - began) * 1e6
-
-    def look(name: str) -> list[Sample]:
-        # Asking during a loop would count as host time. Right after it the clock is still the
-        # loop's; the power is not, which NVML averages over more time than most loops take. After
-        # work on the CPU the GPU has idled.
-        if getattr(contenders[name], "on_cpu", False):
-            return []
-        return [replace(sample(device), power_w=math.nan)]
-
-    return CallEngine(run, look)
-
-
-@dataclass(frozen=True)
-class Graph:
-    """An executable CUDA graph."""
-
-    executable: Any  #: `cuda.bindings.driver.CUgraphExec`
-
-    def launch(self, stream) -> None:
-        from cuda.bindings import driver
-
-        _succeed("cuGraphLaunch", *driver.cuGraphLaunch(self.executable, stream.handle))
-
-    def close(self) -> None:
-        from cuda.bindings import driver
-
-        _succeed("cuGraphExecDestroy", *driver.cuGraphExecDestroy(self.executable))
+    return Engine(run, flush_us, {name: host_us(name) for name in contenders}, replay)
 
 
 def capture(name: str, bound, stream) -> Graph:
@@ -508,34 +457,28 @@ def capture(name: str, bound, stream) -> Graph:
 
     With the driver's own calls, because after a refusal the stream must be usable again.
     """
-    from cuda.bindings import driver
-
     # Relaxed, because a library may ask the runtime something on the side.
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     _succeed("cuStreamBeginCapture", *driver.cuStreamBeginCapture(stream.handle, relaxed))
-    reason = None
+    reason, executable = None, None
     try:
         bound.launch(stream)
     except Exception as error:
         reason = error
     ended, graph = driver.cuStreamEndCapture(stream.handle)
     if ended == driver.CUresult.CUDA_SUCCESS:
-        executable = None
         if reason is None:
             ended, executable = driver.cuGraphInstantiate(graph, 0)
         driver.cuGraphDestroy(graph)
-        if executable is not None and ended == driver.CUresult.CUDA_SUCCESS:
-            _succeed("cuGraphUpload", *driver.cuGraphUpload(executable, stream.handle))
-            return Graph(executable)
-    why = first_line(reason) if reason else ended.name
+    if executable is not None and ended == driver.CUresult.CUDA_SUCCESS:
+        _succeed("cuGraphUpload", *driver.cuGraphUpload(executable, stream.handle))
+        return Graph(executable)
     raise RuntimeError(
         f"{name} costs the host more than the flush hides, and its launch cannot be captured as a "
-        f"CUDA graph ({why}): make launch() only enqueue work"
+        f"CUDA graph ({first_line(reason) if reason else ended.name}): make launch() only enqueue work"
     ) from reason
 
 
 def _succeed(call: str, error, *_) -> None:
-    from cuda.bindings import driver
-
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"{call} failed with {error.name}")

@@ -1,7 +1,5 @@
 """Measure a GPU's ceilings with the microbenchmarks of `kernels.ceilings`, checked like everything else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +12,6 @@ from artifact.measure.run import Run, prepared, row
 from kernels import ceilings
 from kernels.contract import Problem
 
-EXPERIMENT = "ceilings"
 #: Dense BF16 FLOP that the tensor cores of an SM do in a clock, float32 sums, where one number holds
 #: for all products of a compute capability (NVIDIA's A100 and H100 architecture white papers);
 #: of sparse ones they do twice as many.
@@ -29,7 +26,7 @@ def measure(run: Run) -> pd.DataFrame:
     A GPU without the instructions of a microbenchmark has no row of it, nor has a record from
     before there was one. Raises `check.WrongResult` if a microbenchmark did not compute what it must.
     """
-    path = run.folder / f"{EXPERIMENT}.csv"
+    path = run.folder / f"{records.CEILINGS}.csv"
     if run.mode == "recorded" or path.exists():
         return records.read(path)
     names = [name for name in ceilings.VARIANTS if ceilings.supports(name, run.device)]
@@ -51,16 +48,15 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
     """
     have = df[df["variant"].isin(DENSE)].set_index("variant").reindex([x for x in DENSE if x in {*df["variant"]}])
     names, rate, clock = list(have.index), have["tflops"], have["sm_mhz"]
-    promised = pd.Series([_promised(name, machine, clock[name]) for name in names], names, float)
-    dense = rate.reindex([DENSE[name] for name in names]).to_numpy()
-    best = rate[[name for name in names if not DENSE[name]]].max()
+    per_clock = pd.Series([_per_clock(name, machine) for name in names], names, float)
+    promised = per_clock * clock.where(clock > 0).fillna(machine.get("sm_mhz_max") or np.nan) / 1e6
     columns = {
         "idea": [ceilings.VARIANTS[name].idea for name in names],
         "measured": rate,
         "promised": promised,
         "share": rate / promised,
-        "over_dense": rate / dense,
-        "of_best": rate / best,
+        "over_dense": rate / rate.reindex([DENSE[name] for name in names]).to_numpy(),
+        "of_best": rate / rate[[name for name in names if not DENSE[name]]].max(),
         "sm_mhz": clock,
         "least_mhz": [least_mhz(name, rate[name], machine) for name in names],
     }
@@ -70,22 +66,19 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
 def least_mhz(name: str, tflops: float, machine: Mapping[str, Any]) -> float:
     """The lowest SM clock, MHz, at which the tensor cores can do a microbenchmark's rate; NaN where nothing
     is published of what they do in a clock."""
-    return tflops / (_promised(name, machine, 1.0) or np.nan)
+    return tflops / (_per_clock(name, machine) / 1e6)
 
 
-def _promised(name: str, machine: Mapping[str, Any], sm_mhz: float) -> float:
-    """TFLOP/s at the clock sampled meanwhile, else at the highest; NaN where nothing is published."""
-    clock = sm_mhz if sm_mhz == sm_mhz and sm_mhz else machine.get("sm_mhz_max")
+def _per_clock(name: str, machine: Mapping[str, Any]) -> float:
+    """Return a microbenchmark's FLOP in a clock of the tensor cores of all SMs; NaN where nothing is published."""
     capability = tuple(map(int, str(machine.get("compute_capability", 0)).split(".")))
-    flop = TENSOR_FLOP_PER_CLOCK.get(capability)
-    if not (clock and flop and machine.get("sm_count")):
-        return np.nan
-    return (2 if DENSE[name] else 1) * flop * machine["sm_count"] * clock / 1e6
+    flop = TENSOR_FLOP_PER_CLOCK.get(capability, np.nan) * (machine.get("sm_count") or np.nan)
+    return (2 if DENSE[name] else 1) * flop
 
 
 def _measure(run: Run, name: str) -> dict:
     ceiling, stream = ceilings.bind(name, run.device, run.seed), run.device.create_stream()
-    bound = ceiling.bound
+    problem, bound = _as_problem(name, ceiling, run.seed), ceiling.bound
 
     def once() -> None:
         bound.launch(stream)
@@ -103,8 +96,8 @@ def _measure(run: Run, name: str) -> dict:
         timing = bench.time({name: bound}, run.device, verify=verify)[name]
     finally:
         stream.close()
-    of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
-    return row(_as_problem(name, ceiling, run.seed), name, EXPERIMENT, prepared(bound), errors, timing, **of)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return row(problem, name, records.CEILINGS, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:
@@ -125,7 +118,7 @@ def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
         raise NotImplementedError(f"microbenchmark {name} has no operands")
 
     return Problem(
-        room="ceilings",
+        room=records.CEILINGS,
         label=name,
         m=1,
         n=1,

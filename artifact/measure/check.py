@@ -21,9 +21,8 @@ the GPU it multiplies with the libraries that are among the contenders, in float
 is confirmed without them: C·x = A·(B·x) in every row, for a random vector x (Freivalds).
 """
 
-from __future__ import annotations
-
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,25 +31,16 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import device
-from artifact.measure.lazy import cupy
+from artifact.measure.lazy import Lazy, cupy
 from kernels import formats
-from kernels.contract import Bound, Problem
+from kernels.contract import Bound, Problem, require
 from kernels.formats import csr, eight, half
 from kernels.formats.half import Half, array_module, array_of
 from kernels.tuning import outputs
 
-
-@dataclass(frozen=True)
-class Limit:
-    """Largest errors with which an output still counts as right.
-
-    max_err: of products whose magnitudes nobody summed; else what an element in 16 bits may be off by where
-    partial sums were rounded to them, too.
-    """
-
-    rel_err: float
-    max_err: float
-    why: str
+# Largest errors with which an output still counts as right, and why these. max_err: of products whose magnitudes nobody
+# summed; else what an element in 16 bits may be off by where partial sums were rounded to them, too.
+Limit = namedtuple("Limit", "rel_err max_err why")
 
 
 #: dtype of the output, or what `Problem.limit` names instead -> limit. The method page of the book shows
@@ -122,13 +112,9 @@ class WrongResult(ArithmeticError):
     """A kernel's output is not the product; the message is one sentence."""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Errors as the records keep them; see the module for their definitions."""
-
-    rel_err: float
-    max_err: float
-    bound: float = math.nan  #: NaN where nobody summed the magnitudes of products
+# Errors as the records keep them, see the module for their definitions; bound: NaN where nobody summed the magnitudes
+# of products.
+Errors = namedtuple("Errors", "rel_err max_err bound", defaults=[math.nan])
 
 
 @dataclass(frozen=True)
@@ -167,15 +153,16 @@ def oracle(problem: Problem, *, on: str = "auto", sizes: bool = True) -> Referen
     if here and not host:
         a, b = formats.to_host(a), formats.to_host(b)
     if not sparse:
-        a, b = _dense(a), _dense(b)
-    multiply = (scipy_product if here else cupy_product) if sparse else dense_product
+        a, b = _dense(a, b)
+    multiply = sparse_product if sparse else dense_product
     values = multiply(a, b)
     if not here:
         confirm(values, a, b, describe(problem))
     summed = multiply(_unsigned(a), _unsigned(b), np.float32) if sizes else None
     if here and not host:
         values, summed = (None if x is None else cupy.asarray(x) for x in (values, summed))
-    return reference(values, summed, _longest(a))
+    longest = array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max() if sparse else a.shape[1]
+    return reference(values, summed, int(longest))
 
 
 def _unsigned(x):
@@ -186,11 +173,6 @@ def _unsigned(x):
         bits = 8 * x.bits.itemsize  # e4m3 has a bit for the sign, too
         return replace(x, bits=x.bits & x.bits.dtype.type((1 << bits - 1) - 1))
     return abs(x)
-
-
-def _longest(a) -> int:
-    """Products of the longest sum of A·B, or more."""
-    return int(array_module(a.row_ptr).diff(a.row_ptr, prepend=0).max()) if isinstance(a, csr.Csr) else a.shape[1]
 
 
 def confirm(values, a, b, where: str) -> None:
@@ -206,9 +188,10 @@ def confirm(values, a, b, where: str) -> None:
     xp = array_module(values)
     x = xp.asarray(np.random.default_rng(0).standard_normal(values.shape[1]))
     y = _times(b, x)
-    by_scipy = isinstance(a, csr.Csr)
     exact = (
-        xp.asarray(scipy_product(formats.to_host(a), formats.to_host(y)[:, None])[:, 0]) if by_scipy else _times(a, y)
+        xp.asarray(_in_float64(formats.to_host(a), "scipy.sparse") @ formats.to_host(y))
+        if isinstance(a, csr.Csr)
+        else _times(a, y)
     )
     norm = xp.sqrt(xp.concatenate([xp.square(part).sum(axis=1) for part in _parts(values)]))
     scale = xp.maximum(norm, math.sqrt(float(xp.square(norm).mean())))
@@ -231,26 +214,14 @@ def reference(values, sizes=None, longest: int = 1) -> Reference:
     return Reference(values, norm, norm / math.sqrt(max(values.size, 1)), sizes, longest, of_sizes)
 
 
-def scipy_product(a, b, dtype=np.float64) -> np.ndarray:
-    """A·B in float64 with SciPy, whose loop adds repeated entries up; then in another dtype.
-
-    a: `formats.csr.Csr` of NumPy arrays; b: (k, n), an array or a `Half`.
-    """
-    from scipy.sparse import csr_array
-
-    matrix = csr_array((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k))
-    return np.asarray(matrix @ _numbers(b, array_of(b)).astype(np.float64), dtype)
-
-
 def dense_product(a, b, dtype=np.float64):
     """A·B in float64 with NumPy or CuPy, on the side where both live, row-major; then in another dtype.
 
     a: (m, k), b: (k, n), either of them a format of `kernels.formats` or an array. Only panels are
     in float64, and of a `Half` in float32.
     """
-    a, b = _dense(a), _dense(b)
-    xp = array_module(array_of(a))
-    (m, k), n = a.shape, b.shape[1]
+    a, b = _dense(a, b)
+    xp, (m, k), n = array_module(array_of(a)), a.shape, b.shape[1]
     out = xp.zeros((m, n), dtype)
     height, width = (max(1, PANEL_ELEMENTS // max(k, size, 1)) for size in (n, m))
     for i in range(0, m, height):
@@ -260,26 +231,29 @@ def dense_product(a, b, dtype=np.float64):
     return out
 
 
-def cupy_product(a, b, dtype=np.float64):
-    """A·B in float64 with cuSPARSE through CuPy, row-major; then in another dtype.
+def _in_float64(a: csr.Csr, library: str):
+    """Return a copy in float64, which nobody else has, as a matrix of scipy.sparse or cupyx.scipy.sparse."""
+    return Lazy(library).csr_matrix((a.val.astype(np.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
 
-    a: `formats.csr.Csr` of CuPy arrays; b: (k, n), an array or a `Half`.
+
+def sparse_product(a, b, dtype=np.float64):
+    """A·B in float64 with SciPy, or cuSPARSE through CuPy, on the side where both live, row-major; then in another
+    dtype.
+
+    a: `formats.csr.Csr`; b: (k, n), an array or a `Half`.
 
     CuPy wants B and C column-major and A canonical, hence copies: of A once, of B and C a panel of
     columns at a time.
     """
-    from cupyx.scipy.sparse import csr_matrix
-
-    n = b.shape[1]
-    out = cupy.zeros((a.m, n), dtype)
+    xp, n = array_module(a.val), b.shape[1]
+    out = xp.zeros((a.m, n), dtype)
     if a.nnz == 0:
         return out
-    # copy=True: sum_duplicates must not be able to touch the contenders' operands.
-    matrix = csr_matrix((a.val.astype(cupy.float64), a.col_idx, a.row_ptr), shape=(a.m, a.k), copy=True)
+    matrix = _in_float64(a, "scipy.sparse" if xp is np else "cupyx.scipy.sparse")
     matrix.sum_duplicates()  # also sorts; cuSPARSE itself promises nothing about repeated entries
     width = max(1, PANEL_ELEMENTS // max(a.m, a.k, 1))
     for j in range(0, n, width):
-        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(cupy.float64, order="F")
+        out[:, j : j + width] = matrix @ _numbers(b, array_of(b)[:, j : j + width]).astype(xp.float64, order="F")
     return out
 
 
@@ -308,48 +282,42 @@ def exactly(bound: Bound, exact: Problem, reference: Reference, stream=None) -> 
 
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
-    where = _launched(bound, exact, reference, stream, None, "on whole numbers")
-    out, wrong = bound.result(), _Marked()
-    for part, product, _ in _written(out, reference, where):
-        wrong.add(part != _rounded(product, out), part, product)
-    if wrong.count:
+    where, out = _launched(bound, exact, reference, stream, None, "on whole numbers"), bound.result()
+    count, place, value, right = _marked(out, reference, lambda part, product, _: part != _rounded(product, out))
+    if count:
+        _require_written(out, reference, where)
         raise WrongResult(
-            f"{where} is wrong: {wrong.count} of {out.size} elements are not the product, which is exact there; the "
-            f"first one, at {wrong.place(out)}, is {wrong.numbers[0]:.9g} instead of {wrong.numbers[1]:.9g}"
+            f"{where} is wrong: {count} of {out.size} elements are not the product, which is exact there; the "
+            f"first one, at {place}, is {value:.9g} instead of {right:.9g}"
         )
 
 
-@dataclass
-class _Marked:
-    """Elements of an output that are marked, part after part: how many, and of the first one the position, row-major,
-    and numbers."""
-
-    count: int = 0
-    first: int = 0
-    numbers: tuple[float, ...] = ()
-    seen: int = 0
-
-    def add(self, marks, *arrays) -> None:
-        """Add a part: its marks, and arrays of what is remembered of the first one."""
-        count = int(marks.sum())
-        if count and not self.count:
+def _marked(out, reference: Reference, mark: Callable[..., Any]) -> tuple[int, str, float, float]:
+    """Count the elements of an output that `mark(part, product, magnitudes)` marks; of the first one also say where it
+    is, what it is, and what it should be."""
+    count, seen, first = 0, 0, ("", math.nan, math.nan)
+    for part, exact, sizes in _beside_each_other(out, reference):
+        marks = mark(part, exact, sizes)
+        if not count and marks.any():
             at = int(marks.argmax())
-            self.first, self.numbers = self.seen + at, tuple(float(x.ravel()[at]) for x in arrays)
-        self.count, self.seen = self.count + count, self.seen + marks.size
+            row, column = divmod(seen + at, out.shape[1])
+            first = f"row {row}, column {column}", float(part.ravel()[at]), float(exact.ravel()[at])
+        count, seen = count + int(marks.sum()), seen + marks.size
+    return count, *first
 
-    def place(self, out) -> str:
-        """Return where the first one is."""
-        row, column = divmod(self.first, out.shape[1])
-        return f"row {row}, column {column}"
+
+def _require_written(out, reference: Reference, where: str) -> None:
+    """Raise WrongResult, one sentence, for an output with a NaN, which it was filled with."""
+    missing, place, *_ = _marked(out, reference, lambda part, *_: array_module(part).isnan(part))
+    if missing:
+        raise WrongResult(f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}")
 
 
 def _rounded(product, out):
     """A float64 product rounded to the dtype of an output, as float64."""
-    numbers = product.astype(np.float32)
-    for kind, module in ((Half, half), (eight.Eight, eight)):
-        if isinstance(out, kind):
-            numbers = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype)
-    return numbers.astype(np.float64)
+    numbers, module = product.astype(np.float32), {Half: half, eight.Eight: eight}.get(type(out))
+    rounded = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype) if module else numbers
+    return rounded.astype(np.float64)
 
 
 def _launched(
@@ -363,7 +331,8 @@ def _launched(
             f"{where} returns an array of shape {tuple(out.shape)}, but the product has {tuple(reference.values.shape)}"
         )
     out.fill(math.nan)
-    _finish(out)
+    if not isinstance(array_of(out), np.ndarray):  # the launch may go to another stream than CuPy's
+        cupy.cuda.get_current_stream().synchronize()
     try:
         (launch or partial(bound.launch, stream))()
         if stream is not None:
@@ -381,12 +350,12 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
     xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
-    if kind not in LIMITS:
-        raise ValueError(
-            f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}"
-        )
+    require(
+        kind in LIMITS,
+        f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}",
+    )
     square = worst = bound = 0.0
-    for part, exact, sizes in _written(out, reference, where):
+    for part, exact, sizes in _beside_each_other(out, reference):
         off = xp.abs(part - exact)
         square += float(xp.square(off).sum())
         scale = xp.maximum(xp.abs(exact), reference.rms)
@@ -396,7 +365,8 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
     norm, most, summed = math.sqrt(square), _relative(kind, reference), reference.sizes is not None
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
-    if not (rel_err <= most and bound <= 1):
+    if not (rel_err <= most and bound <= 1):  # NaN, an element left unwritten, fails as well
+        _require_written(out, reference, where)
         said = f"relative error {rel_err:.2e}, but at most {most:.0e}"
         if rel_err <= most:
             largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
@@ -416,20 +386,6 @@ def _relative(kind: str, reference: Reference) -> float:
         return most
     spread = IN_LONG_SUMS * reference.size_norm / reference.norm
     return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
-
-
-def _written(out, reference: Reference, where: str):
-    """`_beside_each_other`, up to the first part with a NaN, which the output was filled with: then WrongResult, one
-    sentence, at the end."""
-    missing = _Marked()
-    for part, exact, sizes in _beside_each_other(out, reference):
-        missing.add(array_module(part).isnan(part))
-        if not missing.count:
-            yield part, exact, sizes
-    if missing.count:
-        raise WrongResult(
-            f"{where} leaves {missing.count} of {out.size} elements unwritten or NaN, the first at {missing.place(out)}"
-        )
 
 
 def _beside_each_other(out, reference: Reference):
@@ -458,32 +414,31 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     may = outputs.allowed(kind, dtype, reference.longest)
     least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
-    if dtype in half.DTYPES:
-        most = xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes))
-    return most
+    return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
 
 
 def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
     """Where a wrong output is wrong first, in words: the first element over its limit, or the farthest off where none
     is; bound: how far that is off."""
-    found = _Marked()
-    for part, exact, sizes in _beside_each_other(out, reference):
+
+    def mark(part, exact, sizes):
         ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        found.add(~(ratio <= 1 if bound > 1 else ratio < bound), part, exact)
+        return ~(ratio <= 1 if bound > 1 else ratio < bound)
+
+    _, place, value, right = _marked(out, reference, mark)
     which = "the first such element" if bound > 1 else "the element that is farthest off"
-    value, right = found.numbers
-    return f"{which}, at {found.place(out)}, is {value:.6g} instead of {right:.6g}"
+    return f"{which}, at {place}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:
     """A problem in a sentence: its matrix's name, if it has one, and its sizes."""
     sizes = f"m={problem.m}, n={problem.n}, k={problem.k}, {problem.nnz} non-zeros"
-    return ", ".join(filter(None, (problem.label, sizes)))
+    return f"{problem.label}, {sizes}" if problem.label else sizes
 
 
-def _dense(x):
-    """`x` without the zeros that a sparse format leaves out; an array or a `Half` as it is."""
-    return formats.to_dense(x) if formats.is_sparse(x) else x
+def _dense(*operands):
+    """Return operands with the zeros that a sparse format leaves out; an array or a `Half` is as it is."""
+    return (formats.to_dense(x) if formats.is_sparse(x) else x for x in operands)
 
 
 def _times(matrix, x):
@@ -505,9 +460,3 @@ def _parts(array):
     height = max(1, COMPARE_ELEMENTS // max(math.prod(array.shape[1:]), 1))
     for start in range(0, len(array) if array.size else 0, height):
         yield array[start : start + height]
-
-
-def _finish(array) -> None:
-    """Wait until the poison is in place: the launch may go to another stream than CuPy's."""
-    if not isinstance(array_of(array), np.ndarray):
-        cupy.cuda.get_current_stream().synchronize()

@@ -6,8 +6,6 @@ is never split: its contenders stay on one GPU. `distributed.farm` starts the pr
 the environment which GPU it has; without it nothing is locked.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -34,16 +32,14 @@ def points(todo: Iterable, folder: Path, name: Callable, there: Callable) -> Ite
 
     name: point -> text, the same in all processes. there: point -> whether the record has it by now.
     """
-    if not gpu():
-        yield from todo
-        return
     later: list = []
     for waits in (False, True):
-        for point in list(later if waits else todo):
-            with _locked(folder, _file(name(point)), waits) as mine:
+        for point in later if waits else todo:
+            file = hashlib.sha256(name(point).encode()).hexdigest()[:16]
+            with _locked(folder, file, waits) as mine:
                 if not mine:
                     later.append(point)
-                elif not there(point):
+                elif not (gpu() and there(point)):
                     yield point
 
 
@@ -57,12 +53,8 @@ def alone(folder: Path) -> Iterator[None]:
 def mark(folder: Path, experiment: str, name: str) -> None:
     """Write down that this process's GPU measured a point."""
     if gpu():
-        line = {
-            "point": name,
-            "gpu": gpu(),
-            "host": hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8],
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        host, when = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8], datetime.now(UTC)
+        line = {"point": name, "gpu": gpu(), "host": host, "when": when.isoformat(timespec="seconds")}
         with (folder / FOLDER / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -70,14 +62,8 @@ def mark(folder: Path, experiment: str, name: str) -> None:
 def marks(folder: Path, experiment: str) -> dict[str, str]:
     """Point -> "host gpu" that measured it; the host by a checksum of its name."""
     path = folder / FOLDER / f"{experiment}.jsonl"
-    if not path.is_file():
-        return {}
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.is_file() else ())
     return {line["point"]: f"{line['host']} {line['gpu']}" for line in lines}
-
-
-def _file(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -86,12 +72,11 @@ def _locked(folder: Path, name: str, waits: bool) -> Iterator[bool]:
     if not gpu():
         yield True
         return
-    where = folder / FOLDER
-    where.mkdir(parents=True, exist_ok=True)
-    with (where / f"{name}.lock").open("w", encoding="utf-8") as file:
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    with (folder / FOLDER / f"{name}.lock").open("w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
-            return
-        yield True
+        else:
+            yield True

@@ -1,13 +1,9 @@
 """The GPU: whether there is one, what it is, and how it runs right now."""
 
-from __future__ import annotations
-
 import ast
-import contextlib
 import ctypes
 import functools
 import hashlib
-import importlib
 import importlib.metadata
 import importlib.util
 import math
@@ -16,14 +12,17 @@ import platform
 import re
 import subprocess
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from artifact import paths
 from artifact.measure.lazy import driver
+from kernels import contract
 
 #: Distributions whose versions can change a number in the records.
 PACKAGES = (
@@ -83,12 +82,8 @@ DESCRIBED: Questions = {
     "power_limit_w": (lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3, None),
 }
 
-#: Suffixes of the files that make a number what it is.
-CODE = (".py", ".c", ".cu", ".cuh")
-
 #: The driver's library on Linux, and its status where it works and finds no GPU.
-DRIVER = "libcuda.so.1"
-CUDA_ERROR_NO_DEVICE = 100
+DRIVER, CUDA_ERROR_NO_DEVICE = "libcuda.so.1", 100
 
 
 class NoGpu(RuntimeError):
@@ -100,45 +95,45 @@ class NoGpu(RuntimeError):
 class DeviceInfo:
     """What the harness steers by; `open()` gives the `cuda.core.Device`."""
 
-    ordinal: int  #: CUDA's number of the GPU in this process
     gpu: str  #: e.g. "NVIDIA H200"
     slug: str  #: e.g. "nvidia-h200", the folder of its records
-    compute_capability: tuple[int, int]
-    sm_count: int
-    l2_bytes: int
     memory_bytes: int
 
     def open(self):
         """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
         from cuda.core import Device
 
-        device = Device(self.ordinal)
+        device = Device(0)
         device.set_current()
         return device
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One look at the running GPU. What NVML does not say is NaN, or empty for `throttle`."""
-
-    sm_mhz: float
-    power_w: float
-    throttle: str  #: `NOT_THROTTLED`, or reasons joined by " + "
+#: One look at the running GPU: what NVML does not say is NaN, or empty for `throttle`, which is NOT_THROTTLED or
+#: reasons joined by " + ".
+Sample = namedtuple("Sample", "sm_mhz power_w throttle")
 
 
-def find(ordinal: int = 0) -> DeviceInfo | None:
-    """The GPU with this CUDA ordinal, or None where there is no driver, or one that has no such GPU.
+def find() -> DeviceInfo | None:
+    """CUDA's first GPU, or None where there is no driver, or one that has no GPU.
 
     Raises NoGpu, one sentence, where a driver is installed and does not work: its machine may well
     have a GPU, so that must not pass for a machine without.
     """
-    library = _driver_library()
     # Without cuda-python first, so that what fails is the driver's and nothing else's.
-    status = CUDA_ERROR_NO_DEVICE if library is None else library.cuInit(0)
+    try:
+        library = ctypes.CDLL(DRIVER)
+    except OSError as failed:
+        # Of a library that it needs in turn, or of a file that is no library, it says other things.
+        if str(failed).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
+            return None
+        raise _broken(first_line(failed)) from failed
+    status, name = library.cuInit(0), ctypes.c_char_p()
     if status == CUDA_ERROR_NO_DEVICE:
         return None
     if status:
-        raise _broken(f"cuInit fails with error {status}{_cuda_error(library, status)}")
+        library.cuGetErrorName(status, ctypes.byref(name))
+        called = f", {name.value.decode()}" if name.value else ""
+        raise _broken(f"cuInit fails with error {status}{called}")
     try:
         from cuda.bindings import runtime
 
@@ -148,32 +143,12 @@ def find(ordinal: int = 0) -> DeviceInfo | None:
     known = {runtime.cudaError_t.cudaSuccess: count, runtime.cudaError_t.cudaErrorNoDevice: 0}
     if error not in known:
         raise _broken(f"the CUDA runtime here says {error.name}")
-    if ordinal >= known[error]:
+    if not known[error]:
         return None
     # From here on there is a GPU, and what fails is an error that somebody should see.
     from cuda.core import Device
 
-    device = Device(ordinal)
-    return DeviceInfo(
-        ordinal=ordinal,
-        gpu=device.name,
-        slug=slug(device.name),
-        compute_capability=tuple(device.compute_capability),
-        sm_count=device.properties.multiprocessor_count,
-        l2_bytes=device.properties.l2_cache_size,
-        memory_bytes=_total_memory(ordinal),
-    )
-
-
-def _driver_library() -> ctypes.CDLL | None:
-    """The driver's library, or None where there is none. Raises NoGpu where it does not load."""
-    try:
-        return ctypes.CDLL(DRIVER)
-    except OSError as error:
-        # Of a library that it needs in turn, or of a file that is no library, it says other things.
-        if str(error).startswith(f"{DRIVER}: cannot open shared object file: No such file"):
-            return None
-        raise _broken(first_line(error)) from error
+    return DeviceInfo(Device(0).name, slug(Device(0).name), _total_memory())
 
 
 def _broken(why: str) -> NoGpu:
@@ -183,27 +158,18 @@ def _broken(why: str) -> NoGpu:
     )
 
 
-def _cuda_error(library, status: int) -> str:
-    """The name of a driver's status, in brackets of its own; empty where the driver knows none."""
-    name = ctypes.c_char_p()
-    library.cuGetErrorName(status, ctypes.byref(name))
-    return f", {name.value.decode()}" if name.value else ""
-
-
-def require(ordinal: int = 0) -> DeviceInfo:
+def require() -> DeviceInfo:
     """The GPU, ready to be measured.
 
     Raises NoGpu, one sentence, where there is none, its driver does not work, or a package that
     measuring needs is missing.
     """
-    info = find(ordinal)
-    if info is None:
+    if (info := find()) is None:
         raise NoGpu(
             "measuring needs an NVIDIA GPU and its driver, and none was found here: run it where there is "
             "one; records are drawn without (MODE=recorded)"
         )
-    missing = [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]
-    if missing:
+    if missing := [name for module, name in GPU_MODULES.items() if not importlib.util.find_spec(module)]:
         raise NoGpu(
             f"the {info.gpu} cannot be measured without {', '.join(missing)}: install the `gpu` "
             "extra (make does where it finds a GPU)"
@@ -218,11 +184,11 @@ def require_memory(info: DeviceInfo, m: int, n: int, k: int) -> None:
     (m, k) and B (k, n) the smaller one in 16 bits, since the other one may be sparse.
     """
     least = 2 * min(m * k, k * n) + (2 + 8) * m * n
-    if least > info.memory_bytes:
-        raise ValueError(
-            f"m={m}, n={n}, k={k} needs {least / 1e9:,.0f} GB at least, but the {info.gpu} has "
-            f"{info.memory_bytes / 1e9:,.0f} GB: choose smaller sizes"
-        )
+    contract.require(
+        least <= info.memory_bytes,
+        f"m={m}, n={n}, k={k} needs {least / 1e9:,.0f} GB at least, but the {info.gpu} has "
+        f"{info.memory_bytes / 1e9:,.0f} GB: choose smaller sizes",
+    )
 
 
 def slug(name: str) -> str:
@@ -264,7 +230,7 @@ def describe(device) -> dict[str, Any]:
         "compute_capability": "{}.{}".format(*device.compute_capability),
         "sm_count": p.multiprocessor_count,
         "l2_bytes": p.l2_cache_size,
-        "memory_bytes": _total_memory(device.device_id),
+        "memory_bytes": _total_memory(),
         "memory_bus_bits": p.global_memory_bus_width,
         "shared_bytes_per_sm": p.max_shared_memory_per_multiprocessor,
         "registers_per_sm": p.max_registers_per_multiprocessor,
@@ -284,11 +250,18 @@ def describe(device) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Versions of those of `PACKAGES` that are installed."""
-    versions = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
+    versions = {name: _ask(partial(importlib.metadata.version, name), None) for name in PACKAGES}
+    return {name: version for name, version in versions.items() if version}
+
+
+def git(*arguments: str) -> str:
+    """Return what git says of the checkout. Raises OSError where there is no git, RuntimeError with its reason where it
+    fails."""
+    command = ("git", "-C", str(paths.ROOT), *arguments)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return done.stdout.strip()
 
 
 def commit() -> str:
@@ -299,23 +272,16 @@ def commit() -> str:
     """
     if os.environ.get("SPARSITY_COMMIT"):
         return os.environ["SPARSITY_COMMIT"]
-
-    def git(*arguments: str) -> str:
-        command = ("git", "-C", str(paths.ROOT), *arguments)
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True)
-        return done.stdout.strip()
-
     try:
         # An archive unpacked inside somebody else's repository must not get that one's commit.
         if os.path.realpath(git("rev-parse", "--show-toplevel")) != os.path.realpath(paths.ROOT):
             return "unknown"
-        return git("rev-parse", "--short", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short", "HEAD") + "+" * bool(changed)
+    except (OSError, RuntimeError) as error:
         if (paths.ROOT / ".git").exists():
-            why = first_line(getattr(error, "stderr", "") or error)
-            print(f"The commit is recorded as unknown: {why} (or name it in SPARSITY_COMMIT)", file=sys.stderr)
+            why = f"The commit is recorded as unknown: {first_line(error)} (or name it in SPARSITY_COMMIT)"
+            print(why, file=sys.stderr)
         return "unknown"
 
 
@@ -348,28 +314,24 @@ def sources(room: str) -> str:
         *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
     ]
     digest = hashlib.sha256()
-    for file in sorted(f for f in files if f.suffix in CODE or f.match("choices/*.csv")):
-        digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode())
-        digest.update(file.read_bytes())
+    for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh") or f.match("choices/*.csv")):
+        digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 
 
 def _imported(file: Path) -> set[str]:
     """Dotted names that a Python file imports, modules and what it takes from them."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    taken = {(x.module, a.name) for x in nodes if isinstance(x, ast.ImportFrom) and x.module for a in x.names}
+    return modules | {module for module, _ in taken} | {f"{module}.{name}" for module, name in taken}
 
 
-def _total_memory(ordinal: int) -> int:
+def _total_memory() -> int:
     """Bytes of device memory. Asked without a context, so that looking for a GPU makes none."""
-    error, total = driver.cuDeviceTotalMem(driver.CUdevice(ordinal))
+    error, total = driver.cuDeviceTotalMem(driver.CUdevice(0))
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the driver does not say how much memory GPU {ordinal} has ({error.name})")
+        raise RuntimeError(f"the driver does not say how much memory the GPU has ({error.name})")
     return int(total)
 
 
@@ -405,10 +367,8 @@ def _cuda_version() -> str:
 def _library_version(name: str) -> str | None:
     """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
 
-    The package's version may differ. cuBLASLt is a part of cuBLAS.
+    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous.
     """
-
-    # One packed number would be ambiguous.
     return _ask(lambda: _property_version(importlib.import_module(f"nvmath.bindings.{name}").get_property), None)
 
 
@@ -426,11 +386,11 @@ def cusparselt():
     from nvmath.bindings import cusparseLt
 
     answers = _property_version(cusparseLt.get_property) if path else None
-    if answers != wanted:
-        raise ValueError(
-            f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
-            "with LD_PRELOAD set to the same file"
-        )
+    contract.require(
+        answers == wanted,
+        f"{CUSPARSELT} names cuSPARSELt {wanted}, but version {answers} was loaded before it: start Python "
+        "with LD_PRELOAD set to the same file",
+    )
     return cusparseLt
 
 
@@ -453,10 +413,9 @@ def _file_version(path: str) -> str:
     def one(part: int) -> int:
         value = ctypes.c_int(-1)
         status = ask(part, ctypes.byref(value))
-        if status:
-            raise ValueError(
-                f"the file that {CUSPARSELT} names does not tell its version: its status is {status}, not 0"
-            )
+        contract.require(
+            status == 0, f"the file that {CUSPARSELT} names does not tell its version: its status is {status}, not 0"
+        )
         return value.value
 
     return _property_version(one)
@@ -469,11 +428,9 @@ def _property_version(get_property) -> str:
 
 def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            return re.findall(r"^model name\s*:\s*(\S.*?)\s*$", file.read(), re.MULTILINE)[0]
-    except (OSError, IndexError):
-        return platform.machine()
+    text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
+    found = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    return found[1] if found else platform.machine()
 
 
 def _os() -> str:

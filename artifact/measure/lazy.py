@@ -1,7 +1,5 @@
 """Libraries for a GPU, imported when they are first used: modules that need them can be imported, and read, without."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -6,8 +6,6 @@ them. The environment variable SPARSITY_MATRICES names the folder, which holds `
 (`scipy.sparse.save_npz`), `<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tarfile
@@ -15,6 +13,7 @@ import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from kernels.formats import csr, matrix_market
 VARIABLE = "SPARSITY_MATRICES"
 LIST = Path(__file__).with_name("matrices.csv")
 COLLECTION = "https://sparse.tamu.edu/MM"  #: <group>/<name>.tar.gz below it
-_WAIT_S = 60  # for the collection's server to say something
 
 
 def listed(path: Path = LIST) -> pd.DataFrame:
@@ -48,10 +46,9 @@ def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
 def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
     """A sentence on what of a list is not there, for whoever measures without it; "" if all of it is."""
     missing = [name for name in matrices["name"] if name not in set(there["name"])]
-    if not missing:
-        return ""
     few = ", ".join([*missing[:5], *(["…"] if len(missing) > 5 else [])])
-    return f"{len(there)} of {len(matrices)} listed matrices are in the folder of {VARIABLE}; left out: {few}"
+    said = f"{len(there)} of {len(matrices)} listed matrices are in the folder of {VARIABLE}; left out: {few}"
+    return said if missing else ""
 
 
 def find(name: str, where: Path) -> Path | None:
@@ -83,17 +80,16 @@ def _fetch(group: str, name: str, where: Path) -> None:
     part = where / f"{name}.mtx.part"
     try:
         with (
-            urllib.request.urlopen(url, timeout=_WAIT_S) as answer,
+            urllib.request.urlopen(url, timeout=60) as answer,
             tarfile.open(fileobj=answer, mode="r|gz") as archive,
         ):
-            for member in archive:  # beside it may lie right-hand sides and coordinates
-                if member.isfile() and Path(member.name).name == f"{name}.mtx":
-                    content: Any = archive.extractfile(member)
-                    with part.open("wb") as file:
-                        shutil.copyfileobj(content, file)
-                    break
-            else:
+            # Beside it may lie right-hand sides and coordinates.
+            member = next((x for x in archive if x.isfile() and Path(x.name).name == f"{name}.mtx"), None)
+            if member is None:
                 raise ValueError(f"the archive {url} has no {name}.mtx")
+            content: Any = archive.extractfile(member)
+            with part.open("wb") as file:
+                shutil.copyfileobj(content, file)
         part.replace(where / f"{name}.mtx")
     finally:
         part.unlink(missing_ok=True)
@@ -134,11 +130,9 @@ def load(name: str, where: Path) -> csr.Csr:
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.
     """
-    path = find(name, where)
-    if path is None:
+    if (path := find(name, where)) is None:
         raise FileNotFoundError(
             f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or {name}/{name}.mtx"
         )
-    a = read(path)
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    return csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, rng.standard_normal(a.nnz, dtype=np.float32))
+    a, rng = read(path), np.random.default_rng(zlib.crc32(name.encode()))
+    return replace(a, val=rng.standard_normal(a.nnz, dtype=np.float32))

@@ -1,7 +1,5 @@
 """How long measuring took, by the stamps of the records; what commands take without a GPU; how much room files take."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 
@@ -31,10 +29,10 @@ def durations(folder: Path) -> pd.DataFrame:
     times; preparing, checking and flushing included), told (whether these times tell it; else minutes are those of the
     kernels alone), kernel_s (samples x medians), gpu.
     """
-    places = [(room, repeat) for room in records.rooms(folder) for repeat in ("", records.REPEAT)]
     found = [
         (room, repeat, name, records.read(folder / room / repeat / f"{name}.csv"))
-        for room, repeat in places
+        for room in records.rooms(folder)
+        for repeat in ("", records.REPEAT)
         for name in records.experiments(folder / room / repeat)
     ]
     rows = [

@@ -5,8 +5,6 @@ whose code it was, at which commit, how it was built and timed, on what, and how
 said there in words. The same measurement of several GPUs has one name.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,10 +58,8 @@ class Others(SimpleNamespace):
 def find(room: str, folder: Path = registry.FOLDER, name: str = "*") -> list[Others]:
     """All that a room has, or all of a name: by name, of a name that of the home GPU first. Raises ValueError, one
     sentence, where a file lacks a key, has an unknown one, or lies in the folder of another GPU than its own."""
-    found = [
-        read(room, path.stem, path.parent.name, folder)
-        for path in (Path(folder) / room / registry.OTHERS).glob(f"*/{name}.toml")
-    ]
+    files = (folder / room / registry.OTHERS).glob(f"*/{name}.toml")
+    found = (read(room, path.stem, path.parent.name, folder) for path in files)
     return sorted(found, key=lambda m: (m.name, slug(m.gpu) != paths.HOME, m.gpu))
 
 
@@ -84,7 +80,6 @@ def nearest(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> O
 
     Raises FileNotFoundError, one sentence, where no GPU has one, and ValueError as `find`.
     """
-    found = find(room, folder, name)
-    if not found:
+    if not (found := find(room, folder, name)):
         raise FileNotFoundError(f"The room {room!r} has no {name!r} of others' code on any GPU.")
     return next((m for m in found if slug(m.gpu) == gpu), found[0])

@@ -6,12 +6,10 @@ Kernels are compiled without Hopper's own instructions (`gpu.Portable`). It says
 that the kernels are right, and what they make of the same caches and memory.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,25 +21,21 @@ from artifact import command, registry
 from artifact.measure import device as gpus
 from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
-from kernels.contract import Problem
 
 #: Bytes of shared memory of a block that a GeForce has.
 GEFORCE = 101_376
 PORTABLE, SMALLER = "portable", "portable_99kib"
 
 
-@dataclass(frozen=True)
-class Point:
-    what: str  #: of `--only`
-    elsewhere: str  #: the room's variant that routes lead other GPUs to
-    own: str  #: the one that they lead to here
-    make: Callable[[], Problem]
+#: What `--only` calls it; the room's variant that routes lead other GPUs to, and the one that they lead to here; what
+#: makes the problem.
+Point = namedtuple("Point", "what elsewhere own make")
 
 
-def points() -> Iterator[tuple[str, Point]]:
+def points() -> list[tuple[str, Point]]:
     """(room, point) of the rooms that have a portable.py."""
-    for room in (room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()):
-        yield from ((room, point) for point in registry.module(room, "portable").points())
+    rooms = [room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()]
+    return [(room, point) for room in rooms for point in registry.module(room, "portable").points()]
 
 
 def measure(
@@ -50,7 +44,7 @@ def measure(
     """A row for each point and contender: the forced kernels, with all and with a GeForce's shared memory, the GPU's
     own, and dense cuBLAS; who does not take a point is left out, which is said. opened: `cuda.core.Device`, current."""
     rows: list[dict[str, Any]] = []
-    for room, point in ((room, point) for room, point in points() if only in ("", point.what)):
+    for room, point in ((r, p) for r, p in points() if only in ("", p.what)):
         module, problem = importlib.import_module(f"kernels.{room}"), point.make()
         dense = registry.contenders([name for name in module.BASELINES if name.startswith("cublas")], opened)
         contenders: dict[str, Contender] = {
@@ -59,8 +53,12 @@ def measure(
             point.own: partial(module.bind, point.own, device=opened),
             **dense,
         }
-        work = partial(measure_point, problem, opened=opened, budget_s=budget_s)
-        found = willing(contenders, work, lambda name, why: say(f"left out: {why}"), PORTABLE)
+        found = willing(
+            contenders,
+            partial(measure_point, problem, opened=opened, budget_s=budget_s),
+            lambda _, why: say(f"left out: {why}"),
+            PORTABLE,
+        )
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         mine = [
             {
@@ -75,7 +73,6 @@ def measure(
             }
             for name, (cost, errors, timing) in found.items()
         ]
-        problem.release()
         say(pd.DataFrame(mine).to_string(index=False))
         rows += mine
     return pd.DataFrame(rows)

@@ -24,8 +24,9 @@ import math
 import os
 import re
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,30 +38,21 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import check
 from artifact.measure.device import slug
+from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.
 NAME = re.compile(r'[^<>"\x00-\x1f\x7f\ufffd]+')
-
-
-def _name(text: str) -> str:
-    if not NAME.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _utc(text: str) -> str:
-    if datetime.fromisoformat(text).utcoffset() != timedelta(0):
-        raise ValueError
-    return text
-
-
-#: Kind of a column -> what a cell is called, how it is read (ValueError or KeyError: not at all), the dtype.
+#: Kind of a column -> what a cell is called, how it is read (ValueError or None: not at all), the dtype.
 KINDS: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    "text": ("a name", _name, "str"),
-    "time": ("an ISO-8601 time in UTC with its offset", _utc, "str"),
+    "text": ("a name", lambda x: x if NAME.fullmatch(x) else None, "str"),
+    "time": (
+        "an ISO-8601 time in UTC with its offset",
+        lambda x: x if datetime.fromisoformat(x).utcoffset() == timedelta(0) else None,
+        "str",
+    ),
     "int": ("a whole number", int, "int64"),
     "float": ("a number", float, "float64"),
-    "flag": ("True or False", {"True": True, "False": False}.__getitem__, "bool"),
+    "flag": ("True or False", {"True": True, "False": False}.get, "bool"),
 }
 
 
@@ -76,17 +68,18 @@ class Column:
     optional: bool = False  # text may be empty, a float may be NaN
     late: bool = False  # records from before this column lack it, and have NaN when they are read
 
-    def parse(self, text: str) -> Any:
-        """Return the value of a cell. Raise ValueError that says what it should be."""
+    def parse(self, text: str, name: str, row: int, column: str) -> Any:
+        """Return the value of a cell. Raise ValueError that says where it is, as `_refuse`, and what it should be."""
         called, read, dtype = KINDS[self.kind]
         if self.optional and not text:
             return text if self.kind == "text" else math.nan
-        try:
+        value = None
+        with suppress(ValueError):
             value = read(text)
-        except (KeyError, ValueError):
-            raise ValueError(f"{text!r} is not {called}") from None
+        if value is None:
+            _refuse(name, row, column, f"{text!r} is not {called}")
         if dtype != "str" and not self.least <= value <= self.most:
-            raise ValueError(f"{text} is not in {self.least:g} … {self.most:g}")
+            _refuse(name, row, column, f"{text} is not in {self.least:g} … {self.most:g}")
         return value
 
 
@@ -143,9 +136,8 @@ RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
 #: Error limits of 8-bit operands, which labels tell from all others. That of an element counts only where `bound` does
 #: not say what it was held to.
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
-USUAL = "usual"  # in a room's `limits`: of the experiments that it does not name
-CEILINGS = "ceilings"  # room and experiment of the microbenchmarks
-RATE_TOLERANCE = 1e-6  # relative; a record keeps every digit, one that was rounded by hand some
+#: In a room's `limits`, of the experiments that it does not name; room and experiment of the microbenchmarks.
+USUAL, CEILINGS = "usual", "ceilings"
 
 COUNTER_CELLS: dict[str, Column] = {
     **{name: COLUMNS[name] for name in ("variant", "m", "n", "k", "density")},
@@ -154,20 +146,17 @@ COUNTER_CELLS: dict[str, Column] = {
     "unit": Column("text", "", "unit of the value, as ncu says it", optional=True),
 }
 COUNTER_COLUMNS = tuple(COUNTER_CELLS)
-COUNTER_KEY = ("variant", "m", "n", "k", "density", "metric")  # one row of the counters
-MACHINE = "machine.json"
-PLAN = "plan.json"
-ABSENT = "absent.json"  # rows that a record does not have, each with the reason
-REPEAT = "repeat"  # folder of the second measurement, in that of the first
-#: ... and the folder of those with other versions of a library, each in a folder of its version's name.
-LIBRARIES = "libraries"
-COUNTERS = "counters"  # <room>/counters.csv: hardware counters from the profiler, tidy
-FACTS = "facts"  #: what is said of a room's records by name, made from them
+#: Files beside records: the machine; how many rows there are to be; rows that a record does not have, and the reason.
+MACHINE, PLAN, ABSENT = "machine.json", "plan.json", "absent.json"
+#: Folders in that of a room: the second measurement; those with other versions of a library, each in a folder of its
+#: version's name.
+REPEAT, LIBRARIES = "repeat", "libraries"
+#: CSV beside records that are none: the profiler's counters, and what is said of a room's records by name.
+COUNTERS, FACTS = "counters", "facts"
 #: What a machine.json holds at least.
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
 #: In a machine.json, a list: which experiments were added on the same machine by another commit, and when.
-LATER = "later"
-LATER_KEYS = ("experiments", "date", "commit", "sources")
+LATER, LATER_KEYS = "later", ("experiments", "date", "commit", "sources")
 
 
 # ---------------------------------------------------------------- validation
@@ -189,48 +178,62 @@ def _table(text: str, name: str, columns: Mapping[str, Column], what: str) -> pd
     header, *lines = list(csv.reader(io.StringIO(text))) or [[]]
     known = Counter(c for c, column in columns.items() if c in header or not column.late)
     for column in (known - Counter(header)) or (Counter(header) - known):
-        _refuse(
-            name, 1, column, f"a {what} has this column once" if column in known else f"a {what} has no such column"
-        )
+        _refuse(name, 1, column, f"a {what} has {'this column once' if column in known else 'no such column'}")
     for number, cells in enumerate(lines, start=2):
         if len(cells) != len(header):
-            cut = header[min(len(cells), len(header) - 1)]
-            _refuse(name, number, cut, f"the row has {len(cells)} cells instead of {len(header)}, truncated or foreign")
+            cut = f"the row has {len(cells)} cells instead of {len(header)}, truncated or foreign"
+            _refuse(name, number, header[min(len(cells), len(header) - 1)], cut)
     if not lines or not text.endswith("\n"):
         _refuse(name, max(len(lines) + 1, 2), header[-1], "the file ends here, it is truncated")
-    parsed: dict[str, list] = {}
-    for column, texts in zip(header, zip(*lines, strict=True), strict=True):
-        for number, cell in enumerate(texts, start=2):
-            try:
-                parsed.setdefault(column, []).append(columns[column].parse(cell))
-            except ValueError as error:
-                _refuse(name, number, column, str(error))
+    parsed = {
+        column: [columns[column].parse(cell, name, number, column) for number, cell in enumerate(cells, start=2)]
+        for column, cells in zip(header, zip(*lines, strict=True), strict=True)
+    }
     dtypes = {c: KINDS[column.kind][2] for c, column in columns.items()}
     return pd.DataFrame(parsed).reindex(columns=list(columns)).astype(dtypes)
 
 
-def _rules(df: pd.DataFrame) -> Iterator[tuple[str, Any, str]]:
-    """Yield what must hold of a record: a column, in which rows it is right, what is said of one where it is not."""
-    yield "when", df["when"] >= "2020", "{when!r} is before 2020"
-    yield "median_us", df["median_us"] > 0, "a launch takes more than 0 µs"
-    inside = df["median_us"].between(df["q25_us"], df["q75_us"])
-    yield "median_us", inside, "the median {median_us:g} is outside its quartiles"
-    quartiles = (df["samples"] > 1) | (df["q25_us"] == df["q75_us"])
-    yield "samples", quartiles, "one sample has no quartiles of its own"
-    for said, factors in FLOPS.items():
-        defined = df["useful_flops"] == 2.0 * df[list(factors)].prod(axis=1)
-        yield "useful_flops", defined | (df["flops_def"] != said), "{useful_flops:g} is not {flops_def}"
-    for rate, (work, unit) in RATES.items():
-        close = np.isclose(df[rate], df[work] / df["median_us"] / unit, rtol=RATE_TOLERANCE, atol=0)
-        yield rate, close, f"{{{rate}:g}} is not {work} over median_us"
-    for error in ("rel_err", "max_err"):
-        yield error, df[error] <= _most(df, error), f"{{{error}:g}} is over its limit, so it is wrong"
-    for column in PROBLEM:
-        same = df[column] == df.groupby(list(POINT))[column].transform("first")
-        yield column, same | (df["room"] == CEILINGS), f"{{{column}}} differs from another row of the same problem"
-    for column in ONE_PER_FILE:
-        yield column, df[column] == df[column].iloc[0], f"{{{column}}} differs from {df[column].iloc[0]} in row 2"
-    yield "variant", ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"
+def _rules(df: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """Return what must hold of a record: a column, in which rows it is right, what is said of one where it is not."""
+    us, low, high = df["median_us"], df["q25_us"], df["q75_us"]
+    defined = {said: df["useful_flops"] == 2.0 * df[list(factors)].prod(axis=1) for said, factors in FLOPS.items()}
+    rates = {rate: df[work] / us / unit for rate, (work, unit) in RATES.items()}
+    firsts = df.groupby(list(POINT))[list(PROBLEM)].transform("first")
+    return [
+        ("when", df["when"] >= "2020", "{when!r} is before 2020"),
+        ("median_us", us > 0, "a launch takes more than 0 µs"),
+        ("median_us", us.between(low, high), "the median {median_us:g} is outside its quartiles"),
+        ("samples", (df["samples"] > 1) | (low == high), "one sample has no quartiles of its own"),
+        *(
+            ("useful_flops", right | (df["flops_def"] != said), "{useful_flops:g} is not {flops_def}")
+            for said, right in defined.items()
+        ),
+        *(
+            (
+                rate,
+                np.isclose(df[rate], right, rtol=1e-6, atol=0),
+                f"{{{rate}:g}} is not {RATES[rate][0]} over median_us",
+            )
+            for rate, right in rates.items()
+        ),
+        *(
+            (error, df[error] <= _most(df, error), f"{{{error}:g}} is over its limit, so it is wrong")
+            for error in ("rel_err", "max_err")
+        ),
+        *(
+            (
+                column,
+                (df[column] == firsts[column]) | (df["room"] == CEILINGS),
+                f"{{{column}}} differs from another row of the same problem",
+            )
+            for column in PROBLEM
+        ),
+        *(
+            (column, df[column] == df[column].iloc[0], f"{{{column}}} differs from {df[column].iloc[0]} in row 2")
+            for column in ONE_PER_FILE
+        ),
+        ("variant", ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"),
+    ]
 
 
 def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
@@ -246,8 +249,7 @@ def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
     others = [said] if said else set(check.LIMITS) - {*EIGHT_LIMITS}
     eight, most = (max(getattr(check.LIMITS[x], error) for x in kinds) for kinds in (EIGHT_LIMITS, others))
     # Where a bound is, each element was held to its own products, and the norm to those of long sums.
-    longest = np.sqrt(df[["k", "nnz"]].min(axis=1))
-    more = math.inf if error == "max_err" else check.IN_LONG_SUMS * longest
+    more = math.inf if error == "max_err" else check.IN_LONG_SUMS * np.sqrt(df[["k", "nnz"]].min(axis=1))
     is_eight = df["label"].str.split(" ").str[0] == EIGHT_BITS
     return np.where(is_eight, eight, most) + np.where(df["bound"].isna(), 0, more)
 
@@ -256,10 +258,10 @@ def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
 def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as `_place` has it."""
     df = _table(text, name, COLUMNS, "record of a measurement")
-    of_place = (
+    of_place = [
         (column, df[column] == value, f"{{{column}!r}} is not {value!r}, {why}") for column, value, why in place
-    )
-    for rule in itertools.chain(of_place, _rules(df)):
+    ]
+    for rule in of_place + _rules(df):
         _require(name, df, *rule)
     return df
 
@@ -272,8 +274,8 @@ def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
     described = next((x for x in (path.parent, room) if (x / MACHINE).exists()), None)
     if described is None:
         return (experiment,)
-    gpu = "gpu", read_machine(described)["gpu"], f"the GPU of {MACHINE} beside it"
-    return experiment, ("room", room.name, "in whose folder the file lies"), gpu
+    gpu = read_machine(described)["gpu"], f"the GPU of {MACHINE} beside it"
+    return experiment, ("room", room.name, "in whose folder the file lies"), ("gpu", *gpu)
 
 
 def _text(df: pd.DataFrame, path: Path) -> str:
@@ -287,10 +289,9 @@ def _text(df: pd.DataFrame, path: Path) -> str:
 # ---------------------------------------------------------------- files
 
 
-def write_text(path: str | Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
     """Write `text` to `path` whole or not at all: to a temporary file in the same folder, then
     renamed."""
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -308,38 +309,38 @@ def write_json(path: Path, content: Any) -> Path:
     return write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write(path: str | Path, df: pd.DataFrame) -> Path:
+def write(path: Path, df: pd.DataFrame) -> Path:
     """Replace the record at `path` by `df` (every column of COLUMNS). Raises ValueError and writes
     nothing if invalid."""
-    return write_text(path, _text(df, Path(path)))
+    return write_text(path, _text(df, path))
 
 
-def append(path: str | Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
+def append(path: Path, rows: pd.DataFrame | Iterable[Mapping]) -> Path:
     """Add rows to the record at `path`; a row of the same variant and point replaces the old one.
 
     Raises ValueError, and leaves the file as it was, if the rows or the file are not valid.
     """
     new = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
-    _text(new, Path(path))  # before merging: a bad row is reported as itself
-    if Path(path).exists():
+    _text(new, path)  # before merging: a bad row is reported as itself
+    if path.exists():
         new = pd.concat([read(path), new.reindex(columns=list(COLUMNS))], ignore_index=True)
     return write(path, new.drop_duplicates(list(KEY), keep="last"))
 
 
-def read(path: str | Path) -> pd.DataFrame:
+def read(path: Path) -> pd.DataFrame:
     """Return the record at `path`, columns and dtypes of COLUMNS.
 
     Raises FileNotFoundError if there is none, ValueError (file, row, column) if it is truncated,
     incomplete or foreign.
     """
-    return _valid(_read(path, "there is no such record"), str(path), _place(Path(path))).copy()
+    return _valid(_read(path, "there is no such record"), str(path), _place(path)).copy()
 
 
-def _read(path: str | Path, missing: str) -> str:
+def _read(path: Path, missing: str) -> str:
     """Return the text of a file; bytes that are none become a character that no name has. Raises FileNotFoundError, one
     sentence that says what is missing."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: {missing}.") from None
 
@@ -347,15 +348,13 @@ def _read(path: str | Path, missing: str) -> str:
 def _read_json(path: Path, otherwise: Any) -> Any:
     """Return what a JSON file holds, or `otherwise` where there is none. Raises ValueError where it was cut."""
     try:
-        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except FileNotFoundError:
-        return otherwise
+        return json.loads(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else otherwise
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}: this is not complete JSON ({error.msg}).") from None
 
 
-def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
-    """`df`, a record as `read` gives it, if every point has every variant of the file, and if all
+def complete(df: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """`df`, the record at `path` as `read` gives it, if every point has every variant of the file, and if all
     points are there that were planned (see `whole`).
 
     What was left out on purpose (`leave_out`) is not missed. Raises ValueError (file, first row of the
@@ -363,61 +362,55 @@ def complete(df: pd.DataFrame, name: str | Path) -> pd.DataFrame:
     variant was interrupted. `read` accepts such a file, because measuring goes on from there; a verdict
     on it would compare different points.
     """
-    path, variants = Path(name), df["variant"].unique()
     known = {
         *map(_rounded, df[list(KEY)].itertuples(index=False, name=None)),
         *read_absent(path.parent).get(path.stem, ()),
     }
-    for row, *point in df.drop_duplicates(list(POINT))[list(POINT)].itertuples(name=None):
-        for variant in variants:
-            if _rounded((variant, *point)) not in known:
-                lacks = (
-                    f"this point lacks {variant!r}, which others have: truncated, or its measurement was interrupted"
-                )
-                _refuse(name, row + 2, "variant", lacks)
-    return whole(df, name)
+    points = df.drop_duplicates(list(POINT))[list(POINT)].itertuples(name=None)
+    for (row, *point), variant in itertools.product(points, df["variant"].unique()):
+        if _rounded((variant, *point)) not in known:
+            lacks = f"this point lacks {variant!r}, which others have: truncated, or its measurement was interrupted"
+            _refuse(path, row + 2, "variant", lacks)
+    return whole(df, path)
 
 
-def whole(df: pd.DataFrame, path: str | Path) -> pd.DataFrame:
+def whole(df: pd.DataFrame, path: Path) -> pd.DataFrame:
     """`df`, the record at `path` as `read` gives it, if it has the points and rows that were planned.
 
     Raises ValueError, one sentence, otherwise. A record from before there were plans has none, and
     passes.
     """
-    name = Path(path).stem
     points = len(df.drop_duplicates(list(POINT)))
-    planned = read_plan(Path(path).parent).get(name, {"points": points, "rows": len(df)})
-    if points < planned["points"]:
-        raise ValueError(
-            f"{path}: {name} was interrupted after {points} of {planned['points']} points: make measure goes on."
-        )
-    if len(df) != planned["rows"]:
-        raise ValueError(
-            f"{path}: {name} has {len(df)} rows, but {planned['rows']} were planned: rows were lost "
-            "or added, so delete it and measure it again."
-        )
+    planned = read_plan(path.parent).get(path.stem, {"points": points, "rows": len(df)})
+    require(
+        points >= planned["points"],
+        f"{path}: {path.stem} was interrupted after {points} of {planned['points']} points: make measure goes on.",
+    )
+    require(
+        len(df) == planned["rows"],
+        f"{path}: {path.stem} has {len(df)} rows, but {planned['rows']} were planned: rows were lost "
+        "or added, so delete it and measure it again.",
+    )
     return df
 
 
-def plan(path: str | Path, keys: Iterable[tuple]) -> None:
+def plan(path: Path, keys: Iterable[tuple]) -> None:
     """Write down that the record at `path` is to have the rows `keys`, each as in KEY, and those that
     it has already: before the first of them is measured, so that an interruption shows."""
-    path = Path(path)
     there = read(path)[list(KEY)].itertuples(index=False, name=None) if path.exists() else ()
     rows = {_rounded(key) for key in (*keys, *there)}
     plans = read_plan(path.parent) | {path.stem: {"points": len({row[1:] for row in rows}), "rows": len(rows)}}
     write_json(path.parent / PLAN, dict(sorted(plans.items())))
 
 
-def read_plan(folder: str | Path) -> dict[str, dict[str, int]]:
+def read_plan(folder: Path) -> dict[str, dict[str, int]]:
     """experiment -> {"points": …, "rows": …} that its record in `folder` is to have; empty where
     nothing was written down. Raises ValueError, one sentence, for a file that was cut."""
-    return _read_json(Path(folder) / PLAN, {})
+    return _read_json(folder / PLAN, {})
 
 
-def leave_out(path: str | Path, key: tuple, why: str) -> None:
+def leave_out(path: Path, key: tuple, why: str) -> None:
     """Write down that the record at `path` has no row `key`, as in KEY, and why: a library refuses the point, say."""
-    path = Path(path)
     found = read_absent(path.parent)
     found.setdefault(path.stem, {})[_rounded(key)] = why
     entries = [
@@ -428,11 +421,11 @@ def leave_out(path: str | Path, key: tuple, why: str) -> None:
     write_json(path.parent / ABSENT, entries)
 
 
-def read_absent(folder: str | Path) -> dict[str, dict[tuple, str]]:
+def read_absent(folder: Path) -> dict[str, dict[tuple, str]]:
     """experiment -> {row as in KEY -> why its record in `folder` does not have it}; empty where nothing was left out.
     Raises ValueError, one sentence, for a file that was cut."""
     found: dict[str, dict[tuple, str]] = {}
-    for entry in _read_json(Path(folder) / ABSENT, []):
+    for entry in _read_json(folder / ABSENT, []):
         found.setdefault(entry["experiment"], {})[_rounded([entry[name] for name in KEY])] = entry["why"]
     return found
 
@@ -443,32 +436,31 @@ def _rounded(key: Sequence) -> tuple:
     return (variant, label, *map(int, sizes), round(float(density), 9))
 
 
-def read_counters(path: str | Path) -> pd.DataFrame:
+def read_counters(path: Path) -> pd.DataFrame:
     """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
     `read`; ValueError too where they are not those that the file beside them tells of, or another GPU's."""
-    path = Path(path)
-    text = _read(path, "there are no hardware counters; `make profile` records them")
+    text, about = _read(path, "there are no hardware counters; `make profile` records them"), path.with_suffix(".json")
     df = _table(text, str(path), COUNTER_CELLS, "table of counters")
-    once = "{metric!r} at this shape is in a row above already"
-    _require(path, df, "metric", ~df.duplicated(list(COUNTER_KEY)), once)
-    about, said = path.with_suffix(".json"), _read_json(path.with_suffix(".json"), {})
+    again = df.duplicated([column for column in COUNTER_COLUMNS if column not in ("value", "unit")])
+    _require(path, df, "metric", ~again, "{metric!r} at this shape is in a row above already")
+    said = _read_json(about, {})
     gpu = said.get("gpu", "")
-    if said != _about(text, len(df), gpu):
-        raise ValueError(
-            f"{path}: these {len(df)} rows are not those that {about.name} tells of: the file was cut or changed, so "
-            "profile again."
-        )
+    require(
+        said == _about(text, len(df), gpu),
+        f"{path}: these {len(df)} rows are not those that {about.name} tells of: the file was cut or changed, so "
+        "profile again.",
+    )
     # The folder above is of the room, or of a part of it.
-    if slug(gpu) not in [folder.name for folder in path.absolute().parents[1:3]]:
-        raise ValueError(f"{about}: counters of an {gpu} do not belong in this folder.")
+    above = [folder.name for folder in path.absolute().parents[1:3]]
+    require(slug(gpu) in above, f"{about}: counters of an {gpu} do not belong in this folder.")
     return df
 
 
-def write_counters(path: str | Path, df: pd.DataFrame, gpu: str) -> Path:
+def write_counters(path: Path, df: pd.DataFrame, gpu: str) -> Path:
     """Write a table of counters, COUNTER_COLUMNS, of the GPU with this name, and beside it what tells that it is
     whole."""
     text = df[list(COUNTER_COLUMNS)].to_csv(index=False, lineterminator="\n")
-    write_json(Path(path).with_suffix(".json"), _about(text, len(df), gpu))
+    write_json(path.with_suffix(".json"), _about(text, len(df), gpu))
     return write_text(path, text)
 
 
@@ -476,15 +468,13 @@ def _about(text: str, rows: int, gpu: str) -> dict[str, Any]:
     return {"gpu": gpu, "rows": rows, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def published(path: str | Path) -> pd.DataFrame:
+def published(path: Path) -> pd.DataFrame:
     """A paper's numbers: a CSV whose first lines, after '#', say where they come from (in
     `.attrs["source"]`)."""
-    path = Path(path)
     known = ", ".join(sorted(p.name for p in path.parent.glob("*.csv"))) or "none"
     lines = _read(path, f"there are no such published numbers; known: {known}").splitlines()
     source = [line.lstrip("# ") for line in lines if line.startswith("#")]
-    if not source:
-        raise ValueError(f"{path}: row 1, column 'quantity': the comment that names the source is missing.")
+    require(bool(source), f"{path}: row 1, column 'quantity': the comment that names the source is missing.")
     df = pd.read_csv(path, comment="#", keep_default_na=False, na_values=[""])
     df.attrs["source"] = " ".join(source)
     return df
@@ -493,55 +483,51 @@ def published(path: str | Path) -> pd.DataFrame:
 # ---------------------------------------------------------------- machines and folders
 
 
-def write_machine(folder: str | Path, machine: Mapping) -> Path:
+def write_machine(folder: Path, machine: Mapping) -> Path:
     """Write `machine` (at least MACHINE_KEYS) as folder/machine.json. Raises ValueError naming the
     missing key."""
-    path = Path(folder) / MACHINE
-    return write_json(path, _checked_machine(dict(machine), path))
+    return write_json(folder / MACHINE, _checked_machine(dict(machine), folder / MACHINE))
 
 
-def read_machine(folder: str | Path) -> dict[str, Any]:
+def read_machine(folder: Path) -> dict[str, Any]:
     """The machine that the records in `folder` were measured on. Errors are one sentence, as in
     `read`."""
-    path = Path(folder) / MACHINE
-    machine = _read_json(path, None)
+    machine = _read_json(folder / MACHINE, None)
     if machine is None:
-        raise FileNotFoundError(f"{path}: the record of the machine is missing.")
-    return _checked_machine(machine, path)
+        raise FileNotFoundError(f"{folder / MACHINE}: the record of the machine is missing.")
+    return _checked_machine(machine, folder / MACHINE)
 
 
 def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a machine, if it has its keys and all its texts are names; else raise ValueError."""
-    if not isinstance(machine, Mapping):
-        raise ValueError(f"{path}: a machine is a table of names and values.")
+    require(isinstance(machine, Mapping), f"{path}: a machine is a table of names and values.")
     parts = [
         (machine, MACHINE_KEYS, ""),
         *((x, LATER_KEYS, f" in an entry of {LATER!r}") for x in machine.get(LATER, ())),
     ]
     for part, keys, where in parts:
-        if lacking := [key for key in keys if not part.get(key)]:
-            raise ValueError(f"{path}: the key {lacking[0]!r} is missing or empty{where}.")
-    if wrong := re.search(r"[<>\\\x7f\ufffd]", json.dumps(machine, ensure_ascii=False)):
-        raise ValueError(f"{path}: a text here has {wrong.group()!r}, which no name has.")
+        for key in keys:
+            require(bool(part.get(key)), f"{path}: the key {key!r} is missing or empty{where}.")
+    wrong = re.findall(r"[<>\\\x7f\ufffd]", json.dumps(machine, ensure_ascii=False))
+    require(not wrong, f"{path}: a text here has {''.join(wrong[:1])!r}, which no name has.")
     return machine
 
 
-def check_room(folder: str | Path) -> None:
+def check_room(folder: Path) -> None:
     """Raise ValueError or FileNotFoundError, one sentence, where what lies in the folder of a room does not belong
     together: records without their machine.json, a record that was planned and is not there, a plan or a list of what
     is absent that was cut, and as `check_machines`."""
-    folder = Path(folder)
     plans, absent = read_plan(folder), read_absent(folder)
     if experiments(folder) or plans:
         read_machine(folder)
     check_machines(folder)
     for experiment, planned in plans.items():
         path = folder / f"{experiment}.csv"
-        if not path.is_file() and len(absent.get(experiment, ())) < planned["rows"]:
-            raise ValueError(
-                f"{path}: there is no such record, but {PLAN} has {planned['rows']} rows for it: it was lost, or its "
-                "measurement was interrupted and make measure goes on."
-            )
+        require(
+            path.is_file() or len(absent.get(experiment, ())) >= planned["rows"],
+            f"{path}: there is no such record, but {PLAN} has {planned['rows']} rows for it: it was lost, or its "
+            "measurement was interrupted and make measure goes on.",
+        )
 
 
 def check_machines(folder: Path) -> None:
@@ -550,46 +536,42 @@ def check_machines(folder: Path) -> None:
     named = folder.absolute().parent.name
     for path in (path for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}{MACHINE}")):
         machine = read_machine(path.parent)
-        if {slug(machine["gpu"]), machine["slug"]} != {named}:
-            raise ValueError(
-                f"{path}: these records are of an {machine['gpu']} (slug {machine['slug']!r}), but lie in "
-                f"{named!r}: their folder must be named after their GPU."
-            )
+        require(
+            {slug(machine["gpu"]), machine["slug"]} == {named},
+            f"{path}: these records are of an {machine['gpu']} (slug {machine['slug']!r}), but lie in "
+            f"{named!r}: their folder must be named after their GPU.",
+        )
 
 
-@dataclass(frozen=True)
-class Made:
-    """When and by which commit records were made."""
-
-    date: str
-    commit: str
-    experiments: tuple[str, ...]  #: that were added then; empty: all that no other entry names
+#: When and by which commit records were made, and which experiments; none: all that no other entry names.
+Made = namedtuple("Made", "date commit experiments")
 
 
 def made(machine: Mapping) -> list[Made]:
     """How a machine's records came about: at first, and what was added since."""
-    first = Made(str(machine["date"]), str(machine["commit"]), ())
-    return [first, *(Made(x["date"], x["commit"], tuple(x["experiments"])) for x in machine.get(LATER, ()))]
+    made = [Made(str(machine["date"]), str(machine["commit"]), ())]
+    return made + [Made(x["date"], x["commit"], tuple(x["experiments"])) for x in machine.get(LATER, ())]
 
 
-def experiments(folder: str | Path) -> list[str]:
+def experiments(folder: Path) -> list[str]:
     """Experiments with a record in a room's folder; hardware counters and facts are not experiments."""
-    return sorted(path.stem for path in Path(folder).glob("*.csv") if path.stem not in (COUNTERS, FACTS))
+    return sorted(path.stem for path in folder.glob("*.csv") if path.stem not in (COUNTERS, FACTS))
 
 
-def rooms(gpu_folder: str | Path) -> list[str]:
+def rooms(gpu_folder: Path) -> list[str]:
     """Rooms with records under one GPU's folder."""
-    return sorted({path.parent.name for path in Path(gpu_folder).glob(f"*/{MACHINE}")} - {REPEAT})
+    return sorted({path.parent.name for path in gpu_folder.glob(f"*/{MACHINE}")} - {REPEAT})
 
 
-def list_gpus(root: str | Path) -> list[str]:
+def list_gpus(root: Path) -> list[str]:
     """Slugs of the GPUs with records under `root`. Raises ValueError, one sentence, where that is the folder of one
     GPU."""
-    if found := rooms(root):
-        raise ValueError(
-            f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it."
-        )
-    return sorted({path.parent.parent.name for path in Path(root).glob(f"*/*/{MACHINE}")} - {LIBRARIES})
+    found = rooms(root)
+    require(
+        not found,
+        f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it.",
+    )
+    return sorted({path.parent.parent.name for path in root.glob(f"*/*/{MACHINE}")} - {LIBRARIES})
 
 
 def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
@@ -599,26 +581,24 @@ def short_gpus(gpus: Iterable[str]) -> dict[str, str]:
     return first if len(set(first.values())) == len(whole) else whole
 
 
-def resolve(gpu: str, root: str | Path) -> Path:
+def resolve(gpu: str, root: Path) -> Path:
     """Folder of a GPU's records, by slug or by name ("nvidia-h200", "NVIDIA H200").
 
     Raises ValueError that names the known GPUs if there are no records of this one, and as `check_machines`.
     """
     known, wanted = list_gpus(root), slug(gpu)
-    if wanted not in known:
-        raise ValueError(f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
-    folder = Path(root) / wanted
-    for room in rooms(folder):
-        check_machines(folder / room)
-    return folder
+    require(wanted in known, f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
+    for room in rooms(root / wanted):
+        check_machines(root / wanted / room)
+    return root / wanted
 
 
-def ceilings(gpu_folder: str | Path) -> dict[str, dict[str, float]]:
+def ceilings(gpu_folder: Path) -> dict[str, dict[str, float]]:
     """Measured ceilings of a GPU: microbenchmark -> {"gbps": …, "tflops": …}, the best of its rows.
 
     Raises FileNotFoundError if they were not measured.
     """
-    path = Path(gpu_folder) / CEILINGS / f"{CEILINGS}.csv"
+    path = gpu_folder / CEILINGS / f"{CEILINGS}.csv"
     return whole(read(path), path).groupby("variant")[["gbps", "tflops"]].max().to_dict("index")
 
 
@@ -633,9 +613,8 @@ def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_be
     ValueError if no variant starts with `prefix`.
     """
     df = df[df["variant"] != name]
-    pool = df[df["variant"].str.startswith(prefix)]
-    if pool.empty:
-        raise ValueError(f"No variant starts with {prefix!r}; the records have {_names(df['variant'])}.")
+    pool, have = df[df["variant"].str.startswith(prefix)], ", ".join(df["variant"].unique()) or "none"
+    require(not pool.empty, f"No variant starts with {prefix!r}; the records have {have}.")
     point = [column for column in ("room", "experiment", *POINT) if column in df.columns]
     best = pool.loc[pool.groupby(point, sort=False)["median_us"].idxmin()]
     return pd.concat([df.assign(best_of=""), best.assign(best_of=best["variant"], variant=name)], ignore_index=True)
@@ -649,12 +628,12 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
     no rows, or if they share no point.
     """
     times = df.set_index(["experiment", *POINT]).groupby("variant")["median_us"]
-    if missing := [name for name in (variant, baseline) if name not in times.groups]:
-        raise ValueError(f"There is no variant {missing[0]!r} in the records; they have {_names(df['variant'])}.")
+    known = ", ".join(df["variant"].unique()) or "none"
+    for name in (variant, baseline):
+        require(name in times.groups, f"There is no variant {name!r} in the records; they have {known}.")
     ours, theirs = times.get_group(variant), times.get_group(baseline)
     shared = ours.index[ours.index.isin(theirs.index)]
-    if shared.empty:
-        raise ValueError(f"{variant!r} and {baseline!r} were not measured at any common point.")
+    require(not shared.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
     return (theirs.loc[shared] / ours.loc[shared]).rename("speedup")
 
 
@@ -662,10 +641,8 @@ def geomean(values: Sequence[float] | pd.Series) -> float:
     """Geometric mean. Raises ValueError for no values, or for one that is not positive and
     finite."""
     values = np.asarray(values, dtype=float)
-    if not values.size or not np.all(np.isfinite(values) & (values > 0)):
-        raise ValueError("A geometric mean needs at least one value, all of them positive and finite.")
+    require(
+        bool(values.size and np.all(np.isfinite(values) & (values > 0))),
+        "A geometric mean needs at least one value, all of them positive and finite.",
+    )
     return float(np.exp(np.log(values).mean()))
-
-
-def _names(values: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(values)) or "none"

@@ -5,8 +5,6 @@ df = run.measure("wide", problems, contenders)   # measures what is missing, or 
 display(Markdown(run.banner()))
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import html
@@ -14,6 +12,7 @@ import importlib
 import os
 import re
 import time
+from collections import Counter, namedtuple
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -28,7 +27,7 @@ from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
 from artifact.measure.lazy import cupy
 from kernels import jit
-from kernels.contract import Bound, Problem
+from kernels.contract import Bound, Problem, require
 from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")
@@ -59,18 +58,16 @@ OTHER_OPS = (
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
+_say = partial(print, flush=True)
+
 Contender = Callable[[Problem], Bound]
 Result = TypeVar("Result")
 #: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
-
-    prepare_ms: float
-    prepare_bytes: int
+#: The cost of a contender's preprocessing: milliseconds, and bytes of device memory.
+Prepared = namedtuple("Prepared", "prepare_ms prepare_bytes")
 
 
 @dataclass
@@ -143,19 +140,19 @@ class Run:
         def called(problem: Problem) -> str:
             return f"{experiment} {point_name(problem)}"
 
-        def there(problem: Problem) -> bool:
-            known = _index(records.read(path)) if path.exists() else {}
-            return all(_key(name, problem) in known for name in contenders)
+        def missing(problems: Iterable[Problem]) -> list[Problem]:
+            df = records.read(path) if path.exists() else pd.DataFrame()
+            known = {_key(row.variant, row) for row in df.itertuples()}
+            return [p for p in problems if any(_key(name, p) not in known for name in contenders)]
 
-        have = _index(records.read(path)) if path.exists() else {}
+        todo = missing(problems)
         if problems and contenders:
             with dealt.alone(self.folder):
                 records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
-        todo = [p for p in problems if any(_key(name, p) not in have for name in contenders)]
-        done = len(problems) - len(todo)
-        if done:
+        if done := len(problems) - len(todo):
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
-        for number, problem in enumerate(dealt.points(todo, self.folder, called, there), done + 1):
+        dealt_out = dealt.points(todo, self.folder, called, lambda problem: not missing([problem]))
+        for number, problem in enumerate(dealt_out, done + 1):
             began = time.perf_counter()
             timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
             said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -175,22 +172,16 @@ class Run:
 
         It is HTML, because Markdown in a cell's output knows no admonitions, here or in the book.
         """
-        name, date = self.machine["gpu"], str(self.machine["date"])[:10]
-        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {date}, commit {self.machine['commit']}"
-        since = "".join(
-            f" Added on {part.date[:10]} by commit {part.commit}: {', '.join(part.experiments)}."
-            for part in records.made(self.machine)[1:]
-        )
+        name, (first, *later) = self.machine["gpu"], records.made(self.machine)
+        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {first.date[:10]}, commit {first.commit}"
         title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
         if self.mode != "measure":
             why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
-            text = (
-                f"{why}, so the kernels were compiled and disassembled here, and times and errors are read from "
-                f"records.{since}"
-            )
-            title = f"Recorded on {origin}."
-        lines = f'<p class="admonition-title">{html.escape(title)}</p>', f"<p>{html.escape(text)}</p>"
-        return "\n".join(('<div class="admonition note">', *lines, "</div>"))
+            since = (f" Added on {x.date[:10]} by commit {x.commit}: {', '.join(x.experiments)}." for x in later)
+            read = "so the kernels were compiled and disassembled here, and times and errors are read from records."
+            title, text = f"Recorded on {origin}.", f"{why}, {read}{''.join(since)}"
+        head = f'<div class="admonition note">\n<p class="admonition-title">{html.escape(title)}</p>'
+        return f"{head}\n<p>{html.escape(text)}</p>\n</div>"
 
     def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
@@ -218,8 +209,9 @@ def start(
     in vain, ValueError for an unknown value.
     """
     validate(mode, preset, seed)
-    if not re.fullmatch(r"[a-z0-9_]+", room):
-        raise ValueError(f"room is {room!r}, but must be the name of a folder under kernels/")
+    require(
+        bool(re.fullmatch(r"[a-z0-9_]+", room)), f"room is {room!r}, but must be the name of a folder under kernels/"
+    )
     begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
     return begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
 
@@ -227,17 +219,18 @@ def start(
 def validate(mode: object, preset: object, seed: object) -> None:
     """Raises ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
-        if value not in known:
-            raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= SEEDS:
-        raise ValueError(f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}")
+        require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
+    require(
+        isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed <= SEEDS,
+        f"seed is {seed!r}, but must be a whole number from 0 to {SEEDS}",
+    )
 
 
 def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
-    if jit.hang_trap():
-        raise ValueError(
-            f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure"
-        )
+    require(
+        not jit.hang_trap(),
+        f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure",
+    )
     info = device.require()
     opened = info.open()
     folder = (root or paths.RECORDS) / info.slug / room / (records.REPEAT if repeat else "")
@@ -277,9 +270,8 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
     aside = [path for path in sorted(folder.glob("*.csv")) if not same or _seed(path) not in (None, seed)]
     for path in aside:
         os.replace(path, path.with_name(path.name + SET_ASIDE))
-        # What speaks of them.
-        for name in (records.PLAN, f"{path.stem}.json"):
-            (folder / name).unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)  # as the plan, it speaks of them
+        (folder / records.PLAN).unlink(missing_ok=True)
     return [path.name for path in aside]
 
 
@@ -384,17 +376,13 @@ def row(
     when: str,
 ) -> dict[str, Any]:
     """One row of a record: the problem, the time, the rates that follow from it, the errors."""
-    of_problem = ("label", "m", "n", "k", "density", "nnz", "seed", "flops_def", "useful_flops")
-    traffic = ("least_bytes", "requested_bytes")
     made = {
-        "room": problem.room,
+        **{name: getattr(problem, name) for name in ("room", *records.POINT, "seed", *records.PROBLEM)},
         "experiment": experiment,
         "variant": variant,
-        **{name: getattr(problem, name) for name in (*of_problem, *traffic)},
         **asdict(timing),
-        **asdict(errors),
-        "tflops": problem.useful_flops / timing.median_us / 1e6,
-        "gbps": problem.least_bytes / timing.median_us / 1e3,
+        **errors._asdict(),
+        **{rate: getattr(problem, of) / timing.median_us / unit for rate, (of, unit) in records.RATES.items()},
         "prepare_ms": bound.prepare_ms,
         "prepare_bytes": bound.prepare_bytes,
         "gpu": gpu,
@@ -409,7 +397,7 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
     Raises ValueError, one sentence, that names the first point that is not there and how many more
     are missing.
     """
-    have = _index(df)
+    have = {_key(row.variant, row): i for i, row in enumerate(df.itertuples())}
     wanted = [(name, problem) for problem in problems for name in names]
     if missing := [pair for pair in wanted if _key(*pair) not in have]:
         name, problem = missing[0]
@@ -500,9 +488,9 @@ def compile_report(room: str, variants: Collection[str] | None = None, target: s
         for (kernel, entry, made), (used, mix) in zip(jobs, jit.reports(cubins), strict=True)
     ]
     df = pd.DataFrame(rows)
-    fixed = list(df.columns[:8])
-    counts = sorted(df.columns[8:], key=_column_order)
-    return df[fixed + counts].fillna({c: 0 for c in counts}).astype({c: "int64" for c in counts})
+    known = [*(f"{op}.{bits}" for op in MEMORY_OPS for bits in (8, 16, 32, 64, 128)), *OTHER_OPS]
+    counts = [name for name in known if name in df]
+    return df[[*df.columns[:8], *counts]].fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, "int64"))
 
 
 def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
@@ -510,28 +498,18 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
 
     {"LDG.E.128.CONSTANT": 4, "LDG.E": 1} -> {"LDG.128": 4, "LDG.32": 1}
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for instruction, count in mix.items():
         op, *modifiers = instruction.split(".")
         if op in MEMORY_OPS:
             # Bytes and halves are U8, S8, U16 or S16; an access without a width is of one 32-bit
             # register.
             width = next((m.lstrip("US") for m in modifiers if re.fullmatch(r"[US]?(8|16|64|128)", m)), "32")
-            name = f"{op}.{width}"
+            counts[f"{op}.{width}"] += count
         elif op in OTHER_OPS:
             # On sparse tensor cores: another instruction, at another rate.
-            name = f"{op}.SP" if modifiers[:1] == ["SP"] else op
-        else:
-            continue
-        counts[name] = counts.get(name, 0) + count
+            counts[f"{op}.SP" if modifiers[:1] == ["SP"] else op] += count
     return counts
-
-
-def _column_order(column: str) -> tuple[int, int]:
-    if column in OTHER_OPS:
-        return len(MEMORY_OPS) + OTHER_OPS.index(column), 0
-    op, _, width = column.partition(".")
-    return MEMORY_OPS.index(op), int(width)
 
 
 # ---------------------------------------------------------------- small things
@@ -541,10 +519,6 @@ def _key(variant: str, point: Any) -> tuple:
     """What tells rows of a record apart; point: a problem, or a row."""
     # Densities are decimal fractions that went through text: nine digits tell any two of them apart.
     return variant, point.label, point.m, point.n, point.k, round(point.density, 9), point.seed
-
-
-def _index(df: pd.DataFrame) -> dict[tuple, int]:
-    return {_key(point.variant, point): i for i, point in enumerate(df.itertuples())}
 
 
 def point_name(problem: Problem) -> str:
@@ -564,7 +538,3 @@ def _free_memory() -> None:
     with contextlib.suppress(Exception):
         cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

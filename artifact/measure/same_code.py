@@ -7,8 +7,6 @@ NVRTC that is here, and their SASS is compared, so that what changed in comments
 what changed in a shared header does. Needs git and the commits, no GPU. Exit status 1 where code differs.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json
@@ -20,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from artifact import command, paths
-from artifact.measure import records
+from artifact.measure import device, records
+from kernels import jit
 
 ARCH = "sm_90a"
 #: Runs in a tree, with the folder on Python's path: every entry of a room's variants that is made for `ARCH`.
@@ -36,14 +35,8 @@ json.dump({name: [base64.b64encode(c.code).decode(), c.symbol] for name, c in ma
 """
 
 
-#: How the entries of two trees, "file: entry", compare -> their names.
-Compared = dict[str, list[str]]
-
-
 def sass(tree: Path, room: str) -> dict[str, str]:
     """SASS of a room's kernels in a tree, by "file: entry"; RuntimeError where they do not compile."""
-    from kernels import jit
-
     run = subprocess.run(
         [sys.executable, "-c", COMPILE, room, ARCH],
         cwd=tree,
@@ -63,25 +56,23 @@ def sass(tree: Path, room: str) -> dict[str, str]:
     }
 
 
-def compare(here: Mapping[str, str], there: Mapping[str, str]) -> Compared:
-    """What two trees make of the entries."""
-    alike = {name: here[name] == there[name] for name in here if name in there}
+def compare(here: Mapping[str, str], there: Mapping[str, str]) -> dict[str, list[str]]:
+    """How the entries of two trees, "file: entry", compare -> their names."""
     return {
-        "same": [name for name in alike if alike[name]],
-        "differ": [name for name in alike if not alike[name]],
+        "same": [name for name in here if here[name] == there.get(name)],
+        "differ": [name for name in here if name in there and here[name] != there[name]],
         "only here": [name for name in here if name not in there],
         "only there": [name for name in there if name not in here],
     }
 
 
-def said(room: str, commit: str, found: Compared) -> str:
+def said(room: str, commit: str, found: Mapping[str, Sequence[str]]) -> str:
     """A line of what compared so."""
-    others = [f"{how}: {', '.join(names)}" for how, names in found.items() if names and how != "same"]
-    same = f"{len(found['same'])} kernels with the same machine code"
-    return f"{room} at {commit}: {'; '.join([same, *others])}"
+    others = [f"; {how}: {', '.join(names)}" for how, names in found.items() if names and how != "same"]
+    return f"{room} at {commit}: {len(found['same'])} kernels with the same machine code{''.join(others)}"
 
 
-def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], Compared]:
+def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[str]]]:
     """(room, commit) of each folder of a room's records -> how they compare; rooms without variants are left out.
 
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
@@ -94,19 +85,12 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], Compared]:
     for room, commit in asked:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder) / "tree"
-            _git("worktree", "add", "--detach", str(tree), commit)
+            device.git("worktree", "add", "--detach", str(tree), commit)
             try:
                 found[room, commit] = compare(here[room], sass(tree, room))
             finally:
-                _git("worktree", "remove", "--force", str(tree))
+                device.git("worktree", "remove", "--force", str(tree))
     return found
-
-
-def _git(*arguments: str) -> None:
-    words = ["git", "-C", str(paths.ROOT), *arguments]
-    run = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if run.returncode:
-        raise RuntimeError(f"git {' '.join(arguments)}: {run.stderr.strip()}")
 
 
 def main(given: Sequence[str] | None = None) -> int:

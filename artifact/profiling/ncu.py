@@ -9,8 +9,6 @@ each kernel from a flushed cache until every counter was read, and leaves the cl
 (`--clock-control none`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -29,6 +27,7 @@ import pandas as pd
 from artifact import paths
 from artifact.measure import records
 from artifact.profiling.ncu_target import MARKER
+from kernels.contract import require
 
 #: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
 STALLS = (
@@ -146,7 +145,7 @@ MAGIC = b"NVR\0"
 # ---------------------------------------------------------------- any report
 
 
-def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
+def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """Any .ncu-rep as a table, one row per (range, launch, metric), in the report's order.
 
     metrics: names; None for all that are numbers. Columns: READ. range and launch are indices in
@@ -158,8 +157,19 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
     ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
     which the package finds no launch or one that it cannot decode.
     """
-    report = Path(report)
-    _check(report)
+    if not report.exists():
+        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
+    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
+    for right, what in (  # `ncu_report` would end the interpreter
+        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
+        (start, "the report is empty; copy or profile it again"),
+        # One that is compressed as a whole begins in another way.
+        (
+            start == MAGIC or report.suffix == ".ncu-repz",
+            "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote",
+        ),
+    ):
+        require(bool(right), f"{report}: {what}.")
     try:
         import ncu_report
     except ImportError:
@@ -176,22 +186,8 @@ def read(report: str | Path, metrics: Iterable[str] | None = None) -> pd.DataFra
             f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than the package "
             f"ncu-report; {again}"
         ) from None
-    if not rows:
-        raise ValueError(f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
+    require(bool(rows), f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
     return pd.DataFrame(rows, columns=list(READ)).astype({"range": int, "launch": int, "value": float})
-
-
-def _check(report: Path) -> None:
-    """Raise one sentence for what is no report: `ncu_report` would end the interpreter."""
-    if not report.exists():
-        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
-    if not report.is_file():
-        raise ValueError(f"{report}: this is a folder; name an .ncu-rep file in it.")
-    start = report.read_bytes()[: len(MAGIC)]
-    if not start:
-        raise ValueError(f"{report}: the report is empty; copy or profile it again.")
-    if start != MAGIC and report.suffix != ".ncu-repz":  # that is compressed as a whole
-        raise ValueError(f"{report}: this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote.")
 
 
 def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
@@ -205,24 +201,19 @@ def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
         yield from ((index, launch, action.name(), *_dimensions(action), *row) for row in values)
 
 
-def _values(action, names: Iterable[str], missing: bool) -> Iterator[tuple[str, float, str]]:
+def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, float, str]]:
     """Name, value and unit of the metrics with a number; of the others only if `missing`, as NaN."""
-    for name in names:
-        metric = action.metric_by_name(name)
-        # Of a metric that has instances only, value() is 0.
-        value = metric.value() if metric is not None and metric.has_value() else None
-        if isinstance(value, int | float):
-            yield name, float(value), metric.unit() or ""
-        elif missing:
-            yield name, math.nan, ""
+    metrics = {name: action.metric_by_name(name) for name in names}
+    # Of a metric that has instances only, value() is 0.
+    values = {name: x.value() for name, x in metrics.items() if x is not None and x.has_value()}
+    numbers = {k: (float(x), metrics[k].unit() or "") for k, x in values.items() if isinstance(x, int | float)}
+    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics if missing or name in numbers]
 
 
 def _dimensions(action) -> tuple[str, str]:
     sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
-    if any(map(math.isnan, sizes)):
-        return "", ""
     grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
-    return grid, block
+    return ("", "") if any(map(math.isnan, sizes)) else (grid, block)
 
 
 @contextlib.contextmanager
@@ -269,19 +260,17 @@ def profile(
     Raises FileNotFoundError, PermissionError, ValueError or RuntimeError, one sentence, where ncu
     is missing, may not read the counters, or fails.
     """
-    ncu = shutil.which("ncu")
-    if ncu is None:
+    if (ncu := shutil.which("ncu")) is None:
         raise FileNotFoundError(
             "Nsight Compute's ncu is not on the PATH: install it (a CUDA toolkit has it); without "
             "it the book uses the shipped profiles"
         )
-    task: dict[str, Any] = {"room": room, "shapes": [*map(dict, shapes)], "seed": seed, "contenders": [*contenders]}
-    metrics = list(dict.fromkeys(metrics))
+    task, metrics = dict(room=room, shapes=[*shapes], seed=seed, contenders=[*contenders]), [*dict.fromkeys(metrics)]
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "whole.ncu-rep"
         collected = _collect(ncu, [*metrics, *DIMENSIONS], path, task)
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
-        df = attribute(table, [(shape, name) for shape in task["shapes"] for name in contenders])
+        df = attribute(table, [(shape, name) for shape in shapes for name in contenders])
         if folder is not None:
             _save(df, path, folder, gpu)
     return df
@@ -290,8 +279,17 @@ def profile(
 def _collect(ncu: str, metrics: Sequence[str], report: Path, task: Mapping[str, Any]) -> list[str]:
     """Have ncu write the report; returns the metrics that this GPU has, under its own names."""
     wanted, lean = list(metrics), list(LEAN)
+    python_path = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH", ""))))
     for _ in range(ATTEMPTS):
-        result = _run(command(ncu, wanted, report, task, lean))
+        result = subprocess.run(
+            command(ncu, wanted, report, task, lean),
+            cwd=paths.ROOT,
+            env=os.environ | {"PYTHONPATH": python_path},
+            encoding="utf-8",
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         unknown = _named(result, wanted)
         refused = [option for option in lean if _named(result, option[:1])]
         if not unknown and not refused:
@@ -321,28 +319,13 @@ def command(
     ]
 
 
-def _run(arguments: list[str]) -> subprocess.CompletedProcess:
-    python_path = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH", ""))))
-    return subprocess.run(
-        arguments,
-        cwd=paths.ROOT,
-        env=os.environ | {"PYTHONPATH": python_path},
-        encoding="utf-8",
-        errors="replace",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
 def _named(result: subprocess.CompletedProcess, names: Iterable[str]) -> list[str]:
     """Which of the names a failed run complains of, each as a whole word.
 
     ncu stops at metrics that the GPU does not have: at all of them or at the first, by name or as a
     regular expression, with suffix or without.
     """
-    if result.returncode == 0:
-        return []
-    text = "\n".join(_errors(result.stdout)).replace("\\", "")
+    text = "\n".join(_errors(result.stdout)).replace("\\", "") if result.returncode else ""
     words = {name: "|".join(map(re.escape, {name, name.partition(".")[0]})) for name in names}
     return [n for n, word in words.items() if re.search(rf"(?<![\w.])({word})(?!\w|\.\w)", text)]
 
@@ -381,11 +364,10 @@ def attribute(df: pd.DataFrame, order: Sequence[tuple[Mapping[str, Any], str]]) 
     marked = int((launches["kernel"] == MARKER).sum())
     if marked != len(order):
         raise RuntimeError(f"the report marks {marked} contenders, but {len(order)} were profiled")
-    points = pd.DataFrame([(name, *(shape[key] for key in POINT[1:])) for shape, name in order], columns=list(POINT))
+    points = pd.DataFrame([dict(shape) | {"variant": name} for shape, name in order])[list(POINT)]
     within = launches.assign(position=position, within=launches.groupby(position).cumcount() - 1)
-    out = df.merge(within.drop(columns="kernel"), on="launch")
-    out = out[out["kernel"] != MARKER].merge(points, left_on="position", right_index=True)
-    return out.assign(launch=out["within"])[list(COLUMNS)].reset_index(drop=True)
+    out = df.merge(within.drop(columns="kernel"), on="launch").merge(points, left_on="position", right_index=True)
+    return out[out["kernel"] != MARKER].assign(launch=out["within"])[list(COLUMNS)].reset_index(drop=True)
 
 
 def per_contender(df: pd.DataFrame) -> pd.DataFrame:
@@ -398,16 +380,9 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     longest = df.drop_duplicates(list(POINT))[[*POINT, "launch"]]
     longest = pd.concat([times[[*POINT, "launch"]], longest]).drop_duplicates(list(POINT)).set_index(list(POINT))
     alone = df["launch"] == df.join(longest.rename(columns={"launch": "longest"}), on=list(POINT))["longest"]
-    kept = df[df["metric"].str.endswith(".sum") | alone]
-    by = kept.groupby([*POINT, "metric"], sort=False, as_index=False)
+    by = df[df["metric"].str.endswith(".sum") | alone].groupby([*POINT, "metric"], sort=False, as_index=False)
     table = by.agg(value=("value", lambda v: v.sum(skipna=False, min_count=1)), unit=("unit", "first"))
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
-
-
-def per_launch(df: pd.DataFrame) -> pd.DataFrame:
-    """One row per launch of a contender, from the table of `profile`: columns LAUNCH_COLUMNS."""
-    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-    return times[list(LAUNCH_COLUMNS)].reset_index(drop=True)
 
 
 def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
@@ -415,10 +390,11 @@ def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
     kept = folder / "profiles" / f"{folder.name}.ncu-rep"
     kept.parent.mkdir(parents=True, exist_ok=True)
     aside = kept.with_suffix(".part")
+    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
     try:
         shutil.copyfile(report, aside)
         records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
-        records.write_text(folder / LAUNCHES, per_launch(df).to_csv(index=False))
+        records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
         os.replace(aside, kept)
     finally:
         aside.unlink(missing_ok=True)

@@ -7,13 +7,14 @@ profiled range. Inside it an empty kernel is launched before each of them, so th
 are that contender's.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any
+
+from artifact import registry
+from artifact.measure import device
 
 MARKER = "contender_marker"
 
@@ -22,15 +23,11 @@ def main(task: Mapping[str, Any]) -> None:
     from cuda.bindings import driver
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
-    from artifact import registry
-    from artifact.measure import device
-
     opened = device.require().open()
     room = importlib.import_module(f"kernels.{task['room']}")
     others = registry.contenders(room.BASELINES, opened)
-    arch = "sm_{}{}".format(*opened.compute_capability)
-    source = f'extern "C" __global__ void {MARKER}() {{}}'
-    code = Program(source, "c++", ProgramOptions(arch=arch)).compile("cubin")
+    options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
+    code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
     marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
 
     stream = opened.create_stream()

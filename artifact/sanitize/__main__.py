@@ -8,8 +8,6 @@ side by side. Logs lie in build/sanitize. Exit status 1 where a tool reports a k
 process hangs or breaks off, or a kernel of a case never ran.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -19,10 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, namedtuple
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, product
 from pathlib import Path
@@ -30,11 +27,6 @@ from typing import Any
 
 from artifact import command, paths, registry
 from artifact.sanitize import cases
-
-LIMIT_S = 420
-#: Folders of kernels that no case runs: ceilings measure, and compute nothing.
-LEFT_OUT = ("ceilings/",)
-
 
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")
 #: What each tool is told besides. memcheck: guard bytes around arrays, a kernel that errs ends alone, and what CuPy
@@ -52,11 +44,10 @@ CHILD = (sys.executable, "-m", "artifact.sanitize.child")
 
 def sanitizer() -> str:
     """The path of compute-sanitizer: on the PATH, else in the environment. Raises FileNotFoundError, one sentence."""
-    places = ("compute-sanitizer", "bin")  # of the package's versions
     installed = (
         str(x)
         for at in filter(None, sys.path)
-        for place in places
+        for place in ("compute-sanitizer", "bin")  # of the package's versions
         for x in Path(at).glob(f"nvidia/*/{place}/compute-sanitizer")
     )
     found = shutil.which("compute-sanitizer") or next(installed, None)
@@ -76,20 +67,16 @@ _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 _SAID = re.compile(r"COMPUTE-SANITIZER|SUMMARY|LEAK|This tool|No errors|Target application|Host Frame|Saved host")
 
 
-@dataclass(frozen=True)
-class Report:
-    kind: str  #: what is wrong, as the tool says it
-    kernel: str  #: "" where it names none
-    where: str  #: file and line, "" likewise
+class Report(namedtuple("Report", "kind kernel where")):
+    """What is wrong, as the tool says it; the kernel, "" where it names none; file and line, "" likewise."""
 
     def __str__(self) -> str:
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
-def grouped(reports: Iterable[Report], kernels: Iterable[str] = ()) -> list[tuple[Report, int]]:
+def grouped(reports: Iterable[Report], kernels: Collection[str] = ()) -> list[tuple[Report, int]]:
     """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
-    names = {*kernels, ""}
-    return Counter(x for x in reports if names == {""} or x.kernel in names).most_common()
+    return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common()
 
 
 def read_log(text: str) -> tuple[list[Report], int | None]:
@@ -139,10 +126,6 @@ class Ran:
         return sorted({case.split(",")[0] for case in self.refused} - tried)
 
     @property
-    def errors(self) -> int:
-        return sum(count for _, count in self.found)
-
-    @property
     def is_right(self) -> bool:
         return not (self.found or self.failed or self.never or self.broken)
 
@@ -163,11 +146,14 @@ def words(
         return inner
     # The mangled names of kernels, which are no members of anything.
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
-    names = [] if tool in UNFILTERED else ["--kernel-name", mangled]
-    port = ["--port", str(49152 + 20 * number)]
-    shown = ["--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"]
-    log = ["--log-file", str(folder / "log.txt")]
-    return [sanitizer(), "--tool", tool, *OPTIONS[tool], *names, *port, *shown, *log, *inner]
+    return [
+        *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
+        *(() if tool in UNFILTERED else ("--kernel-name", mangled)),
+        *("--port", str(49152 + 20 * number)),
+        *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),
+        *("--log-file", str(folder / "log.txt")),
+        *inner,
+    ]
 
 
 def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
@@ -204,8 +190,8 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
-        why = _last_line(folder / "output.txt")
-        made.broken = f"ended with status {status} in {at or 'its beginning'}" + (f": {why}" if why else "")
+        why = _text(folder / "output.txt").rstrip().rpartition("\n")[2].strip()
+        made.broken = f"ended with status {status} in {at or 'its beginning'}" + f": {why}" * bool(why)
     elif tool and counted is None:
         made.broken = f"{tool} wrote no summary: see {folder / 'log.txt'}"
     return made
@@ -213,28 +199,18 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
 
 def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
     """(the case that was begun and not ended, whether the process came to its end); fills in what came of cases."""
-    at, ended = "", False
-    for line in _text(path).splitlines():
-        said: dict[str, Any] = {"case": at}
-        with suppress(ValueError):  # cut in the middle
-            said = json.loads(line)
-        ended |= "end" in said
-        at = "" if {"end", "done"} & {*said} else said["case"]
-        if "done" in said:
-            made.kernels |= said["kernels"]
-            kinds = [kind for kind in ("refused", "unseen", "failed") if kind in said]
-            for kind in kinds:
-                getattr(made, kind)[said["case"]] = said[kind]
-            made.ran |= set() if kinds else {said["case"]}
-    return at, ended
+    whole = [line for line in _text(path).splitlines(True) if line.endswith("\n")]  # the last one may be cut
+    lines: list[dict[str, Any]] = [{}, *map(json.loads, whole)]
+    kinds, done = ("refused", "unseen", "failed"), [line for line in lines if "done" in line]
+    made.refused, made.unseen, made.failed = ({x["case"]: x[kind] for x in done if kind in x} for kind in kinds)
+    made.ran = {line["case"] for line in done if not {*kinds} & {*line}}
+    made.kernels = {name: copies for line in done for name, copies in line["kernels"].items()}
+    last = lines[-1]
+    return "" if "done" in last else last.get("case", ""), "end" in last
 
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _last_line(path: Path) -> str:
-    return ([line.strip() for line in _text(path).splitlines() if line.strip()] or [""])[-1]
 
 
 _GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\(")
@@ -259,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
         option("--only", default="", help="cases whose name has this text"),
         option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
-        option("--limit", type=float, default=LIMIT_S, help="seconds that a process may take"),
+        option("--limit", type=float, default=420, help="seconds that a process may take"),
     )
     return command.run(_all, "artifact.sanitize", str(__doc__).splitlines()[0], options, arguments)
 
@@ -301,9 +277,8 @@ def _compile_all() -> None:
     from kernels import jit
 
     arch = jit.arch_of(device.require().open())
-    parts = [importlib.import_module(f"kernels.{name}") for name in registry.profiles()]
-    kernels = [kernel for part in parts for kernel in part.VARIANTS.values()]
-    asked = {(kernel.source, entry, arch) for kernel in kernels if arch in kernel.targets for entry in kernel.entries}
+    rooms = [importlib.import_module(f"kernels.{name}").VARIANTS.values() for name in registry.profiles()]
+    asked = {(x.source, entry, arch) for room in rooms for x in room if arch in x.targets for entry in x.entries}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(asked)))
 
@@ -314,7 +289,8 @@ HEAD = FORM.format("room", "tool", "cases", "kernels", "seconds", "errors", "wro
 
 def row(made: Ran) -> str:
     """A line of the table."""
-    counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", made.errors, len(made.failed)
+    errors = sum(count for _, count in made.found)
+    counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", errors, len(made.failed)
     said = made.broken or ("" if made.is_right else "see below")
     return FORM.format(made.room, made.tool or "none", *counts, said).rstrip()
 
@@ -323,14 +299,16 @@ def details(every: Sequence[Ran]) -> list[str]:
     """What is not right, a line each; what fails in the same way is said once with its number."""
     said = []
     for made in every:
-        lines = [f"{count} x {report}" for report, count in made.found]
-        for reason in dict.fromkeys(made.failed.values()):
-            names = [case for case in made.failed if made.failed[case] == reason]
-            more = f" and {len(names) - 1} others" if len(names) > 1 else ""
-            lines.append(f"{names[0]}{more}: {reason}")
-        for name in made.never:
-            lines.append(f"{name} never ran: {next(r for c, r in made.refused.items() if c.startswith(name))}")
-        lines += filter(None, [made.broken])
+        alike = {why: [case for case in made.failed if made.failed[case] == why] for why in made.failed.values()}
+        lines = [
+            *(f"{count} x {report}" for report, count in made.found),
+            *(f"{first}{f' and {len(more)} others' if more else ''}: {why}" for why, (first, *more) in alike.items()),
+            *(
+                f"{name} never ran: {next(why for case, why in made.refused.items() if case.startswith(name))}"
+                for name in made.never
+            ),
+            *filter(None, [made.broken]),
+        ]
         said += [f"{made.room}, {made.tool or 'no tool'}: {line}" for line in lines]
     return said
 
@@ -341,7 +319,7 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
     return [
         f"{name} of {file} is run by no case: add one to its room's sanitize.py, or to artifact/sanitize/cases.py"
         for name, file in declared(root).items()
-        if name not in ran and not file.startswith(LEFT_OUT)
+        if name not in ran and not file.startswith("ceilings/")  # which measure, and compute nothing
     ]
 
 

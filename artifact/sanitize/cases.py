@@ -7,9 +7,7 @@ small. Kernels that choose among the others ("auto") are left out, and so are th
 nothing.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache, partial
 from itertools import product
@@ -62,7 +60,9 @@ class Lab:
         self.device, self.few, self.tool = device, few(device), tool
         self.stream = device.create_stream()
 
-    def products(self, problem: Problem, binds: dict[str, Callable[[Problem, Any], Any]], right=None) -> Iterable[Case]:
+    def products(
+        self, problem: Problem, binds: Mapping[str, Callable[[Problem, Any], Any]], right=None
+    ) -> Iterable[Case]:
         """A case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device; right:
         what comes out, where that is not the product in float64 of the host's operands."""
         expected = cache(lambda: right or check.oracle(problem, on="cpu"))
@@ -133,10 +133,9 @@ PLANS = (
     ("nm", "bfloat16", None),
 )
 #: Pruning: its dtype, where a dense matrix has values, and the share that stays.
-EVERY = slice(None)
 PRUNED = {
-    "2:4": ("float16", (EVERY, slice(None, None, 4)), None),
-    "nm": ("float32", (EVERY, slice(None, None, 32)), 1 / 32),
+    "2:4": ("float16", (slice(None), slice(None, None, 4)), None),
+    "nm": ("float32", (slice(None), slice(None, None, 32)), 1 / 32),
     "block": ("bfloat16", (slice(64, 128), slice(128, 192)), 1 / 12),
 }
 
@@ -153,12 +152,7 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
 
 def own(room) -> dict[str, Callable]:
     """name -> bind of the variants that choose among no others."""
-    names = [name for name in room.VARIANTS if "auto" not in name and name not in CHOOSING]
-    return {name: partial(bound, room, name) for name in names}
-
-
-def bound(room, name: str, problem, device):
-    return room.bind(name, problem, device)
+    return {name: partial(room.bind, name) for name in room.VARIANTS if "auto" not in name and name not in CHOOSING}
 
 
 def configured(bind: Callable, config, problem, device, **more):
@@ -186,36 +180,38 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 def library(lab: Lab) -> Iterable[Case]:
     """Plans of every format and dtype, with what they do besides the kernel: other orders, factors, single calls."""
-    sparse = scattered(200, 320)
-    for (kind, dtype, accuracy), n in product(PLANS, (64, 33)):
-        a = _of_format(kind, dtype, sparse)
-        work = partial(_planned, lab, replace(a, val=_cut(a.val, accuracy)), dtype, accuracy, n)
-        yield f"plan of {kind}, {dtype} {accuracy or ''}, n={n}", work
-    for name, more in (("in order of csr", {"deterministic": True}), ("tuned of csr", {"tune": True})):
-        yield f"plan {name}", partial(_planned, lab, sparse, "float32", None, 64, **more)
-    for prune in PRUNED:
-        yield f"plan pruned to {prune}", partial(_pruned, lab, prune)
-    for n in (64, 33, 1):
-        yield f"spmm of csr, n={n}", partial(_single, lab, sparse, n)
-    for n in (64, 34, 33):
-        yield f"sddmm, n={n}", partial(_sampled, lab, sparse, n)
-    for size in (8, 4, 3, 2):  # of float32 and 2 bytes: rows of uint4 to unsigned short
-        yield f"gather of rows, {size}", partial(_gathered, lab, size)
+    sparse, single = scattered(200, 320), partial(_planned, lab, scattered(200, 320), "float32", None, 64)
+    return [
+        *(
+            (
+                f"plan of {kind}, {dtype} {accuracy or ''}, n={n}",
+                partial(_planned, lab, _of_format(kind, dtype, accuracy, sparse), dtype, accuracy, n),
+            )
+            for (kind, dtype, accuracy), n in product(PLANS, (64, 33))
+        ),
+        ("plan in order of csr", partial(single, deterministic=True)),
+        ("plan tuned of csr", partial(single, tune=True)),
+        *((f"plan pruned to {prune}", partial(_pruned, lab, prune)) for prune in PRUNED),
+        *((f"spmm of csr, n={n}", partial(_single, lab, sparse, n)) for n in (64, 33, 1)),
+        *((f"sddmm, n={n}", partial(_sampled, lab, sparse, n)) for n in (64, 34, 33)),
+        # Of float32 and 2 bytes: rows of uint4 to unsigned short.
+        *((f"gather of rows, {size}", partial(_gathered, lab, size)) for size in (8, 4, 3, 2)),
+    ]
 
 
-def _of_format(kind: str, dtype: str, sparse: csr.Csr) -> Any:
+def _of_format(kind: str, dtype: str, accuracy: str | None, sparse: csr.Csr) -> Any:
     vectors = nm.random(320, 200, 8, 32, 16, 0)
-    make: dict[str, Callable] = {
-        "csr": lambda: replace(sparse, val=_numbers(sparse.val, dtype)),
+    make: dict[str, Callable[[], Any]] = {
+        "csr": lambda: replace(sparse, val=_rounded_to(sparse.val, dtype)),
         "bcsr": lambda: bcsr.random(200, 320, 0.4, 0, dtype=dtype),
         "2:4": lambda: two_four.random(200, 320, dtype, 0),
-        "nm": lambda: replace(vectors, val=_numbers(vectors.val, dtype)),
+        "nm": lambda: replace(vectors, val=_rounded_to(vectors.val, dtype)),
     }
-    return make[kind]()
+    made = make[kind]()
+    return replace(made, val=_cut_to(made.val, accuracy))
 
 
-def _numbers(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values that a dtype holds, in float32."""
+def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
     return half.from_bits(half.to_bits(values, dtype), dtype) if dtype in half.DTYPES else values
 
 
@@ -226,17 +222,14 @@ def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
     return Half(dtype, made) if in_half else made
 
 
-def _cut(values: np.ndarray, accuracy: str | None) -> np.ndarray:
-    """Values that TF32 holds, where products are made in it."""
-    if accuracy != "tf32":
-        return values
-    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+def _cut_to(values: np.ndarray, accuracy: str | None) -> np.ndarray:
+    return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if accuracy == "tf32" else values
 
 
 def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> None:
     made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, **({"tune": False} | more))
     dense = formats.to_dense(a).astype(np.float64)
-    numbers = _numbers(_cut(normal(5, made.k, n), accuracy), dtype)
+    numbers = _rounded_to(_cut_to(normal(5, made.k, n), accuracy), dtype)
     right = (dense.T if isinstance(a, nm.Nm) else dense) @ numbers.astype(np.float64)
     limit = "tf32" if accuracy == "tf32" else dtype
     for order in "CF":
@@ -265,8 +258,7 @@ def _single(lab: Lab, a: csr.Csr, n: int) -> None:
 
 
 def _sampled(lab: Lab, a: csr.Csr, n: int) -> None:
-    rng = np.random.default_rng(7)
-    g, b = (rng.standard_normal((rows, n)).astype(np.float32) for rows in (a.m, a.k))
+    g, b = normal(7, a.m, n), normal(8, a.k, n)
     out = Sampled(csr.to_device(a), lab.device)(cupy.asarray(g), cupy.asarray(b))
     right = (g.astype(np.float64) @ b.astype(np.float64).T)[csr.rows(a), a.col_idx]
     lab.compare(out[:, None], right[:, None], "sddmm", "float32")
@@ -299,60 +291,64 @@ def _generated(lab: Lab, made) -> None:
 
 def conversions(lab: Lab) -> Iterable[Case]:
     """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
-    for name, convert, given in _conversions():
-        yield name, partial(_converted, convert, given)
-    for given in _matrices():
-        yield f"{type(given).__name__} looked at", partial(_looked_at, given)
-    yield "pointers and indices of others", _looked_at_others
-    yield "numbers as float32", _as_float32
+    return [
+        *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
+        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _one_of_each_format()),
+        ("pointers and indices of others", _looked_at_others),
+        ("numbers as float32", _as_float32),
+    ]
 
 
-def _matrices() -> tuple[Any, ...]:
-    """One of each format."""
+def _one_of_each_format() -> tuple[Any, ...]:
     sparse, ragged = scattered(), normal(14, 70, 100)
     pairs, vectors = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
     return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
 
 
-def _conversions() -> Iterable[tuple[str, Callable, Any]]:
+def _conversions() -> list[tuple[str, Callable, Any]]:
     """Name, what converts on the host and on a GPU, and what is given to it."""
-    sparse, (blocks, windows, *_) = scattered(), _matrices()
-    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
-    for dtype, block in product(("float32", "bfloat16"), sizes):
-        yield f"bcsr, {dtype} {block}", partial(bcsr.from_csr, block=block, dtype=dtype), sparse
-    for dtype, window in product(("float32", "bfloat16"), (64, 4)):
-        yield f"wcsr, {dtype} {window}", partial(wcsr.from_csr, window=window, dtype=dtype), sparse
-    yield "bcsr to csr", bcsr.to_csr, blocks
-    yield "wcsr to csr", wcsr.to_csr, windows
-    for size, pattern in (((100, 70), (2, 4, 32)), ((130, 33), (8, 32, 8)), ((64, 20), (1, 4, 1))):
-        yield f"nm, {size} {pattern}", partial(_vectors, pattern), normal(13, *size)
-    for (module, numbers, bits), size in product(
-        ((two_four, half, "16"), (two_four_eight, eight, "8")), ((70, 100), (33, 77))
-    ):
-        for dtype in numbers.DTYPES:
-            given = numbers.to_bits(normal(9, *size), dtype)
-            pruned = module.to_dense_bits(module.compress(given, dtype, prune=True))
-            yield f"2:4 of {bits} bits, {dtype} {size}", partial(module.compress, dtype=dtype, prune=True), given
-            yield f"2:4 of {bits} bits that fit, {dtype} {size}", partial(module.compress, dtype=dtype), pruned
-    for given in _matrices():
-        yield f"{type(given).__name__} as CSR", operands.as_csr, given
+    sparse, (blocks, windows, *_), dtypes = scattered(), _one_of_each_format(), ("float32", "bfloat16")
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
-    yield "bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))
+    sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
+    of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
+    pairs: list[tuple[Any, str, str, Any]] = [
+        (module, f"2:4 of {bits} bits", dtype, numbers.to_bits(normal(9, *size), dtype))
+        for module, numbers, bits in ((two_four, half, 16), (two_four_eight, eight, 8))
+        for size, dtype in product(((70, 100), (33, 77)), numbers.DTYPES)
+    ]
+    return [
+        *((f"bcsr, {d} {b}", partial(bcsr.from_csr, block=b, dtype=d), sparse) for d, b in product(dtypes, sizes)),
+        *((f"wcsr, {d} {w}", partial(wcsr.from_csr, window=w, dtype=d), sparse) for d, w in product(dtypes, (64, 4))),
+        ("bcsr to csr", bcsr.to_csr, blocks),
+        ("wcsr to csr", wcsr.to_csr, windows),
+        *(
+            (f"nm, {size} {k, g, v}", partial(nm.compress, keep=k, group=g, vector=v, prune=True), normal(13, *size))
+            for size, k, g, v in of_vectors
+        ),
+        *(
+            (f"{name}, {dtype} {given.shape}", partial(module.compress, dtype=dtype, prune=True), given)
+            for module, name, dtype, given in pairs
+        ),
+        *(
+            (
+                f"{name} that fit, {dtype} {given.shape}",
+                partial(module.compress, dtype=dtype),
+                module.to_dense_bits(module.compress(given, dtype, prune=True)),
+            )
+            for module, name, dtype, given in pairs
+        ),
+        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _one_of_each_format()),
+        ("bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))),
+    ]
 
 
-def _vectors(pattern: tuple[int, int, int], dense: Any) -> nm.Nm:
-    keep, group, vector = pattern
-    return nm.compress(dense, keep, group, vector, prune=True)
-
-
-def _there(given: Any) -> Any:
-    """An array or a matrix on the GPU."""
+def _on_gpu(given: Any) -> Any:
     return cupy.asarray(given) if isinstance(given, np.ndarray) else formats.to_device(given)
 
 
 def _converted(convert: Callable, given: Any) -> None:
     """What a GPU makes of a matrix is what NumPy does."""
-    _require_same(convert(_there(given)), convert(given))
+    _require_same(convert(_on_gpu(given)), convert(given))
 
 
 def _require_same(made: Any, right: Any) -> None:
@@ -391,7 +387,7 @@ def _look_at_compressed(columns, within: int) -> None:
 
 def _require_same_refusal(what: str, look: Callable, given: Any, *more: Any) -> None:
     """`look` says of what lies on the GPU what it says of what lies on the host."""
-    said = {_refusal(look, x, *more) for x in (_there(given), given)}
+    said = {_refusal(look, x, *more) for x in (_on_gpu(given), given)}
     require_right(f"what is said of {what}", len(said) == 1)
 
 

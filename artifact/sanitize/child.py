@@ -6,8 +6,6 @@ Writes a line of JSON to OUT before each case, its name, and one after it: what 
 So a case that hangs or ends the process is known by its name.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -95,11 +93,9 @@ def _watched(given: command.Options) -> None:
     with given.out.open("w", encoding="utf-8") as file:
 
         def write(line: dict) -> None:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+            print(json.dumps(line), file=file, flush=True)
 
-        of_room = cases.find()[given.room](cases.Lab(gpu.open_device(0), given.tool))
-        run(of_room, loaded, given.only, write)
+        run(cases.find()[given.room](cases.Lab(gpu.open_device(0), given.tool)), loaded, given.only, write)
         write({"end": True})
 
 

@@ -113,7 +113,7 @@ def _entry(path: Path, kind: type, entry: Mapping[str, Any]) -> Real | Generated
 
 def pools(gpu_folder: Path, folder: Path = registry.FOLDER) -> list[Pool]:
     """The pools of a GPU's records, those with the most points first. Of records without statistics nothing is used."""
-    files = [registry.statistics(room, folder) for room in registry.find(folder)]
+    files = [folder / room / registry.STATISTICS for room in registry.find(folder)]
     known = {key: s for path in reversed(files) if path.is_file() for key, s in statistics.read(path).items()}
     found = []
     for about, df in recorded(gpu_folder, maps(folder)[0]):

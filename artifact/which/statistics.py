@@ -8,7 +8,7 @@ The book is built from that file; the matrices are needed to make it, and not af
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -122,18 +122,22 @@ def write(room: str) -> Path:
     where = matrices.folder()
     if where is None:
         raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder.")
-    df = table(matrices.present(matrices.listed(registry.matrices(room)), where)["name"], where)
+    df = table(matrices.present(matrices.listed(registry.FOLDER / room / registry.MATRICES), where)["name"], where)
     head = (
         f"# Statistics of the room's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.which.statistics --room {room}\n"
     )
-    return records.write_text(registry.statistics(room), head + df.to_csv(index=False, lineterminator="\n"))
+    return records.write_text(
+        registry.FOLDER / room / registry.STATISTICS, head + df.to_csv(index=False, lineterminator="\n")
+    )
 
 
-def main(given: Sequence[str] | None = None) -> int:
+@command.program(
+    "artifact.which.statistics", __doc__, command.option("--room", required=True, help="whose list of matrices")
+)
+def main(options: command.Options) -> None:
     """Write a room's statistics."""
-    room = command.option("--room", required=True, help="whose list of matrices")
-    return command.run(lambda o: print(write(o.room)), "artifact.which.statistics", __doc__, [room], given)
+    print(write(options.room))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import synthetic
 
-from artifact import build, paths, stopped
+from artifact import build, command, paths
 from artifact.measure import device
 from artifact.paths import ROOT
 
@@ -145,7 +145,7 @@ def slow_notebook(tmp_path):
     process.kill()
 
 
-@pytest.mark.parametrize("number", stopped.SIGNALS)
+@pytest.mark.parametrize("number", command.SIGNALS)
 def test_being_stopped_ends_in_one_line(slow_notebook, number):
     """Ctrl-C, and what Slurm, `timeout` and a terminal that is closed send."""
     process, marker, target, sockets = slow_notebook
@@ -179,7 +179,7 @@ def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(build, "validate", interrupted)
     monkeypatch.setattr(build.os, "_exit", leave)
-    monkeypatch.setattr(build.stopped, "as_interrupt", lambda *_: None)
+    monkeypatch.setattr(build.command, "as_interrupt", lambda *_: None)
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
     with pytest.raises(SystemExit) as left:
         build.main(["check"])

@@ -90,7 +90,7 @@ def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str]
 def stand_in(origin: prose.Origin) -> tuple[tuple | None, list[Fact]]:
     """Draw the figure of a trial with a published kernel in the contender's place, None without records of the room that
     is the headline; and yield what is said of it."""
-    chosen = registry.headline()
+    chosen = next((room for room in registry.find().values() if room.headline), None)
     if chosen is None or origin.folder is None or not origin.has(chosen.room):
         return None, []
     room = importlib.import_module(f"kernels.{chosen.room}")

@@ -165,7 +165,7 @@ def with_csr(df: pd.DataFrame) -> pd.DataFrame:
 
 def present(where: Path, most: int | None = None) -> pd.Series:
     """List the matrices that a folder has, of the first so many of the room's list."""
-    return matrices.present(matrices.listed(registry.matrices(ROOM))[:most], where)["name"]
+    return matrices.present(matrices.listed(registry.FOLDER / ROOM / registry.MATRICES)[:most], where)["name"]
 
 
 def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:

@@ -1,8 +1,5 @@
 """What other GPUs get of this room, for `artifact.measure.portable`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -26,12 +23,15 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-def points() -> Iterator[Point]:
-    for shape in SHAPES:
-        yield Point("blocks", "blocks_mma", "auto", partial(async_sparse.problem, **GATE | shape))
-    for n in (256, 1024):
-        for auto, dtype in (("auto_fp32", "float32"), ("auto_half", "bfloat16")):
-            yield Point("csr", auto, auto, partial(of_csr, n, dtype))
+def points() -> list[Point]:
+    return [
+        *(Point("blocks", "blocks_mma", "auto", partial(async_sparse.problem, **GATE | shape)) for shape in SHAPES),
+        *(
+            Point("csr", auto, auto, partial(of_csr, n, dtype))
+            for n in (256, 1024)
+            for auto, dtype in (("auto_fp32", "float32"), ("auto_half", "bfloat16"))
+        ),
+    ]
 
 
 def of_csr(n: int, dtype: str) -> Problem:

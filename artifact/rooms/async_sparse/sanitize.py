@@ -1,7 +1,5 @@
 """Every kernel for CSR and for blocks, and a layer's, as `artifact.sanitize` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -9,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import check
-from artifact.sanitize.cases import Case, Lab, bound, here, own, require_right, scattered
+from artifact.measure.lazy import cupy
+from artifact.sanitize.cases import Case, Lab, here, normal, own, require_close, scattered
 from kernels import async_sparse as room
 from kernels.async_sparse import any_csr, family, layer, union, wcsr, windows
 from kernels.formats import bcsr, half
@@ -17,7 +16,7 @@ from kernels.formats.half import Half
 
 
 def _named(names: Iterable[str]) -> dict[str, Any]:
-    return {name: partial(bound, room, name) for name in names}
+    return {name: partial(room.bind, name) for name in names}
 
 
 def async_csr(lab: Lab) -> Iterable[Case]:
@@ -66,11 +65,9 @@ def two_lists(gate: bcsr.Bcsr, up: bcsr.Bcsr) -> tuple[np.ndarray, np.ndarray, n
 
 def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) -> None:
     """Check H = silu(X · Gᵀ) ∘ (X · Uᵀ) of the two lists of blocks made one."""
-    import cupy
-
     gate, up = (bcsr.random(m, k, 0.4, seed, dtype=dtype) for seed in (1, 2))
     lists = two_lists(gate, up)
-    x = half.to_bits(np.random.default_rng(3).standard_normal((tokens, k)).astype(np.float32), dtype)
+    x = half.to_bits(normal(3, tokens, k), dtype)
     made: Any = layer.launcher(layer.Sizes("gated", m, k, len(lists[-1]), tokens, dtype), lab.device.device_id)
     there = [cupy.asarray(np.ascontiguousarray(given)) for given in (x, *lists)]
     counter = cupy.zeros(2, cupy.uint32)
@@ -83,10 +80,8 @@ def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) 
     numbers = half.from_bits(x, dtype).astype(np.float64)
     of_gate, of_up = (numbers @ bcsr.to_dense(a).astype(np.float64).T for a in (gate, up))
     right = of_gate / (1 + np.exp(-of_gate)) * of_up
-    off = np.abs(half.from_bits(here(out).bits, dtype) - right)
     # Both factors are rounded to the dtype, and their product.
-    most = 3 * check.LIMITS[dtype].max_err * np.maximum(np.abs(right), np.sqrt((right**2).mean()))
-    require_right("gated", bool((off <= most).all()))
+    require_close("gated", half.to_dense(here(out)), right, 3 * check.LIMITS[dtype].max_err)
 
 
 #: What one process runs each: name -> its cases.

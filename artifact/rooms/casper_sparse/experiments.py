@@ -1,4 +1,4 @@
-"""What the chapter measures, or reads from records, and what its tables show of it.
+"""What the chapter measures, or reads from records, and what its tables and figures show of it.
 
 Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE at each point.
 """
@@ -6,12 +6,11 @@ Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.book.study import Counters, Study, by, given, ratio, where
+from artifact.book.study import Counters, Study, by, given, ratio, repeated, rungs, where
 from artifact.measure import matrices, records
 from artifact.measure.records import geomean
 from artifact.measure.run import Run
@@ -22,11 +21,14 @@ BEST = "cusparse_best"
 POINT = ["experiment", *records.POINT]
 #: Odd numbers of columns, M = K = 4096, 1%.
 RAGGED = {"full": (1, 3, 5, 17, 33, 65, 129, 257, 1001), "kick": (3, 65, 257)}
-NEED_FOUR = ("warp_per_row", "no_staging", "shared_tiles")  #: take multiples of four columns only
 REAL_N = 256  #: columns of B for real matrices
 N = 4096  #: columns of B whose instantiations the table of machine code shows
 #: Variant → the instantiation that N takes; `auto` has none.
 USED = {name: room.entry(name, N) for name, kernel in room.VARIANTS.items() if kernel.entries}
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
+#: Sweep → the source's figure.
+SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 
 # ---------------------------------------------------------------- records
 
@@ -47,10 +49,10 @@ def again(run: Run) -> pd.DataFrame | None:
 
 
 def ragged(run: Run) -> pd.DataFrame:
-    """Measure or read odd numbers of columns, for the variants that take any."""
-    sizes: dict[str, Any] = {"m": 4096, "k": 4096, "density": 0.01, "seed": run.seed}
-    contenders = run.variants(v for v in room.VARIANTS if v not in NEED_FOUR) | run.baselines()
-    problems = [partial(room.problem, n=n, **sizes) for n in RAGGED[run.preset]]
+    """Measure or read odd numbers of columns, for the variants that take more than multiples of four."""
+    four = ("warp_per_row", "no_staging", "shared_tiles")
+    contenders = run.variants(v for v in room.VARIANTS if v not in four) | run.baselines()
+    problems = [partial(room.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
     return records.best_of(run.measure("ragged", problems, contenders))
 
 
@@ -77,15 +79,9 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     moved_us = df["least_bytes"] / study.ceiling("copy", "gbps") / 1e3
     multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
     share = np.maximum(moved_us, multiplied_us) / df["median_us"]
-    df = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share)
-    table = df.groupby("experiment", sort=False).agg(
-        mean=("speedup", geomean),
-        least=("speedup", "min"),
-        most=("speedup", "max"),
-        points=("speedup", "count"),
-        share=("share", "median"),
-    )
-    return table.reset_index()
+    groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
+    spread = groups["speedup"].agg(mean=geomean, least="min", most="max", points="count")
+    return spread.assign(share=groups["share"].median()).reset_index()
 
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
@@ -96,14 +92,9 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     gain_us = df["median_us_library"] - df["median_us"]
     extra_us = 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
     even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
-    columns = {
-        "median": ("prepare_ms", "median"),
-        "largest": ("prepare_ms", "max"),
-        "mib": ("mib", "max"),
-        "even": ("even", "median"),
-    }
-    df = df.assign(even=even, mib=df["prepare_bytes"] / 2**20)
-    return df.groupby("variant", sort=False).agg(**columns).reset_index()
+    groups = df.assign(even=even, mib=df["prepare_bytes"] / 2**20).groupby("variant", sort=False)
+    table = groups["prepare_ms"].agg(median="median", largest="max")
+    return table.assign(mib=groups["mib"].max(), even=groups["even"].median()).reset_index()
 
 
 def odd(ragged: pd.DataFrame) -> pd.DataFrame:
@@ -180,3 +171,82 @@ def traffic(counters: Counters) -> pd.DataFrame:
     square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     group = np.select([square, tall], ["square", "tall"], "wide")
     return df.assign(tbps=df["bytes"] / df["time_ns"] / 1e3, group=group)
+
+
+# ---------------------------------------------------------------- what figures draw
+
+
+def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
+    """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
+    df = where(everything, experiment=experiment)
+    df = df.join(by(df, BEST, key=POINT).rename("best_us"), on=POINT)
+    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
+    copy = study.ceiling("copy", "gbps")
+    stated = study.published(SWEEPS[experiment]).set_index("quantity")[["low", "high"]]
+    said = [{"quantity": "speedup", "source": "stated"} | stated.loc["speedup"].to_dict()]
+    if "vram_throughput" in stated.index:
+        share = stated.loc["vram_throughput"].fillna(100) / 100 * copy
+        said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
+    said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
+    of_panels = pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)
+    return pd.concat([df, of_panels], ignore_index=True)
+
+
+def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:
+    """Return the median and the range of TB/s of each contender and group of points at each memory, its largest share
+    of the memory's first ceiling, and the ceilings: memory, name, TB/s."""
+    key = ["memory", "variant", "group"]
+    df = rates.groupby(key, sort=False)["tbps"].agg(points="count", least="min", median="median", most="max")
+    tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
+    df = df.reset_index().assign(source="measured")
+    df["ceiling"] = df["memory"].map(tops.groupby("memory", sort=False)["median"].first())
+    share = df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"]
+    return pd.concat([df.assign(share=share), tops], ignore_index=True)
+
+
+def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return what the points of the sweeps ask of the memories, by arithmetic: every row of B that a gather reads, and
+    every operand once."""
+    gather, once = "every read of the gather", "A, B and C once"
+    rates = pd.concat(
+        everything[["variant"]].assign(
+            group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
+        )
+        for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
+    )
+    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
+
+
+def memories(study: Study) -> pd.DataFrame | None:
+    """Return what Nsight Compute counted at each memory; None without its counters."""
+    if not study.counters:
+        return None
+    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
+    return _ranges(traffic(study.counters), tops)
+
+
+def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return the mean and the range of each rung's speedup by sweep, its prediction, and what the source states of the
+    published kernel."""
+    predictions = {v: room.VARIANTS[v].prediction for v in room.VARIANTS if v in set(everything["variant"])}
+    stated = [
+        study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
+        for sweep, figure in SWEEPS.items()
+    ]
+    both = {"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}
+    return pd.concat(both, names=["source"]).reset_index("source").reset_index(drop=True)
+
+
+@given
+def by_matrix(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup on each matrix of `speedups`, the largest of `auto` on top."""
+    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
+    return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
+
+
+@given
+def spread(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the second run over the first, point by point."""
+    shown = ["warp_per_row", "auto", "cusparse_alg2", "cusparse_alg3"]
+    return repeated(where(first, variant=shown), second)

@@ -42,7 +42,6 @@ def of(run: Run) -> Iterator[Fact]:
         limits(study.counters),
         ladder(df, run.machine),
         ragged(experiments.odd(experiments.ragged(run))),
-        folder(),
         real(experiments.speedups(experiments.real(study))),
         accuracy(df),
         repeats(raw, experiments.again(study.again.run)),
@@ -54,14 +53,16 @@ def compiled(report: pd.DataFrame) -> Facts:
     """Return what this page's compiler made, by its report."""
     df = report.drop_duplicates(["entry", "target"])
     registers = where(df, target="sm_90a").set_index("entry")["registers"]
-    about = {
-        "entries": df["entry"].nunique(),
-        "targets": ", ".join(df["target"].unique()),
-        "count": len(df),
-        "spilling": int(df["spills"].astype(bool).sum()),
-        "n": experiments.N,
+    return {
+        "compiled": {
+            "entries": df["entry"].nunique(),
+            "targets": ", ".join(df["target"].unique()),
+            "count": len(df),
+            "spilling": int(df["spills"].astype(bool).sum()),
+            "n": experiments.N,
+        },
+        "registers": {v: registers[entry] for v, entry in experiments.USED.items()},
     }
-    return {"compiled": about, "registers": {v: registers[entry] for v, entry in experiments.USED.items()}}
 
 
 @part
@@ -72,7 +73,6 @@ def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
     ours = {base: ratio(df, PUBLISHED, base, POINT) for base in (BEST, "cusparse_default")}
     over = {sweep: values for sweep, values in ours[BEST].groupby("experiment", sort=False)}
     by_n = over["wide"].groupby("n").agg(geomean)
-    ahead = {base: {"share": (values > 1).mean(), "mean": geomean(values)} for base, values in ours.items()}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
         "room": {"variants": len(room.VARIANTS), "tried": len(room.TRIED)},
@@ -81,19 +81,22 @@ def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
         "published": {sweep: summary(values) | {"ahead": (values > 1).mean()} for sweep, values in over.items()},
         "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
         "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
-        "ahead": ahead[BEST],
-        "ahead_default": ahead["cusparse_default"],
+        **{
+            name: {"share": (ours[base] > 1).mean(), "mean": geomean(ours[base])}
+            for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
+        },
     }
 
 
 @part
 def gather(df: pd.DataFrame, study: Study) -> Facts:
     """Return what a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s."""
-    gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
-    ours = where(df, variant=PUBLISHED)
+    gbps, ours = (
+        {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")},
+        where(df, variant=PUBLISHED),
+    )
     drawn = (ours["requested_bytes"] / ours["median_us"] / 1e6).groupby(ours["experiment"], sort=False)
-    at_most = {name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()}
-    return at_most | {"drawn": drawn.max()}
+    return {name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()} | {"drawn": drawn.max()}
 
 
 @part
@@ -132,31 +135,30 @@ def ladder(df: pd.DataFrame, machine: Mapping) -> Facts:
     steps["shared_tiles"] = {"densest": mean(df, "shared_tiles", "in_flight", density=densest)}
     best = where(df, variant=room.TRIED).groupby(POINT)["median_us"].min()
     regret = by(df, "auto", key=POINT) / best - 1
-    about = {"median": abs(regret.median()), "most": regret.max()}
-    return {"ladder": steps, "rows_of_an_sm": 4096 // machine["sm_count"], "regret": about}
+    return {
+        "ladder": steps,
+        "rows_of_an_sm": 4096 // machine["sm_count"],
+        "regret": {"median": abs(regret.median()), "most": regret.max()},
+    }
 
 
 @part
 def ragged(odd: pd.DataFrame) -> Facts:
-    """Return where `auto` is behind the library; odd: `experiments.odd`."""
+    """Return where `auto` is behind the library, and where real matrices are listed; odd: `experiments.odd`."""
     behind, least = odd["n"][odd["auto"] < 1], odd.loc[odd["auto"].idxmin()]
-    about = {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
-    return {"ragged": {**about, "least": {"n": int(least["n"]), "ratio": least["auto"]}}}
-
-
-@part
-def folder() -> Facts:
-    """Return where real matrices are listed and read from."""
-    return {"matrices": {"folder": matrices.VARIABLE, "list": matrices.LIST.name}}
+    return {
+        "ragged": {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
+        | {"least": {"n": int(least["n"]), "ratio": least["auto"]}},
+        "matrices": {"folder": matrices.VARIABLE, "list": matrices.LIST.name},
+    }
 
 
 @part
 def real(table: pd.DataFrame) -> Facts:
     """Return how real matrices go; table: `experiments.speedups`."""
-    means = {v: geomean(table[v]) for v in (PUBLISHED, "split_rows", "auto")}
-    least = table.loc[table["auto"].idxmin()]
-    about = {"matrices": len(table), "n": experiments.REAL_N, "behind": int((table["auto"] < 1).sum())}
-    return {"real": {**about, "mean": means, "least": {"matrix": least["matrix"], "ratio": least["auto"]}}}
+    least, about = table.loc[table["auto"].idxmin()], {"matrices": len(table), "n": experiments.REAL_N}
+    about |= {"behind": int((table["auto"] < 1).sum()), "mean": table[[PUBLISHED, "split_rows", "auto"]].apply(geomean)}
+    return {"real": about | {"least": {"matrix": least["matrix"], "ratio": least["auto"]}}}
 
 
 @part

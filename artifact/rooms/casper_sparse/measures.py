@@ -37,9 +37,9 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
 def preparation(e: Evidence, experiments, of: str) -> Values:
     """Preprocessing in units of launches: prepare time over the time of one launch."""
     df = rows(e, experiments, of)
-    launches = df["prepare_ms"] * 1e3 / df["median_us"]
+    by = by_variant(df, df["prepare_ms"] * 1e3 / df["median_us"], [of])
     how = f"Median preprocessing {df['prepare_ms'].median():.3g} ms."
-    return Values(by_variant(df, launches, [of]), "Preparation", ".3g", unit=" launches", how=how)
+    return Values(by, "Preparation", ".3g", unit=" launches", how=how)
 
 
 def somewhere_above(r: Reduced, limit: float) -> Judged:

@@ -1,18 +1,16 @@
 """Every kernel of casperSPARSE, as `artifact.sanitize` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 
-from artifact.sanitize.cases import Case, Lab, bound, own, scattered
+from artifact.sanitize.cases import Case, Lab, own, scattered
 from kernels import casper_sparse as room
 
 
 def casper_sparse(lab: Lab) -> Iterable[Case]:
     for n in (256, 100, 7):
         yield from lab.products(room.problem_from_csr(scattered(), n), own(room))
-    yield from lab.products(room.problem(90, 40, 70, 0.3), {"scalar": partial(bound, room, "scalar")})
+    yield from lab.products(room.problem(90, 40, 70, 0.3), {"scalar": partial(room.bind, "scalar")})
 
 
 #: What one process runs each: name -> its cases.

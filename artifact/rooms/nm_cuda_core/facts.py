@@ -16,7 +16,7 @@ from artifact.drawing.compiled import HOPPER
 from artifact.measure import again
 from artifact.measure.run import Run
 from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core import experiments, readings
+from artifact.rooms.nm_cuda_core import experiments
 from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS
 from kernels import jit
 from kernels import nm_cuda_core as room
@@ -26,11 +26,6 @@ from kernels.formats import nm
 #: The report's card: TFLOP/s of its cores (section 4.1) at the boost clock, and its GB/s; those of the 16 lanes of PCIe
 #: 3.0 that the Xeon E5-2650 v2 of its host has.
 CARD = {"tflops": 2 * 5888 * 2.475e9 / 1e12, "gbps": 504, "slot_gbps": 16 * 8e9 * 128 / 130 / 8e9}
-#: TFLOP/s that its section 5.1 states from 4096³ on.
-FALLEN = {"low": 2.9, "high": 2.1}
-#: The smallest problem in which the published gather is wrong.
-SMALLEST = {"m": 32, "n": 32, "k": 64}
-TIME = "gpu__time_duration.sum"
 FFMA = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum"
 READS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 TRAFFIC = "l1tex__t_bytes.sum"
@@ -75,7 +70,7 @@ def by_size(speedup: pd.Series) -> dict[str, Any]:
 def which_index(run: Run) -> Iterator[Fact]:
     """Yield how far what the published gather multiplies is from A · B, of the smallest element-wise 2:4 case, in
     float64; with a GPU also how far off the kernel itself is."""
-    case, shared = (room.problem(**SMALLEST, seed=run.seed, vector=vector) for vector in (1, 32))
+    case, shared = (room.problem(32, 32, 64, seed=run.seed, vector=vector) for vector in (1, 32))
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(room.as_gathered(b))
     columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
@@ -135,27 +130,29 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
 
 def library(scaling: pd.DataFrame, published: pd.DataFrame, sequential: pd.DataFrame | None) -> dict[str, Any]:
     """Return speedups over cuBLAS by size; at 512³ over a call that makes a handle, in each record that has both."""
-    both = {"published": published, "cpu": sequential}
     return {
         "largest": scaling["m"].max(),
         "over_cublas": {v: by_size(ratio(scaling, v, "cublas")) for v in ("verbatim", "baseline", "zigzag")},
         "with_handle": {
-            name: ratio(df, LETTER[0], "cublas_handle").get(512) for name, df in both.items() if df is not None
+            name: ratio(df, LETTER[0], "cublas_handle").get(512)
+            for name, df in (("published", published), ("cpu", sequential))
+            if df is not None
         },
     }
 
 
 def contains(study: Study, published: pd.DataFrame) -> dict[str, Any]:
     """Return what a call of the report's cuBLAS contains, by the fit of its times, and what its parts cost here, µs."""
-    theirs = readings.stated(study)
-    fit, without_one = readings.fit(theirs), [readings.fit(theirs.drop(size)).tflops for size in theirs.index]
-    terms, near = fit.terms([1024, 4096, 8192]), readings.compare(published, theirs)[0]
+    theirs = experiments.stated(study)
+    fit = experiments.fit(theirs)
+    without_one = [experiments.fit(theirs.drop(size)).rates["tflops"] for size in theirs.index]
+    terms, near = fit.terms([1024, 4096, 8192]), experiments.compare(published, theirs)[0]
     faster, rate = (study.stated("fig2", quantity, size=1024).iloc[0] for quantity in ("speedup_cublas", "tflops"))
     costs = {reading.removeprefix("cublas_"): by(published, reading).iloc[0] for reading in READINGS}
     alone = costs.pop("cublas")
     return {
         "stated": {"us_64": theirs[64] * 1e6, "ms_4096": theirs[4096] * 1e3, "ms_8192": theirs[8192] * 1e3},
-        "fit": {"constant_us": fit.constant * 1e6, "gbps": fit.gbps, "tflops": fit.tflops}
+        "fit": fit.rates
         | {"square": {f"ms_{size}": terms["square_ms"][size] for size in (4096, 8192)}}
         | {"without_one": {"low": min(without_one), "high": max(without_one)}, "ms_1024": terms.loc[1024].sum()},
         "card": CARD,
@@ -193,7 +190,7 @@ def counted(study: Study) -> dict[str, Any]:
         "profile": profile | {"metrics": study.counters.rows["metric"].nunique()} if len(launches) else {},
         "machine": {"sm_count": machine["sm_count"], "l2_mib": machine["l2_bytes"] / 2**20},
         "idle": {
-            v: {"time_us": get(v, TIME, m=256) / 1e3, "drain": stalled(study, v, 256, "drain")}
+            v: {"time_us": get(v, ncu.TIME, m=256) / 1e3, "drain": stalled(study, v, 256, "drain")}
             for v in ("baseline", "double_buffer", "double_buffer_split1")
         },
         "busy": {
@@ -237,7 +234,8 @@ def reversal(scaling: pd.DataFrame, fma: float) -> dict[str, Any]:
         "fma_share": {"at_4096": at_4096 / fma, "largest": largest / fma},
         "kept_of_best": min(at_4096, largest) / rate.max(),
         "from_dram_ms": requested / (CARD["gbps"] * 1e9) * 1e3,
-        "fallen_ms": {end: flops / tflops / 1e9 for end, tflops in FALLEN.items()},
+        # At the TFLOP/s that its section 5.1 states from 4096³ on.
+        "fallen_ms": {"low": flops / 2.9 / 1e9, "high": flops / 2.1 / 1e9},
     }
 
 
@@ -254,9 +252,8 @@ def right_gather(scaling: pd.DataFrame, element: pd.DataFrame) -> dict[str, Any]
 def hosts(study: Study, sequential: pd.DataFrame | None) -> dict[str, Any]:
     """Name the host, and tell how many times as fast the published kernel is at the largest size."""
     host = {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))}
-    if sequential is None:
-        return {"host": host}
-    return {"host": host} | {f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1] for v in ("cpu_loop", "cpu_blas")}
+    over = () if sequential is None else ("cpu_loop", "cpu_blas")
+    return {"host": host} | {f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1] for v in over}
 
 
 def repeats(scaling: pd.DataFrame, second: pd.DataFrame | None) -> dict[str, Any]:

@@ -1,18 +1,16 @@
 """Every kernel for N:M on CUDA cores, as `artifact.sanitize` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 
-from artifact.sanitize.cases import Case, Lab, bound, own
+from artifact.sanitize.cases import Case, Lab, own
 
 
 def nm_cuda_core(lab: Lab) -> Iterable[Case]:
     from kernels import nm_cuda_core as room
 
     yield from lab.products(room.problem(96, 64, 200), own(room))
-    element_wise = partial(bound, room, "element_wise")
+    element_wise = partial(room.bind, "element_wise")
     for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
         yield from lab.products(
             room.problem(96, 64, 200, density, group=group, vector=vector), {"element_wise": element_wise}

@@ -64,16 +64,12 @@ def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Value
     """The sparsity at which NM-SpMM's Eq. 3, for blocks of [rows, columns] that stage all of A, falls
     under the ridge of the roofline: the FMA ceiling over that of copies in DRAM. What the bandwidth of
     the L2 would give is said beside it."""
-    peak = e.ceiling("fma", "tflops")
-
-    def at(ceiling: str) -> tuple[float, float]:
-        device = analysis.Device("", 0, 0.0, peak, e.ceiling(ceiling, "gbps"), 0, 0)
-        return analysis.transition(device, *block), device.ridge
-
-    (sparsity, ridge), (beside, _) = at("copy"), at("l2_read")
+    peak, *gbps = e.ceiling("fma", "tflops"), e.ceiling("copy", "gbps"), e.ceiling("l2_read", "gbps")
+    dram, l2 = (analysis.Device("", 0, 0.0, peak, rate, 0, 0) for rate in gbps)
+    sparsity, beside = (analysis.transition(device, *block) for device in (dram, l2))
     how = (
-        f"Blocks of {block[0]} × {block[1]}; ridge at {ridge:.1f} FLOP/B, the FMA ceiling of {peak:.3g} TFLOP/s over "
-        f"the copy ceiling. Against the bandwidth of the L2: {beside:.0%}."
+        f"Blocks of {block[0]} × {block[1]}; ridge at {dram.ridge:.1f} FLOP/B, the FMA ceiling of {peak:.3g} TFLOP/s "
+        f"over the copy ceiling. Against the bandwidth of the L2: {beside:.0%}."
     )
     return Values({"transition": pd.Series([sparsity])}, "Transition", ".0f", 100, "%", " sparsity", how=how)
 
@@ -81,8 +77,11 @@ def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Value
 def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
     """Geometric means, in order: at each of these densities of one contender, or of one contender after
     the other."""
-    kept = {name: s.index.get_level_values("density") for name, s in v.by.items()}
-    at = {f"{name} at {density(d)}": s[kept[name] == d] for name, s in v.by.items() for d in densities}
+    at = {
+        f"{name} at {density(d)}": s[s.index.get_level_values("density") == d]
+        for name, s in v.by.items()
+        for d in densities
+    }
     parts: Mapping[str, pd.Series] = at or v.by
     if missing := [name for name, s in parts.items() if s.empty]:
         raise NotMeasured(f"{v.name}: nothing was measured of {missing[0]}.")
@@ -108,14 +107,14 @@ def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
 def rank_correlation(v: Values, against: str) -> Reduced:
     """The rank correlation of the values of each other experiment with those of the experiment `against`, over the
     points that both have, for each contender."""
-    found = {}
-    for who, s in v.by.items():
-        table = s.unstack("experiment")
-        if against not in table or table.shape[1] < 2:
-            raise NotMeasured(f"There is nothing to hold against {against}.")
-        for other in table.columns.drop(against):
-            ranks = table[[against, other]].dropna().rank()
-            found[who, other] = ranks[against].corr(ranks[other])
+    tables = {who: s.unstack("experiment") for who, s in v.by.items()}
+    if any(against not in table or table.shape[1] < 2 for table in tables.values()):
+        raise NotMeasured(f"There is nothing to hold against {against}.")
+    found = {
+        (who, other): table[[against, other]].dropna().corr("spearman").loc[against, other]
+        for who, table in tables.items()
+        for other in table.columns.drop(against)
+    }
     each = ", ".join(f"{who} {other} {value:.2f}" for (who, other), value in found.items())
     values, plain, why = pd.Series(found), replace(v, unit=""), f"{v.name}, with {against}: {each}."
     return Reduced(plain, values, f"rank correlation {plain.range(values)}", why, again=lambda s: float(s.min()))

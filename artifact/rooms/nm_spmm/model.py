@@ -1,29 +1,25 @@
-"""The paper's analysis with this GPU's measured ceilings: Eq. 3 to 6, and how long the parts of a step take."""
+"""What is known before a kernel runs: the paper's analysis with this GPU's measured ceilings, Eq. 3 to 6, how long the
+parts of a step take, and what the compiler makes of the room's kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 import pandas as pd
 
+from artifact.drawing import compiled as made_by_compiler
 from artifact.rooms.nm_spmm.study import BIG, GROUP, RUNGS, SPARSITIES, VECTOR, Spmm, sparsity
-from kernels import tuning
+from kernels import jit, tuning
+from kernels import nm_spmm as room
+from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, family, packing, published
+from kernels.nm_spmm import analysis, banks, family, packing, published
 from kernels.nm_spmm import schedule as stream_k
 
 BLOCK = analysis.TABLE_1["large"]
-VECTORS = BLOCK.columns // VECTOR
-KINDS = {
-    "staged whole": lambda d: analysis.intensity(BLOCK.rows, BLOCK.columns, d),
-    f"packed, {VECTORS} vectors": lambda d: analysis.intensity(
-        BLOCK.rows, BLOCK.columns, d, share=analysis.needed_share(d, VECTORS)
-    ),
-    "whole product": lambda d: analysis.intensity(BIG, BIG, d, depth=BIG),
-}
 
 
 def kept(density: float) -> int:
@@ -48,27 +44,16 @@ def needed(b: nm.Nm, vectors: int) -> float:
     return asked(b)[:, : b.q // vectors * vectors].reshape(b.k, -1, vectors).any(axis=2).mean()
 
 
-def col_info_shares(patterns: Mapping[float, nm.Nm]) -> pd.Series:
+def col_info_shares(patterns: Mapping[float, nm.Nm]) -> dict[float, float]:
     """Return bytes of `col_info` over those of B's values, for blocks of 128 columns, at sparsities that are packed."""
     high = {d: b for d, b in patterns.items() if 1 - d > analysis.HIGH}
     made = {d: packing.prepare(b, columns=128, windows=1, packed=True, slot=VECTOR) for d, b in high.items()}
-    return pd.Series({d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()})
+    return {d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}
 
 
 def devices(here: analysis.Device) -> list[analysis.Device]:
     """List those of Table III, and this one."""
     return [*analysis.TABLE_3.values(), here]
-
-
-def intensities(here: analysis.Device) -> pd.DataFrame:
-    """Return Eq. 3 of the large block and of the whole product: gpu, kind, sparsity, intensity, ridge (FLOP/B)."""
-    rows = [
-        (device.name, kind, 1 - d, value(d), device.ridge)
-        for device in devices(here)
-        for kind, value in KINDS.items()
-        for d in np.linspace(1, 0.005, 200)
-    ]
-    return pd.DataFrame(rows, columns=["gpu", "kind", "sparsity", "intensity", "ridge"])
 
 
 def at_l2(study: Spmm) -> analysis.Device:
@@ -114,9 +99,8 @@ def schedule(rung: str) -> tuple[tuple[int, int], int]:
 def last_steps(rung: str, blocks: int) -> dict[str, int]:
     """Return how many steps a product of 4096³ takes with a rung's tiles, in waves and as stream-K deals them out."""
     tiles, steps = schedule(rung)
-    dealt = stream_k.parts(*tiles, steps, blocks)
-    evened = max(int(end) for parts in dealt for _, _, end, _ in parts)
-    return {"waves": ceil(np.prod(tiles) / blocks) * steps, "stream-K": evened}
+    evened = max(int(end) for parts in stream_k.parts(*tiles, steps, blocks) for _, _, end, _ in parts)
+    return {"waves": ceil(prod(tiles) / blocks) * steps, "stream-K": evened}
 
 
 def by_eq3(study: Spmm) -> dict[tuple[str, float], float]:
@@ -131,3 +115,59 @@ def by_eq3(study: Spmm) -> dict[tuple[str, float], float]:
         if choice := choices.get((BIG, BIG, BIG, kept(d), GROUP, VECTOR)):
             found["auto", d] = analysis.intensity(choice.config.bm, choice.config.bn, d)
     return found
+
+
+# ---------------------------------------------------------------- machine code
+
+
+def fullest(report: pd.DataFrame) -> pd.DataFrame:
+    """Return, by variant, the entry with the most multiply-adds: its unrolled step of the largest tile.
+
+    report: `artifact.measure.run.compile_report` for one target.
+    """
+    return report.loc[report.groupby("variant", sort=False)["FFMA"].idxmax()].set_index("variant")
+
+
+def loops(study: Spmm, variants: Iterable[str]) -> dict[str, str]:
+    """Return the machine code of each variant's largest loop of multiply-adds, of those that the page's target has."""
+    most = fullest(study.report)["entry"]
+    cubins = {v: jit.compile_cubin(room.VARIANTS[v].source, most[v], study.target) for v in variants if v in most}
+    code = {v: jit.disassemble(cubin) for v, cubin in cubins.items()}
+    return {v: banks.loop(sass) or sass for v, sass in code.items()}
+
+
+def clashes(loops: Mapping[str, str]) -> pd.DataFrame:
+    """Of each main loop return, by variant: useful (share of multiply-adds in all instructions), clash (share of them
+    with two operands in one register bank), left (of the ceiling, if each clash costs a cycle)."""
+    rows = pd.DataFrame({v: banks.conflicts(code) | {"all": banks.instructions(code)} for v, code in loops.items()}).T
+    useful, clash = rows["ffma"] / rows["all"], (rows["two_same"] + rows["three_same"]) / rows["ffma"]
+    return pd.DataFrame({"useful": useful, "clash": clash, "left": useful / (1 + useful * clash)})
+
+
+def compiled(report: pd.DataFrame) -> pd.DataFrame:
+    """Return registers, shared memory, spills and multiply-adds of the variants, a row each, over all their entries."""
+    own, most = report.groupby("variant", sort=False), fullest(report)
+    columns = {
+        "kernels": own.size(),
+        "registers": own["registers"].agg(lambda used: " to ".join(map(str, sorted({used.min(), used.max()})))),
+        "shared": own["shared_bytes"].max(),
+        "spilling": own["spills"].sum().replace(0, "none"),
+        "FFMA": most["FFMA"],
+        "useful": (most["FFMA"] / most["instructions"]).replace(0, np.nan),
+        "tensor": most.filter(regex="^HG?MMA").sum(axis=1).replace(0, np.nan),
+    }
+    return pd.DataFrame(columns).reset_index()
+
+
+def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
+    """Return V1 to V3 as they are compiled for a reader's own problem on the GPU `here`: their template instantiation,
+    registers a thread, multiply-adds in the machine code. Raises ValueError, one sentence, for what V3 does not take.
+    """
+    b, name = problem.host().b, analysis.class_of(here, problem.m, problem.n)
+    tiles = {v: published.configured(v, name, b.keep, b.group) for v in ("v1", "v2", "v3")}
+    stems = {v: published.source_of(v, tile.packed) for v, tile in tiles.items()}
+    entries = {
+        v: (published.HERE / f"{stem}.cu", published.entry(stem, tiles[v], b.keep, b.group, published.slot_of(v, b)))
+        for v, stem in stems.items()
+    }
+    return made_by_compiler.own(entries, target).assign(kernel=lambda df: "`" + df["kernel"] + "`")

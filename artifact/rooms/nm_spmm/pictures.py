@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,24 +38,6 @@ SLICES = 4  #: of the inner loop that are drawn
 Drawn = tuple[Any, pd.DataFrame]
 
 
-def canvas(xlim: tuple[float, float], ylim: tuple[float, float], height: float = 0.0) -> tuple[Any, Any]:
-    """Open a figure without axes: as high as its limits ask for, or so many inches."""
-    fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
-    ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
-    ax.axis("off")
-    return fig, ax
-
-
-def grid(ax, x: float, rows: int, columns: int, steps: tuple[int, int], cell: float = 1.0) -> None:
-    """Rule a matrix, thick where `steps` rows and columns meet, and number its rows."""
-    for edge in range(rows + 1):
-        sketch.rule(ax, (x, x + cell * columns), (edge, edge), edge % steps[0] == 0 or edge == rows)
-    for edge in range(columns + 1):
-        sketch.rule(ax, (x + cell * edge,) * 2, (0, rows), edge % steps[1] == 0 or edge == columns)
-    for row in range(rows):
-        sketch.put(ax, x - 0.25, row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.7)
-
-
 def unused(ax, x: float, y: float, width: float, height: float, hatch: str = "////") -> None:
     """Outline what no vector needs, hatched."""
     how: dict[str, Any] = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
@@ -78,35 +60,34 @@ def format_picture(b: nm.Nm) -> Drawn:
     """
     index, val, cell = np.asarray(b.index), np.asarray(b.val), 1.7
     left, right, kept = b.n + 2.8, 2 * (b.n + 2.8), b.keep
-    rows = [
-        {"compressed_row": r, "window": r // kept, "vector": v, "column": v * b.vector + c}
-        | {"position": index[r, v] % b.group, "row": index[r, v], "value": float(val[r, v * b.vector + c])}
-        for r, v, c in np.ndindex(b.w, b.q, b.vector)
-    ]
-    data = pd.DataFrame(rows)
-    fig, ax = canvas((-2.6, right + cell * b.q + 0.3), (b.k + 1.9, -1.5))
-    for at in data.itertuples():
-        text, colour = sketch.short(at.value), ROWS[at.window]
-        sketch.box(ax, at.column, at.row, text, colour)
-        sketch.box(ax, left + at.column, at.compressed_row, text, colour)
-    for at in data.drop_duplicates(["compressed_row", "vector"]).itertuples():
-        place = right + cell * at.vector, at.compressed_row
-        sketch.box(ax, *place, f"{at.position}", ROWS[at.window], width=cell, size=8.5)
-    grid(ax, 0, b.k, b.n, (b.group, b.vector))
-    grid(ax, left, b.w, b.n, (kept, b.vector))
-    grid(ax, right, b.w, b.q, (kept, 1), cell)
+    row, column = np.indices(val.shape).reshape(2, -1)
+    data = pd.DataFrame({"compressed_row": row, "window": row // kept, "vector": column // b.vector, "column": column})
+    needs = index[row, data["vector"]]
+    data = data.assign(position=needs % b.group, row=needs, value=val.ravel().astype(float))
+    fig, ax = sketch.canvas((-2.6, right + cell * b.q + 0.3), (b.k + 1.9, -1.5))
+    what = data["value"].map(sketch.short), np.take(ROWS, data["window"])
+    sketch.each(sketch.box, ax, data["column"], data["row"], *what)
+    sketch.each(sketch.box, ax, left + data["column"], data["compressed_row"], *what)
+    own = data.drop_duplicates(["compressed_row", "vector"])
+    what = own["position"].astype(str), np.take(ROWS, own["window"])
+    sketch.each(sketch.box, ax, right + cell * own["vector"], own["compressed_row"], *what, width=cell, size=8.5)
+    sketch.grid(ax, 0, b.k, b.n, (b.group, b.vector))
+    sketch.grid(ax, left, b.w, b.n, (kept, b.vector))
+    sketch.grid(ax, right, b.w, b.q, (kept, 1), cell)
     for x, y, width in ((0, index[kept, 0], b.vector), (left, kept, b.vector), (right, kept, cell)):
         ax.add_patch(Rectangle((x, y), width, 1, fill=False, edgecolor=INK, linewidth=2.6, zorder=3))
-    sketch.put(ax, b.n / 2, -0.8, f"B: {b.k} × {b.n}")
-    sketch.put(ax, left + b.n / 2, -0.8, f"values: {b.w} × {b.n}")
-    sketch.put(ax, right + cell * b.q / 2, -0.8, f"index: {b.w} × {b.q}")
+    titles = f"B: {b.k} × {b.n}", f"values: {b.w} × {b.n}", f"index: {b.w} × {b.q}"
+    sketch.each(sketch.put, ax, [b.n / 2, left + b.n / 2, right + cell * b.q / 2], -0.8, titles)
     ax.plot([-1.35, -1.35], [0.1, b.group - 0.1], color=INK, linewidth=1.4)
     sketch.put(ax, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", rotation=90, fontsize=8)
     ax.plot([0.1, b.vector - 0.1], [b.k + 0.4] * 2, color=INK, linewidth=1.4)
-    said = {"ha": "left", "va": "top", "fontsize": 8}
-    sketch.put(ax, 0, b.k + 0.8, f"a vector: {b.vector} columns, kept or pruned as one", **said)
-    sketch.put(ax, left, b.w + 0.4, "framed: one vector in all three", **said)
-    sketch.put(ax, right, b.w + 0.4, "position in\nthe window", **said)
+    said = (
+        f"a vector: {b.vector} columns, kept or pruned as one",
+        "framed: one vector in all three",
+        "position in\nthe window",
+    )
+    below = [b.k + 0.8, b.w + 0.4, b.w + 0.4]
+    sketch.each(sketch.put, ax, [0, left, right], below, said, ha="left", va="top", fontsize=8)
     return fig, data
 
 
@@ -115,48 +96,29 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
 
     Each line is a vector of B_s, each column a row of A_s, hatched below where no vector needs it. depth: rows of A_s.
     """
-    top, data, tall = 0.0, [], len(cases) * (vectors + 5.4)
-    fig, ax = canvas((-10.5, depth + 0.3), (tall - 0.6, -0.2), 0.2 + 0.19 * tall)
-    for title, b in cases.items():
-        need = model.asked(b)[:depth, :vectors]
+    data, tall = [], len(cases) * (vectors + 5.4)
+    fig, ax = sketch.canvas((-10.5, depth + 0.3), (tall - 0.6, -0.2), 0.2 + 0.19 * tall)
+    for number, (title, b) in enumerate(cases.items()):
+        need, top = model.asked(b)[:depth, :vectors], number * (vectors + 5.4)
         used, y = need.any(axis=1), top + 1.5 + vectors
         share = f"{used.sum()} of {depth} rows of A_s are needed: {100 * used.mean():.0f} %"
         sketch.put(ax, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", ha="left", weight="bold")
         sketch.put(ax, depth, top + 0.5, share, ha="right")
-        for row, vector in np.argwhere(need):
-            sketch.box(ax, row, top + 1.2 + vector, "", RUNGS[3])
-        for row in np.flatnonzero(used).tolist():
-            sketch.box(ax, row, y, "", PUBLISHED, height=2)
-        for row in np.flatnonzero(~used).tolist():
-            unused(ax, row, y, 1, 2)
+        row, vector = np.nonzero(need)
+        sketch.each(sketch.box, ax, row, top + 1.2 + vector, "", RUNGS[3])
+        sketch.each(sketch.box, ax, np.flatnonzero(used), y, "", PUBLISHED, height=2)
+        sketch.each(unused, ax, np.flatnonzero(~used), y, 1, 2)
         for edge in range(0, depth + 1, b.group):
             sketch.rule(ax, (edge, edge), (top + 1.2, y + 2), True)
-        names = [(y + 1, "rows of A_s"), *((top + 1.7 + v, f"vector {v} of B_s") for v in range(vectors))]
-        for at, name in names:
-            sketch.put(ax, -0.6, at, name, ha="right", fontsize=8)
-        sketch.put(ax, 0, y + 2.6, "row 0", ha="left", fontsize=8, alpha=0.7)
-        sketch.put(ax, depth, y + 2.6, f"row {depth - 1}", ha="right", fontsize=8, alpha=0.7)
+        names = "rows of A_s", *(f"vector {v} of B_s" for v in range(vectors))
+        sketch.each(sketch.put, ax, -0.6, [y + 1, *(top + 1.7 + np.arange(vectors))], names, ha="right", fontsize=8)
+        said = ["row 0", f"row {depth - 1}"]
+        sketch.each(sketch.put, ax, [0, depth], y + 2.6, said, ha=["left", "right"], fontsize=8, alpha=0.7)
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
-        top = y + 3.9
     return fig, pd.concat(data, ignore_index=True)
 
 
 # ---------------------------------------------------------------- Fig. 3: blocks, warps and threads
-
-
-class Panel(NamedTuple):
-    """A tile in the picture: where it begins, units of a row, its size, and that of what it is cut into."""
-
-    x: float
-    y: float
-    scale: float
-    size: tuple[int, int]
-    cut: tuple[int, int]
-
-    def place(self, row: int, column: int) -> tuple[float, float, float, float]:
-        """Return x, y, width and height of a piece."""
-        height, width = (self.scale * side for side in self.cut)
-        return self.x + column * width, self.y + row * height, width, height
 
 
 def blocking(tile: Tile, title: str = "") -> Drawn:
@@ -170,43 +132,48 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     high = max(scale * size[0] for scale, size in zip(scales, sizes, strict=True))
     wide = [max(scale * size[1], 7) + 3.4 for scale, size in zip(scales, sizes, strict=True)]
     middles = np.cumsum(wide) - np.array(wide) / 2 - 1.7
-    panels = [
-        Panel(middle - size[1] * scale / 2, (high - size[0] * scale) / 2, scale, size, cut)
-        for middle, scale, size, cut in zip(middles, scales, sizes, (block, warp, thread, (1, 1)), strict=True)
-    ]
-    fig, ax = canvas((-1.9, sum(wide) - 1.8), (high + 3.8, -1.8))
+    xs = [middle - size[1] * scale / 2 for middle, scale, size in zip(middles, scales, sizes, strict=True)]
+    ys, cuts = (
+        [(high - size[0] * scale) / 2 for scale, size in zip(scales, sizes, strict=True)],
+        (block, warp, thread, (1, 1)),
+    )
+
+    def place(i: int, row: Any, column: Any) -> tuple[Any, ...]:
+        """Return x, y, width and height of a piece of a panel."""
+        height, width = (scales[i] * side for side in cuts[i])
+        return xs[i] + column * width, ys[i] + row * height, width, height
+
+    fig, ax = sketch.canvas((-1.9, sum(wide) - 1.8), (high + 3.8, -1.8))
     names, colours = ("", "warp\n{}", "{}", ""), ([BOUND], [BOUND], LANES, LANES[:1])
     chosen = []
-    for i, panel in enumerate(panels):
-        down, across = (whole // cut for whole, cut in zip(panel.size, panel.cut, strict=True))
-        for number, (row, column) in enumerate(np.ndindex(down, across)):
-            x, y, width, height = panel.place(row, column)
-            sketch.box(ax, x, y, names[i].format(number), colours[i][row % len(colours[i])], width, height)
-        chosen.append(panel.place(int(not i), across - 1))
-    for (x, y, width, height), panel in zip(chosen, panels[1:], strict=False):
+    for i, (size, cut) in enumerate(zip(sizes, cuts, strict=True)):
+        row, column = np.indices((size[0] // cut[0], size[1] // cut[1])).reshape(2, -1)
+        x, y, *sides = place(i, row, column)
+        texts, colour = [names[i].format(number) for number in range(len(row))], np.take(colours[i], row, mode="wrap")
+        sketch.each(sketch.box, ax, x, y, texts, colour, *sides)
+        chosen.append(place(i, int(not i), column.max()))
+    for i, (x, y, width, height) in enumerate(chosen[:3], 1):
         sketch.box(ax, x, y, "", PUBLISHED, width, height)
-        end, bottom = panel.x - 1.2 * (panel is panels[-1]), panel.y + panel.size[0] * panel.scale
-        lines = {"color": PUBLISHED, "linewidth": 0.8, "linestyle": (0, (3, 2))}
-        ax.plot([x + width, end], [y, panel.y], **lines)
-        ax.plot([x + width, end], [y + height, bottom], **lines)
-    whole = (panels[3].x, panels[3].y, thread[1] * scales[3], thread[0] * scales[3])
-    for panel, (x, y, width, height), which in ((panels[0], chosen[0], "s"), (panels[3], whole, "t")):
-        sketch.box(ax, panel.x - 1.1, y, "", RUNGS[3], 0.8, height)
-        sketch.box(ax, x, panel.y - 1.1, "", RUNGS[3], width, 0.8)
-        sketch.put(ax, panel.x - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
-        sketch.put(ax, x - 0.9, panel.y - 0.7, f"B_{which}", fontsize=8)
+        end, bottom = xs[i] - 1.2 * (i == 3), ys[i] + sizes[i][0] * scales[i]
+        lines = [[x + width, end], [y, ys[i]], [x + width, end], [y + height, bottom]]
+        ax.plot(*lines, color=PUBLISHED, linewidth=0.8, linestyle=(0, (3, 2)))
+    whole = (xs[3], ys[3], thread[1] * scales[3], thread[0] * scales[3])
+    for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, whole, "t")):
+        sketch.box(ax, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height)
+        sketch.box(ax, x, ys[i] - 1.1, "", RUNGS[3], width, 0.8)
+        sketch.put(ax, xs[i] - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
+        sketch.put(ax, x - 0.9, ys[i] - 0.7, f"B_{which}", fontsize=8)
     captions = (
         f"C in blocks of\nm_s × n_s = {block[0]} × {block[1]}",
         f"a block in warp tiles of\nm_r × n_r = {warp[0]} × {warp[1]}",
         f"a warp tile by lane,\nm_t × n_t = {thread[0]} × {thread[1]} each",
         f"a thread: {thread[0] * thread[1]} FMA\nfor {sum(thread)} values read",
     )
-    for middle, text in zip(middles, captions, strict=True):
-        sketch.put(ax, middle, high + 0.8, text, va="top")
+    sketch.each(sketch.put, ax, middles, high + 0.8, captions, va="top")
     sketch.put(ax, -1.7, -1.0, title, ha="left", weight="bold")
-    lanes = np.ndindex(warp[0] // thread[0], warp[1] // thread[1])
-    rows = [(lane, row * thread[0], column * thread[1], *thread) for lane, (row, column) in enumerate(lanes)]
-    return fig, pd.DataFrame(rows, columns=["lane", "row", "column", "height", "width"])
+    row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
+    lanes = {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
+    return fig, pd.DataFrame(lanes | {"height": thread[0], "width": thread[1]})
 
 
 # ---------------------------------------------------------------- Fig. 4: what is done to B beforehand
@@ -219,62 +186,57 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     packed: of `b`, tiled, on the host, a slot for each vector. A colour per vector. The data: each entry of the index.
     """
     index, stored = np.asarray(b.index), np.asarray(packed.index)[0, 0]
-    vectors, depth, rows = range(packed.columns // packed.slot), packed.depth, range(packed.rows)
-    staged = np.asarray(packed.col_info)[0, 0, : int(np.asarray(packed.count)[0, 0])].tolist()
-    data = pd.DataFrame(
-        {"slot": v, "vector": v, "compressed_row": r, "position": index[r, v] % b.group, "row": index[r, v]}
-        | {"stored": stored[v, r]}
-        for v in vectors
-        for r in rows
-    )
-    high, cell, need = max(depth, 11), 1.7, model.asked(b)[:depth, : len(vectors)]
-    top, low = (high - depth) / 2, (high - len(rows)) / 2
-    wide, block = cell * len(vectors), 3.4
-    x_rows, x_list = wide + 3.6, wide + 6.8 + 1.1 * len(vectors)
+    vectors, depth, rows = packed.columns // packed.slot, packed.depth, packed.rows
+    staged = np.asarray(packed.col_info)[0, 0, : int(np.asarray(packed.count)[0, 0])]
+    vector, row = np.indices((vectors, rows)).reshape(2, -1)
+    data = pd.DataFrame({"slot": vector, "vector": vector, "compressed_row": row, "row": index[row, vector]})
+    data = data.assign(position=data["row"] % b.group, stored=stored[vector, row])
+    high, cell, need = max(depth, 11), 1.7, model.asked(b)[:depth, :vectors]
+    top, low, wide, block = (high - depth) / 2, (high - rows) / 2, cell * vectors, 3.4
+    x_rows, x_list = wide + 3.6, wide + 6.8 + 1.1 * vectors
     x_again, x_layout = x_list + 5.8, x_list + 9.4 + wide
-    fig, ax = canvas((-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6), 0.235 * (high + 4.2))
+    fig, ax = sketch.canvas((-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6), 0.235 * (high + 4.2))
     for x, column in ((0.0, "position"), (x_again, "stored")):
-        for at in data.to_dict("records"):
-            place = x + cell * at["vector"], low + at["compressed_row"]
-            sketch.box(ax, *place, f"{at[column]}", ROWS[at["vector"]], width=cell, size=8.5)
-        for window in range(0, len(rows) + 1, b.keep):
+        what = data[column].astype(str), np.take(ROWS, vector)
+        sketch.each(sketch.box, ax, x + cell * vector, low + row, *what, width=cell, size=8.5)
+        for window in range(0, rows + 1, b.keep):
             sketch.rule(ax, (x, x + wide), (low + window,) * 2, True)
-        sketch.put(ax, x + wide / 2, low + len(rows) + 0.7, f"vectors {', '.join(map(str, vectors))}", fontsize=8)
-    for row in range(depth):
-        sketch.put(ax, x_rows - 0.3, top + row + 0.5, f"{row}", ha="right", fontsize=8, alpha=0.8)
-        unused(ax, x_rows, top + row, 1.1 * len(vectors), 1, "" if need[row].any() else "////")
-    for row, vector in np.argwhere(need):
-        sketch.box(ax, x_rows + 1.1 * vector, top + row, "", ROWS[vector], width=1.1)
+        sketch.put(ax, x + wide / 2, low + rows + 0.7, f"vectors {', '.join(map(str, range(vectors)))}", fontsize=8)
+    every = np.arange(depth)
+    sketch.each(sketch.put, ax, x_rows - 0.3, top + every + 0.5, every.astype(str), ha="right", fontsize=8, alpha=0.8)
+    sketch.each(unused, ax, x_rows, top + every, 1.1 * vectors, 1, np.where(need.any(axis=1), "", "////"))
+    row, vector = np.nonzero(need)
+    sketch.each(sketch.box, ax, x_rows + 1.1 * vector, top + row, "", np.take(ROWS, vector), width=1.1)
     for row in range(0, depth + 1, b.group):
-        sketch.rule(ax, (x_rows, x_rows + 1.1 * len(vectors)), (top + row,) * 2, True)
-    for number, row in enumerate(staged):
-        y, by = (high - len(staged)) / 2 + number, np.flatnonzero(need[row])
-        colour = ROWS[by[0]] if len(by) == 1 else BOUND
-        sketch.box(ax, x_list, y, f"{row}", colour, width=2.2, size=8.5)
-        sketch.put(ax, x_list + 2.5, y + 0.5, f"{number}", ha="left", fontsize=8, alpha=0.8)
-        sketch.arrow(ax, (x_list - 3.1, top + row + 0.5), (x_list - 0.1, y + 0.5), colour)
-    shown, size, pitch = (min(packed.steps, 3), min(packed.blocks, 3)), packed.rows * packed.columns, packed.blocks
+        sketch.rule(ax, (x_rows, x_rows + 1.1 * vectors), (top + row,) * 2, True)
+    slots = np.arange(len(staged))
+    y, colours = (high - len(staged)) / 2 + slots, np.take(ROWS, need[staged].argmax(axis=1))
+    colours = np.where(need[staged].sum(axis=1) == 1, colours, BOUND)
+    sketch.each(sketch.box, ax, x_list, y, staged.astype(str), colours, width=2.2, size=8.5)
+    sketch.each(sketch.put, ax, x_list + 2.5, y + 0.5, slots.astype(str), ha="left", fontsize=8, alpha=0.8)
+    for row, to, colour in zip(staged, y, colours, strict=True):
+        sketch.arrow(ax, (x_list - 3.1, top + row + 0.5), (x_list - 0.1, to + 0.5), colour)
+    shown, size = (min(packed.steps, 3), min(packed.blocks, 3)), rows * packed.columns
     layouts = (
-        ("values, row by row:", f"{packed.rows} pieces a step", packed.columns, packed.rows * pitch * packed.columns),
+        ("values, row by row:", f"{rows} pieces a step", packed.columns, rows * packed.blocks * packed.columns),
         ("values, tiled:", "one piece a step", packed.steps * size, size),
     )
+    step, across = np.indices(shown).reshape(2, -1)
     for i, (title, pieces, of_block, of_step) in enumerate(layouts):
         y = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0)
         sketch.put(ax, x_layout + block * shown[1] / 2, y + 0.2, title)
         sketch.put(ax, x_layout + block * shown[1] / 2, y + 1.15, pieces, fontsize=8)
-        for s, n in np.ndindex(*shown):
-            place, first = (x_layout + block * n, y + 1.8 + 1.5 * s), s == n == 0
-            colour = PUBLISHED if first else BOUND
-            sketch.box(ax, *place, f"+{n * of_block + s * of_step}", colour, width=block, height=1.5)
-    titles = (
-        (wide / 2, "index of B:\nin the window"),
-        (x_rows + 0.55 * len(vectors), "rows of A_s,\nby vector"),
-        (x_list + 1.1, f"col_info:\n{len(staged)} of {depth} rows"),
-        (x_again + wide / 2, "index, reordered:\nin col_info"),
-        (x_layout + block * shown[1] / 2, "where each block and\nstep begins (floats)"),
-    )
-    for middle, text in titles:
-        sketch.put(ax, middle, -1.3, text)
+        starts, colours = across * of_block + step * of_step, np.where(step + across, BOUND, PUBLISHED)
+        places = x_layout + block * across, y + 1.8 + 1.5 * step
+        sketch.each(sketch.box, ax, *places, [f"+{at}" for at in starts], colours, width=block, height=1.5)
+    titles = {
+        "index of B:\nin the window": wide / 2,
+        "rows of A_s,\nby vector": x_rows + 0.55 * vectors,
+        f"col_info:\n{len(staged)} of {depth} rows": x_list + 1.1,
+        "index, reordered:\nin col_info": x_again + wide / 2,
+        "where each block and\nstep begins (floats)": x_layout + block * shown[1] / 2,
+    }
+    sketch.each(sketch.put, ax, [*titles.values()], -1.3, [*titles])
     return fig, data
 
 
@@ -340,10 +302,11 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
     for (name, y), bars in zip(tops.items(), frames, strict=True):
         sketch.put(ax, 0, y + 0.35, f"{name}: {period_of(bars):.3g} ns a step", ha="left", weight="bold")
-    for row in data.itertuples():
-        low, width = tops[row.schedule] + 0.95 + lanes.index(row.lane), row.end - row.start
-        text, hatch = f"{row.step}" if width > 0.022 * end else "", "////" if row.step % 2 else ""
-        sketch.box(ax, row.start, low, text, BARS[row.what][2], width, 0.8, hatch=hatch)
+    low = data["schedule"].map(tops) + 0.95 + data["lane"].map(lanes.index)
+    width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
+    texts = data["step"].astype(str).where(width > 0.022 * end, "")
+    hatch = np.where(data["step"] % 2, "////", "")
+    sketch.each(sketch.box, ax, data["start"], low, texts, colours, width, 0.8, hatch=hatch)
     ticks = [(y + 1.35 + place, lane) for y in tops.values() for place, lane in enumerate(lanes)]
     ax.set_yticks(*zip(*ticks, strict=True))
     ax.set(xlim=(0, 1.005 * end), ylim=(ticks[-1][0] + 0.5, -0.15), xlabel="time (ns)", title=title)
@@ -374,10 +337,13 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     end, drawn = data["end"].max(), np.unique(np.linspace(0, blocks - 1, shown).round().astype(int)).tolist()
     fig, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.3 + 0.22 * len(drawn)), sharex=True, sharey=True)
     for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
-        for row in df[df["block"].isin(drawn)].itertuples():
-            low, width = drawn.index(row.block) + 0.1, row.end - row.start
-            text = f"{row.tile}" if width > 0.05 * end else ""
-            sketch.box(ax, row.start, low, text, PARTS[row.what][1], width, 0.8)
+        bars = df[df["block"].isin(drawn)]
+        low, width = bars["block"].map(drawn.index) + 0.1, bars["end"] - bars["start"]
+        texts, colours = (
+            bars["tile"].astype(str).where(width > 0.05 * end, ""),
+            bars["what"].map(lambda what: PARTS[what][1]),
+        )
+        sketch.each(sketch.box, ax, bars["start"], low, texts, colours, width, 0.8)
         last, used = df["end"].max(), df.groupby("block")["end"].max().mean()
         ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
         ax.set(xlabel="steps", title=f"{title}: {last} steps, {used / last:.0%} of them used")

@@ -1,12 +1,10 @@
 """Every kernel for vectors of N:M, trials of its families among them, as `artifact.sanitize` runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from itertools import product
 
-from artifact.sanitize.cases import Case, Lab, bound, own
+from artifact.sanitize.cases import Case, Lab, own
 
 
 def nm_spmm(lab: Lab) -> Iterable[Case]:
@@ -20,7 +18,7 @@ def nm_spmm(lab: Lab) -> Iterable[Case]:
     few = {name: bind for name, bind in own(room).items() if name in (*family.RUNGS, "v1", "v3")}
     yield from lab.products(room.problem(301, 140, 333, 0.25, vector=4), few)
     for (dtype, name), m in product((("tf32", "tf32"), ("bfloat16", "bf16")), (304, 301)):
-        yield from lab.products(room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(bound, room, name)})
+        yield from lab.products(room.problem(m, 264, 520, 0.25, dtype=dtype), {name: partial(room.bind, name)})
 
 
 #: What one process runs each: name -> its cases.

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.sanitize.cases import Case, Lab, configured, own
+from artifact.measure.lazy import cupy
+from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
 from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer
@@ -56,9 +57,9 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         (136, 133, 520, "bfloat16", ""),
         (1000, 523, 512, "bfloat16", "gelu"),
     ):
-        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), _bias(m)
-        bind: dict[str, Callable] = {f"layer {activation}".strip(): partial(_layer, dtype, activation, bias)}
-        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
+        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), normal(16, m)
+        name, work = f"layer {activation}".strip(), partial(_layer, dtype, activation, bias)
+        yield from lab.products(problem, {name: work}, _right(_product(problem), bias, activation))
 
 
 def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
@@ -68,43 +69,32 @@ def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
 
 def _with_more(lab: Lab) -> Iterable[Case]:
     """2 · A · B - C + bias, of every kernel that adds: one rung of each."""
-    problem, rng = room.problem(200, 264, 392), np.random.default_rng(4)
-    c = half.Half("bfloat16", half.to_bits(rng.standard_normal((200, 264)).astype(np.float32), "bfloat16"))
-    bias = rng.standard_normal(200).astype(np.float32)
+    problem, bias = room.problem(200, 264, 392), normal(16, 200)
+    c = half.from_dense(normal(4, 200, 264), "bfloat16")
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    added = half.from_bits(c.bits, "bfloat16").astype(np.float64)
-    right = check.reference(2 * _product(problem) - added + bias[:, None])
+    right = check.reference(2 * _product(problem) - half.to_dense(c).astype(np.float64) + bias[:, None])
 
     def bind(name: str, problem, device):
-        import cupy
-
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
         return room.bind(name, problem, device, **more)
 
-    binds: dict[str, Callable] = {name: partial(bind, name) for name in names}
-    return lab.products(problem, binds, right)
+    return lab.products(problem, {name: partial(bind, name) for name in names}, right)
 
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
     """gelu(A · B + bias) by each configuration."""
-    bias = _bias(problem.m)
+    bias = normal(16, problem.m)
 
     def made(config, problem, device):
-        import cupy
-
         return configured(bind, config, problem, device, bias=cupy.asarray(bias), activation="gelu")
 
-    binds: dict[str, Callable] = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
+    binds = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
     return lab.products(problem, binds, _right(_product(problem), bias, "gelu"))
 
 
 def _product(problem) -> np.ndarray:
     return check.oracle(problem, on="cpu").values
-
-
-def _bias(m: int) -> np.ndarray:
-    return np.random.default_rng(16).standard_normal(m).astype(np.float32)
 
 
 def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Reference:
@@ -114,8 +104,6 @@ def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Refe
 def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> SimpleNamespace:
     """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
     multiprocessors."""
-    import cupy
-
     ops, added = problem.device(), cupy.asarray(bias)
     arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), added]
     sizes = layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
@@ -144,15 +132,15 @@ def fp8(lab: Lab) -> Iterable[Case]:
         yield from _activated(lab, problem, fp8_room.bind_config, configs.values())
     # By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token.
     for m, tokens, k, activation in ((8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu")):
-        problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), _bias(m)
-        bind: dict[str, Callable] = {f"layer {activation}": partial(_layer_in_eight, "", activation, bias, None)}
-        yield from lab.products(problem, bind, _right(_product(problem), bias, activation))
+        problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), normal(16, m)
+        work = partial(_layer_in_eight, "", activation, bias, None)
+        yield from lab.products(problem, {f"layer {activation}": work}, _right(_product(problem), bias, activation))
     for m, tokens, k, dtype, activation in (
         (8, 1, 16, "bfloat16", ""),
         (200, 43, 272, "float16", "gelu"),
         (72, 133, 4112, "bfloat16", "silu"),
     ):
-        problem, bias = fp8_room.problem(m, tokens, k, scale="vectors", orders="FF"), _bias(m)
+        problem, bias = fp8_room.problem(m, tokens, k, scale="vectors", orders="FF"), normal(16, m)
         bits, numbers = _quantised(tokens, k, dtype)
         right = _right(two_four_eight.to_dense(problem.host().a).astype(np.float64) @ numbers.T, bias, activation)
         name = f"quantise {dtype} and layer {activation}".strip()
@@ -175,13 +163,10 @@ def _layer_in_eight(
     dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
 ) -> SimpleNamespace:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
-    import cupy
-
     m, tokens, k, ops = problem.m, problem.n, problem.k, problem.device()
-    numbers, scale = ops.b.bits, ops.b.scale
-    given = None if x is None else cupy.asarray(x)
-    if given is not None:
-        numbers, scale = cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
+    given, numbers, scale = None, ops.b.bits, ops.b.scale
+    if x is not None:
+        given, numbers, scale = cupy.asarray(x), cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
     arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(bias)]
     sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from artifact.distributed import model, scaling
+from artifact.distributed import page, scaling
 from artifact.distributed.scaling import COLUMNS, DTENSOR, GATHERED, OURS
 
 SIZES = {"graph": (24, 512, "float32"), "mesh": (256, 512, "float32"), "block": (65536, 8192, "bfloat16")}
@@ -31,11 +31,11 @@ def _rows(case, size, n, dtype, p, rate, nvlink, slower) -> list[scaling.Row]:
         "block": (size, 16384, size * 16384 // 10),
     }[case]
     row_bytes = n * (4 if dtype == "float32" else 2)
-    sent = round(model.needed(case, size, p) * row_bytes)
+    sent = round(page.needed(case, size, p) * row_bytes)
     work = nnz * n / 1e9 / rate / p * (slower if p > 1 else 1)
     moved = sent / p / nvlink / 1e6
     early = 0.9 if case == "mesh" else 1 / p / 4 if case == "graph" else 0.0
-    ms, every = model.together(moved, work, 4, early), k * (p - 1) * row_bytes
+    ms, every = page.together(moved, work, 4, early), k * (p - 1) * row_bytes
     about = {"case": case, "size": size, "gpus": p, "m": m, "k": k, "n": n, "nnz": nnz, "dtype": dtype, "samples": 5}
     about |= {"imbalance": 1.0, "error": 1e-7, "prepare_s": 1.0, "chunks": 4, "kernel": "a kernel"}
     about |= {"gathered_bytes": every, "gpu": "NVIDIA H200", "when": "2026-01-01T00:00:00+00:00"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pandas as pd
 import pytest
 
 from artifact import paths
@@ -18,7 +19,7 @@ WHERE = page.RECORDED / "nvidia-h200"
 @pytest.fixture
 def fresh(tmp_path):
     """A copy of a room's records, of which two GPUs measured every point but the first."""
-    room = agreement.read(WHERE / page.DEALT)["room"].iloc[0]
+    room = pd.read_csv(WHERE / page.DEALT)["room"].iloc[0]
     folder = tmp_path / "nvidia-h200" / room
     shutil.copytree(SHIPPED / room, folder, ignore=shutil.ignore_patterns("repeat", "profiles"))
     (folder / dealt.FOLDER).mkdir()
@@ -56,16 +57,14 @@ def test_a_copy_agrees_and_a_slower_one_does_not(fresh):
 
 
 def test_the_command_writes_what_the_page_reads(fresh, tmp_path, capsys):
-    out = tmp_path / "there" / page.DEALT
+    out = tmp_path / "there" / "nvidia-h200" / page.DEALT
     assert agreement.main(["--fresh", str(fresh), "--out", str(out)]) == 0
     assert "again_low" in capsys.readouterr().out
-    assert len(page.agreement_table(page.agrees(out.parent, SHIPPED))) == len(
-        agreement.collected(fresh)["experiment"].unique()
-    )
+    assert len(page.agreement_table(page.agrees(out.parent))) == len(agreement.collected(fresh)["experiment"].unique())
 
 
 def test_records_of_one_gpu_are_refused(tmp_path, capsys):
-    (room,) = set(agreement.read(WHERE / page.DEALT)["room"])
+    (room,) = set(pd.read_csv(WHERE / page.DEALT)["room"])
     shutil.copytree(SHIPPED / room, tmp_path / room)
     out = tmp_path / "x.csv"
     assert agreement.main(["--fresh", str(tmp_path), "--out", str(out)]) == 2

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from scaled import rows
 
 from artifact import paths
-from artifact.book import figures, tables, text
+from artifact.book import charts, figures, tables, text
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
@@ -37,14 +37,17 @@ def test_without_records_there_is_nothing(tmp_path):
     df = page.load(tmp_path)
     assert df.empty and list(page.facts(df, tmp_path)) == []
     for make in (page.efficiencies, page.predictions, page.rates, page.fits, page.times):
-        assert make(df) is None
-    assert page.beyond(tmp_path) is page.schedules(tmp_path, df) is page.agrees(tmp_path) is None
+        assert make(df).empty
+    assert page.beyond(tmp_path).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
+    known = figures.specs(paths.ROOT / "artifact" / "distributed" / figures.FILE)
+    for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
+        assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
     assert set(page.claims(df)["verdict"]) == {"not measured yet"}
 
 
 def test_one_gpu_alone_is_no_scaling():
     alone = rows(gpus=(1,))
-    assert page.efficiencies(alone) is page.predictions(alone) is None
+    assert page.efficiencies(alone).empty and page.predictions(alone).empty
     assert len(page.rates(alone)) == len(alone)
     assert set(page.claims(alone)["verdict"]) == {"not measured yet"}
 
@@ -151,7 +154,7 @@ def test_schedules_are_compared_where_both_were_measured(tmp_path):
 def test_what_travels():
     _, data = page.drawn_parts()
     assert len(data) == 8 and (data["rows of B received"] <= data["rows that others have"]).all()
-    table = page.own_parts(generate.Stencil(6, 1), 3)
+    table = page.received(generate.Stencil(6, 1), 3)
     assert len(table) == 3 and table["rows"].sum() == 6**3
     ways = page.volumes()
     assert (ways["by rows"] <= ways["all of B"]).all() and set(ways["way"]) < set(ways.columns)

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from artifact.distributed import farm
-from artifact.distributed.farm import Task
 from artifact.measure import dealt
 from artifact.paths import ROOT
 
@@ -98,13 +98,13 @@ def test_a_chapter_runs_as_a_process_that_knows_its_gpu(tmp_path, monkeypatch):
 
     codes = [0, 2, -9]
     monkeypatch.setattr(farm.subprocess, "run", run)
-    task = Task("notebooks/a.ipynb", str(tmp_path), ("--mode", "measure"))
-    assert farm.execute(task, "3") == ""
+    asked = "notebooks/a.ipynb", "3", str(tmp_path), ("--mode", "measure")
+    assert farm.execute(*asked) == ""
     target = str(tmp_path / "3" / "a.ipynb")
     assert seen == [(["notebooks/a.ipynb", target, "--mode", "measure"], "3", "3")]
-    assert farm.execute(task, "3") == "a on GPU 3: row 3"
+    assert farm.execute(*asked) == "a on GPU 3: row 3"
     with pytest.raises(RuntimeError, match="a on GPU 3 was ended by signal 9"):
-        farm.execute(task, "3")
+        farm.execute(*asked)
 
 
 @pytest.mark.skipif(DASK, reason="Dask is installed")
@@ -116,9 +116,9 @@ def test_without_dask_it_is_one_sentence(capsys):
 
 @pytest.mark.skipif(not DASK, reason="Dask is not installed")
 def test_every_gpu_gets_every_chapter(tmp_path, monkeypatch, capsys):
-    def execute(task, gpu):  # Dask hands a copy to its workers
-        (tmp_path / f"{task.notebook}-{gpu}").write_text(" ".join(task.options))
-        return "b on GPU 1: row 3" if (task.notebook, gpu) == ("b", "1") else ""
+    def execute(notebook, gpu, target, options):  # Dask hands a copy to its workers
+        (Path(target) / f"{notebook}-{gpu}").write_text(" ".join(options))
+        return "b on GPU 1: row 3" if (notebook, gpu) == ("b", "1") else ""
 
     monkeypatch.setattr(farm, "execute", execute)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scaled import rows
 
-from artifact.distributed import model
+from artifact.distributed import page
 from kernels.distributed import exchange, generate, partition
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import bcsr
@@ -31,32 +31,32 @@ def test_needed_rows_are_those_of_a_matrix(case, parts, domain):
         made = Rmat(size, 64, 3) if case == "graph" else Stencil(size)
         a = generate.host_part(made, np.array([0, made.m]), 0).a
     found = counted(a, parts, domain, unit)
-    assert model.needed(case, size, parts, domain) == pytest.approx(found, rel=0.08)
+    assert page.needed(case, size, parts, domain) == pytest.approx(found, rel=0.08)
 
 
 def test_a_fit_finds_the_rates_behind_the_records():
-    of = model.fit(rows(rate=4.0, nvlink=250.0, slower=1.1), "graph")
+    of = page.fit(rows(rate=4.0, nvlink=250.0, slower=1.1), "graph")
     assert of.rate == pytest.approx(4.0) and of.nvlink == pytest.approx(250, rel=0.01)
     assert of.slower == pytest.approx(1.1) and of.error < 0.02 and of.measured == 4
 
 
 def test_without_one_or_several_gpus_there_is_no_fit():
     df = rows()
-    assert model.fit(df[df["gpus"] == 1], "graph") is model.fit(df[df["gpus"] > 1], "graph") is None
-    assert model.predictions(df[:0]).empty
+    assert page.fit(df[df["gpus"] == 1], "graph") is page.fit(df[df["gpus"] > 1], "graph") is None
+    assert page.predictions(df[:0]).empty
 
 
 def test_chunks_hide_what_travels():
-    assert model.together(0, 8, 4, 0) == 8
-    assert model.together(4, 8, 1, 0) == 12
-    assert model.together(4, 8, 4, 0) == 9
-    assert model.together(4, 8, 1, 0.5) == 8
-    assert model.together(16, 8, 4, 0) == 18
+    assert page.together(0, 8, 4, 0) == 8
+    assert page.together(4, 8, 1, 0) == 12
+    assert page.together(4, 8, 4, 0) == 9
+    assert page.together(4, 8, 1, 0.5) == 8
+    assert page.together(16, 8, 4, 0) == 18
 
 
 def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband():
-    table = model.predictions(rows())
-    assert set(table["gpus"]) == set(model.GPUS) and set(table["case"]) == {
+    table = page.predictions(rows())
+    assert set(table["gpus"]) == set(page.GPUS) and set(table["case"]) == {
         "graph",
         "mesh",
         "block",

@@ -10,7 +10,7 @@ from drawn import folder  # noqa: F401
 from artifact import paths
 from artifact.measure import device, records
 
-INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
 
 
 @pytest.fixture(scope="session")

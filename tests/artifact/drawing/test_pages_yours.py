@@ -152,7 +152,7 @@ def test_trials_that_were_held_are_drawn(tmp_path):
 
 def test_a_published_kernel_stands_in_where_no_trial_was_held(origin):
     (fig, data), told = yours.stand_in(origin)
-    room = importlib.import_module(f"kernels.{registry.headline().room}")
+    room = next(importlib.import_module(f"kernels.{name}") for name, room in registry.find().items() if room.headline)
     first = fig.get_axes()[0].get_yticklabels()[0].get_text()
     assert room.VARIANTS[first].published and first == dict(told)["trial.name"]
     assert isinstance(data, pd.DataFrame) and set(data["variant"]) > {first}

@@ -2,7 +2,6 @@ import math
 import statistics
 import types
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,16 +122,6 @@ def test_schedule_spreads_the_few_evenly_among_the_many():
     ]
     assert bench.schedule({"a": 1, "b": 3}) == ["b", "a", "b", "b"]
     assert bench.schedule({"a": 2, "b": 2}) == ["a", "b", "a", "b"]
-
-
-def test_batches_keep_the_order():
-    order = list("abcabcabc")
-    assert bench.batches(order, 4) == [list("abca"), list("bcab"), ["c"]]
-
-
-@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60))
-def test_quartiles_are_those_of_numpy(values):
-    assert bench.quartiles(values) == pytest.approx(tuple(np.percentile(values, [25, 50, 75])))
 
 
 def test_an_expensive_launch_runs_from_a_graph():
@@ -348,7 +337,6 @@ class FakeCalls:
     def __init__(self, times_us, first=1.0, idle=()):
         self.times_us, self.first, self.idle = times_us, first, idle
         self.log, self.made = [], dict.fromkeys(times_us, 0)
-        self.engine = bench.CallEngine(self.run, self.look)
 
     def run(self, name, warmup, calls):
         self.log.append((name, warmup, calls))
@@ -362,7 +350,7 @@ class FakeCalls:
 
 def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
     fake = FakeCalls({"a": 10.0, "b": 25.0}, first=40.0)
-    result = bench.measure_calls(["a", "b"], fake.engine)
+    result = bench.measure_calls(["a", "b"], fake.run, fake.look)
     assert result["a"].median_us == result["a"].q75_us == 10 and result["b"].median_us == 25
     assert result["a"].samples == bench.CALLS * bench.CALL_SAMPLES, "calls are what was timed"
     assert not result["a"].graph and result["a"].sm_mhz == 1980 and math.isnan(result["a"].power_w)
@@ -381,13 +369,13 @@ def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
 
 def test_a_chosen_plan_is_kept_where_nothing_limits_it():
     fake = FakeCalls({"a": 5e4})
-    timing = bench.measure_calls(["a"], fake.engine, 10, 100, 3, budget_s=math.inf)["a"]
+    timing = bench.measure_calls(["a"], fake.run, fake.look, 10, 100, 3, budget_s=math.inf)["a"]
     assert timing.samples == 300 and fake.log[2:] == [("a", 10, 100)] * 3
 
 
 def test_a_call_of_many_seconds_is_made_once():
     fake = FakeCalls({"loop": 20e6, "gpu": 10.0}, idle=("loop",))
-    result = bench.measure_calls(["loop", "gpu"], fake.engine)
+    result = bench.measure_calls(["loop", "gpu"], fake.run, fake.look)
     assert [entry for entry in fake.log if entry[0] == "loop"] == [("loop", 0, 1)]
     timing = result["loop"]
     assert timing.samples == 1 and timing.q25_us == timing.median_us == timing.q75_us == 20e6
@@ -397,13 +385,13 @@ def test_a_call_of_many_seconds_is_made_once():
 
 def test_a_call_beyond_its_budget_is_made_twice_and_the_second_counts():
     fake = FakeCalls({"loop": 0.5e6}, first=1.5)
-    timing = bench.measure_calls(["loop"], fake.engine, budget_s=0.15)["loop"]
+    timing = bench.measure_calls(["loop"], fake.run, fake.look, budget_s=0.15)["loop"]
     assert fake.log == [("loop", 0, 1)] * 2 and timing.samples == 1 and timing.median_us == 0.5e6
 
 
 def test_a_point_on_the_cpu_alone_has_no_clock():
     fake = FakeCalls({"loop": 10.0}, idle=("loop",))
-    timing = bench.measure_calls(["loop"], fake.engine)["loop"]
+    timing = bench.measure_calls(["loop"], fake.run, fake.look)["loop"]
     assert math.isnan(timing.sm_mhz) and timing.throttle == ""
 
 

@@ -47,9 +47,11 @@ def test_listed_names_are_file_names():
         assert not set(name) & set("/\\ #,"), name
 
 
-@pytest.mark.parametrize("room", [room for room in registry.find() if registry.matrices(room).is_file()])
+@pytest.mark.parametrize(
+    "room", [room for room in registry.find() if (registry.FOLDER / room / registry.MATRICES).is_file()]
+)
 def test_a_room_s_list_has_sizes_too(room):
-    df = matrices.listed(registry.matrices(room))
+    df = matrices.listed(registry.FOLDER / room / registry.MATRICES)
     assert list(df.columns) == ["name", "group", "domain", "rows", "cols", "nnz"]
     assert df["name"].is_unique and (df["name"] != "").all()
     assert (df[["rows", "cols", "nnz"]] > 0).all(axis=None)
@@ -59,7 +61,7 @@ def test_a_room_s_list_has_sizes_too(room):
 
 
 def test_the_room_of_async_sparse_has_a_list_of_its_own():
-    df = matrices.listed(registry.matrices("async_sparse"))
+    df = matrices.listed(registry.FOLDER / "async_sparse" / registry.MATRICES)
     assert len(df) > 500 and (df["group"] != "").mean() > 0.9
     assert "144" in set(df["name"]), "a name of digits stays a text"
 

@@ -25,7 +25,7 @@ MACHINE = {
     "python": "3.12.3",
     "packages": {"numpy": "2.4.6"},
 }
-INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
 
 
 def make_problem(n=4, m=8, k=6, seed=0, label="") -> Problem:
@@ -78,8 +78,8 @@ def gpu(monkeypatch, tmp_path):
     timer = FakeTimer()
     machine = dict(MACHINE)
     monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
-    monkeypatch.setattr(device, "find", lambda ordinal=0: INFO)
-    monkeypatch.setattr(device, "require", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "find", lambda: INFO)
+    monkeypatch.setattr(device, "require", lambda: INFO)
     monkeypatch.setattr(device, "describe", lambda opened: dict(machine))
     monkeypatch.setattr(device, "sources", lambda room: "0123456789ab")
     monkeypatch.setattr(run, "measure_point", lambda *a: timer(*a))
@@ -98,7 +98,7 @@ def gpu(monkeypatch, tmp_path):
 @pytest.fixture
 def no_gpu(monkeypatch, tmp_path):
     """A machine without a GPU, and shipped records of one experiment."""
-    monkeypatch.setattr(device, "find", lambda ordinal=0: None)
+    monkeypatch.setattr(device, "find", lambda: None)
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "recorded")
     folder = tmp_path / "recorded/nvidia-h200/casper_sparse"
     records.write_machine(folder, MACHINE)
@@ -146,7 +146,7 @@ def test_auto_measures_with_a_gpu_and_says_so(gpu, capsys):
 
 
 def test_recorded_is_recorded_even_with_a_gpu(no_gpu, monkeypatch):
-    monkeypatch.setattr(device, "find", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "find", lambda: INFO)
     assert run.start("casper_sparse", mode="recorded").mode == "recorded"
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from artifact import registry
+from artifact import build, registry
 from artifact.paths import ROOT
 
 WHOLE = """
@@ -59,24 +59,9 @@ def test_a_room_that_is_not_whole_is_refused(tmp_path, old, new, says):
         registry.find(tmp_path)
 
 
-def test_the_first_room_that_says_so_is_the_headline(tmp_path):
-    assert registry.headline(tmp_path) is None
-    room(tmp_path, "late", WHOLE.replace("order = 1", "order = 2") + "headline = true\n")
-    room(tmp_path, "first")
-    assert registry.headline(tmp_path).room == "late"
-    room(tmp_path, "second", WHOLE + "headline = true\n")
-    assert registry.headline(tmp_path).room == "second"
-
-
-def test_names_of_all_rooms(tmp_path):
-    room(tmp_path, "a", WHOLE + '[names]\nold_kernel = "the old kernel"\n')
-    room(tmp_path, "b", WHOLE + '[names]\nother = "another"\n')
-    assert registry.names(tmp_path) == {"old_kernel": "the old kernel", "other": "another"}
-
-
 def test_every_room_brings_the_source_that_it_cites(tmp_path):
     room(tmp_path, "a")
-    with pytest.raises(FileNotFoundError, match="a/references.bib: .* is missing"):
+    with pytest.raises(FileNotFoundError, match="a/references.bib"):
         registry.references(tmp_path)
     (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
     with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
@@ -87,11 +72,15 @@ def test_every_room_brings_the_source_that_it_cites(tmp_path):
     assert registry.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
 
 
-def test_chapters_are_the_rooms_with_a_notebook(tmp_path):
+def test_chapters_are_the_rooms_with_a_notebook(tmp_path, monkeypatch):
     known = list(registry.find())
+    for name in ("book", "notebooks"):
+        (tmp_path / name).mkdir()
     for name in (known[2], known[0], "no_room"):
-        (tmp_path / f"{name}.ipynb").touch()
-    assert registry.chapters(tmp_path) == [known[0], known[2]]
+        (tmp_path / "notebooks" / f"{name}.ipynb").touch()
+    (tmp_path / "book" / "_toc.yml").write_text((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    assert build.contents()["parts"][0]["chapters"] == [{"file": known[0]}, {"file": known[2]}]
 
 
 def test_the_sources_are_in_one_bibliography_each_once():

@@ -19,7 +19,7 @@ from artifact.trial.contenders import Contender
 from kernels import casper_sparse
 from kernels.formats import csr
 
-INFO = device.DeviceInfo(0, "NVIDIA H200", "nvidia-h200", (9, 0), 132, 60 * 2**20, 2**37)
+INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
 TIMES = {"mine": 8.0, "warp_per_row": 20.0, "auto": 10.0, "cusparse_alg2": 16.0}
 
 
@@ -50,7 +50,7 @@ def gpu(monkeypatch, tmp_path):
         }
 
     monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
-    monkeypatch.setattr(device, "require", lambda ordinal=0: INFO)
+    monkeypatch.setattr(device, "require", lambda: INFO)
     monkeypatch.setattr(device, "describe", lambda opened: synthetic.machine())
     monkeypatch.setattr(device, "sources", lambda room: "0123456789ab")
     monkeypatch.setattr(run, "measure_point", point)

@@ -14,7 +14,7 @@ from artifact.which import statistics
 from kernels.async_sparse import operands
 from kernels.formats import csr, reorder
 
-SHIPPED = [room for room in registry.find() if registry.statistics(room).is_file()]
+SHIPPED = [room for room in registry.find() if (registry.FOLDER / room / registry.STATISTICS).is_file()]
 
 
 def test_a_small_matrix_counted_by_hand():
@@ -87,16 +87,16 @@ def test_reordering_brings_a_band_back_and_leaves_what_is_not_square():
 def test_written_and_read_again(tmp_path, monkeypatch, capsys):
     scipy.sparse.save_npz(tmp_path / "small.npz", scipy.sparse.random(60, 60, 0.1, "csr"))
     monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
-    listed = tmp_path / "list.csv"
-    listed.write_text("name,group,domain\nsmall,,test\nabsent,,test\n")
-    monkeypatch.setattr(registry, "matrices", lambda room: listed)
-    monkeypatch.setattr(registry, "statistics", lambda room: tmp_path / "statistics.csv")
+    room = tmp_path / "any"
+    room.mkdir()
+    (room / registry.MATRICES).write_text("name,group,domain\nsmall,,test\nabsent,,test\n")
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
     assert statistics.main(["--room", "any"]) == 0
-    found = statistics.read(tmp_path / "statistics.csv")
+    found = statistics.read(room / registry.STATISTICS)
     assert list(found) == [("small", "given"), ("small", "rcm")]
     whole = statistics.of(matrices.load("small", tmp_path))
     assert asdict(found["small", "given"]) == pytest.approx(asdict(whole), rel=1e-5)
-    assert "--room any" in (tmp_path / "statistics.csv").read_text().splitlines()[1]
+    assert "--room any" in (room / registry.STATISTICS).read_text().splitlines()[1]
     monkeypatch.delenv(matrices.VARIABLE)
     assert statistics.main(["--room", "any"]) == 2
     assert "is not set" in capsys.readouterr().err
@@ -112,8 +112,8 @@ def test_a_file_that_is_not_whole(tmp_path):
 
 @pytest.mark.parametrize("room", SHIPPED)
 def test_the_shipped_statistics_are_of_the_listed_matrices(room):
-    listed = matrices.listed(registry.matrices(room)).set_index("name")
-    for (name, order), s in statistics.read(registry.statistics(room)).items():
+    listed = matrices.listed(registry.FOLDER / room / registry.MATRICES).set_index("name")
+    for (name, order), s in statistics.read(registry.FOLDER / room / registry.STATISTICS).items():
         assert (s.m, s.k) == (listed.loc[name, "rows"], listed.loc[name, "cols"])
         assert order in (statistics.GIVEN, statistics.RCM)
         assert 1 <= s.windows_8 <= s.windows_16 <= s.windows_32 <= s.windows_64

@@ -59,19 +59,17 @@ def vertical_slash(q, k):
     # Query heads that share keys are rows of one product.
     tail = q[0, :, -last:].reshape(k.shape[1], groups * last, d)
     score = torch.matmul(tail, k[0].transpose(1, 2)).float().view(heads, last, n) * d**-0.5
-    own = torch.arange(n - last, n, device=q.device)[:, None]
-    score.masked_fill_(torch.arange(n, device=q.device) > own, float("-inf"))
-    score = torch.softmax(score, -1)
+    at = torch.arange(n, device=q.device)
+    score = torch.softmax(score.masked_fill_(at > at[-last:, None], float("-inf")), -1)
     columns = score.sum(1).view(heads, rows, BLOCK).sum(-1)
     # Diagonals: with `last` zeros before and after, and rows of one more, column j of query i becomes j - i + last:
     # those that are as far from their query are under each other.
     frame = torch.nn.functional.pad(score, (last, 0)).view(heads, -1)
     frame = torch.nn.functional.pad(frame, (0, last)).view(heads, last, n + last + 1)
-    by_distance = frame.sum(1)[:, 1 : n + 1].flip(1)
-    diagonals = by_distance.reshape(heads, rows, BLOCK).sum(-1)
-    vertical, slash = (_top(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
-    row = torch.arange(rows, device=q.device)
-    return _causal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
+    diagonals = frame.sum(1)[:, 1 : n + 1].flip(1).reshape(heads, rows, BLOCK).sum(-1)
+    vertical, slash = (_largest(x, kept_blocks(tokens, n)) for x, tokens in ((columns, VERTICAL), (diagonals, SLASH)))
+    row = at[:rows]
+    return _under_diagonal(vertical[:, None, :] | slash[:, (row[:, None] - row).clamp(min=0)])
 
 
 def block_sparse(q, k):
@@ -82,16 +80,14 @@ def block_sparse(q, k):
     mean_k = k[0].reshape(-1, rows, BLOCK, d).mean(2)
     score = torch.matmul(mean_q.view(-1, groups * rows, d), mean_k.transpose(1, 2)).float().view(heads, rows, rows)
     score.masked_fill_(torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu(1), float("-inf"))
-    return _causal(_top(score, kept_blocks(TOPK, n)))
+    return _under_diagonal(_largest(score, kept_blocks(TOPK, n)))
 
 
-def _top(score, count: int):
-    """Return bool, as large as the scores: the `count` largest of the last dimension."""
+def _largest(score, count: int):
     return torch.zeros_like(score, dtype=torch.bool).scatter_(-1, score.topk(count, -1).indices, True)
 
 
-def _causal(kept):
-    """Return those of the blocks that lie under the diagonal, and all on it."""
+def _under_diagonal(kept):
     return kept.tril() | torch.eye(kept.shape[-1], dtype=torch.bool, device=kept.device)
 
 
@@ -131,9 +127,8 @@ def block_mask(kept):
     full = torch.where(order >= rows, order - rows, order).int()
     diagonal = torch.zeros(heads, rows, rows, dtype=torch.int32, device=kept.device)
     diagonal[:, :, 0] = row
-    make = flex.BlockMask.from_kv_blocks
-    known = inspect.signature(make).parameters
-    return make(
+    known = inspect.signature(flex.BlockMask.from_kv_blocks).parameters
+    return flex.BlockMask.from_kv_blocks(
         torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device),
         diagonal[None],
         whole.sum(-1, dtype=torch.int32)[None],

@@ -16,7 +16,7 @@ from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse.arithmetic import ROOM, means, speedups
-from artifact.rooms.async_sparse.prefill.configurations import (
+from artifact.rooms.async_sparse.prefill.model import (
     BOTH,
     BOTH_OURS,
     CHECK_LENGTH,
@@ -51,8 +51,8 @@ def elsewhere(run: Run) -> dict[str, pd.DataFrame]:
 def stated(text: pd.DataFrame) -> pd.DataFrame:
     """Return what the source states of Fig. 8: variant (ours of that name), n, low, high."""
     rows, ours = where(text, quantity="end_to_end"), {c.stated: name for name, c in CONFIGURATIONS.items() if c.stated}
-    rows = rows.assign(variant=rows["variant"].map(ours)).rename(columns={"size": "n"})
-    return rows[["variant", "n", "low", "high"]].astype({"n": int, "low": float, "high": float})
+    df = rows.assign(variant=rows["variant"].map(ours), n=rows["size"])[["variant", "n", "low", "high"]]
+    return df.astype({"n": int, "low": float, "high": float})
 
 
 # ---------------------------------------------------------------- tables and figures
@@ -79,16 +79,16 @@ def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
 @given
 def chosen(attention: pd.DataFrame) -> pd.DataFrame:
     """Return what attention was at each length: SDPA's backend, how much of the causal blocks the patterns kept."""
-    df = attention.drop_duplicates("n", keep="last").sort_values("n")
-    return df.assign(backend=df["backend"].str.removesuffix("_ATTENTION").str.lower())
+    called = attention["backend"].str.removesuffix("_ATTENTION").str.lower()
+    return attention.assign(backend=called).drop_duplicates("n", keep="last").sort_values("n")
 
 
 @given
 def along(df: pd.DataFrame, dense: str, text: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over the dense contender at each length, and of the whole model what the source states."""
     found = speedups(df, [name for name in CALLED if name != dense], dense)[["variant", "n", "density", "speedup"]]
-    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"])
-    said = said.assign(density=DENSITIES[0], source="stated", gpu="H100")
+    about = {"density": DENSITIES[0], "source": "stated", "gpu": "H100"}
+    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"], **about)
     return pd.concat([found.assign(source="measured"), said[said["variant"].isin(found["variant"])]], ignore_index=True)
 
 
@@ -98,10 +98,9 @@ def in_parts(parts: pd.DataFrame) -> pd.DataFrame:
     the total of all parts."""
     df = parts.drop_duplicates(["n", "configuration", "part"], keep="last")
     dense = where(df, configuration=DENSE).groupby("n")["us"].sum()
-    df = df.assign(share=df["us"] / df["n"].map(dense)).dropna(subset=["share"])
-    total = df.groupby(["n", "configuration"])["share"].transform("sum")
-    df = df.assign(total=total, configuration=df["configuration"].map(CALLED)).sort_values("n", kind="stable")
-    return df[["n", "configuration", "part", "share", "total"]]
+    df = df.assign(share=df["us"] / df["n"].map(dense), called=df["configuration"].map(CALLED)).dropna(subset=["share"])
+    df = df.assign(total=df.groupby(["n", "configuration"])["share"].transform("sum"), configuration=df["called"])
+    return df.sort_values("n", kind="stable")[["n", "configuration", "part", "share", "total"]]
 
 
 # ---------------------------------------------------------------- facts
@@ -111,35 +110,41 @@ def of(run: Run, text: pd.DataFrame) -> Iterator[Fact]:
     """Return every fact that records hold."""
     study = Study(run)
     attention, parts, checks = (study.table(f"{FOLDER}/{name}") for name in ("attention", "parts", "checks"))
-    facts = (claimed(text), whole(read(study, WHOLE), text), beside(elsewhere(run)))
-    return chain(*facts, patterns(attention), shares(parts), checked(checks))
+    return chain(
+        claimed(text),
+        whole(read(study, WHOLE), text),
+        beside(elsewhere(run)),
+        patterns(attention),
+        shares(parts),
+        checked(checks),
+    )
 
 
 @part
 def claimed(text: pd.DataFrame):
     """How a sentence calls configurations and parts of the model; what the source states of Fig. 8, by configuration
     and tokens."""
-    said = stated(text)
-    said = said.set_index(said["variant"] + "." + said["n"].astype(str))[["low", "high"]]
     called = {name: c.called for name, c in CONFIGURATIONS.items()}
-    return {"called": called, "part": PARTS, "prefill.stated": said}
+    return {"called": called, "part": PARTS, "prefill.stated": _by_point(stated(text))[["low", "high"]]}
 
 
 @part
 def whole(df: pd.DataFrame, text: pd.DataFrame):
     """Speedups of the whole model over the dense one with the first share of blocks, by configuration and tokens."""
     own = speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE)
-    found, said = (t.set_index(t["variant"] + "." + t["n"].astype(str)) for t in (own, stated(text)))
-    over, longest = found["speedup"], df["n"].max()
-    slow = over[over < 1]
+    over, longest = _by_point(own)["speedup"], df["n"].max()
     return {
         "prefill.over": over,
-        "prefill.found": said.assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
+        "prefill.found": _by_point(stated(text)).assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
         "prefill.longest": longest,
         "prefill.at_longest": {v: over.get(f"{v}.{longest}") for v in (BOTH, FFN_OURS, BOTH_OURS)},
-        "prefill.slower": len(slow),
-        "prefill.slow": slow,
+        "prefill.slower": (over < 1).sum(),
+        "prefill.slow": over[over < 1],
     }
+
+
+def _by_point(df: pd.DataFrame) -> pd.DataFrame:
+    return df.set_index(df["variant"] + "." + df["n"].astype(str))
 
 
 @part
@@ -186,8 +191,8 @@ def faster(parts: pd.DataFrame, tokens: int, times: Mapping[str, float]):
     profiled times of its parts. Raises ValueError, one sentence, for an unknown part or length."""
     here = _us(parts, tokens, DENSE)
     if here.empty:
-        known = listed(plot.number(n) for n in sorted(set(parts["n"])))
-        raise ValueError(f"Parts were not profiled at {tokens} tokens; at {known} they were.")
+        known = map(plot.number, sorted(set(parts["n"])))
+        raise ValueError(f"Parts were not profiled at {tokens} tokens; at {listed(known)} they were.")
     share = (here / here.sum()).rename(PARTS)
     if unknown := [name for name in times if name not in share]:
         raise ValueError(f"{unknown[0]!r} is no part of the model, which has {', '.join(share.index)}.")

@@ -11,15 +11,12 @@ contenders in turns, after a flush of the L2.
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -27,13 +24,11 @@ import pandas as pd
 
 from artifact.book.study import where
 from artifact.measure import bench, check, device, records
-from artifact.measure import run as harness
 from artifact.measure.apart import captured
 from artifact.measure.lazy import torch
-from artifact.measure.run import Prepared, Run
-from artifact.rooms.async_sparse.prefill import attention
+from artifact.measure.run import Prepared, Run, row
 from artifact.rooms.async_sparse.prefill import model as of
-from artifact.rooms.async_sparse.prefill.configurations import (
+from artifact.rooms.async_sparse.prefill.model import (
     ATTENTION,
     CHECK_LENGTH,
     CONFIGURATIONS,
@@ -54,7 +49,7 @@ from artifact.rooms.async_sparse.prefill.configurations import (
     flops,
     label,
 )
-from kernels.contract import Problem
+from kernels.contract import Operands, Problem
 from kernels.library import layers
 
 ROOM = "async_sparse"
@@ -78,8 +73,8 @@ M, K = 18944, 3584  #: of a record's rows: those of gate_proj
 
 def can_measure(run: Run) -> bool:
     """Tell whether a prefill can be measured: on Hopper, with the libraries, as `run` says."""
-    here = all(map(importlib.util.find_spec, ("torch", "transformers", "cupy")))
-    return here and run.mode == "measure" and str(run.machine.get("compute_capability")) == "9.0"
+    hopper = run.mode == "measure" and str(run.machine.get("compute_capability")) == "9.0"
+    return hopper and all(map(importlib.util.find_spec, ("torch", "transformers", "cupy")))
 
 
 def measure(run: Run) -> None:
@@ -101,7 +96,7 @@ def _free() -> None:
     torch.cuda.empty_cache()
 
 
-@functools.lru_cache(1)
+@lru_cache(1)
 def sparse_ffns(model, density: float, seed: int) -> dict[str, tuple[dict, float]]:
     """Return, by `Configuration.ffn`, what takes the place of FFNs or of their projections, the same blocks in all, and
     the milliseconds that making it took; by our kernel each of the first FFN's projections alone."""
@@ -119,19 +114,16 @@ def sparse_ffns(model, density: float, seed: int) -> dict[str, tuple[dict, float
     return made
 
 
-@dataclass(eq=False)
 class Prefill:
     """A measurement of a model that is made once."""
 
-    run: Run
-
-    def __post_init__(self) -> None:
-        kick = self.run.preset == "kick"
-        self.sizes: dict[str, Any] = SIZES | ({"num_hidden_layers": KICK_LAYERS} if kick else {})
-        self.densities = DENSITIES[:1] if kick else DENSITIES
+    def __init__(self, run: Run) -> None:
+        kick = run.preset == "kick"
+        self.run, self.densities = run, DENSITIES[:1] if kick else DENSITIES
+        self.sizes = SIZES | ({"num_hidden_layers": KICK_LAYERS} if kick else {})
         self.lengths = {name: KICK_LENGTHS if kick else all_of for name, all_of in ALL_LENGTHS.items()}
 
-    @functools.cached_property
+    @cached_property
     def model(self):
         """The model on the current GPU, with a pattern for each head."""
         torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
@@ -147,14 +139,13 @@ class Prefill:
         df = records.read(path) if path.is_file() else pd.DataFrame(columns=list(records.COLUMNS))
         df = where(df, label=label(self.run), seed=self.run.seed, density=density)
         if todo := [n for n in lengths if {*names} - {*where(df, n=n)["variant"]}]:
-            points = product(names, lengths, self.densities)
-            records.plan(path, [(name, label(self.run), M, n, K, share) for name, n, share in points])
+            records.plan(path, product(names, [label(self.run)], [M], lengths, [K], self.densities))
         return todo
 
     def point(self, record: str, n: int, density: float) -> None:
         """Check and time all contenders of a record at n tokens, and append a row for each. Raises `check.WrongResult`
         for an FFN or an output that is wrong."""
-        model, seed, first = self.model, self.run.seed, _first(self.model)
+        model, seed, first = self.model, self.run.seed, next(iter(layers.ffns(self.model)))
         ffns, backend = sparse_ffns(model, density, seed), of.choose_backend(model, n)
         ids, x = of.tokens(model, n, seed + 2), _input(model, n, seed)
         errors = {ffn: ffn_error(model, made, density, seed, n) for ffn, (made, _) in ffns.items()}
@@ -168,19 +159,19 @@ class Prefill:
             graph.replay()  # the graphs share memory, so the others have written over what it left
             if not bool(torch.isfinite(output).all()):
                 raise check.WrongResult(f"{name} at {n} tokens: the output is not finite.")
-        kept = {name: _kept(module) for name, module in ffns["gated"][0].items()}
+        every = [module for name, module in ffns["gated"][0].items() if record == WHOLE or name == first]
+        blocks = (m.col_idx.numel() for ffn in every for m in ffn.modules() if hasattr(m, "col_idx"))
+        nnz, prepared = sum(blocks) * 64 * 64, dict.fromkeys(ffns, Prepared(0.0, 0))
+        work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
         if record == WHOLE:
-            nnz, least = sum(kept.values()), _bytes(model.parameters())
-            work, said = int(flops(model.config.to_dict(), n)), FLOPS_DEF
+            work, said, least = int(flops(model.config.to_dict(), n)), FLOPS_DEF, _bytes(model.parameters())
             prepared = {
                 f: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for f, (made, ms) in ffns.items()
             }
-        else:
-            nnz, prepared = kept[first], dict.fromkeys(ffns, Prepared(0.0, 0))
-            work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
-        problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, _none, _none)
+        none = partial(Operands, None, None)  # nobody asks for them
+        problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, none, none)
         rows = [
-            harness.row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
+            row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
             for name, c in PLANS[record].items()
         ]
         records.append(self.run.folder / f"{record}.csv", rows)
@@ -203,24 +194,13 @@ class Prefill:
 
     def attention(self) -> pd.DataFrame:
         """Return what attention was at each length: SDPA's backend, patterns, the share of causal blocks kept."""
-        rows, shares, selected = [], list[Any](), attention.select
-        vertical = sum(self.model.vertical_share) / len(self.model.vertical_share)
-
-        def watched(*given):
-            kept = selected(*given)
-            shares.append(kept.float().mean() * 2 * kept.shape[-1] / (kept.shape[-1] + 1))
-            return kept
-
-        try:
-            attention.select = watched
-            for n in self.lengths[WHOLE]:
-                backend = of.choose_backend(self.model, n)
-                shares.clear()
-                with torch.no_grad(), of.configured(self.model, CONFIGURATIONS[ATTENTION], {}, n):
-                    of.last_hidden(self.model, of.tokens(self.model, n, self.run.seed + 2))
-                rows.append((n, backend, vertical, float(torch.stack(shares).mean())))
-        finally:
-            attention.select = selected
+        rows, vertical = [], sum(self.model.vertical_share) / len(self.model.vertical_share)
+        for n in self.lengths[WHOLE]:
+            backend, seen = of.choose_backend(self.model, n), list[Any]()
+            with torch.no_grad(), of.configured(self.model, CONFIGURATIONS[ATTENTION], {}, n, seen):
+                of.last_hidden(self.model, of.tokens(self.model, n, self.run.seed + 2))
+            shares = [kept.float().mean() * 2 * kept.shape[-1] / (kept.shape[-1] + 1) for kept in seen]
+            rows.append((n, backend, vertical, float(torch.stack(shares).mean())))
         return pd.DataFrame(rows, columns=["n", "backend", "vertical_share", "kept_share"])
 
     def parts(self) -> pd.DataFrame:
@@ -255,26 +235,11 @@ class Prefill:
                 f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "
                 f"weights by {noise:.1e}."
             )
-        rows = [(name, density, off, noise) for name, off in found.items()]
-        return pd.DataFrame(rows, columns=["configuration", "density", "rel_diff", "noise"])
-
-
-def _none():
-    raise RuntimeError("a prefill has no operands of the room's")
-
-
-def _kept(module) -> int:
-    """Values of a sparse FFN's blocks."""
-    return sum(m.col_idx.numel() * 64 * 64 for m in module.modules() if hasattr(m, "col_idx"))
+        return pd.DataFrame({"configuration": [*found], "density": density, "rel_diff": found.values(), "noise": noise})
 
 
 def _bytes(tensors) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _first(model) -> str:
-    """The name of the first layer's FFN."""
-    return next(iter(layers.ffns(model)))
 
 
 def _input(model, n: int, seed: int):
@@ -300,80 +265,61 @@ def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) * 1e3 for begin, end in events], seen
 
-    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, 0.0), lambda name: None)
+    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, float("inf")), lambda name: None)  # each is a graph already
     least = next(count for length, count in SAMPLES.items() if n <= length)
-    found = bench.measure(list(graphs), engine, BUDGET_S, least, bench.MAX_SAMPLES)
-    return {name: replace(timing, graph=True) for name, timing in found.items()}
+    return bench.measure(list(graphs), engine, BUDGET_S, least, bench.MAX_SAMPLES)
 
 
 # ---------------------------------------------------------------- is it right?
 
 
-def ffn_reference(model, density: float, seed: int, x, fused: bool = False):
-    """Return the first layer's FFN with its weights masked, in float64 but for what a layer hands on in BF16: both
-    products and what SwiGLU makes of them; fused, silu of the gate's and the product with up's. Density 1: no mask."""
-    name, of_first = next(iter(layers.masks(model, density, seed=seed).items()))
-    ffn, silu = model.get_submodule(name), torch.nn.functional.silu
-    gate, up, down = (layers.masked(getattr(ffn, p).weight, of_first[p]).double() for p in layers.PROJECTIONS)
+def ffn_error(model, modules: Mapping[str, Any], density: float, seed: int, n: int) -> check.Errors:
+    """Return the errors of the first layer's FFN with these modules, on n tokens of which CHECKED are compared with the
+    FFN with its weights masked, in float64 but for what a layer hands on in BF16: both products and what SwiGLU makes
+    of them; as one module, silu of the gate's and the product with up's. Without modules nothing is masked. Raises
+    `check.WrongResult` where they are over BF16's limits."""
+    x, silu = _input(model, n, seed), torch.nn.functional.silu
+    name, masks = next(iter(layers.masks(model, density if modules else 1.0, seed=seed).items()))
+    ffn = model.get_submodule(name)
+    gate, up, down = (layers.masked(getattr(ffn, p).weight, masks[p]).double() for p in layers.PROJECTIONS)
 
     def rounded(tensor):
         return tensor.to(x.dtype).double()
 
     with torch.no_grad():
-        g, u = (x.double() @ weight.t() for weight in (gate, up))
-        hidden = rounded(silu(g)) * u if fused else silu(rounded(g)) * rounded(u)
-        return rounded(hidden) @ down.t()
-
-
-def ffn_error(model, modules: Mapping[str, Any], density: float, seed: int, n: int) -> check.Errors:
-    """Return the errors of the first layer's FFN with these modules, on n tokens of which CHECKED are compared with
-    float64. Raises `check.WrongResult` where they are over BF16's limits."""
-    x, first, limit = _input(model, n, seed), _first(model), check.LIMITS["bfloat16"]
-    with torch.no_grad(), of.configured(model, CONFIGURATIONS[DENSE], modules, n):
-        got = model.get_submodule(first)(x)[:, -CHECKED:].double()
-    want = ffn_reference(model, density if modules else 1.0, seed, x[:, -CHECKED:], first in modules)
-    at_least = want.abs().clamp(min=float(want.square().mean().sqrt()))
-    errors = check.Errors(difference(got, want), float(((got - want).abs() / at_least).max()))
-    if not (errors.rel_err <= limit.rel_err and errors.max_err <= limit.max_err):
-        raise check.WrongResult(
-            f"The FFN at {n} tokens is wrong: rel_err {errors.rel_err:.1e} (limit {limit.rel_err:g}), max_err "
-            f"{errors.max_err:.1e} (limit {limit.max_err:g})."
-        )
-    return errors
+        with of.configured(model, CONFIGURATIONS[DENSE], modules, n):
+            got = model.get_submodule(name)(x)[0, -CHECKED:].double()
+        g, u = (x[0, -CHECKED:].double() @ weight.t() for weight in (gate, up))
+        hidden = rounded(silu(g)) * u if name in modules else silu(rounded(g)) * rounded(u)
+        want = rounded(hidden) @ down.t()
+    got, want = (tensor.cpu().numpy() for tensor in (got, want))
+    return check.compare(got, check.reference(want), f"the FFN at {n} tokens", "bfloat16")
 
 
 def hidden_errors(model, modules: Mapping, density: float, seed: int, ids) -> tuple[dict[str, float], float]:
     """Return (configuration → how far its last hidden state is from that of the masked dense model in float32, how far
-    that model's own is in BF16), as norms of differences over the norm. The model is as before afterwards."""
+    that model's own is in BF16), as norms of differences over the norm."""
     of.choose_backend(model, ids.shape[1])
     found = {}
     with torch.no_grad():
         for name in (FFN, FFN_OURS):
             with of.configured(model, CONFIGURATIONS[name], modules[CONFIGURATIONS[name].ffn], ids.shape[1]):
                 found[name] = of.last_hidden(model, ids).double()
-        with masked(model, layers.masks(model, density, seed=seed)):
-            dense = of.last_hidden(model, ids).double()
-            wide = copy.deepcopy(model).float()
-            for module in of.attentions(wide):
-                module.backend = "MATH"  # which takes float32
-            want = of.last_hidden(wide, ids).double()
+        own = copy.deepcopy(model)
+        own.load_state_dict(
+            {
+                f"{name}.{p}.weight": layers.masked(getattr(own.get_submodule(name), p).weight, mask)
+                for name, masks in layers.masks(model, density, seed=seed).items()
+                for p, mask in masks.items()
+            },
+            strict=False,
+        )
+        dense = of.last_hidden(own, ids).double()
+        own.float()
+        for module in of.attentions(own):
+            module.backend = "MATH"  # which takes float32
+        want = of.last_hidden(own, ids).double()
     return {name: difference(got, want) for name, got in found.items()}, difference(dense, want)
-
-
-@contextmanager
-def masked(model, masks: Mapping) -> Iterator[None]:
-    """Mask the FFNs' weights meanwhile; what they were waits on the host."""
-    of_ffns = [
-        (getattr(model.get_submodule(name), p).weight, mask) for name, own in masks.items() for p, mask in own.items()
-    ]
-    kept = [weight.detach().to("cpu", copy=True) for weight, _ in of_ffns]
-    try:
-        for weight, mask in of_ffns:
-            weight.copy_(layers.masked(weight, mask))
-        yield
-    finally:
-        for (weight, _), whole in zip(of_ffns, kept, strict=True):
-            weight.copy_(whole)
 
 
 def difference(got, want) -> float:

@@ -24,7 +24,7 @@ def measuring(tmp_path, monkeypatch):
 
     where = tmp_path / "matrices"
     where.mkdir()
-    names = matrices.listed(registry.matrices(made.ROOM))["name"].head(5).tolist()
+    names = matrices.listed(registry.FOLDER / made.ROOM / registry.MATRICES)["name"].head(5).tolist()
     for i, name in enumerate(names):
         a = scipy.sparse.random(100 + i, 100 + i, 0.05, format="csr", random_state=i)
         scipy.sparse.save_npz(where / f"{name}.npz", a)

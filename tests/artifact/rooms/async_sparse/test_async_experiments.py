@@ -217,7 +217,7 @@ def one_matrix(tmp_path, monkeypatch):
     """The name of a matrix that the user's folder has."""
     where = tmp_path / "matrices"
     where.mkdir()
-    name = matrices.listed(registry.matrices(made.ROOM))["name"].iloc[0]
+    name = matrices.listed(registry.FOLDER / made.ROOM / registry.MATRICES)["name"].iloc[0]
     a = scipy.sparse.random(1000, 1000, 0.03, format="csr", random_state=1)
     scipy.sparse.save_npz(where / f"{name}.npz", a)
     monkeypatch.setenv(matrices.VARIABLE, str(where))

@@ -11,7 +11,7 @@ from artifact.measure import check, device, records
 from artifact.measure.apart import captured
 from artifact.rooms.async_sparse.prefill import attention, measure
 from artifact.rooms.async_sparse.prefill import model as of
-from artifact.rooms.async_sparse.prefill.configurations import CONFIGURATIONS, PARTS
+from artifact.rooms.async_sparse.prefill.model import CONFIGURATIONS, PARTS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ import pytest
 
 from artifact.book import study as studies
 from artifact.measure import records
-from artifact.rooms.casper_sparse import experiments, facts, figures
+from artifact.rooms.casper_sparse import experiments, facts
 from kernels import casper_sparse as room
 
 
@@ -22,11 +22,11 @@ def everything(study):
 
 
 def test_memories_are_beside_their_ceilings(study, everything):
-    data = figures.asked(everything, study)
+    data = experiments.asked(everything, study)
     rows = everything[(everything["variant"] == "warp_per_row") & (everything["experiment"] == "tall")]
     drawn = data[(data["variant"] == "warp_per_row") & (data["group"] == "tall")]
     assert drawn["most"].iloc[0] == pytest.approx((rows["requested_bytes"] / rows["median_us"] / 1e6).max())
-    data = figures.counted(study)
+    data = experiments.memories(study)
     assert not (data["most"] >= 1.05 * data["ceiling"]).any()  # no memory delivers more than it can
 
 
@@ -41,9 +41,9 @@ def test_traffic_is_bytes_over_time(study):
 def test_what_was_not_measured_is_no_fact(study, everything, tmp_path):
     none = studies.Study(replace(study.run, folder=tmp_path))
     assert not none.counters and not list(facts.limits(none.counters))
-    assert experiments.at_most_dense(none.counters) is None and figures.counted(none) is None
-    assert experiments.speedups(experiments.real(none)) is None and figures.real(None) is None
-    assert experiments.again(none.run) is None and figures.spread(everything, None) is None
+    assert experiments.at_most_dense(none.counters) is None and experiments.memories(none) is None
+    assert experiments.speedups(experiments.real(none)) is None and experiments.by_matrix(None) is None
+    assert experiments.again(none.run) is None and experiments.spread(everything, None) is None
     part = dict(facts.limits(study.counters.where(m=[1024, 4096])))
     assert part and not any("16384" in name for name in part)
 
@@ -51,7 +51,7 @@ def test_what_was_not_measured_is_no_fact(study, everything, tmp_path):
 def test_a_rung_is_compared_with_the_one_that_it_changes(everything):
     ones = everything.assign(median_us=np.where(everything["variant"] == "column_tiles", 4.0, 1.0))
     found = dict(facts.ladder(ones, {"sm_count": 132}))
-    assert {found[f"ladder.column_tiles.{sweep}"] for sweep in figures.SWEEPS} == {0.25}
+    assert {found[f"ladder.column_tiles.{sweep}"] for sweep in experiments.SWEEPS} == {0.25}
     assert found["ladder.l2_panels.wide"] == pytest.approx(4)
 
 

@@ -12,7 +12,7 @@ from artifact.book.study import Counters, Study
 from artifact.drawing import cells
 from artifact.measure import records, run
 from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core import experiments, facts, machine_code, readings, tables
+from artifact.rooms.nm_cuda_core import experiments, facts, tables
 from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS, measure
 from kernels import nm_cuda_core as room
 
@@ -76,8 +76,8 @@ def test_the_kernel_gathers_one_index(device, tmp_path):
     assert found["run_here.from_right"] > 0.1 and found["run_here.from_gathered"] < 1e-5
 
 
-def test_the_letter_in_machine_code(study):
-    report, same = study.run.compile_report("sm_90a"), machine_code.prefetch(["sm_90a"])
+def test_the_letter_in_experiments(study):
+    report, same = study.run.compile_report("sm_90a"), experiments.prefetch(["sm_90a"])
     found = dict(facts.compiled(report, same))
     assert found["compiled.count"] == found["compiled.entries"] == len(report.drop_duplicates("entry"))
     assert {f"registers.{v}" for v in VARIANTS} <= set(found)
@@ -91,7 +91,7 @@ def test_the_letter_in_machine_code(study):
     assert row["same"] == "yes" and row["loads_prefetch_kept"] == 2 * row["loads_baseline"] > 0
 
 
-def test_machine_code_that_came_out_otherwise_once_is_compiled_anew(monkeypatch):
+def test_experiments_that_came_out_otherwise_once_is_compiled_anew(monkeypatch):
     """As NVRTC does it: the one that the cache holds has two instructions in another order."""
     kept = {"baseline": ["LDG ;", "MOV ;"], "prefetch": ["MOV ;", "LDG ;"], "other": ["LDG ;"]}
     fresh, made = kept | {"prefetch": kept["baseline"]}, []
@@ -100,17 +100,17 @@ def test_machine_code_that_came_out_otherwise_once_is_compiled_anew(monkeypatch)
         made.append(anew)
         return (fresh if anew else kept)[variant]
 
-    monkeypatch.setattr(machine_code, "instructions", instructions)
-    assert machine_code.the_same("baseline", "prefetch", "sm_80")
+    monkeypatch.setattr(experiments, "instructions", instructions)
+    assert experiments.the_same("baseline", "prefetch", "sm_80")
     assert made == [False] * 2 + [True] * 2
-    assert not machine_code.the_same("baseline", "other", "sm_80")
-    assert made[4:] == [False] * 2 + [True] * 2 * machine_code.AGAIN
+    assert not experiments.the_same("baseline", "other", "sm_80")
+    assert made[4:] == [False] * 2 + [True] * 2 * experiments.AGAIN
 
 
 def test_own_problem_is_compiled():
     own = room.problem(m=64, n=64, k=100, density=0.25, group=8, seed=7)
-    table = machine_code.own(own, "sm_90a")
-    assert list(table["variant"]) == VARIANTS and (table["ffma"] > 0).all() and (table["share"] < 1).all()
+    table = experiments.own(own, "sm_90a")
+    assert list(table["variant"]) == VARIANTS and (table["FFMA"] > 0).all() and (table["useful"] < 1).all()
     assert "2, 8" in " ".join(table["kernel"])
 
 
@@ -212,17 +212,17 @@ def seconds(constant: float, square: float, cube: float) -> pd.Series:
 
 @pytest.mark.parametrize("terms", [(5e-4, 0, 0), (0, 1e-9, 0), (0, 0, 2e-13), (5e-4, 0, 2e-13), (1e-5, 1e-9, 1e-13)])
 def test_a_fit_finds_what_a_curve_is_made_of(terms):
-    fit = readings.fit(seconds(*terms))
+    fit = experiments.fit(seconds(*terms))
     found = np.array([fit.constant, fit.square, fit.cube]) * (1, 1e6, 1e9)  # at a size of 1000
     np.testing.assert_allclose(found, np.array(terms) * (1, 1e6, 1e9), rtol=1e-6, atol=1e-15)
     assert np.abs(fit.residuals).max() < 1e-9
     np.testing.assert_allclose(fit.terms(SIZES).sum(axis=1), 1e3 * seconds(*terms))
-    assert np.isnan(readings.Fit(1, 0, 0, fit.residuals).gbps)
+    assert np.isnan(experiments.Fit(1, 0, 0, fit.residuals).rates["gbps"])
 
 
 def test_a_fit_counts_every_size_alike():
     noise = np.random.default_rng(0).uniform(0.9, 1.1, len(SIZES))
-    fit = readings.fit(seconds(1e-5, 0, 1e-13) * noise)
+    fit = experiments.fit(seconds(1e-5, 0, 1e-13) * noise)
     assert fit.constant == pytest.approx(1e-5, rel=0.1)  # although the largest size takes 5000 times that
     assert fit.cube == pytest.approx(1e-13, rel=0.15) and fit.square < 2e-12
 
@@ -245,7 +245,7 @@ def test_a_reading_is_recognised_on_another_machine(truth):
         for m, t in seconds(*terms).items()
     ]
     kernel, whole = seconds(*TERMS["cublas"]), seconds(*TERMS[truth])
-    table, models = readings.compare(pd.DataFrame(rows), 4 * kernel + 2.5 * (whole - kernel))
+    table, models = experiments.compare(pd.DataFrame(rows), 4 * kernel + 2.5 * (whole - kernel))
     assert list(table.index) == [*READINGS, "published"] and list(models) == list(READINGS)
     found = table.loc[truth]
     assert (found["kernel_scale"], found["worst_factor"]) == pytest.approx((4, 1)) and found["rms_error"] < 1e-6
@@ -258,6 +258,6 @@ def test_a_reading_is_recognised_on_another_machine(truth):
 
 
 def test_the_reports_times_come_from_its_rates(study):
-    theirs = readings.stated(study)
+    theirs = experiments.stated(study)
     assert list(theirs.index) == [64, 512, 2048, 4096, 8192]
     assert theirs[2048] == pytest.approx(2 * 2048**3 / 2.9e12)

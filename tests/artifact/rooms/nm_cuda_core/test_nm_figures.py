@@ -7,7 +7,7 @@ from drawn import legible, words
 from artifact.book import figures as book
 from artifact.book.study import Study, rungs
 from artifact.measure import run
-from artifact.rooms.nm_cuda_core import figures, pictures
+from artifact.rooms.nm_cuda_core import pictures, tables
 from artifact.rooms.nm_cuda_core.experiments import LETTER, VARIANTS, measure, on_cpu
 from kernels.formats import nm
 
@@ -43,21 +43,21 @@ def test_gather_picture_marks_the_wrong_columns():
 
 def test_a_library_does_the_dense_work(study):
     published = measure(study, "published")
-    table = figures.scaling(study, published, None).query("source == 'measured' and size == 4096").set_index("variant")
+    table = tables.scaling(study, published, None).query("source == 'measured' and size == 4096").set_index("variant")
     for variant, flops in (("cublas", 2 * 4096**3), ("verbatim", 4096**3)):
         assert table.loc[variant, "tflops"] == pytest.approx(flops / table.loc[variant, "time_ms"] / 1e9)
 
 
 def test_speedups_are_over_three_things(study):
     cpu, published = on_cpu(study), measure(study, "published")
-    table = figures.speedups(study, cpu, published).set_index(["variant", "size", "over"])
+    table = tables.speedups(study, cpu, published).set_index(["variant", "size", "over"])
     us = cpu[cpu["m"] == 512].set_index("variant")["median_us"]
-    for over, column in figures.OVER.items():
+    for over, column in tables.OVER.items():
         assert table.loc[("verbatim", 512, over), column] == us[over] / us["verbatim"]
 
 
 def test_the_parts_of_a_call_add_up(study):
-    table = figures.contains(study, measure(study, "published"))
+    table = tables.contains(study, measure(study, "published"))
     assert table.groupby("row")["share"].sum().to_numpy() == pytest.approx(100)
     fitted = table[table["source"] == "stated"]
     assert fitted["whole_ms"].to_numpy() == pytest.approx(fitted["fitted_ms"].to_numpy())
@@ -65,15 +65,15 @@ def test_the_parts_of_a_call_add_up(study):
 
 def test_the_fastest_are_those_within_two_per_cent(study):
     scaling = measure(study, "scaling").query("variant in @VARIANTS")
-    table = figures.variants(scaling, "baseline").set_index(["size", "variant"])
+    table = tables.variants(scaling, "baseline").set_index(["size", "variant"])
     assert table["fastest"].groupby(level="size").any().all()
     assert (table.xs("baseline", level="variant")["over_baseline"] == 1).all()
-    stated = figures.as_published(study, measure(study, "published")).query("source == 'stated'")
+    stated = tables.as_published(study, measure(study, "published")).query("source == 'stated'")
     assert set(stated["kernel"]) <= set(LETTER)
 
 
 def test_stalls_are_all_there(study):
-    table = figures.stalls(study).set_index(["variant", "size"])
+    table = tables.stalls(study).set_index(["variant", "size"])
     reasons = (
         study.counters.where(m=2048, variant="zigzag").rows.set_index("metric")["value"].filter(like="issue_stalled")
     )
@@ -83,18 +83,18 @@ def test_stalls_are_all_there(study):
 
 def test_every_figure_is_drawn_from_the_shipped_records(study):
     scaling, published, cpu = measure(study, "scaling"), measure(study, "published"), on_cpu(study)
-    tables = {
-        "fig2a": figures.scaling(study, published, cpu),
-        "fig2b": figures.speedups(study, cpu, published),
-        "readings": figures.contains(study, published),
-        "fig4": figures.as_published(study, published),
+    drawn = {
+        "fig2a": tables.scaling(study, published, cpu),
+        "fig2b": tables.speedups(study, cpu, published),
+        "readings": tables.contains(study, published),
+        "fig4": tables.as_published(study, published),
         "ladder": rungs(scaling, dict.fromkeys(VARIANTS, "faster"), "cublas"),
-        "stalls": figures.stalls(study),
-        "element-wise": figures.element_wise(scaling, measure(study, "element_wise")),
+        "stalls": tables.stalls(study),
+        "element-wise": tables.element_wise(scaling, measure(study, "element_wise")),
     }
     specs = book.specs("nm_cuda_core")
-    for name, table in tables.items():
+    for name, table in drawn.items():
         rows = book.drawn_rows(specs[name], table)
         legible(book.draw(specs[name], rows, tuple(VARIANTS)))
         assert len(book.alt(specs[name], rows)) > len(specs[name]["alt"])
-    assert set(specs) == {*tables, "format", "gather", "variants", "spread"}
+    assert set(specs) == {*drawn, "format", "gather", "variants", "spread"}

@@ -8,8 +8,10 @@ import pytest
 
 from artifact import paths
 from artifact.measure import records
-from artifact.rooms.nm_spmm import facts, figures, machine_code, model, pictures, results, tables
-from artifact.rooms.nm_spmm.study import CONTENDERS, RUNGS, SPARSITIES, TRIALS, Spmm, by_density, over, point_of, start
+from artifact.measure.run import start
+from artifact.rooms.nm_spmm import facts, model, pictures, tables
+from artifact.rooms.nm_spmm import study as studies
+from artifact.rooms.nm_spmm.study import CONTENDERS, RUNGS, SPARSITIES, TRIALS, Spmm, by_density, over, point_of
 from kernels import jit
 from kernels.nm_spmm import analysis
 
@@ -27,7 +29,7 @@ LOOP = """
 
 @pytest.fixture(scope="module")
 def study() -> Spmm:
-    return start(mode="recorded")
+    return Spmm(start("nm_spmm", "recorded"))
 
 
 def record(*points) -> pd.DataFrame:
@@ -65,12 +67,11 @@ def test_a_missing_record_is_one_sentence(tmp_path):
     folder.mkdir()
     for name in ("machine.json", "stepwise.csv"):
         shutil.copy(SHIPPED / "nm_spmm" / name, folder)
-    found = start(mode="recorded", folder=tmp_path)
+    found = Spmm(start("nm_spmm", "recorded", records=tmp_path))
     with pytest.raises(FileNotFoundError, match=r"no records of nm_spmm/llama .*measure it on a GPU"):
         found.measure("llama")
-    counted = results.counters(found)
-    assert counted.empty and tables.counters(counted) is None
-    assert list(facts.waits(counted)) == [] == list(facts.roofline(found, counted))
+    assert found.counted.empty and tables.counters(found.counted).empty
+    assert set(facts.counted(found, found.measure("stepwise"))) == {"few_tiles"}
 
 
 @pytest.mark.parametrize("arch,able", [("sm_90a", True), ("sm_80", False)])
@@ -80,8 +81,8 @@ def test_a_gpu_takes_what_is_compiled_for_it(study, arch, able):
     assert here.takes("v3") and here.takes("auto") and here.takes("cublas")
     assert {here.takes(v) for v in ("bulk", "tf32", next(iter(TRIALS)))} == {able}
     assert (here.tensor() is not None) == (here.measure("tried") is not None) == able
-    assert len(results.trials(here.measure("tried"))) == (len(TRIALS) * len(SPARSITIES) if able else 0)
-    assert len(list(facts.tensor(here.tensor()))) > 0 or not able
+    assert (len(here.trials) if able else here.trials) == (len(TRIALS) * len(SPARSITIES) if able else None)
+    assert (facts.tensor(here.tensor()) is not None) == (facts.trials(here.trials) is not None) == able
 
 
 @pytest.mark.parametrize("arch,target", [("sm_80", "sm_80"), ("sm_86", "sm_80"), ("sm_100", "sm_90a")])
@@ -139,17 +140,17 @@ def test_packing_by_the_rule():
         *(("v3_unpacked", CUBE, d, r) for d, r in ((0.5, 25), (0.25, 10), (0.125, 40))),
     )
     assert list(tables.packing(df)["won"]) == pytest.approx([0.8, 2.0, 0.5])
-    assert dict(facts.packing(df))["packing.rule_is_right"] == 2
+    assert facts.packing(df)["packing"]["rule_is_right"] == 2
 
 
 def test_few_tiles_are_fewer_than_the_sms(study):
     anchored, sms = study.measure("anchors"), study.here.sm_count
     few = tables.few_tiles(anchored, sms)
     assert (few["tiles"] < 1).all() and len(few)
-    gain = figures.few_tiles(anchored, sms)
+    gain = tables.few_tiles_gain(anchored, sms)
     first = gain[gain["variant"] == "auto"].iloc[0]
     assert first["value"] == pytest.approx(few["v3 [µs]"].iloc[0] / few["auto [µs]"].iloc[0])
-    assert tables.few_tiles(anchored, 1) is None and list(facts.few_tiles(anchored, 1)) == []
+    assert tables.few_tiles(anchored, 1).empty and studies.few_tiles(anchored, 1).empty
 
 
 # ---------------------------------------------------------------- against the authors' kernels
@@ -169,12 +170,12 @@ def made_up(gain: float, tflops: float, **rebuilt: float) -> tuple[pd.DataFrame,
 
 def test_what_is_held_against_the_authors_code():
     df, theirs = made_up(1.21, 50.0, v3_searched=1.02, nm_baseline=0.5)
-    beside = results.against(df, theirs)
+    beside = studies.against(df, theirs)
     assert beside["auto"].tolist() == pytest.approx([1.21] * 4)
     assert beside["v3_searched"].tolist() == pytest.approx([1.02] * 4)
     assert beside["nm_baseline"].tolist() == pytest.approx([0.5] * 4)
     assert tables.against_authors(df, theirs)["auto"].tolist() == pytest.approx([2.42] * 4)
-    assert results.reached(df, 100.0).tolist() == pytest.approx([0.5] * 3)  # not at 87.5%
+    assert facts.reached_share(df, 100.0).tolist() == pytest.approx([0.5] * 3)  # not at 87.5%
 
 
 def test_where_a_rebuilding_is_apart():
@@ -188,16 +189,15 @@ def test_where_a_rebuilding_is_apart():
 
 
 def test_predictions_name_what_they_are_over(study):
-    outcome = results.outcome(study.rungs, study.measure("stepwise"), study.measure("anchors"))
-    assert results.before("stream") == "bulk" and results.before(next(iter(RUNGS))) == "v3"
-    assert list(outcome["rung"]) == [*RUNGS, "auto"]
+    assert studies.before("stream") == "bulk" and studies.before(next(iter(RUNGS))) == "v3"
+    assert list(study.outcome["rung"]) == [*RUNGS, "auto"]
     two = pd.DataFrame({"rung": ["bulk", "wide", "turned"], "predicted": [1.0, 1.2, np.nan], "came": [1.04, 1.0, 1.0]})
-    found = dict(facts.ladder([*RUNGS], two))
-    assert (found["predictions.count"], found["predictions.near"], found["predictions.wrong"]) == (2, 1, "`wide`")
+    found = facts.ladder([*RUNGS], two)["predictions"]
+    assert (found["count"], found["near"], found["wrong"]) == (2, 1, "`wide`")
 
 
 def test_trials_over_what_they_name(study):
-    found = results.trials(study.measure("tried")).set_index(["trial", "density"])
+    found = study.trials.set_index(["trial", "density"])
     tried = study.measure("tried").set_index(["variant", "density"])["median_us"]
     assert found["came"]["shallow", 0.5] == pytest.approx(tried["bulk", 0.5] / tried["shallow", 0.5])
     assert found["came"]["body_4", 0.5] == pytest.approx(tried["rolled", 0.5] / tried["body_4", 0.5])
@@ -211,7 +211,7 @@ def test_compiled():
         ("tf32", "tf32<1>", "sm_90a", 64, 0, False, 0, 100, 8),
     ]
     columns = ["variant", "entry", "target", "registers", "shared_bytes", "spills", "FFMA", "instructions", "HGMMA"]
-    found = machine_code.compiled(pd.DataFrame(rows, columns=columns)).set_index("variant")
+    found = model.compiled(pd.DataFrame(rows, columns=columns)).set_index("variant")
     v3, tf32 = found.loc["v3"], found.loc["tf32"]
     assert (v3["kernels"], v3["registers"], v3["spilling"], v3["shared"]) == (2, "96 to 128", 1, 200)
     assert (v3["FFMA"], v3["useful"], tf32["spilling"], tf32["tensor"]) == (60, 0.6, "none", 8)
@@ -220,14 +220,14 @@ def test_compiled():
 
 def test_clashes_of_a_loop():
     """Of three multiply-adds in five instructions, two read two registers of one bank."""
-    found = machine_code.clashes({"a": LOOP}).loc["a"]
+    found = model.clashes({"a": LOOP}).loc["a"]
     assert found["useful"] == 0.6 and found["left"] == pytest.approx(0.6 / (1 + 0.6 * found["clash"]))
 
 
 def test_counters_are_those_of_the_record(study):
     rows = records.read_counters(SHIPPED / "nm_spmm" / "counters.csv")
     at = rows[(rows["variant"] == "v3") & (rows["density"] == 0.5)].set_index("metric")["value"]
-    found = results.counters(study).set_index(["variant", "density"]).loc["v3", 0.5]
+    found = study.counted.set_index(["variant", "density"]).loc["v3", 0.5]
     assert found["us"] == at["gpu__time_duration.sum"] / 1e3
     assert found["dram_bytes"] == at["dram__bytes_read.sum"] + at["dram__bytes_write.sum"]
     assert found["tflops"] == pytest.approx(2 * 4096**3 * 0.5 / found["us"] / 1e6)

@@ -9,8 +9,9 @@ import pytest
 from artifact.book import figures as book
 from artifact.drawing import style
 from artifact.measure.records import geomean
-from artifact.rooms.nm_spmm import figures, model, results
-from artifact.rooms.nm_spmm.study import CONTENDERS, Spmm, start
+from artifact.measure.run import start
+from artifact.rooms.nm_spmm import model, tables
+from artifact.rooms.nm_spmm.study import CONTENDERS, Spmm, crossing_of, pattern
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
 
@@ -19,28 +20,28 @@ SPECS = book.specs("nm_spmm")
 
 @pytest.fixture(scope="module")
 def study() -> Spmm:
-    return start(mode="recorded")
+    return Spmm(start("nm_spmm", "recorded"))
 
 
 @pytest.fixture(scope="module")
 def made(study) -> dict[str, pd.DataFrame]:
     df = {name: study.measure(name) for name in CONTENDERS}
-    points = figures.llama(study, df["llama"])
+    points = tables.llama_points(study, df["llama"])
     return {
-        "footprint": figures.footprint(model.random_patterns(k=512, n=1024, seed=0)),
-        "transition": figures.transition(study, 0.7),
-        "steps": figures.stepwise(study, df["stepwise"]),
-        "stepwise": figures.stepwise(study, df["stepwise"]),
-        "sizes": figures.sizes(study, df["sizes"]),
-        "llama-means": figures.llama_means(points),
-        "llama": figures.llama(study, df["llama"], "A100"),
+        "footprint": tables.footprint(model.random_patterns(k=512, n=1024, seed=0)),
+        "transition": tables.transition(study, 0.7),
+        "steps": tables.stepwise(study, df["stepwise"]),
+        "stepwise": tables.stepwise(study, df["stepwise"]),
+        "sizes": tables.sizes(study, df["sizes"]),
+        "llama-means": tables.llama_means(points),
+        "llama": tables.llama_points(study, df["llama"], "A100"),
         "llama-gpus": points,
-        "anchors": figures.anchors(study, df["anchors"]),
-        "trials": figures.trials(results.trials(df["tried"])),
-        "few-tiles": figures.few_tiles(df["anchors"], study.here.sm_count),
-        "roofline": figures.roofline(study, results.counters(study)),
-        "vectors": figures.vectors(study, df["vectors"]),
-        "tensor": figures.tensor(study.tensor()),
+        "anchors": tables.anchors(study, df["anchors"]),
+        "trials": tables.trial_points(study.trials),
+        "few-tiles": tables.few_tiles_gain(df["anchors"], study.here.sm_count),
+        "roofline": tables.roofline(study, study.counted),
+        "vectors": tables.vectors(study, df["vectors"]),
+        "tensor": tables.tensor(study.tensor()),
     }
 
 
@@ -48,21 +49,21 @@ def made(study) -> dict[str, pd.DataFrame]:
 def test_every_chart_is_drawn_and_told(made, name):
     style.apply()
     rows = book.drawn_rows(SPECS[name], made[name])
-    assert book.draw(SPECS[name], rows, figures.ORDER).get_axes()
+    assert book.draw(SPECS[name], rows, tables.ORDER).get_axes()
     assert re.search(r"\d", book.alt(SPECS[name], rows))
 
 
 def test_contenders_have_their_looks():
     named = {v for spec in SPECS.values() for v in spec.get("where", {}).get("variant", ())}
-    assert {v for v in named if not v.startswith(style.BASELINES)} <= {*figures.ORDER, "ideal, M/N"}
-    assert set(figures.ORDER) <= set(room.VARIANTS)
+    assert {v for v in named if not v.startswith(style.BASELINES)} <= {*tables.ORDER, "ideal, M/N"}
+    assert set(tables.ORDER) <= set(room.VARIANTS)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16"])
 @pytest.mark.parametrize("window,length", [(32, 32), (32, 8), (16, 32), (4, 128), (8, 1)])
 def test_pattern_reads_the_labels_of_the_room(dtype, window, length):
     problem = room.problem(32, 256, 64, 0.5, group=window, vector=length, dtype=dtype)
-    assert results.pattern(problem.label) == (window, length)
+    assert pattern(problem.label) == (window, length)
 
 
 def test_stepwise_is_of_the_ceiling_and_over_v1(study, made):
@@ -107,7 +108,7 @@ def test_the_roofline_has_intensities_of_what_was_counted(study, made):
     [((0.5, 0.7, 0.9), np.nan), ((1.1, 1.2, 1.3), 0.0), ((0.5, 1.0, 2.0), 0.5), ((2.0, 0.5, 2.0), 1 - 0.5 / 2**0.5)],
 )
 def test_the_last_crossing_counts(speedups, crossing):
-    found = results.crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups))
+    found = crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups))
     assert found == pytest.approx(crossing, nan_ok=True)
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, under
-from artifact.drawing import gpus, prose
+from artifact.drawing import prose
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.verdicts import coverage, evidence, judge, load, measures, page
@@ -39,7 +39,7 @@ Files = Mapping[str, Mapping[str, Mapping[str, str]]]
 def everywhere(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Judged:
     """Return verdicts of every GPU that has records: that of this page first, then the others beside it, then those
     that are shipped. Empty without records of this page's."""
-    return judge.everywhere(known, gpus.folders(origin.folder, shipped))
+    return judge.everywhere(known, prose.folders(origin.folder, shipped))
 
 
 def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
@@ -65,7 +65,7 @@ def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = p
 
     return {
         gpu: {c.id: {copied(p): p.stem for p in evidence.files(c.experiment, folder, c.room)} for c in known}
-        for gpu, folder in gpus.folders(origin.folder, shipped).items()
+        for gpu, folder in prose.folders(origin.folder, shipped).items()
     }
 
 

@@ -5,9 +5,8 @@ dots       a row for each problem or contender, a mark for each value of `hue`; 
 bars       a row for each contender, a bar for each value of `hue`
 stacked    shares that add up, a bar for each row
 boxes      distributions, a row for each contender, a dot for each matrix
-cloud      points over two quantities, with a histogram beside them
+cloud      points over two quantities, with a histogram beside them; a roofline where there are ceilings
 heat       a table of ratios, tinted
-roofline   points under measured ceilings, both axes logarithmic
 
 A table's column `source` tells rows apart: "measured" (also without the column), "stated" by the source of the claims,
 drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name. A range that is stated has the columns
@@ -18,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
@@ -28,7 +29,7 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from artifact.book import text as texts
 from artifact.drawing import plot, sketch, style
@@ -37,7 +38,6 @@ from artifact.drawing.style import BASELINE, BEST, BOUND, CLAIM, INK, PUBLISHED,
 #: Looks of what is no contender, in turn.
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 DASHES = ((), (6, 2), (2, 2), (5, 1, 1, 1), (1, 1), (3, 1, 1, 1, 1, 1))
-NAMED_DASHES = {"-": (), "--": (4, 2), "-.": (5, 1, 1, 1), ":": (1, 1)}
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED, QUANTITY = "stated", "ceiling", "measured", "quantity"
 DASHED: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
@@ -73,15 +73,24 @@ class About:
     def label(self, column: str) -> str:
         return self.labels.get(column, column)
 
-    def panels(self, df: pd.DataFrame, height: float, draw: Callable[..., None], width: float = WIDTH):
+    def panels(
+        self,
+        df: pd.DataFrame,
+        height: float,
+        draw: Callable[..., None],
+        handles: Mapping[str, object] | None = None,
+        columns: int = 4,
+        keyed: pd.DataFrame | None = None,
+        width: float = WIDTH,
+    ):
         """Return a figure of a panel for each value of `row` and `col`, so many inches high, on which `draw(axes,
-        rows)` has drawn; one without rows is left empty."""
-        levels = [_levels(df, column) or None for column in (self.row, self.col)]
-        order, columns = dict(zip(("row_order", "col_order"), levels, strict=True)), len(levels[1] or " ")
+        rows)` has drawn; one without rows is left empty. With handles it has a legend, of so many columns at most, that
+        says what is stated and which ceilings there are in `keyed`, by default the table."""
+        rows, cols = _levels(df, self.row), _levels(df, self.col)
+        shape = {"height": height, "aspect": width / max(1, len(cols)) / height}
+        of = {"row": self.row or None, "col": self.col or None, "row_order": rows or None, "col_order": cols or None}
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
-            shape = {"height": height, "aspect": width / columns / height}
-            share = {"sharey": self.sharey, "sharex": self.sharex}
-            grid = sns.FacetGrid(df, row=self.row or None, col=self.col or None, **shape, **share, **order)
+            grid = sns.FacetGrid(df, sharex=self.sharex, sharey=self.sharey, **shape, **of)
         grid.figure.set_layout_engine("constrained")
         for (i, j, _), part in grid.facet_data():
             if part.empty:
@@ -89,6 +98,8 @@ class About:
                 continue
             draw(grid.facet_axis(i, j), part)
             grid.axes[i, j].set_title("" if i and self.row == QUANTITY else self._title(part))
+        if handles is not None:
+            self.key(grid.figure, handles, df if keyed is None else keyed, columns)
         return grid.figure
 
     def _title(self, part: pd.DataFrame) -> str:
@@ -105,9 +116,11 @@ class About:
         _, stated, ceilings = parts(df)
         every = dict(handles)
         if len(stated):
-            who = [str(gpu) for gpu in stated.get("gpu", pd.Series(dtype=str)).dropna().head(1)]
-            point = Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
-            every[self.names.get(STATED, plot.stated(who[0]) if who else "stated by the source")] = point
+            gpu = stated["gpu"].dropna().iloc[:1] if "gpu" in stated else ()
+            said = "stated by the source" if len(gpu) == 0 else plot.stated(*gpu)
+            every[self.names.get(STATED, said)] = (
+                Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
+            )
         if len(ceilings):
             every[self.names.get(CEILING, "measured ceiling")] = Line2D([], [], **DASHED)
         if every:
@@ -116,18 +129,13 @@ class About:
 
 def looks(levels: Iterable[Any], order: Sequence[str] = ()) -> dict[Any, dict[str, Any]]:
     """Return colour, marker and dashes of each level: of contenders as in every figure, of others in turn."""
-    found = {}
-    for i, level in enumerate(levels):
-        found[level] = {
-            "color": ROWS[i % len(ROWS)],
-            "marker": MARKERS[i % len(MARKERS)],
-            "dashes": DASHES[i % len(DASHES)],
-        }
-        if str(level) in order or str(level).startswith(style.BASELINES):
-            known = style.look(str(level), order)
-            line = known["linestyle"]
-            found[level] = known | {"dashes": NAMED_DASHES[line] if isinstance(line, str) else line[1]}
-    return found
+    others = zip(cycle(ROWS), cycle(MARKERS), cycle(DASHES), strict=True)
+    return {
+        level: style.look(str(level), order)
+        if str(level) in order or str(level).startswith(style.BASELINES)
+        else dict(zip(("color", "marker", "dashes"), other, strict=True))
+        for level, other in zip(levels, others, strict=False)
+    }
 
 
 def _semantics(of: Levels, hue: str) -> dict[str, Any]:
@@ -138,11 +146,18 @@ def _semantics(of: Levels, hue: str) -> dict[str, Any]:
 
 def _handles(of: Levels, about: About, line: bool = False) -> dict[str, object]:
     """Entries of a legend."""
-    found: dict[str, object] = {}
-    for level, look in of.items():
-        how: dict[str, Any] = {"color": look["color"], "marker": look["marker"], "markeredgewidth": 0, "markersize": 6}
-        found[about.called(level)] = Line2D([], [], linestyle=(0, look["dashes"] or (1, 0)) if line else "", **how)
-    return found
+    how: dict[str, Any] = {"markeredgewidth": 0, "markersize": 6}
+    return {
+        about.called(level): Line2D(
+            [],
+            [],
+            color=look["color"],
+            marker=look["marker"],
+            linestyle=(0, look["dashes"] or (1, 0)) if line else "",
+            **how,
+        )
+        for level, look in of.items()
+    }
 
 
 def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -153,14 +168,11 @@ def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 
 def _long(df: pd.DataFrame, quantities: Sequence[str]) -> pd.DataFrame:
     """A row for each value of each quantity; rows that name their quantity have it in `low` and `high`."""
-    own = df[QUANTITY].notna() if QUANTITY in df else pd.Series(False, df.index)
-    measured = df[~own].drop(columns=QUANTITY, errors="ignore")
-    keep = [c for c in measured if c not in quantities]
-    long = measured.melt(keep, quantities, QUANTITY, "value").dropna(subset=["value"])
-    said = df[own & df[QUANTITY].isin(quantities)] if own.any() else None
-    return (
-        long if said is None else pd.concat([long, said.assign(value=said["low"].where(said["low"] == said["high"]))])
-    )
+    df = df.assign(**{QUANTITY: df.get(QUANTITY)})
+    long = df[df[QUANTITY].isna()].drop(columns=QUANTITY)
+    long = long.melt([c for c in long if c not in quantities], quantities, QUANTITY, "value").dropna(subset=["value"])
+    own = df[df[QUANTITY].isin(quantities)]
+    return pd.concat([long, own.assign(value=own["low"].where(own["low"] == own["high"]))]) if len(own) else long
 
 
 def _values(df: pd.DataFrame, *columns: str) -> list[float]:
@@ -175,21 +187,19 @@ def _levels(df: pd.DataFrame, column: str) -> list[Any]:
 def _scaled(ax, axis: str, scale: str, values: Iterable[float], reference: float | None) -> None:
     """Set the scale of an axis, "x" or "y": size, log, fine (a log axis with more labels), ratio, zero or linear; with
     a line at the reference."""
-    of = ax.xaxis if axis == "x" else ax.yaxis
+    of = getattr(ax, f"{axis}axis")
     known = [v for v in values if np.isfinite(v)] + [v for v in [reference] if v is not None]
     if scale == "size":
         plot.sizes(ax, known, most=9)
     elif scale in ("log", "fine"):
-        ax.set(**{f"{axis}scale": "log"})
-        ax.set(**{f"{axis}lim": (min(known) / 1.08, max(known) * 1.08)})
+        ax.set(**{f"{axis}scale": "log", f"{axis}lim": (min(known) / 1.08, max(known) * 1.08)})
         plot.log(of, fine=scale == "fine")
     elif scale == "ratio":
         plot.ratio(ax, known, axis)
     elif scale == "zero":
         top = 1.06 * max(known)
         ax.set(**{f"{axis}lim": (0, top)})
-        of.set_ticks([tick for tick in MaxNLocator(6).tick_values(0, top) if tick <= top])
-        of.set_major_formatter(FuncFormatter(plot.number))
+        plot.ticks(of, [tick for tick in MaxNLocator(6).tick_values(0, top) if tick <= top])
     if reference is not None:
         (ax.axvline if axis == "x" else ax.axhline)(reference, color=BASELINE, linewidth=1.3, zorder=1)
 
@@ -226,15 +236,15 @@ def lines(
     of = looks(_levels(measured, hue), about.order)
     dashed = {level: DASHES[i] or (1, 0) for i, level in enumerate([] if markers else _levels(stated, hue))}
     named: list[tuple[Any, list[plot.End]]] = []
+    how = _semantics(of, hue) | {"dashes": {level: look["dashes"] or "" for level, look in of.items()}}
+    how |= {"markersize": 6 * markers, "markeredgewidth": 0, "estimator": None}
 
     def draw(ax, part: pd.DataFrame) -> None:
-        here, said, tops = parts(part)
+        here, said, tops = (rows.sort_values(x) for rows in parts(part))
         what = part[QUANTITY].iloc[0] if about.row == QUANTITY else value
-        how = _semantics(of, hue) | {"dashes": {level: look["dashes"] or "" for level, look in of.items()}}
         if len(here):
-            look = {"markersize": 6 * markers, "markeredgewidth": 0, "estimator": None}
-            sns.lineplot(here.sort_values(x), x=x, y=value, ax=ax, **look, **how)
-        for level, line in here.sort_values(x).groupby(hue, sort=False) if interval else ():
+            sns.lineplot(here, x=x, y=value, ax=ax, **how)
+        for level, line in here.groupby(hue, sort=False) if interval else ():
             ax.fill_between(line[x], *(line[c] for c in interval), color=of[level]["color"], alpha=0.18, linewidth=0)
         one_row = about.row and about.sharey == "row"
         whole = df[df[about.row] == part[about.row].iloc[0]] if one_row else df if about.sharey else part
@@ -246,13 +256,14 @@ def lines(
         last = [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]
         named.append((ax, last))
 
+    handles = {} if ends else _handles(of, about, line=True)
+    handles |= {
+        f"{about.called(level)}, stated": Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
+        for level, dashes in dashed.items()
+    }
     fig = about.panels(df, height, draw)
     fig.align_ylabels()
-    handles = {} if ends else _handles(of, about, line=True)
-    for level, dashes in dashed.items():
-        handles[f"{about.called(level)}, stated"] = Line2D([], [], color=CLAIM, linewidth=1, linestyle=(0, dashes))
-    bands = x not in stated or stated[x].isna().all()
-    about.key(fig, handles, df if markers else df.drop(stated.index), bands=bool(bands))
+    about.key(fig, handles, df if markers else df.drop(stated.index), bands=bool(stated[x].isna().all()))
     for ax, found in named if ends else ():
         plot.ends(ax, found)
     return fig
@@ -262,17 +273,16 @@ def _roofs(ax, tops: pd.DataFrame, value: str, hue: str, about: About) -> None:
     """Draw ceilings as dashed lines, their names on the right, moved apart where they would lie on each other."""
     tops, points = tops.sort_values(value), ax.get_window_extent().height / ax.figure.dpi * 72
     ends = ax.transData.transform([(ax.get_xlim()[1], level) for level in tops[value]] or np.empty((0, 2)))
-    places = plot.spaced([float(y) for _, y in ax.transAxes.inverted().transform(ends)], 11 / points)
+    places = plot.spaced(ax.transAxes.inverted().transform(ends)[:, 1], 11 / points) if len(tops) else ()
+    how: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
     for level, top, place in zip(tops[value], tops[hue], places, strict=True):
         ax.axhline(level, **DASHED)
-        how = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
         ax.annotate(about.called(top), (1, place), (5, 0), va="center", fontsize=8.1, **how)
 
 
 def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, about: About) -> Iterator[plot.End]:
     """Where lines end, and what they are called there; those without a look are stated."""
-    rows = df.dropna(subset=[x, y]) if y in df else df.iloc[:0]
-    for level, line in rows.sort_values(x).groupby(hue, sort=False):
+    for level, line in df.dropna(subset=[x, y]).groupby(hue, sort=False):
         colour, said = (of[level]["color"], "") if of else (CLAIM, ", stated")
         yield plot.End(about.called(level) + said, line[x].iloc[-1], line[y].iloc[-1], colour, len(line) == 1)
 
@@ -285,9 +295,10 @@ def _stated_along(
     for row in said.to_dict("records"):
         low, high = row.get("low", np.nan), row.get("high", np.nan)
         edges = [v for v in (low, high) if v == v and v > 0]
-        if x not in row or pd.isna(row[x]):
-            ends = (low if low > 0 else ax.get_ylim()[0], high if high == high else ax.get_ylim()[1])
-            for band in [ends] if edges else []:
+        if pd.isna(row[x]):
+            if edges:
+                bottom, top = ax.get_ylim()
+                band = (low if low > 0 else bottom, high if high == high else top)
                 ax.axhspan(*band, facecolor=CLAIM, alpha=0.2, linewidth=0)
             for edge in edges:
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
@@ -297,8 +308,7 @@ def _stated_along(
             edge, away = (low, 17) if low == low else (high, -17)
             ax.plot(row[x], edge, **plot.hollow(of.get(row[hue], {}).get("marker", "o")))
             ax.annotate("", (row[x], edge), (0, away), textcoords="offset points", arrowprops=ARROW)
-    points = said.dropna(subset=[x, y]) if {x, y} <= set(said) else said.iloc[:0]
-    for level, line in points.sort_values(x).groupby(hue, sort=False):
+    for level, line in said.dropna(subset=[x, y]).groupby(hue, sort=False):
         ax.plot(line[x], line[y], color=CLAIM, linewidth=1, linestyle=(0, dashed.get(level, (4, 3))))
         if level not in dashed or len(line) == 1:
             ax.plot(line[x], line[y], **plot.hollow(of.get(level, {}).get("marker", "o")))
@@ -307,34 +317,71 @@ def _stated_along(
 # ---------------------------------------------------------------- a row each
 
 
-def _places(df: pd.DataFrame, y: str, hue: str, lane: float) -> pd.DataFrame:
-    """The table with `_row`, the name of a row's category, and `_at`, where it lies: levels of `hue` have lanes so far
-    apart."""
+def _in_rows(
+    df: pd.DataFrame,
+    about: About,
+    mark: Callable[..., None],
+    inches: float,
+    x: str,
+    y: str,
+    hue: str = "",
+    *,
+    lane: float = 0.0,
+    frame: float = FRAME,
+    scale: str = "",
+    interval: Sequence[str] = (),
+    reference: float | None = None,
+    text: Text = (),
+    tops: bool = False,
+    handles: Mapping[str, object] = MappingProxyType({}),
+    columns: int = 4,
+):
+    """Return a figure of rows so many inches high, one for each level of `y`, the first on top.
+
+    `mark(axes, rows)` draws what was measured, of which `_row` is the category and `_at` where it lies: levels of `hue`
+    have lanes, `lane` apart together. What is stated is drawn here, and with `tops` ceilings. handles, columns: of the
+    legend.
+    """
     measured, _, _ = parts(df)
-    rows, groups = _levels(measured, y), _levels(measured, hue)
-    at = df[y].map({level: float(i) for i, level in enumerate(rows)})
+    levels, groups = _levels(measured, y), _levels(measured, hue)
     lanes = {g: lane / len(groups) * (i - (len(groups) - 1) / 2) for i, g in enumerate(groups)}
-    return df.assign(_row=df[y].astype(str), _at=at + (df[hue].map(lanes).fillna(0) if hue else 0))
+    at = df[y].map({level: float(i) for i, level in enumerate(levels)})
+    row = pd.Categorical(df[y].astype(str), list(map(str, levels)), ordered=True)
+    df = df.assign(_row=row, _at=at + (df[hue].map(lanes).fillna(0) if hue else 0))
+
+    def draw(ax, part: pd.DataFrame) -> None:
+        here, said, ceilings = parts(part)
+        mark(ax, here)
+        if scale:
+            _scaled(ax, "x", scale, _values(df if about.sharex else part, x, *interval, "low", "high"), reference)
+        _stated_across(ax, said.dropna(subset=["_at"]), x)
+        ax.set_yticks(range(len(levels)), [about.called(level) for level in levels])
+        ax.set_ylim(len(levels) - 0.4, -1.05 if tops and len(ceilings) else -0.6)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="y", visible=False)
+        for place in range(1, len(levels)):
+            ax.axhline(place - 0.5, color=INK, alpha=0.13, linewidth=0.6)
+        ax.set(xlabel=about.label(x), ylabel=about.labels.get(y, ""))
+        for top in ceilings.to_dict("records") if tops else ():
+            ax.axvline(top[x], **DASHED)
+            side, away = ("right", -3) if top[x] > ax.get_xlim()[1] / 2 else ("left", 3)
+            how = {"ha": side, "xytext": (away, 0), "textcoords": "offset points", "va": "bottom", "fontsize": 8.1}
+            ax.annotate(f"{about.called(top[y])} {top[x]:.3g}", (top[x], -0.62), **how)
+        _beside(ax, here, y, text)
+
+    keyed = df if tops else df.drop(parts(df)[2].index)
+    return about.panels(df, len(levels) * inches + frame, draw, handles, columns, keyed)
 
 
-def _across(ax, about: About, part: pd.DataFrame, x: str, y: str, rows: Sequence[Any]) -> None:
-    """Name the rows of a panel, the first on top, with a thin line between them; what is stated in
-    them."""
-    _, said, _ = parts(part)
-    for row in said.dropna(subset=["_at"]).to_dict("records"):
+def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
+    """Draw what is stated of rows: hollow, with a bar where it is a range, with an arrow where it is one end of it."""
+    for row in said.to_dict("records"):
         low, high = row.get("low", row.get(x)), row.get("high", row.get(x))
         known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
         ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
         if len(known) == 1 and not low == high:
             away = (22 if low == low else -22, 0)
             ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=ARROW)
-    ax.set_yticks(range(len(rows)), [about.called(level) for level in rows])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    for place in range(1, len(rows)):
-        ax.axhline(place - 0.5, color=INK, alpha=0.13, linewidth=0.6)
-    ax.set(xlabel=about.label(x), ylabel=about.labels.get(y, ""))
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -375,12 +422,10 @@ def dots(
     interval: columns of a range. stems: join marks to the reference. text: columns of words or numbers on the right,
     {of, as, title, wrap} each. height: inches of a row. Without `hue` a row's own look colours it.
     """
-    df, colours = _places(df, y, hue, 0.75 * lanes), hue or y
-    measured, _, _ = parts(df)
-    of, rows = looks(_levels(measured, colours), about.order), _levels(measured, y)
+    measured, colours = parts(df)[0], hue or y
+    of = looks(_levels(measured, colours), about.order)
 
-    def draw(ax, part: pd.DataFrame) -> None:
-        here, _, tops = parts(part)
+    def mark(ax, here: pd.DataFrame) -> None:
         if interval:
             colour = [of[level]["color"] for level in here[colours]]
             ax.hlines(here["_at"], here[interval[0]], here[interval[1]], color=colour, linewidth=1.6, alpha=0.55)
@@ -388,20 +433,11 @@ def dots(
             ax.hlines(here["_at"], reference or 0, here[x], color=INK, linewidth=1, alpha=0.3)
         how = {"s": 46, "clip_on": False, "zorder": 3, "linewidth": 0} | _semantics(of, colours)
         sns.scatterplot(here, x=x, y="_at", ax=ax, **how)
-        _scaled(ax, "x", scale, _values(df if about.sharex else part, x, *interval, "low", "high"), reference)
-        _across(ax, about, part, x, y, rows)
-        ax.set_ylim(top=-1.05 if len(tops) else -0.6)
-        for top in tops.to_dict("records"):
-            ax.axvline(top[x], **DASHED)
-            side, away = ("right", -3) if top[x] > ax.get_xlim()[1] / 2 else ("left", 3)
-            how = {"ha": side, "xytext": (away, 0), "textcoords": "offset points", "va": "bottom", "fontsize": 8.1}
-            ax.annotate(f"{about.called(top[y])} {top[x]:.3g}", (top[x], -0.62), **how)
-        _beside(ax, part, y, text)
 
     inches = max(height, 0.03 + 0.15 * len(_levels(measured, hue)) * lanes)
-    fig = about.panels(df, len(rows) * inches + FRAME, draw)
-    about.key(fig, _handles(of, about) if hue else {}, df)
-    return fig
+    rows: dict[str, Any] = {"scale": scale, "interval": interval, "reference": reference, "text": text}
+    handles = _handles(of, about) if hue else {}
+    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.75 * lanes, tops=True, handles=handles, **rows)
 
 
 def bars(
@@ -419,35 +455,33 @@ def bars(
 ):
     """Draw a row for each level of `y` and a bar for each level of `hue`, hatched; ceilings as lines across, what is
     stated hollow. best: all bars grey but those of the row with the largest value."""
-    measured, stated, ceilings = parts(df)
-    rows, groups = _levels(measured, y), _levels(measured, hue) or [None]
-    df = _places(df, y, hue, 0.8)
+    measured, _, ceilings = parts(df)
+    rows, groups = _levels(measured, y), _levels(measured, hue)
     of, top = looks(rows, about.order), measured.loc[measured[x].idxmax(), y]
-    handles: dict[str, object] = {}
+    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
+    handles: dict[str, object] = {
+        f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **edge)
+        for group, hatch in zip(groups, HATCHES, strict=False)
+    }
+    lines: dict[float, dict[str, Any]] = {}
+    for dashes, ceiling in zip(DASHES, ceilings.to_dict("records"), strict=False):
+        lines[ceiling[x]] = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, dashes or (1, 0))}
+        of_group = f", {about.called(ceiling[hue])}" if hue and pd.notna(ceiling[hue]) else ""
+        handles[about.called(ceiling[y]) + of_group] = Line2D([], [], **lines[ceiling[x]])
 
-    def draw(ax, part: pd.DataFrame) -> None:
-        groups_ = {"hue": hue, "hue_order": groups} if hue else {}
-        data = df.loc[measured.index]
-        sns.barplot(data, x=x, y="_row", order=list(map(str, rows)), errorbar=None, legend=False, ax=ax, **groups_)
+    def mark(ax, here: pd.DataFrame) -> None:
+        hued = {"hue": hue, "hue_order": groups} if hue else {}
+        sns.barplot(here, x=x, y="_row", errorbar=None, legend=False, ax=ax, **hued)
         for hatch, container in zip(HATCHES, ax.containers, strict=False):
             for level, bar in zip(rows, container, strict=False):
                 own = (BEST if level == top else BOUND) if best else ROWS[3] if hue else of[level]["color"]
-                bar.set(facecolor=own, edgecolor=INK, linewidth=0.5, hatch=hatch)
-        _scaled(ax, "x", scale, _values(df, x, "low", "high"), reference)
-        for group, hatch in zip(groups if hue else (), HATCHES, strict=False):
-            said = f"{about.label(hue)} {about.called(group)}".strip()
-            handles[said] = Patch(facecolor=BOUND, edgecolor=INK, hatch=hatch, linewidth=0.5)
-        for dashes, ceiling in zip(DASHES, ceilings.to_dict("records"), strict=False):
-            how: dict[str, Any] = {"color": BASELINE, "linewidth": 1.3, "linestyle": (0, dashes or (1, 0))}
-            ax.axvline(ceiling[x], **how)
-            of_group = f", {about.called(ceiling[hue])}" if hue and pd.notna(ceiling[hue]) else ""
-            handles[about.called(ceiling[y]) + of_group] = Line2D([], [], **how)
-        _across(ax, about, part, x, y, rows)
-        _beside(ax, data, y, text)
+                bar.set(facecolor=own, hatch=hatch, **edge)
+        for at, how in lines.items():
+            ax.axvline(at, **how)
 
-    fig = about.panels(df, len(rows) * max(height, 0.19 * len(groups) + 0.1) + FRAME + LEGEND, draw)
-    about.key(fig, handles, df.drop(ceilings.index), columns=3)
-    return fig
+    inches = max(height, 0.19 * max(1, len(groups)) + 0.1)
+    how: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": handles, "columns": 3}
+    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.8, frame=FRAME + LEGEND, **how)
 
 
 def stacked(
@@ -459,29 +493,23 @@ def stacked(
     hue: str,
     colours: Sequence[str] = (),
     text: Text = (),
-    height: float = ROW,
 ):
     """Draw parts that add up, a bar for each level of `y`, hatched by `hue`."""
-    df, _, _ = parts(_places(df, y, "", 0))
-    rows, groups = _levels(df, y), _levels(df, hue)
-    df["_row"] = pd.Categorical(df["_row"], list(map(str, rows)), ordered=True)
+    df, _, _ = parts(df)
+    groups = _levels(df, hue)
+    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
     palette = dict(zip(groups, [style.PALETTE.get(c, c) for c in colours] or [*ROWS, BOUND], strict=False))
-    hatches = dict(zip(groups, HATCHES * len(groups), strict=False))
-    how = {"multiple": "stack", "shrink": 0.72, "edgecolor": INK, "linewidth": 0.5, "alpha": 0.85, "legend": False}
+    looks = {g: {"facecolor": palette[g], "hatch": hatch} for g, hatch in zip(groups, cycle(HATCHES), strict=False)}
+    how = {"multiple": "stack", "shrink": 0.72, "alpha": 0.85, "legend": False, "palette": palette} | edge
 
-    def draw(ax, part: pd.DataFrame) -> None:
-        sns.histplot(part, y="_row", weights=x, hue=hue, hue_order=groups[::-1], palette=palette, ax=ax, **how)
+    def mark(ax, here: pd.DataFrame) -> None:
+        sns.histplot(here, y="_row", weights=x, hue=hue, hue_order=groups[::-1], ax=ax, **how)
         for group, container in zip(groups[::-1], ax.containers[::-1], strict=False):
             for bar in container:
-                bar.set(facecolor=palette[group], hatch=hatches[group])
-        _across(ax, about, part, x, y, rows)
-        _beside(ax, part, y, text)
+                bar.set(**looks[group])
 
-    fig = about.panels(df, len(rows) * height + FRAME + LEGEND, draw)
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
-    hatched = {about.called(g): Patch(facecolor=palette[g], hatch=hatches[g], **edge) for g in groups}
-    about.key(fig, hatched, df, columns=5)
-    return fig
+    handles = {about.called(g): Patch(**look, **edge) for g, look in looks.items()}
+    return _in_rows(df, about, mark, ROW, x, y, frame=FRAME + LEGEND, text=text, handles=handles, columns=5)
 
 
 def boxes(
@@ -496,28 +524,23 @@ def boxes(
     height: float = 0.3,
 ):
     """Draw the distribution of each level of `y`: a box of the quartiles, a dot for each value, the geometric mean."""
-    df, rows = _places(df, y, "", 0), _levels(parts(df)[0], y)
-    palette = {str(level): look["color"] for level, look in looks(rows, about.order).items()}
-    how = {"x": x, "y": "_row", "order": list(palette), "hue": "_row", "palette": palette, "legend": False}
+    measured, _, _ = parts(df)
+    palette = {str(level): look["color"] for level, look in looks(_levels(measured, y), about.order).items()}
+    within = [measured[c] for c in (about.row, about.col, y) if c]
+    df = df.assign(mean=np.exp(np.log(measured[x]).groupby(within).transform("mean")))
+    how = {"x": x, "y": "_row", "hue": "_row", "palette": palette, "dodge": False, "legend": False}
 
-    def draw(ax, part: pd.DataFrame) -> None:
-        here, _, _ = parts(part)
+    def mark(ax, here: pd.DataFrame) -> None:
         box = {"width": 0.6, "fliersize": 0, "linewidth": 0.9, "boxprops": {"alpha": 0.3}}
         sns.boxplot(here, log_scale=scale != "linear", ax=ax, **box, **how)
-        state = np.random.get_state()
         np.random.seed(0)  # where dots lie across a row: the same in each build
         sns.stripplot(here, size=3, alpha=0.6, jitter=0.22, ax=ax, **how)
-        np.random.set_state(state)
-        means = here.groupby("_at")[x].agg(lambda v: np.exp(np.log(v).mean()))
-        ax.plot(means, means.index, "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
-        _scaled(ax, "x", scale, _values(df, x, "low", "high"), reference)
-        _across(ax, about, part, x, y, rows)
-        _beside(ax, here.assign(mean=here["_at"].map(means)), y, text)
+        means = here.drop_duplicates("_at").sort_values("_at")
+        ax.plot(means["mean"], means["_at"], "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
 
-    fig = about.panels(df, len(rows) * height + FRAME, draw)
     mean = Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
-    about.key(fig, {"geometric mean": mean}, df)
-    return fig
+    rows: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": {"geometric mean": mean}}
+    return _in_rows(df, about, mark, height, x, y, **rows)
 
 
 # ---------------------------------------------------------------- points and tables
@@ -540,26 +563,37 @@ def cloud(
     size: float = 26,
 ):
     """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange: columns of the ends of each
-    point's range; histogram: of all points along `y`, beside them."""
+    point's range; histogram: of all points along `y`, beside them.
+
+    Rows whose source is "ceiling" make it a roofline, both axes logarithmic: they bound a panel, by `slope`, in the
+    units of y over x, up to the least level `y`.
+    """
     scale, about = scale or {}, replace(about, sharey=True)
-    measured, _, _ = parts(df)
+    measured, _, ceilings = parts(df)
     of = looks(_levels(measured, hue), about.order)
 
     def draw(ax, part: pd.DataFrame) -> None:
-        here, said, _ = parts(part)
-        sns.scatterplot(here, x=x, y=y, s=size, alpha=0.8, linewidth=0, ax=ax, **_semantics(of, hue))
+        here, said, tops = parts(part)
+        how: dict[str, Any] = {"s": 46, "zorder": 3} if len(tops) else {"s": size, "alpha": 0.8}
+        sns.scatterplot(here, x=x, y=y, linewidth=0, ax=ax, **how, **_semantics(of, hue))
         for ends, at, span in ((xrange, y, ax.hlines), (yrange, x, ax.vlines)):
             if ends:
                 span(here[at], here[ends[0]], here[ends[1]], color=[of[v]["color"] for v in here[hue]], alpha=0.55)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
-        _scaled(ax, "x", scale.get(x, "log"), _values(df, x, *xrange), None)
-        _scaled(ax, "y", scale.get(y, "linear"), _values(df, y, *yrange), reference)
+        if len(tops):
+            _under(ax, tops, x, y, hue, about, measured)
+            ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
+            plot.log(ax.xaxis)
+            plot.log(ax.yaxis)
+        else:
+            _scaled(ax, "x", scale.get(x, "log"), _values(df, x, *xrange), None)
+            _scaled(ax, "y", scale.get(y, "linear"), _values(df, y, *yrange), reference)
         if band:
             ax.axhspan(*band, facecolor=BOUND, alpha=0.13, linewidth=0)
         ax.set(xlabel=about.label(x), ylabel=about.label(y))
 
-    fig = about.panels(df, height, draw, WIDTH * (0.78 if histogram else 1))
+    fig = about.panels(df, height, draw, width=WIDTH * (0.78 if histogram else 1))
     if histogram:
         fig.set_size_inches(WIDTH, height)
         fig.get_layout_engine().set(rect=(0, 0, 0.78, 1))
@@ -572,37 +606,17 @@ def cloud(
     return fig
 
 
-def roofline(df: pd.DataFrame, about: About, *, x: str, y: str, hue: str = "variant", height: float = 3.4):
-    """Draw work per second over work per byte under measured ceilings, both axes logarithmic.
-
-    Rows whose source is "ceiling" bound a panel: `slope`, bytes per second in the units of y over x, or `y`, a level.
-    """
-    about = replace(about, sharey=True)
-    measured, _, ceilings = parts(df)
-    of = looks(_levels(measured, hue), about.order)
-    left, right = measured[x].min() / 2.5, measured[x].max() * 3
-
-    def draw(ax, part: pd.DataFrame) -> None:
-        here, said, tops = parts(part)
-        level = tops[y].min()
-        for top in tops.dropna(subset=["slope"]).to_dict("records"):
-            ridge = level / top["slope"]
-            ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
-            ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
-            side = "left" if top["slope"] == tops["slope"].min() else "right"
-            how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
-            ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
-        sns.scatterplot(here, x=x, y=y, s=46, ax=ax, zorder=3, linewidth=0, **_semantics(of, hue))
-        if len(said):
-            ax.plot(said[x], said[y], **plot.hollow())
-        ax.set(xscale="log", yscale="log", xlabel=about.label(x), ylabel=about.label(y))
-        ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
-        plot.log(ax.xaxis)
-        plot.log(ax.yaxis)
-
-    fig = about.panels(df, height, draw)
-    about.key(fig, _handles(of, about), df)
-    return fig
+def _under(ax, tops: pd.DataFrame, x: str, y: str, hue: str, about: About, measured: pd.DataFrame) -> None:
+    """Draw the roofs of a panel, named where they end, on logarithmic axes."""
+    level, left, right = tops[y].min(), measured[x].min() / 2.5, measured[x].max() * 3
+    ax.set(xscale="log", yscale="log")
+    for top in tops.dropna(subset=["slope"]).to_dict("records"):
+        ridge = level / top["slope"]
+        ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
+        ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
+        side = "left" if top["slope"] == tops["slope"].min() else "right"
+        how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
+        ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
 
 
 def heat(
@@ -641,5 +655,5 @@ def heat(
 
 
 KINDS: Mapping[str, Callable[..., Any]] = {
-    kind.__name__: kind for kind in (lines, dots, bars, stacked, boxes, cloud, heat, roofline)
+    kind.__name__: kind for kind in (lines, dots, bars, stacked, boxes, cloud, heat)
 }

@@ -8,20 +8,16 @@ beside its records, so that a reviewer can search it:
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
 from artifact.book.study import given
-from artifact.measure import records
-from artifact.measure import run as harness
+from artifact.measure import records, run
 
 Value = bool | int | float | str
 Fact = tuple[str, Value]
@@ -33,11 +29,6 @@ def summary(values: pd.Series) -> dict[str, Value]:
     if values.empty:
         return {}
     return {"low": values.min(), "high": values.max(), "mean": records.geomean(values), "count": len(values)}
-
-
-def spread(name: str, values: pd.Series) -> Iterator[Fact]:
-    """Yield `summary` of a series under a name."""
-    return each(name, summary(values))
 
 
 def under(name: str, /, **values: Any) -> Iterator[Fact]:
@@ -88,18 +79,9 @@ def tree(facts: Mapping[str, Value]) -> dict[str, Any]:
     return root
 
 
-def plain(value: Any) -> Value:
-    """Return NumPy's numbers as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def to_csv(facts: Iterable[Fact]) -> str:
     """Write facts as CSV with the columns name and value."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("name", "value"))
-    table.writerows((name, plain(value)) for name, value in facts)
-    return text.getvalue()
+    return pd.DataFrame(list(facts), columns=["name", "value"], dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
@@ -112,8 +94,7 @@ def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
 
 def of(room: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
     """Make the facts of a room's records of a GPU, in the folder of that name in `root`."""
-    run = harness.start(room, "recorded", gpu, records=root)
-    return list(registry.module(room, "facts").of(run))
+    return list(registry.module(room, "facts").of(run.start(room, "recorded", gpu, records=root)))
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import html
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import fields
+from functools import cache, partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,26 +33,20 @@ from matplotlib.figure import Figure
 
 from artifact import paths, registry
 from artifact.book import charts, text
-from artifact.drawing import findings, style
+from artifact.drawing import plot, style, words
 from artifact.measure import records
 
 FILE = "figures.toml"
 #: What of a specification is no argument of its kind.
 ABOUT = ("kind", "caption", "alt", "fold", "at", "by", "how", "where")
 Spec = Mapping[str, Any]
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 @cache
-def specs(path: Path) -> dict[str, Spec]:
-    """Return what a file says of its figures, by their names. Raises ValueError where one is not whole."""
-    found = registry.toml(path)
-    for name, spec in found.items():
-        if not NAME.fullmatch(name) or not {"caption", "alt"} <= set(spec):
-            raise ValueError(f"{path}, [{name}]: a figure has a lower-case name, a caption and an alternative text.")
-        if spec.get("kind", "lines") not in charts.KINDS:
-            raise ValueError(f"{path}, [{name}]: there is no kind {spec['kind']!r} of charts.")
-    return found
+def specs(room: str) -> dict[str, Spec]:
+    """Return what a room, or the pages of none ("book"), say of their figures, by their names."""
+    path = registry.home(room) / FILE
+    return registry.toml(path) if path.is_file() else {}
 
 
 def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
@@ -65,72 +59,82 @@ def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
-    """Return a table drawn as its specification says; order: a room's variants, for their looks; names: what it calls
-    them. Raises ValueError where there is nothing to draw."""
-    df = drawn_rows(spec, df)
-    if charts.parts(df)[0].empty:
-        raise ValueError("There is nothing to draw: the table has no row that was measured.")
+    """Return the rows that are drawn (`drawn_rows`), as their specification says; order: a room's variants, for their
+    looks; names: what it calls them."""
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     common = {f.name: arguments.pop(f.name) for f in fields(charts.About) if f.name in arguments}
     common = {"order": order} | common | {"names": {**(names or {}), **common.get("names", {})}}
     return charts.KINDS[spec["kind"]](df, charts.About(**common), **arguments)
 
 
-def alt(spec: Spec, df: pd.DataFrame) -> str:
-    """Return the alternative text: the sentence of the specification, and the values in the table.
+# ---------------------------------------------------------------- what a figure shows, in words
 
-    `how` chooses which values: "ends" along x (lines), "means" of each `hue`, "each" or "none"; by default what suits
-    the kind. `by` is the column of those whose values are said, `at` one
-    whose values are told apart; by default hue and col.
+
+def alt(spec: Spec, df: pd.DataFrame) -> str:
+    """Return the alternative text: the sentence of the specification, and the values in the rows that are drawn.
+
+    `how` chooses which values: "ends" along x (lines), "means" of each `hue`, "each" sum or "none"; by default
+    what suits the kind. `by` is the column of those whose values are said, `at` one whose values are told apart;
+    by default hue and col. What is stated is said apart.
     """
     said, kind = spec["alt"], spec.get("kind", "")
     how = spec.get("how", {"lines": "ends", "": "none"}.get(kind, "means"))
-    first = spec.get("y", "") if kind in ("lines", "cloud", "roofline") else spec.get("value", spec.get("x", ""))
+    if how == "none":
+        return f"{said}.".replace("..", ".")
+    upward = kind in ("lines", "cloud")
+    first = spec["y"] if upward else spec.get("value", spec["x"])
     value = first if isinstance(first, str) else first[0]
-    along, at = str(spec.get("x", "")), str(spec.get("at", spec.get("col", "")))
-    usual = "variant" if kind in ("lines", "cloud", "roofline") else spec.get("y", "")
-    by = str(spec.get("by") or spec.get("hue") or usual)
-    found: dict[str, findings.Found] = {
-        "ends": findings.ends(said, value, along, by, at),
-        "means": findings.means(said, value, by, at),
-        "each": findings.each(said, value, by, "sum" if kind == "stacked" else "max"),
-        "none": lambda _: f"{said}.".replace("..", "."),
-    }
-    return found[how](drawn_rows(spec, df))
+    by = spec.get("by") or spec.get("hue") or ("variant" if upward else spec["y"])
+    at = spec.get("at", spec.get("col", ""))
+    ends = partial(_ends, along=spec["x"])
+    told: Callable[..., str] = ends if how == "ends" else _sum if how == "each" else _mean_and_range
+    df, texts = df.dropna(subset=[value, by, *filter(None, (at, spec["x"] if how == "ends" else ""))]), []
+    for source, rows in df.groupby(df.get("source", pd.Series(charts.MEASURED, df.index)), sort=False):
+        parts = {f"{_level(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
+        named = {where: part.groupby(part[by].astype(str).map(style.name), sort=False) for where, part in parts.items()}
+        each = (where + words.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items())
+        texts.append(f"{source}: " * (source != charts.MEASURED) + "; ".join(each))
+    return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A saved figure, as a notebook displays it."""
+def _mean_and_range(rows: pd.DataFrame, value: str) -> str:
+    low, high = rows[value].min(), rows[value].max()
+    return _short(_mean(rows[value])) + f" ({_short(low)} to {_short(high)})" * bool(low != high)
 
-    svg: Path
-    csv: Path
-    number: str  #: what references to it are called
-    alt: str
-    caption: str
-    fold: str = ""
-    narrow: Path | None = None  #: the same figure for a page of a phone's width
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": self.markdown, "text/html": self.html, "text/plain": f"Figure: {self.alt}"}
+def _sum(rows: pd.DataFrame, value: str) -> str:
+    return _short(rows[value].sum())
 
-    @property
-    def markdown(self) -> str:
-        """A directive of MyST, which Sphinx numbers."""
-        where = f"{paths.FROM_PAGES}/{self.svg.parent.name}"
-        about = f":alt: {self.alt}\n:class: themed"
-        small = f"```{{image}} {where}/{self.narrow.name}\n{about} narrow\n```\n\n" if self.narrow else ""
-        about += f"{' wide' * bool(small)}\n:name: {self.number}"
-        figure = (
-            f"{small}```{{figure}} {where}/{self.svg.name}\n{about}\n\n{self.caption} {text.download(self.csv)}\n```"
-        )
-        return text.folded(figure, self.fold)
 
-    @property
-    def html(self) -> str:
-        """The figure itself, for who runs the notebook."""
-        picture = self.svg.read_text(encoding="utf-8")
-        return f"<figure>{picture}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+def _ends(rows: pd.DataFrame, value: str, along: str) -> str:
+    """Say the mean at the least and at the largest `along`, and the largest on the way where that is neither."""
+    course = rows.groupby(along)[value].agg(_mean)
+    if len(course) == 1:
+        return f"{_short(course.iloc[0])} at {_level(along, course.index[0])}"
+    first, peak, last = course.index[0], course.idxmax(), course.index[-1]
+    high = course[peak] > 1.02 * max(course[first], course[last])
+    stops = [("from", first), *[("over", peak)] * int(high), ("to", last)]
+    return " ".join(f"{word} {_short(course[where])} at {_level(along, where)}" for word, where in stops)
+
+
+def _mean(values: pd.Series) -> float:
+    """Geometric, as of speedups, where all are positive."""
+    return records.geomean(values) if (values > 0).all() else float(values.mean())
+
+
+def _short(value: float) -> str:
+    """Three digits."""
+    return plot.number(float(f"{value:.3g}"))
+
+
+def _level(column: str, value: Any) -> str:
+    """A value of a column, as a sentence writes it: a density in per cent, a contender by its name."""
+    if column == "density":
+        return f"{100 * float(value):g}% kept"
+    return plot.number(float(value)) if isinstance(value, Real) else style.name(str(value))
+
+
+# ---------------------------------------------------------------- what a page shows
 
 
 def to_svg(fig: Figure, name: str) -> str:
@@ -150,44 +154,48 @@ def save(fig: Figure, folder: str, name: str) -> Path:
 
 def shown(
     room: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
-) -> Shown:
+) -> text.Shown:
     """Save a figure and the data behind it, and return what displays it. Raises ValueError where no data are behind it,
     or no alternative text says what it shows."""
     if data.empty or not alt.strip():
         raise ValueError(f"The figure {name!r} has no data behind it, or no alternative text.")
-    csv = Path(paths.FIGURES) / room / f"{name}.csv"
-    records.write_text(csv, data.to_csv(index=False, lineterminator="\n"))
-    small = save(narrow, room, f"{name}-narrow") if narrow else None
-    number = f"{room}-{name}".replace("_", "-")
-    return Shown(save(fig, room, name), csv, number, " ".join(alt.split()), caption, fold, small)
+    said, svg, where = " ".join(alt.split()), save(fig, room, name), f"{paths.FROM_PAGES}/{room}"
+    about, number = f":alt: {said}\n:class: themed", f"{room}-{name}".replace("_", "-")
+    small = save(narrow, room, f"{name}-narrow").name if narrow else ""
+    before = f"```{{image}} {where}/{small}\n{about} narrow\n```\n\n" * bool(small)
+    about += f"{' wide' * bool(small)}\n:name: {number}\n\n{caption} {{data}}"
+    picture = f"<figure>{svg.read_text(encoding='utf-8')}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    directive = f"{before}```{{figure}} {where}/{svg.name}\n{about}\n```"
+    return text.Shown(directive, picture, f"Figure: {said}", text.kept(room, name, data), fold, svg)
 
 
-Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | None
+Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | tuple[Figure, pd.DataFrame, Figure] | None
 
 
 def shower(
-    room: str,
-    said: text.Text | None = None,
-    order: Iterable[str] = (),
-    names: Mapping[str, str] | None = None,
-) -> Callable[[str, Drawn], None]:
+    room: str, said: text.Text | None = None, order: Iterable[str] = (), names: Mapping[str, str] | None = None
+) -> Callable[..., None]:
     """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
 
     said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
-    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn. None and a table of which
-    nothing that is drawn was measured show nothing.
+    calls contenders. `show(name, (figure, df))` takes a picture that code has drawn, and as a third the same for a
+    narrow page; `alt` and `caption` may be given with it. None and a table of which nothing that is drawn was measured
+    show nothing.
     """
     style.apply()
-    known = specs(registry.home(room) / FILE)
+    known = specs(room)
 
-    def show(name: str, drawn: Drawn) -> None:
+    def show(name: str, drawn: Drawn, **given: str) -> None:
+        spec, rows = given or known[name], drawn
+        if isinstance(drawn, pd.DataFrame):
+            rows = drawn_rows(spec, drawn)
+            drawn = None if charts.parts(rows)[0].empty else (draw(spec, rows, tuple(order), names), drawn)
         if drawn is None:
             return
-        spec = known[name]
-        if not isinstance(drawn, tuple) and charts.parts(drawn_rows(spec, drawn))[0].empty:
-            return  # as a table without rows
-        fig, data = drawn if isinstance(drawn, tuple) else (draw(spec, drawn, tuple(order), names), drawn)
-        caption, told = (text.rendered(spec[key], said.facts if said else {}) for key in ("caption", "alt"))
-        display(shown(room, name, fig, data, alt({**spec, "alt": told}, data), caption, spec.get("fold", "")))
+        fig, data, *narrow = drawn
+        facts = said.facts if said and not given else {}
+        caption, told = (text.rendered(spec[key], facts) for key in ("caption", "alt"))
+        about = (alt({**spec, "alt": told}, rows), caption, text.rendered(spec.get("fold", ""), facts))
+        display(shown(room, name, fig, data, *about, *narrow))
 
     return show

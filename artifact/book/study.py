@@ -20,7 +20,6 @@ import pandas as pd
 from artifact import registry
 from artifact.measure import ceilings, records
 from artifact.measure import run as harness
-from artifact.measure.run import Run
 from artifact.profiling import ncu
 from artifact.verdicts import judge, load
 
@@ -55,8 +54,7 @@ class Counters:
 
         metrics: metric → column, in the order of the columns. point: columns that tell points apart.
         """
-        df = self.rows[self.rows["metric"].isin(metrics)]
-        df = df.assign(metric=df["metric"].map(metrics))
+        df = self.rows[self.rows["metric"].isin(metrics)].replace({"metric": dict(metrics)})
         table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
         return table[[c for c in metrics.values() if c in table]].reset_index()
 
@@ -71,7 +69,7 @@ class Counters:
 class Study:
     """A system on one GPU."""
 
-    run: Run
+    run: harness.Run
 
     @property
     def machine(self) -> Mapping[str, Any]:
@@ -101,8 +99,7 @@ class Study:
     def counters_of(self, part: str) -> Counters:
         """Return the counters of a part of the room that was profiled beside it."""
         path = self.run.folder / part / "counters.csv"
-        columns = list(records.COUNTER_COLUMNS)
-        rows = records.read_counters(path) if path.exists() else pd.DataFrame(columns=columns)
+        rows = records.read_counters(path) if path.exists() else pd.DataFrame(columns=list(records.COUNTER_COLUMNS))
         return Counters(rows.replace({"metric": {other: usual for usual, other in ncu.OTHER_NAMES.items()}}))
 
     @cached_property
@@ -131,9 +128,8 @@ class Study:
         mine = [claim for claim in load.claims() if claim.room == self.run.room]
         return judge.judge(mine, self.run.folder.parent)
 
-    def _open(self, room: str, repeat: bool = False) -> Run:
-        root = self.run.folder.parent.parent
-        how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, root)
+    def _open(self, room: str, repeat: bool = False) -> harness.Run:
+        how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, self.run.folder.parent.parent)
         return harness.start(room, *how, repeat=repeat)
 
 
@@ -211,8 +207,7 @@ def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataFrame:
     """Return a column of records, a row for each value of `key` and a column for each contender, in the order of the
     records."""
-    keys = [key] if isinstance(key, str) else key
-    values = df.set_index([*keys, "variant"])[column]
+    values = df.set_index([*([key] if isinstance(key, str) else key), "variant"])[column]
     # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
     table = values.unstack("variant")
     return table.loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]

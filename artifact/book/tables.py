@@ -22,40 +22,28 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from IPython.display import display
 from pandas.io.formats.style import Styler
 
-from artifact import paths, registry
-from artifact.book import text
-from artifact.drawing import plot, prose, style
-from artifact.measure import records
+from artifact import registry
+from artifact.book import html, text
+from artifact.drawing import plot, style
 
 FILE = "tables.toml"
-KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
-COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
-FORMATS = text.FILTERS | {"name": style.name, "code": prose.inline_code, "number": plot.number}
+FORMATS = text.FILTERS | {"name": style.name, "code": html.code, "number": plot.number}
 
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
-    key that is none."""
-    path = registry.home(room) / FILE
-    found = registry.toml(path)
-    for name, spec in found.items():
-        wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}
-        if wrong or "caption" not in spec:
-            raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
-    return found
+    """Return what a room, or the pages of none ("book"), say of their tables, by their names."""
+    return registry.toml(registry.home(room) / FILE)
 
 
 def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:
@@ -73,40 +61,21 @@ def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None)
     words: Any = {name: LEFT for name in shown.select_dtypes(exclude="number")}
     made = Styler(shown, cell_ids=False).hide(axis="index").format(formats, precision=2, na_rep=spec.get("na", ""))
     made.set_table_styles(words).set_table_attributes(f'class="dataframe{" prose" * spec.get("prose", False)}"')
-    return made.set_caption(prose.inline_code(text.rendered(spec["caption"], facts or {})))
+    return made.set_caption(html.code(text.rendered(spec["caption"], facts or {})))
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A table as a notebook displays it: in the book as one that Sphinx numbers, in JupyterLab as HTML."""
-
-    styler: Styler
-    number: str  #: what references to it are called
-    caption: str
-    csv: Path
-    fold: str = ""
-    prose: bool = False
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": self.markdown, "text/html": self.styler.to_html(), "text/plain": self.caption}
-
-    @property
-    def markdown(self) -> str:
-        """A directive of MyST, which Sphinx numbers; the data are beside it to download."""
-        shown = self.styler.data
-        words = shown.select_dtypes(exclude="number").columns
-        rule = [":--" if column in words else "--:" for column in shown]
-        head, *rows = self.styler.to_string(delimiter="\x1f").splitlines()
-        lines = [" | ".join(cells) for cells in ([_cell(c) for c in line.split("\x1f")] for line in (head, *rows))]
-        body = "\n".join(f"| {line} |" for line in (lines[0], " | ".join(rule), *lines[1:]))
-        about = f":name: {self.number}\n:class: {'prose' if self.prose else 'numbers'}"
-        table = f":::{{table}} {self.caption} {text.download(self.csv)}\n{about}\n\n{body}\n:::"
-        return text.folded(table, self.fold)
-
-
-def _cell(text: str) -> str:
-    """A cell of a Markdown table."""
-    return " ".join(text.replace("|", "\\|").split())
+def shown(room: str, name: str, styler: Styler, spec: Spec, caption: str, fold: str = "") -> text.Shown:
+    """Keep the data of a table that `styled` made, and return what displays it."""
+    words = styler.data.select_dtypes(exclude="number").columns
+    head, *rows = [
+        " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in line.split("\x1f"))
+        for line in styler.to_string(delimiter="\x1f").splitlines()
+    ]
+    rule = " | ".join(":--" if column in words else "--:" for column in styler.data)
+    body = "\n".join(f"| {line} |" for line in (head, rule, *rows))
+    about = f":name: {room}-{name}".replace("_", "-") + f"\n:class: {'prose' if spec.get('prose') else 'numbers'}"
+    table = f":::{{table}} {caption} {{data}}\n{about}\n\n{body}\n:::"
+    return text.Shown(table, styler.to_html(), caption, text.kept(room, name, styler.data), fold)
 
 
 def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
@@ -115,20 +84,17 @@ def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
     said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
     its specification writes out itself. One that is shown again has a number behind its name.
     """
-    known, shown = specs(room), Counter[str]()
+    known, times = specs(room), Counter[str]()
 
     def table(name: str, df: pd.DataFrame | None = None) -> None:
         spec, facts = known[name], said.facts if said else {}
         df = rows(spec, facts) if df is None else df
         if df is None or df.empty:
             return
-        made = styled(df, spec, facts)
-        shown[name] += 1
-        called = f"table-{name}" + f"-{shown[name]}" * (shown[name] > 1)
-        csv = Path(paths.FIGURES) / room / f"{called}.csv"
-        records.write_text(csv, made.data.to_csv(index=False, lineterminator="\n"))
-        about = (text.rendered(spec["caption"], facts), csv, text.rendered(spec.get("fold", ""), facts))
-        display(Shown(made, f"{room}-{called}".replace("_", "-"), *about, spec.get("prose", False)))
+        times[name] += 1
+        called = f"table-{name}" + f"-{times[name]}" * (times[name] > 1)
+        caption, fold = (text.rendered(spec.get(key, ""), facts) for key in ("caption", "fold"))
+        display(shown(room, called, styled(df, spec, facts), spec, caption, fold))
 
     return table
 
@@ -138,8 +104,4 @@ def _columns(df: pd.DataFrame, spec: Spec) -> Iterator[tuple[str, str, str | Cal
     for column in spec.get("columns", ()):
         found = re.compile(column["of"]).search if column["of"].startswith("^") else column["of"].__eq__
         for of in filter(found, df.columns):
-            yield column.get("title", of), of, _format(column.get("as"))
-
-
-def _format(said: str | None) -> str | Callable | None:
-    return None if said is None else FORMATS.get(said, said)
+            yield column.get("title", of), of, FORMATS.get(column.get("as", ""), column.get("as"))

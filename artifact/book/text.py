@@ -11,18 +11,21 @@ the numbers. Templates have loops, blocks and `holds`: what a sentence says is i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
+import pandas as pd
 from jinja2 import nodes
 from jinja2.ext import Extension
 
 from artifact import paths, registry
 from artifact.book.facts import Value, tree
 from artifact.drawing import words
+from artifact.measure import records
 
 PAGES = Path(__file__).parent / "pages"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
@@ -47,10 +50,7 @@ class Text:
         """
         self.add(facts)
         render = self.template.blocks[block]
-        try:
-            return "".join(render(self.template.new_context(tree(self.facts)))).strip()
-        except jinja2.UndefinedError as error:
-            return NOT_MEASURED.format(_missing(error))
+        return _filled(lambda: "".join(render(self.template.new_context(tree(self.facts)))))
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -63,9 +63,12 @@ class _Undefined(jinja2.StrictUndefined):
     __format__ = __abs__ = __round__ = jinja2.StrictUndefined._fail_with_undefined_error
 
 
-def _missing(error: jinja2.UndefinedError) -> str:
-    """The name of the fact that a template asked for in vain: Jinja quotes it last."""
-    return "`{}`".format(re.findall(r"'([^']*)'", str(error))[-1])
+def _filled(make: Callable[[], str]) -> str:
+    """Return what a template makes, or a sentence that names the fact that was not measured: Jinja quotes it last."""
+    try:
+        return make().strip()
+    except jinja2.UndefinedError as error:
+        return NOT_MEASURED.format("`{}`".format(re.findall(r"'([^']*)'", str(error))[-1]))
 
 
 def chapter(room: str, name: str = "chapter") -> Text:
@@ -84,20 +87,35 @@ def _text(path: Path) -> Text:
 
 def rendered(template: str, facts: Mapping[str, Value]) -> str:
     """Return a line of text, a caption say, with these facts; what was not measured is said as in a block."""
-    try:
-        return _environment().from_string(template).render(tree(facts)).strip()
-    except jinja2.UndefinedError as error:
-        return NOT_MEASURED.format(_missing(error))
+    return _filled(lambda: _environment().from_string(template).render(tree(facts)))
 
 
-def download(csv: Path) -> str:
-    """Return a link in MyST to the data behind a figure or a table, which lie in paths.FIGURES."""
-    return f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{csv.parent.name}/{csv.name}>`"
+def kept(room: str, name: str, df: pd.DataFrame) -> Path:
+    """Keep the data behind a figure or a table where links in pages lead, and return where."""
+    return records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
 
 
-def folded(markdown: str, called: str) -> str:
-    """Return Markdown that unfolds under a name, or as it is for none."""
-    return f"::::{{dropdown}} {called}\n{markdown}\n::::" if called else markdown
+@dataclass(frozen=True)
+class Shown:
+    """A figure or a table as a notebook displays it: in the book a directive of MyST, which Sphinx numbers; in
+    JupyterLab HTML."""
+
+    directive: str  #: with "{data}" where the link to the data stands
+    html: str
+    plain: str
+    csv: Path  #: the data behind it
+    fold: str = ""  #: what it is called where it unfolds
+    svg: Path | None = None
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/markdown": self.markdown, "text/html": self.html, "text/plain": self.plain}
+
+    @property
+    def markdown(self) -> str:
+        """The directive with its link, as it unfolds."""
+        link = f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
+        linked = self.directive.replace("{data}", link)
+        return f"::::{{dropdown}} {self.fold}\n{linked}\n::::" if self.fold else linked
 
 
 def chapters() -> list[tuple[str, str]]:
@@ -108,12 +126,8 @@ def chapters() -> list[tuple[str, str]]:
 def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a room's template, in their order."""
     source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
-    block, found = "", []
-    for at in re.finditer(r"\{%-?\s*block\s+(\w+)|" + _HOLDS.pattern, source, re.DOTALL):
-        block = at[1] or block
-        if at[3]:
-            found.append((block, " ".join(at[3].split())))
-    return found
+    blocks = re.findall(r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock", source, re.DOTALL)
+    return [(block, " ".join(said.split())) for block, body in blocks for _, said, _ in _HOLDS.findall(body)]
 
 
 def holds(text: Text, condition: str) -> bool | None:
@@ -127,28 +141,25 @@ def holds(text: Text, condition: str) -> bool | None:
 # ---------------------------------------------------------------- numbers as they are read
 
 
-def x(value: float, digits: int = 2) -> str:
-    """1.234 as "1.23×"."""
-    return f"{value:.{digits}f}×"
+def _number(form: str, digits: int) -> Callable[..., str]:
+    """Return what writes a number in a form that takes its digits behind the point, of which there are usually so
+    many."""
+
+    def write(value: float, digits: int = digits) -> str:
+        return form.format(value, digits)
+
+    return write
 
 
-def pct(value: float, digits: int = 0) -> str:
-    """0.123 as "12%"."""
-    return f"{value:.{digits}%}"
-
-
-def n(value: float, digits: int = 0) -> str:
-    """A number with so many digits behind the point."""
-    return f"{value:.{digits}f}"
-
-
-def sci(value: float, digits: int = 1) -> str:
-    """0.00012 as "1.2e-04"."""
-    return f"{value:.{digits}e}"
+x = _number("{:.{}f}×", 2)  # 1.234 as "1.23×"
+pct = _number("{:.{}%}", 0)  # 0.123 as "12%"
+signed = _number("{:+.{}%}", 0)  # 0.123 as "+12%"
+n = _number("{:.{}f}", 0)  # 1.234 as "1"
+sci = _number("{:.{}e}", 1)  # 0.00012 as "1.2e-04"
 
 
 def span(spread: Mapping[str, float], digits: int = 2) -> str:
-    """What `facts.spread` made, of ratios: "0.50× to 2.00×, geometric mean 1.00×"."""
+    """What `facts.summary` made, of ratios: "0.50× to 2.00×, geometric mean 1.00×"."""
     low, high, mean = (x(spread[part], digits) for part in ("low", "high", "mean"))
     return f"{low} to {high}, geometric mean {mean}"
 
@@ -163,11 +174,6 @@ def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> s
     """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
     each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
     return words.listed(each)
-
-
-def signed(value: float, digits: int = 0) -> str:
-    """0.123 as "+12%"."""
-    return f"{value:+.{digits}%}"
 
 
 def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
@@ -191,25 +197,13 @@ def ends(spread: Mapping[str, float], digits: int = 2) -> str:
     return low if spread["low"] == spread["high"] else f"{low} to {high}"
 
 
-_ALL = (
-    x,
-    pct,
-    n,
-    sci,
-    span,
-    words.listed,
-    signed,
-    thousands,
-    at,
-    between,
-    words.more,
-    words.change,
-    words.times,
-    sparsity,
-    by_sparsity,
-    ends,
-)
-FILTERS: dict[str, Callable[..., str]] = {form.__name__: form for form in _ALL}
+FILTERS: dict[str, Callable[..., str]] = {"x": x, "pct": pct, "signed": signed, "n": n, "sci": sci} | {
+    form.__name__: form
+    for form in (
+        *(span, thousands, at, between, sparsity, by_sparsity, ends),
+        *(words.listed, words.more, words.change, words.times),
+    )
+}
 
 
 # ---------------------------------------------------------------- the template language
@@ -242,14 +236,11 @@ class _Holds(Extension):
         return f"*An explanation stands here that does not hold on this GPU: it asks for `{condition}`{here}.*"
 
 
-def _numbers_of(node: nodes.Node) -> Iterator[nodes.Expr]:
-    """The facts that an expression names, outermost first."""
-    if isinstance(node, nodes.Getattr | nodes.Getitem | nodes.Name):
-        if _path(node):
-            yield node
-        return
-    for child in node.iter_child_nodes():
-        yield from _numbers_of(child)
+def _numbers_of(condition: nodes.Expr) -> list[nodes.Expr]:
+    """The facts that an expression names, by their whole names."""
+    named = [*nodes.List([condition]).find_all((nodes.Getattr, nodes.Getitem, nodes.Name))]
+    within = {id(part) for node in named for part in node.iter_child_nodes()}
+    return [node for node in named if id(node) not in within and _path(node)]
 
 
 def _path(node: nodes.Node) -> str:
@@ -272,8 +263,7 @@ class _Environment(jinja2.Environment):
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = _Environment(
-        undefined=_Undefined, extensions=[_Holds], trim_blocks=True, lstrip_blocks=True, autoescape=False
-    )
+    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "autoescape": False}
+    made = _Environment(undefined=_Undefined, extensions=[_Holds], **how)
     made.filters |= FILTERS
     return made

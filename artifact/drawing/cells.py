@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import metadata
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from artifact import paths, registry
-from artifact.book import figures as figures_
-from artifact.book import tables
-from artifact.book.study import Study
-from artifact.book.text import Text
-from artifact.drawing import gpus, races, style
+from artifact.book import figures, study, tables
+from artifact.book.text import Text, kept
+from artifact.drawing import prose, races, style, words
 from artifact.drawing.pages import elsewhere, ledger, which
-from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
 from kernels.contract import Problem
@@ -30,11 +26,11 @@ ELSEWHERE = (
 )
 #: The package whose version is the compiler's.
 NVRTC = "nvidia-cuda-nvrtc"
-#: An alternative text, or what finds it in the data behind a figure.
-Said = str | Callable[[pd.DataFrame], str]
 #: Columns of a reader's own measurement -> how they are written.
 OWN = {"contender": "name", "µs": "{:.1f}", "over": "x", "relative error": "sci"}
 NO_COUNTERS = "Hardware counters of this GPU were not recorded; `make profile` writes them."
+#: A source whose abstract makes fewer claims has all of them open.
+FEW = 4
 
 
 def say(*texts: str) -> None:
@@ -52,29 +48,21 @@ def of(
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
     our best last, for their looks; by default the room's variants. names: what figures call them.
     """
-    declared = (registry.home(room) / figures_.FILE).is_file()
     ranked = tuple(order or registry.variants(room))
-    return say, tables.tabler(room, text), figures_.shower(room, text, ranked, names) if declared else figures(room)
+    return say, tables.tabler(room, text), figures.shower(room, text, ranked, names)
 
 
 def banner(run: Run, part: bool = False) -> None:
     """Where a page's numbers come from, and that its prose was written for another GPU, if it was. part: the page is of
     a part of the room, and has neither its races nor its claims."""
-    say(run.banner())
-    if run.gpu != WRITTEN_FOR:
-        say(ELSEWHERE)
-    say(compiler(run))
-    say(sources(run.room))
+    say(run.banner(), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
     if not part:
         beside(run)
 
 
 def sources(room: str) -> str:
-    """The files of a room's kernels, which the built book links to, in Markdown; nothing for a room without kernels."""
-    try:
-        offered = importlib.import_module(f"kernels.{room}").VARIANTS
-    except (ModuleNotFoundError, AttributeError):
-        return ""
+    """The files of a room's kernels, which the built book links to, in Markdown."""
+    offered = importlib.import_module(f"kernels.{room}").VARIANTS
     files = dict.fromkeys(k.source.name for k in offered.values() if k.source.suffix == ".cu")
     return f"The kernels, in `kernels/{room}/`: {', '.join(f'`{file}`' for file in files)}."
 
@@ -91,47 +79,24 @@ def compiler(run: Run) -> str:
 def beside(run: Run) -> None:
     """The room's races on every GPU that has records of it, and its claims whose verdicts differ between them; nothing
     where there is one GPU."""
-    found = gpus.folders(run.folder.parent, paths.RECORDED)
+    found = prose.folders(run.folder.parent, paths.RECORDED)
     found = {gpu: folder for gpu, folder in found.items() if run.room in records.rooms(folder)}
     if len(found) < 2:
         return
-    df = races.table(found, run.room)
-    style.apply()
+    df, show = races.table(found, run.room), figures.shower(run.room)
     if df["gpu"].nunique() > 1:
-        said = {"alt": races.alt(df), "caption": f"On {listed(found)}. {races.caption(df)}"}
-        _show(run.room, races.drawn(df), "gpus", **said)
-    say(elsewhere.summary(gpus.changed(gpus.judged(found, run.room)), found))
-
-
-def figures(room: str) -> Callable[..., None]:
-    """`show(drawn, name, alt=, caption=, fold=)` of a room's chapter, in the book's style. drawn: (figure, the data
-    behind it), or with a third, the figure for a narrow page; or None, which shows nothing. alt: what the figure shows,
-    or what says it from that data. fold: what the figure is called where it unfolds; else it is open."""
-    style.apply()
-    return partial(_show, room)
-
-
-def _show(room: str, drawn: tuple | None, name: str, *, alt: Said, caption: str, fold: str = "") -> None:
-    if drawn is None:
-        return
-    fig, data, *narrow = drawn
-    said = alt if isinstance(alt, str) else alt(data)
-    display(figures_.shown(room, name, fig, data, said, caption, fold, *narrow))
+        show("gpus", races.drawn(df), alt=races.alt(df), caption=f"On {words.listed(found)}. {races.caption(df)}")
+    say(elsewhere.summary(prose.changed(prose.judged(found, run.room)), found))
 
 
 def data(room: str, name: str, df: pd.DataFrame) -> str:
     """Keep the data behind a table as those behind figures are, and return the link to them."""
-    records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
-    return f'<a href="{paths.FROM_PAGES}/{room}/{name}.csv" download="">data (CSV)</a>'
-
-
-#: A source whose abstract makes fewer claims has all of them open.
-FEW = 4
+    return f'<a href="{paths.FROM_PAGES}/{room}/{kept(room, name, df).name}" download="">data (CSV)</a>'
 
 
 def verdicts(run: Run) -> pd.DataFrame:
     """What the records say of each claim of the room; shows it as the ledger does, first those of the abstract."""
-    judged = Study(run).verdicts
+    judged = study.Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
     display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))

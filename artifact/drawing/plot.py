@@ -1,20 +1,16 @@
 """What the axes of several figures need: ticks, lines, legends."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import (
-    FixedFormatter,
-    FixedLocator,
-    FuncFormatter,
-    NullFormatter,
-    NullLocator,
-)
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
+from scipy.optimize import isotonic_regression
 
-from artifact.drawing.style import CLAIM, look
+from artifact.drawing.style import CLAIM
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,59 +31,48 @@ def size_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{tick:,.0f}".replace(",", "\u202f") for tick in ticks]
 
 
+def ticks(axis, at: Sequence[float], form=number) -> None:
+    """Put ticks of an axis at these places and nowhere else, which `form` writes."""
+    axis.set_major_locator(FixedLocator(at))
+    axis.set_major_formatter(form)
+    axis.set_minor_locator(NullLocator())
+
+
 def log(axis, fine: bool = False) -> None:
     """A log axis labelled at 1, 10, 100 … (also at 2 and 5 if `fine` or if it spans little)."""
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
-    steps: tuple[float, ...] = (1, 2, 5) if fine or decades < 1.6 else (1,)
-    if decades < 0.9:
-        steps = (1, 1.5, 2, 3, 5, 7)
-    if decades < 0.45:
-        steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    usual = (1, 2, 5) if fine or decades < 1.6 else (1,)
+    steps = (1, 1.5, *range(2, 10)) if decades < 0.45 else (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else usual
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    ticks = [step * 10.0**power for power in powers for step in steps]
-    axis.set_major_locator(FixedLocator([t for t in ticks if low * 0.999 <= t <= high * 1.001]))
-    axis.set_major_formatter(FuncFormatter(number))
-    axis.set_minor_locator(NullLocator())
+    places = [step * 10.0**power for power in powers for step in steps]
+    ticks(axis, [t for t in places if low * 0.999 <= t <= high * 1.001])
 
 
 def sizes(ax, values: Sequence[float], most: int = 4) -> None:
     """Log x axis with ticks at the sizes measured, every second or third one labelled if there are
     many."""
     values = sorted(set(values))
-    every = -(-len(values) // most)
+    labelled = values[::-1][:: -(-len(values) // most)][::-1]
     ax.set_xscale("log", base=2)
-    ticks = values[::-1][::every][::-1]
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ticks(ax.xaxis, labelled, FixedFormatter(size_labels(labelled)))
     ax.xaxis.set_minor_locator(FixedLocator(values))
-    ax.xaxis.set_major_formatter(FixedFormatter(size_labels(ticks)))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def ratio(ax, values: Sequence[float], axis: str = "y") -> None:
     """Log axis, "x" or "y", for ratios, from `values` and with 1 inside."""
-    low, high = min(min(values), 0.9), max(max(values), 1.12)
-    ax.set(**{f"{axis}scale": "log"})
-    ax.set(**{f"{axis}lim": (low / 1.08, high * 1.08)})
-    of = ax.xaxis if axis == "x" else ax.yaxis
-    ticks = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10]
-    if high / low > 8:
-        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
-    elif high / low < 3:
-        ticks = [0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5]
-    of.set_major_locator(FixedLocator([t for t in ticks if low / 1.08 <= t <= high * 1.08]))
-    of.set_major_formatter(FuncFormatter(number))
-    of.set_minor_locator(NullLocator())
+    low, high = min(*values, 0.9), max(*values, 1.12)
+    ax.set(**{f"{axis}scale": "log", f"{axis}lim": (low / 1.08, high * 1.08)})
+    wide, narrow = [0.1, 0.2, 0.5, 1, 2, 5, 10], [0.4, 0.5, 0.6, 0.7, 0.8, 1, 1.2, 1.4, 1.6, 2, 2.5]
+    usual = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10]
+    chosen = wide if high / low > 8 else narrow if high / low < 3 else usual
+    ticks(getattr(ax, f"{axis}axis"), [t for t in chosen if low / 1.08 <= t <= high * 1.08])
 
 
 def percent(density: float) -> str:
     """0.005 -> 0.5 %"""
     return f"{density * 100:g} %"
-
-
-def line(ax, x, y, variant: str, variants: Sequence[str], **more):
-    """The line of a contender in its own look (see `style.look`); `more` overrides it."""
-    return ax.plot(x, y, **({"markeredgewidth": 0} | look(variant, variants) | more))[0]
 
 
 def legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
@@ -130,9 +115,8 @@ def stated(gpu: str) -> str:
 
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
     """The table behind a figure: what was measured, and below it what was stated."""
-    parts = [data.assign(source="measured")]
-    parts += [rows.assign(source="stated") for rows in stated if len(rows)]
-    columns = list(dict.fromkeys(c for part in parts for c in part.columns if c != "source"))
+    parts = [data.assign(source="measured"), *(rows.assign(source="stated") for rows in stated if len(rows))]
+    columns = dict.fromkeys(c for part in parts for c in part.columns if c != "source")
     return pd.concat(parts, ignore_index=True)[["source", *columns]]
 
 
@@ -172,48 +156,25 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
     fig.draw_without_rendering()  # the layout must be settled before heights mean anything
     height = ax.get_window_extent().height / fig.dpi * 72
     at = {line: ax.transAxes.inverted().transform(ax.transData.transform(line[1:3])) for line in lines}
-    margins = [line for line in lines if at[line][0] > NEAR]
-    lefts = {line for line in lines if line.alone and 0.4 < at[line][0] <= NEAR}
-    beside_points = [
-        [line for line in lines if line.x == x and line not in margins and (line in lefts) == left]
-        for x in sorted({line.x for line in lines})
-        for left in (False, True)
-    ]
-    for here in filter(None, (margins, *beside_points)):
-        margin, here = here is margins, sorted(here, key=lambda line: at[line][1])
-        left = here[0] in lefts
-        beside = ScaledTranslation((-16 if left else 16) / 72, 0, fig.dpi_scale_trans)
-        places = spaced([at[line][1] for line in here], apart / height)
-        for line, place in zip(here, places, strict=True):
-            to = {
-                "arrowstyle": "-",
-                "color": line.colour,
-                "linewidth": 0.9,
-                "shrinkA": 0,
-                "shrinkB": 4,
-            }
-            where = {"xytext": (1 if margin else at[line][0], place), "annotation_clip": False}
-            near = ax.transAxes + beside
-            ax.annotate("", (line.x, line.y), **where, textcoords=near, arrowprops=to)
-            gap = ScaledTranslation((-3 if left else 3) / 72, 0, fig.dpi_scale_trans)
+
+    def place(line: End) -> tuple[float, bool]:
+        """Where a name stands, the margin first, and whether on the left of there."""
+        return (-np.inf, False) if at[line][0] > NEAR else (line.x, line.alone and at[line][0] > 0.4)
+
+    ordered = sorted(lines, key=lambda line: (place(line), at[line][1]))
+    for (x, left), group in itertools.groupby(ordered, place):
+        here, side = list(group), -1 if left else 1
+        near, name = (ax.transAxes + ScaledTranslation(side * p / 72, 0, fig.dpi_scale_trans) for p in (16, 19))
+        for line, level in zip(here, spaced([at[line][1] for line in here], apart / height), strict=True):
+            where = {"xytext": (1 if x == -np.inf else at[line][0], level), "annotation_clip": False}
+            to = {"arrowstyle": "-", "color": line.colour, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 4}
+            ax.annotate("", line[1:3], **where, textcoords=near, arrowprops=to)
             how = {"va": "center", "ha": "right" if left else "left", "fontsize": 8.5}
-            ax.annotate(line.name, (line.x, line.y), **where, textcoords=near + gap, **how)
+            ax.annotate(line.name, line[1:3], **where, textcoords=name, **how)
 
 
 def spaced(places: Sequence[float], apart: float) -> list[float]:
     """Places between 0 and 1 in ascending order, moved until each is `apart` from the next: those that would meet
     spread around their mean, and none leaves 0 to 1 while all have room there."""
-    groups: list[list[float]] = []
-
-    def middle(group: Sequence[float]) -> float:
-        half = apart * (len(group) - 1) / 2
-        return min(max(sum(group) / len(group), half), max(1 - half, half))
-
-    for place in places:
-        groups.append([place])
-        while len(groups) > 1:
-            a, b = groups[-2:]
-            if middle(b) - middle(a) >= apart * (len(a) + len(b)) / 2 - 1e-12:
-                break
-            groups[-2:] = [a + b]
-    return [middle(g) + apart * (i - (len(g) - 1) / 2) for g in groups for i in range(len(g))]
+    steps = apart * np.arange(len(places))
+    return list(np.clip(isotonic_regression(places - steps).x, 0, max(0, 1 - steps[-1])) + steps)

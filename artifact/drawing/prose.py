@@ -1,22 +1,20 @@
-"""Where the numbers of a page come from: its records, and the constants of a module."""
+"""Where the numbers of a page come from: its records, the GPUs that have some and how they differ."""
 
 from __future__ import annotations
 
-import re
-import types
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import html
 from artifact.measure import device, records, run
-
-#: Text with `backticks` as HTML, everything else escaped.
-inline_code = html.code
+from artifact.verdicts import evidence, judge, load, measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -48,11 +46,8 @@ class Origin:
 
 
 def name(folder: Path) -> str:
-    """What the GPU is called whose records lie in `folder`. Raises FileNotFoundError where there are none."""
-    found = records.rooms(folder)
-    if not found:
-        raise FileNotFoundError(f"{folder}: there are no records of any room.")
-    return str(records.read_machine(folder / found[0])["gpu"])
+    """What the GPU is called whose records lie in `folder`."""
+    return str(records.read_machine(folder / records.rooms(folder)[0])["gpu"])
 
 
 def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
@@ -60,11 +55,9 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
     Empty where there is no `own`, or nothing in it."""
     if own is None or not records.rooms(own):
         return {}
-    found = {own.name: own}
-    for root in (own.parent, shipped):
-        for slug in records.list_gpus(root):
-            found.setdefault(slug, root / slug)
-    return {name(folder): folder for folder in found.values()}
+    every = [own, *(root / slug for root in (own.parent, shipped) for slug in records.list_gpus(root))]
+    first = {folder.name: folder for folder in reversed(every)}
+    return {name(first[slug]): first[slug] for slug in dict.fromkeys(folder.name for folder in every)}
 
 
 def _made(folder: Path) -> dict[str, str]:
@@ -89,27 +82,112 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     here = device.require() if mode == "measure" else device.find() if mode == "auto" else None
     root = Path(folder) if folder else paths.RECORDS if here else paths.RECORDED
     slug = here.slug if here else gpu
-    if here and slug not in records.list_gpus(root):
-        return Origin(slug, None, True)
-    if not records.list_gpus(root):
-        return Origin(slug, None, bool(here))
-    known = records.resolve(slug, root)
-    return Origin(known.name, known, bool(here))
+    known = records.list_gpus(root)
+    own = None if not known or (here and slug not in known) else records.resolve(slug, root)
+    return Origin(own.name if own else slug, own, bool(here))
 
 
 #: Two columns, name and value, as HTML without a head: rows of them, and a caption.
 facts = partial(html.part, "facts")
 
 
-_CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
+# ---------------------------------------------------------------- how GPUs differ
+
+#: What tells machines apart: key of machine.json -> what it is called, its unit, what one of these units is.
+TOLD = {
+    "sm_count": ("multiprocessors", "", 1),
+    "sm_mhz_max": ("highest SM clock", "MHz", 1),
+    "l2_bytes": ("L2 cache", "MiB", 2**20),
+    "memory_bytes": ("memory", "GB", 1e9),
+    "power_limit_w": ("power limit", "W", 1),
+}
+#: The same of measured ceilings: what it is called -> the microbenchmarks of it, of which the fastest counts, and the
+#: column with its rate.
+ROOFS = {
+    "copying in memory, measured": (("copy",), "gbps", "GB/s"),
+    "reading the L2 cache, measured": (("l2_read",), "gbps", "GB/s"),
+    "reading shared memory, measured": (("shared_read",), "gbps", "GB/s"),
+    "FP32 on CUDA cores, measured": (("fma",), "tflops", "TFLOP/s"),
+    "BF16 on tensor cores, measured": (("wgmma", "mma"), "tflops", "TFLOP/s"),
+    "BF16 2:4 on tensor cores, measured": (("wgmma_sp", "wgmma_sp_ra", "mma_sp"), "tflops", "TFLOP/s"),
+}
+#: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
+LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
+LARGE = 4096
+#: What a record says of a clock that nothing held back.
+FREE = ("", "none")
+_KEY = ["room", "experiment", *records.KEY]
 
 
-def constants(module: types.ModuleType) -> pd.DataFrame:
-    """Return the module's constants that a `#:` comment explains: constant, value (lists: those below one
-    comment share it), meaning. Numbers only."""
-    rows = []
-    for said, below in _CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
-        found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
-        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-        rows.append((list(numbers), list(numbers.values()), " ".join(said.replace("#:", "").split())))
-    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
+def sides(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
+    """Return `folders`, and where the records of this page are not the shipped ones of the same GPU, these as well."""
+    found = folders(own, shipped)
+    if not found or own is None or own.name not in records.list_gpus(shipped):
+        return found
+    same = shipped / own.name
+    return found if same.resolve() == own.resolve() else found | {f"{name(same)}, as shipped": same}
+
+
+def changed(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return claims whose verdict is not the same on all GPUs that could give one: id, says, and for each GPU its
+    verdict; judged: name of a GPU -> verdicts on the same claims. No rows for fewer than two GPUs."""
+    frames = [df.set_index(["id", "says"])["verdict"].rename(gpu) for gpu, df in judged.items()]
+    given = pd.concat(frames, axis=1) if frames else pd.DataFrame(columns=["id", "says"])
+    return given[given.mask(given == measures.NOT_MEASURED).nunique(axis=1) > 1].reset_index()
+
+
+def judged(found: Mapping[str, Path], room: str) -> dict[str, pd.DataFrame]:
+    """Return verdicts on the claims of a room, of each GPU that has records of it."""
+    having = {gpu: folder for gpu, folder in found.items() if room in records.rooms(folder)}
+    return judge.everywhere([claim for claim in load.claims() if claim.room == room], having)
+
+
+def machines(found: Mapping[str, Path]) -> pd.DataFrame:
+    """Tell the GPUs apart: a row for each quantity that any of them states, a column for each GPU with its value
+    and, behind the first, the ratio to that of the first."""
+    rows = [(what, gpu, *value) for gpu, folder in found.items() for what, *value in _told(folder)]
+    df = pd.DataFrame([*rows, *loads(found)], columns=["what", "gpu", "value", "unit"])
+    order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
+    ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
+    cells = [
+        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < np.inf)
+        for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
+    ]
+    table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))
+    return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
+
+
+def _told(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """Yield what it is called, value and unit of what a GPU's machine states and its ceilings were measured at."""
+    machine, known = records.read_machine(folder / records.rooms(folder)[0]), evidence.ceilings(folder)
+    for key, (what, unit, one) in TOLD.items():
+        if isinstance(machine.get(key), int | float):
+            yield what, machine[key] / one, unit
+    for what, (loops, column, unit) in ROOFS.items():
+        rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
+        if rates:
+            yield what, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)
+
+
+def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
+    """Yield what was sampled while large products ran, on each unit of arithmetic: what it is called, GPU, value, unit.
+    Of the rows that all of these GPUs have, so that all did the same; none where they share none."""
+    for unit in registry.UNITS:
+        rooms = [room.room for room in registry.find().values() if room.unit == unit]
+        each = {gpu: df for gpu, folder in found.items() if len(df := _large(folder, rooms))}
+        if not each:
+            continue
+        df = pd.concat(each, names=["gpu"])
+        shared = df.groupby(_KEY)["m"].transform("size") == len(each)
+        for gpu, own in df[shared].groupby(level="gpu", sort=False):
+            held = 100 * (~own["throttle"].isin(FREE)).mean()
+            yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())
+            yield f"clock held back, {unit}", gpu, held, f"% of {len(own)} rows"
+
+
+def _large(folder: Path, rooms: Sequence[str]) -> pd.DataFrame:
+    """Return rows of these rooms that are of large squares and whose power was sampled, by what they are of."""
+    paths = [folder / room / f"{e}.csv" for room in rooms for e in records.experiments(folder / room)]
+    df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
+    square = (df["m"] == df["n"]) & (df["n"] == df["k"]) & (df["m"] >= LARGE)
+    return df[square & df["power_w"].notna()].drop_duplicates(_KEY)

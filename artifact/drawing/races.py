@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,10 +24,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from artifact import registry
-from artifact.book import text
-from artifact.book.facts import flat
-from artifact.drawing import plot, style
-from artifact.drawing.words import listed
+from artifact.book import facts, study, text
+from artifact.drawing import plot, style, words
 from artifact.measure import records
 from artifact.verdicts import evidence, load, measures, page
 
@@ -49,14 +47,14 @@ class Race:
 
     room: str
     says: str  #: what is multiplied, in a few words
-    experiments: tuple[str, ...]
-    published: tuple[str, ...]  #: contenders as published; patterns, as the others
-    best: tuple[str, ...]  #: ours
-    otherwise: tuple[str, ...] = ()  #: experiments, where not all GPUs with records of the room have those
+    experiments: Sequence[str]
+    published: Sequence[str]  #: contenders as published; patterns, as the others
+    best: Sequence[str]  #: ours
+    otherwise: Sequence[str] = ()  #: experiments, where not all GPUs with records of the room have those
     at: Mapping[str, list] = field(default_factory=dict)  #: column of the records -> values
-    vendor: tuple[str, ...] = VENDOR
+    vendor: Sequence[str] = VENDOR
     ceiling: str = ""  #: microbenchmark that limits the useful work; else bytes alone
-    stated: tuple[str, ...] = ()  #: claims whose published numbers are speedups over the library
+    stated: Sequence[str] = ()  #: claims whose published numbers are speedups over the library
     stated_at: str = ""  #: over what or where, if that is not what is raced
 
 
@@ -65,11 +63,8 @@ def races(room: str, folder: Path) -> list[Race]:
     races.toml that is none."""
     if (declared := registry.races(room)) is None:
         return _found(room, folder)
-    given: list[dict[str, Any]] = [
-        {key: tuple(value) if isinstance(value, list) else value for key, value in race.items()} for race in declared
-    ]
     try:
-        return [Race(room, **race) for race in given]
+        return [Race(room, **race) for race in declared]
     except TypeError as error:
         path = registry.FOLDER / room / registry.RACES
         raise ValueError(f"{path}: a race is not whole or has a key too many ({error}).") from None
@@ -77,9 +72,9 @@ def races(room: str, folder: Path) -> list[Race]:
 
 def _found(room: str, folder: Path) -> list[Race]:
     variants = importlib.import_module(f"kernels.{room}").VARIANTS
-    published = tuple(name for name, kernel in variants.items() if kernel.published)
-    ours = tuple(name for name, kernel in variants.items() if not kernel.published)
-    made = [Race(room, experiment, (experiment,), published, ours) for experiment in records.experiments(folder / room)]
+    published = [name for name, kernel in variants.items() if kernel.published]
+    ours = [name for name, kernel in variants.items() if not kernel.published]
+    made = [Race(room, experiment, [experiment], published, ours) for experiment in records.experiments(folder / room)]
     raced = [(len(points(race, folder)), race) for race in made]
     return [race for n, race in sorted(raced, key=lambda pair: -pair[0])[:MOST] if n]
 
@@ -87,21 +82,17 @@ def _found(room: str, folder: Path) -> list[Race]:
 def points(race: Race, folder: Path) -> pd.DataFrame:
     """Return published, best, vendor and limit in µs at each point that has the first three; the limit is NaN where the
     GPU's ceilings were not measured. Of several contenders the fastest counts at each point."""
-    paths = [folder / race.room / f"{e}.csv" for e in race.experiments]
-    empty = pd.DataFrame(columns=list(records.COLUMNS))
-    found = [records.read(path) for path in paths if path.is_file()]
-    df = pd.concat(found or [empty], ignore_index=True)
-    for column, values in race.at.items():
-        df = df[df[column].isin(values)]
-    sides = {"published": race.published, "best": race.best, "vendor": race.vendor}
-    times = pd.DataFrame({side: _fastest(df, names) for side, names in sides.items()}).dropna()
+    files = [folder / race.room / f"{e}.csv" for e in race.experiments]
+    found = [records.read(path) for path in files if path.is_file()] or [pd.DataFrame(columns=list(records.COLUMNS))]
+    df = study.where(pd.concat(found, ignore_index=True), **race.at)
+    sides = ("published", "best", "vendor")
+    times = pd.DataFrame({side: _fastest(df, getattr(race, side)) for side in sides}).dropna()
     work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(times.index)
     known = evidence.ceilings(folder)
     gbps = known.get("copy", {}).get("gbps", np.nan)
     tflops = known.get(race.ceiling, {}).get("tflops", np.nan) if race.ceiling else np.inf
     # The least time: every operand once at the rate of a copy, and the useful work at the ceiling.
-    limit = np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6)
-    return times.assign(limit=limit)
+    return times.assign(limit=np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6))
 
 
 def _fastest(df: pd.DataFrame, names: Sequence[str]) -> pd.Series:
@@ -134,12 +125,8 @@ def _speeds(df: pd.DataFrame) -> dict[str, float]:
     """Return means and ends of the speedups over the vendor; NaN of the limit where no ceiling is known."""
     over = df[["published", "best", "limit"]].rdiv(df["vendor"], axis=0)
     means = {side: records.geomean(values) if values.notna().all() else np.nan for side, values in over.items()}
-    ends = {f"{side}_{end}": of for side in ("published", "limit") for end, of in _ends(over[side])}
-    return means | ends
-
-
-def _ends(values: pd.Series) -> tuple[tuple[str, float], ...]:
-    return ("least", values.min()), ("most", values.max())
+    ends = {"least": over.min(), "most": over.max()}
+    return means | {f"{side}_{end}": of[side] for side in ("published", "limit") for end, of in ends.items()}
 
 
 def _raced(race: Race, having: Mapping[str, Path]) -> tuple[Race, dict[str, pd.DataFrame]]:
@@ -196,8 +183,7 @@ STATED, STEP, GAP, LINE = 0.13, 0.175, 0.08, 0.17
 ROOM_FOR_NUMBER = 0.3
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """A figure for a page, or for a narrow one, where the verdicts lie below the races and not beside them."""
 
     width: float  #: inches
@@ -208,28 +194,9 @@ class Layout:
     bar: float  #: inches of a bar of verdicts, about
     lines: int  #: of words above the marks: the finding; narrow, the system and two lines for the finding
 
-    @property
-    def narrow(self) -> bool:
-        return self.lines > 1
-
 
 WIDE = Layout(style.WIDTH, 200, 1.0, 0.4, 4, 1.5, 1)
 NARROW = Layout(4.1, 54, 1.3, 0.75, 2, 3.2, 3)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A race with a line of marks for each GPU; all places are inches from the top of the axes."""
-
-    top: float
-    low: float  #: where its marks end
-    stated: float
-    marks: Mapping[str, float]  #: GPU -> where
-    of: pd.DataFrame  #: of `table`
-
-    @property
-    def first(self) -> Any:
-        return next(self.of.itertuples())
 
 
 def drawn(df: pd.DataFrame, verdicts: Counts | None = None) -> tuple | None:
@@ -245,50 +212,37 @@ def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WI
     if df.empty:
         return None
     gpus = list(dict.fromkeys([*(gpu for _, gpu in verdicts or ()), *df["gpu"]]))
-    rows = list(_rows(df, gpus, layout))
-    fig, axes = _axes(rows, gpus, bool(verdicts), layout)
+    marks, words = STEP * len(gpus), layout.lines * LINE + STATED
+    top = df.groupby(["room", "race"], sort=False).ngroup() * (words + marks + GAP)
+    #: All places are inches from the top of the axes: where a row begins, its marks begin and end, a GPU's are.
+    rows = df.assign(top=top, begin=top + words, low=top + words + marks)
+    rows["at"] = rows["begin"] + STEP * (df["gpu"].map(gpus.index) + 0.5)
+    below = (LINE + marks + GAP) * df["room"].nunique()
+    fig, axes = _axes(rows["low"].max() + GAP / 2, below if verdicts else 0, layout)
     handles = _race(axes[0], rows, gpus)
     _words(axes[0], rows, gpus, layout)
     if verdicts:
-        _bars(axes[1], rows, gpus, verdicts, layout)
+        _bars(axes[1], rows.drop_duplicates("room"), gpus, verdicts, layout)
         counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
         df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
     plot.legend(fig, handles, columns=layout.columns)
     return fig, df
 
 
-def _rows(df: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> Iterator[Row]:
-    top = 0.0
-    for _, own in df.groupby(["room", "race"], sort=False):
-        stated = top + layout.lines * LINE + STATED / 2
-        marks = {gpu: stated + STATED / 2 + STEP * (i + 0.5) for i, gpu in enumerate(gpus)}
-        low = stated + STATED / 2 + STEP * len(gpus)
-        yield Row(top, low, stated, marks, own)
-        top = low + GAP
-
-
-def _axes(rows: Sequence[Row], gpus: Sequence[str], with_bars: bool, layout: Layout) -> tuple[Any, list[Any]]:
-    """Return the figure, and the axes of the races and of the verdicts, if they are drawn, in inches from the top."""
-    high, systems = rows[-1].low + GAP / 2, len({row.first.room for row in rows})
-    ends, ratios = [high], dict[str, Any]()
-    if with_bars:
-        ends = [high, _of_bars(gpus) * systems if layout.narrow else high]
-        ratios = {"height_ratios": ends} if layout.narrow else {"width_ratios": (3.1, 1)}
-    below = (ends[-1] * layout.narrow + layout.legend) * with_bars
-    size = (layout.width, layout.around + high + below)
-    cells = (len(ends), 1) if layout.narrow else (1, len(ends))
-    fig, axes = plt.subplots(*cells, figsize=size, squeeze=False, **ratios)
+def _axes(high: float, below: float, layout: Layout) -> tuple[Any, Sequence[Any]]:
+    """Return the figure, and the axes of the races and of the verdicts, so many inches high. below: of the bars of
+    verdicts where they lie below the races; 0 where none are drawn."""
+    ends = [high, below if layout is NARROW else high][: 2 if below else 1]
+    size = (layout.width, layout.around + high + (below * (layout is NARROW) + layout.legend) * bool(below))
+    wide = {"ncols": len(ends), "width_ratios": (3.1, 1)[: len(ends)]}
+    cells: Any = {"nrows": len(ends), "height_ratios": ends} if layout is NARROW else wide
+    fig, axes = plt.subplots(**cells, figsize=size, squeeze=False)
     for ax, end in zip(axes.flat, ends, strict=True):
         ax.set_ylim(end, 0)
         ax.grid(visible=False)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-    return fig, list(axes.flat)
-
-
-def _of_bars(gpus: Sequence[str]) -> float:
-    """Return inches of a room's bars where they have a place of their own, with the system's name above them."""
-    return LINE + STEP * len(gpus) + GAP
+    return fig, axes.flat
 
 
 def _line(ax: Any, at: float, said: str, **how: Any) -> None:
@@ -297,45 +251,44 @@ def _line(ax: Any, at: float, said: str, **how: Any) -> None:
     ax.text(0, at, said, transform=ax.get_yaxis_transform(), **how).set_in_layout(False)
 
 
-def _words(ax: Any, rows: Sequence[Row], gpus: Sequence[str], layout: Layout) -> None:
+def _words(ax: Any, rows: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> None:
     """Write what was found, above the marks of a row; system and race left of them, or narrow, above that."""
-    found = ["\n".join(textwrap.wrap(finding(row.of, gpus), layout.letters)) for row in rows]
-    ax.set_yticks([])
-    if layout.narrow:
-        for row, said in zip(rows, found, strict=True):
-            _line(ax, row.top + LINE / 2, f"{row.first.system}: {row.first.race}", weight="bold")
+    first = rows.drop_duplicates(["room", "race"])
+    for (_, own), row in zip(rows.groupby(["room", "race"], sort=False), first.itertuples(), strict=True):
+        said = "\n".join(textwrap.wrap(finding(own, gpus), layout.letters))
+        if layout is NARROW:
+            _line(ax, row.top + LINE / 2, f"{row.system}: {row.race}", weight="bold")
             _line(ax, row.top + LINE, said, va="top")
-        return
-    for row, said in zip(rows, found, strict=True):
-        _line(ax, row.top + LINE / 2, said)
-    names = ["\n".join(textwrap.wrap(row.first.race, 22)) for row in rows]
-    ax.set_yticks([row.top + LINE / 2 for row in rows], [row.first.system for row in rows], weight="bold")
-    small: dict[str, Any] = {"va": "top", "fontsize": 8.2, "linespacing": 1.2}
-    ax.set_yticks([row.top + LINE for row in rows], names, minor=True, **small)
-    ax.tick_params(axis="y", which="both", length=0, pad=6)
+        else:
+            _line(ax, row.top + LINE / 2, said)
+    ax.set_yticks([])
+    if layout is WIDE:
+        names = ["\n".join(textwrap.wrap(race, 22)) for race in first["race"]]
+        ax.set_yticks(first["top"] + LINE / 2, first["system"], weight="bold")
+        ax.set_yticks(first["top"] + LINE, names, minor=True, va="top", fontsize=8.2, linespacing=1.2)
+        ax.tick_params(axis="y", which="both", length=0, pad=6)
 
 
-def _race(ax: Any, rows: Sequence[Row], gpus: Sequence[str]) -> dict[str, object]:
+def _race(ax: Any, rows: pd.DataFrame, gpus: Sequence[str]) -> dict[str, object]:
     """Draw the marks of all rows, and return what the legend says of them."""
-    ends = ["published_least", "published_most", "best", "limit", "stated_low", "stated_high"]
-    every = np.concatenate([[1.0], *(row.of[ends].to_numpy(float).ravel() for row in rows)])
+    first, ends = rows.drop_duplicates(["room", "race"]), ["published_least", "published_most", "best", "limit"]
+    every = rows[[*ends, "stated_low", "stated_high"]].assign(vendor=1).to_numpy(float)
     ax.set_xscale("log")
     ax.set_xlim(np.nanmin(every) / 1.15, np.nanmax(every) * 1.45)
     plot.log(ax.xaxis, fine=True)
     ax.set_xlabel("times as fast as the vendor's fastest library")
     # The words between the rows stay free of lines.
-    starts, lows = [row.stated - STATED / 2 for row in rows], [row.low for row in rows]
     for tick in ax.get_xticks():
-        ax.vlines([tick] * len(rows), starts, lows, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
-    ax.vlines([1] * len(rows), starts, lows, color=style.BASELINE, linewidth=1.6, zorder=1)
-    handles: dict[str, object] = {"the vendor's fastest library": Line2D([], [], color=style.BASELINE, linewidth=1.6)}
-    for row in rows:
-        if np.isfinite(row.first.stated_low):
-            handles["stated by the source"] = Line2D([], [], **plot.hollow())
-            _said(ax, row)
-    for row in rows:
-        for one in row.of.itertuples():
-            handles |= _marks(ax, row.marks[one.gpu], one, one.gpu == gpus[0])
+        at = ([tick] * len(first), first["begin"] - STATED, first["low"])
+        ax.vlines(*at, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
+    blue: dict[str, Any] = {"color": style.BASELINE, "linewidth": 1.6}
+    ax.vlines([1] * len(first), first["begin"] - STATED, first["low"], zorder=1, **blue)
+    handles: dict[str, object] = {"the vendor's fastest library": Line2D([], [], **blue)}
+    for row in first[first["stated_low"].notna()].itertuples():
+        handles["stated by the source"] = Line2D([], [], **plot.hollow())
+        _said(ax, row)
+    for one in rows.itertuples():
+        handles |= _marks(ax, one, one.gpu == gpus[0])
     for i, name in enumerate(records.short_gpus(gpus).values() if len(gpus) > 1 else ()):
         below = "hollow, below" if len(gpus) == 2 else f"hollow, {i} below"
         how: Any = {"color": style.INK, "linestyle": "none"} | _size(not i, "o")
@@ -343,73 +296,72 @@ def _race(ax: Any, rows: Sequence[Row], gpus: Sequence[str]) -> dict[str, object
     return handles
 
 
-def _said(ax: Any, row: Row) -> None:
+def _said(ax: Any, row: Any) -> None:
     """Draw what the source states: a value, from one to another, or from one on."""
-    low, high = row.first.stated_low, row.first.stated_high
+    at = row.begin - STATED / 2
     how = plot.hollow() | {"linestyle": "-", "color": style.CLAIM, "markersize": 6}
-    ax.plot([low, high], [row.stated] * 2, **how)
-    if re.match(r"(above|over|at least)\b", row.first.stated):
+    ax.plot([row.stated_low, row.stated_high], [at] * 2, **how)
+    if re.match(r"(above|over|at least)\b", row.stated):
         to = {"arrowstyle": "->", "color": style.CLAIM, "linewidth": 1.3, "shrinkA": 4, "shrinkB": 0}
-        ax.annotate("", (high * 1.35, row.stated), (high, row.stated), arrowprops=to)
+        ax.annotate("", (row.stated_high * 1.35, at), (row.stated_high, at), arrowprops=to)
 
 
 def _size(home: bool, marker: str) -> dict[str, Any]:
     """Return how a mark of the first GPU is drawn, or one of another."""
     if marker == "|":
         return {"marker": marker, "markersize": 11 if home else 7, "markeredgewidth": 1.6}
-    hollow = {"markerfacecolor": "none", "markeredgewidth": 1.3}
-    return {"marker": marker, "markersize": 7} if home else {"marker": marker, "markersize": 5} | hollow
+    hollow = {"markersize": 5, "markerfacecolor": "none", "markeredgewidth": 1.3}
+    return {"marker": marker} | ({"markersize": 7} if home else hollow)
 
 
-def _marks(ax: Any, at: float, one: Any, home: bool) -> dict[str, object]:
+def _marks(ax: Any, one: Any, home: bool) -> dict[str, object]:
     """Draw a GPU's line of a row: the ranges of the published kernel and of the limit, and the three means."""
     grey = {"color": style.BOUND, "alpha": 0.6, "zorder": 1}
     orange: dict[str, Any] = {"color": style.PUBLISHED, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 2}
     # At points of microseconds the limit is hundreds of times as fast and says little: the axis ends before.
     ends = min(one.limit_most, ax.get_xlim()[1] / 1.03)
-    ax.plot([one.limit_least, ends], [at] * 2, linewidth=1.2, **grey)
+    ax.plot([one.limit_least, ends], [one.at] * 2, linewidth=1.2, **grey)
     if ends < one.limit_most:
-        ax.plot(ends, at, marker=">", markersize=4, **grey)
-    ax.plot([one.published_least, one.published_most], [at] * 2, linewidth=5 if home else 2.5, **orange)
+        ax.plot(ends, one.at, marker=">", markersize=4, **grey)
+    ax.plot([one.published_least, one.published_most], [one.at] * 2, linewidth=5 if home else 2.5, **orange)
     handles: dict[str, object] = {}
     for side, (called, how) in SIDES.items():
         if side == "best":
             handles["its range"] = Line2D([], [], linewidth=5, **orange)
         if np.isfinite(value := getattr(one, side)):
             looks = {"linestyle": "none", "zorder": 3} | how | _size(home, how["marker"])
-            (handles[called],) = ax.plot(value, at, **looks)
+            (handles[called],) = ax.plot(value, one.at, **looks)
     return handles if home else {}
 
 
-def _bars(ax: Any, rows: Sequence[Row], gpus: Sequence[str], verdicts: Counts, layout: Layout) -> None:
+def _bars(ax: Any, rooms: pd.DataFrame, gpus: Sequence[str], verdicts: Counts, layout: Layout) -> None:
     """Draw shares of the verdicts, their numbers written into the larger parts, and what the colours mean."""
-    rooms = {row.first.room: row for row in reversed(rows)}
     short, ticks = records.short_gpus(gpus), {}
-    for i, (room, row) in enumerate(reversed(rooms.items())):
-        top, places = _of_bars(gpus) * i + LINE, row.marks
-        if layout.narrow:
-            places = {gpu: top + STEP * (j + 0.5) for j, gpu in enumerate(gpus)}
-            _line(ax, top - LINE / 2, row.first.system, weight="bold")
-        for gpu in (gpu for gpu in gpus if sum(verdicts.get((room, gpu), {}).values())):
-            counts, left = verdicts[room, gpu], 0.0
-            ticks[places[gpu]] = short[gpu] if len(gpus) > 1 else ""
-            for verdict in (v for v in VERDICTS if counts.get(v)):
-                share = counts[verdict] / sum(counts.values())
-                ax.barh(places[gpu], share, STEP * 0.82, left=left, **VERDICTS[verdict][1])
-                if share * layout.bar > ROOM_FOR_NUMBER:
-                    how = {"color": style.INK, "fontsize": 8, "weight": "bold", "ha": "center", "va": "center"}
-                    ax.text(left + share / 2, places[gpu], f"{VERDICTS[verdict][0]}\u2009{counts[verdict]}", **how)
-                left += share
+    for i, row in enumerate(rooms.itertuples()):
+        begin = row.begin
+        if layout is NARROW:
+            begin = (LINE + STEP * len(gpus) + GAP) * i + LINE
+            _line(ax, begin - LINE / 2, row.system, weight="bold")
+        places = {gpu: begin + STEP * (j + 0.5) for j, gpu in enumerate(gpus) if verdicts.get((row.room, gpu))}
+        for gpu, at in places.items():
+            shares, left = pd.Series(verdicts[row.room, gpu]) / sum(verdicts[row.room, gpu].values()), 0.0
+            ticks[at] = short[gpu] if len(gpus) > 1 else ""
+            for verdict, (sign, how) in ((v, looks) for v, looks in VERDICTS.items() if shares.get(v)):
+                ax.barh(at, shares[verdict], STEP * 0.82, left=left, **how)
+                if shares[verdict] * layout.bar > ROOM_FOR_NUMBER:
+                    ink = {"color": style.INK, "fontsize": 8, "weight": "bold", "ha": "center", "va": "center"}
+                    said = f"{sign}\u2009{verdicts[row.room, gpu][verdict]}"
+                    ax.text(left + shares[verdict] / 2, at, said, **ink)
+                left += shares[verdict]
     ax.set(xlim=(0, 1), xticks=[], xlabel="verdicts on its claims")
     ax.set_yticks(list(ticks), list(ticks.values()))
     ax.spines["bottom"].set_visible(False)
     seen = [v for v in VERDICTS if any(of.get(v) for of in verdicts.values())]
-    said = [f"{VERDICTS[v][0]} {re.sub(' (?:on|to) this.*', '', v)}" for v in seen]
     ax.get_figure().legend(
         [Patch(**VERDICTS[v][1]) for v in seen],
-        said,
+        [f"{VERDICTS[v][0]} {re.sub(' (?:on|to) this.*', '', v)}" for v in seen],
         loc="outside lower left",
-        ncols=layout.columns - 1 + layout.narrow,
+        ncols=layout.columns - 1 + (layout is NARROW),
         handlelength=1.2,
         columnspacing=1.4,
         borderaxespad=0.2,
@@ -423,14 +375,14 @@ def finding(of: pd.DataFrame, gpus: Sequence[str]) -> str:
     """Say what a race finds, by the first GPU that ran it: what is stated, the range of the published kernel here, the
     mean of our best; and which GPUs did not run it."""
     short = records.short_gpus(gpus)
-    absent = listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
-    return text.page("races")("finding", flat({"of": of.iloc[0].to_dict(), "absent": absent}))
+    absent = words.listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
+    return text.page("races")("finding", facts.flat({"of": of.iloc[0].to_dict(), "absent": absent}))
 
 
 def _told(df: pd.DataFrame, block: str) -> str:
     gpus = records.short_gpus(df["gpu"])
     told = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
-    return text.page("races")(block, flat(told | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
+    return text.page("races")(block, facts.flat(told | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
 
 
 def alt(df: pd.DataFrame) -> str:

@@ -56,9 +56,6 @@ ROWS = (PUBLISHED, BASELINE, BEST, RUNGS[1], CLAIM, RUNGS[0], RUNGS[3])
 #: Text, axes and outlines.
 INK = "#010203"
 
-SIZE = "M = N = K"  # label of an axis
-MARKER = 6  # points; markers that tell lines of one colour apart must be seen
-
 #: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
 BASELINES = registry.PREFIXES
 OWN_BASELINES = tuple(name for name, module in registry.modules().items() if module.startswith(registry.PACKAGE))
@@ -71,7 +68,6 @@ NAMES = {
     "cusparse_alg3": "cuSPARSE, algorithm 3",
     "cusparselt": "cuSPARSELt, best algorithm",
     "cusparselt_default": "cuSPARSELt, default",
-    "cusparselt_colmajor_b": "cuSPARSELt, B column-major",
     "cublas": "cuBLAS SGEMM",
     "cublaslt": "cuBLASLt, dense",
     "cublaslt_eight": "cuBLASLt, dense FP8",
@@ -90,35 +86,35 @@ NAMES = {
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
 } | {key: name for room in registry.find().values() for key, name in room.names.items()}
-#: A library's contender, or the last word of it -> marker and line. cuSPARSELt and cuBLASLt look as their elders do,
+#: A library's contender, or the last word of it -> marker and dashes. cuSPARSELt and cuBLASLt look as their elders do,
 #: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {
-    "best": ("s", "-"),
-    "default": ("P", (0, (6, 2))),
-    "alg1": ("<", ":"),
-    "alg2": (">", "-."),
-    "cublas": (HOURGLASS, "-"),
-    "cusparselt": ("s", "-"),
-    "b": ("<", ":"),
-    "cublaslt": (HOURGLASS, "-"),
-    "eight": (CORNER, "-"),
-    "tf32": ("h", "--"),
-    "bf16": ("8", "-."),
-    "handle": (tuple((y, x) for x, y in HOURGLASS), "--"),
-    "transfers": (CORNER, "-."),
-    "allocation": (tuple((-x, -y) for x, y in CORNER), ":"),
-    "loop": (CHEVRON, (0, (1, 1))),
-    "scipy": (tuple((x, -y) for x, y in CHEVRON), (0, (6, 2))),
-    "blas": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
-    "bell": (CORNER, "-."),
-    "cusparse_bsr": (tuple((-x, -y) for x, y in CORNER), ":"),
-    "triton_bsr": (CHEVRON, (0, (1, 1))),
-    "tuned": (tuple((y, x) for x, y in CHEVRON), (0, (3, 1, 1, 1))),
-    "dense": (HOURGLASS, "-"),
-    "cublas_dense_default": (tuple((y, x) for x, y in HOURGLASS), "--"),
+    "best": ("s", ()),
+    "default": ("P", (6, 2)),
+    "alg1": ("<", (1, 1)),
+    "alg2": (">", (5, 1, 1, 1)),
+    "cublas": (HOURGLASS, ()),
+    "cusparselt": ("s", ()),
+    "b": ("<", (1, 1)),
+    "cublaslt": (HOURGLASS, ()),
+    "eight": (CORNER, ()),
+    "tf32": ("h", (4, 2)),
+    "bf16": ("8", (5, 1, 1, 1)),
+    "handle": (tuple((y, x) for x, y in HOURGLASS), (4, 2)),
+    "transfers": (CORNER, (5, 1, 1, 1)),
+    "allocation": (tuple((-x, -y) for x, y in CORNER), (1, 1)),
+    "loop": (CHEVRON, (1, 1)),
+    "scipy": (tuple((x, -y) for x, y in CHEVRON), (6, 2)),
+    "blas": (tuple((y, x) for x, y in CHEVRON), (3, 1, 1, 1)),
+    "bell": (CORNER, (5, 1, 1, 1)),
+    "cusparse_bsr": (tuple((-x, -y) for x, y in CORNER), (1, 1)),
+    "triton_bsr": (CHEVRON, (1, 1)),
+    "tuned": (tuple((y, x) for x, y in CHEVRON), (3, 1, 1, 1)),
+    "dense": (HOURGLASS, ()),
+    "cublas_dense_default": (tuple((y, x) for x, y in HOURGLASS), (4, 2)),
 }
 #: Lines of rungs, in turn.
-DASHES = ("--", "-.", (0, (4, 1, 1, 1, 1, 1)))
+DASHES = ((4, 2), (5, 1, 1, 1), (4, 1, 1, 1, 1, 1))
 
 
 # ---------------------------------------------------------------- looks
@@ -129,30 +125,20 @@ def name(variant: str) -> str:
     return NAMES.get(variant, variant)
 
 
-def look(variant: str, variants: Sequence[str]) -> dict:
-    """Colour, marker and line of `variant`, the same in every figure of a room.
+def look(variant: str, variants: Sequence[str]) -> dict[str, Any]:
+    """Colour, marker and dashes of `variant`, the same in every figure of a room.
 
-    `variants` are the room's own in ladder order: the first is the published kernel, the last our
-    best. Baselines are known by their prefix and need not be in it. Raises ValueError for a variant
-    that is neither.
+    `variants` are the room's own in ladder order: the first is the published kernel, the last our best. Baselines are
+    known by their prefix and need not be in it.
     """
-    if variant.startswith(BASELINES):
-        own = variant.startswith(OWN_BASELINES)
-        known = LOOKS.get(variant) or LOOKS.get(variant.split("_")[-1], ("h", "--"))
-        marker, line = ("8", ":") if own else known
-        return {"color": BASELINE, "marker": marker, "linestyle": line}
-    if variant not in variants:
-        raise ValueError(f"There is no variant {variant!r} to draw; the room has {', '.join(variants) or 'none'}.")
-    position = list(variants).index(variant)
-    if position == 0:
-        return {"color": PUBLISHED, "marker": "o", "linestyle": "-"}
-    if position == len(variants) - 1:
-        return {"color": BEST, "marker": "D", "linestyle": "-"}
-    return {
-        "color": RUNGS[(position - 1) % len(RUNGS)],
-        "marker": MARKERS[(position - 1) % len(MARKERS)],
-        "linestyle": DASHES[(position - 1) % len(DASHES)],
-    }
+    rungs = [(RUNGS[i % 9], MARKERS[i % 9], DASHES[i % 3]) for i in range(len(variants) - 2)]
+    if variant.startswith(OWN_BASELINES):
+        found: tuple[Any, ...] = (BASELINE, "8", (1, 1))
+    elif variant.startswith(BASELINES):
+        found = (BASELINE, *(LOOKS.get(variant) or LOOKS.get(variant.split("_")[-1], ("h", (4, 2)))))
+    else:
+        found = [(PUBLISHED, "o", ()), *rungs, (BEST, "D", ())][list(variants).index(variant)]
+    return dict(zip(("color", "marker", "dashes"), found, strict=True))
 
 
 #: Matplotlib's settings for the book. DejaVu Sans is for the layout: it is wider than what browsers show. Text in a

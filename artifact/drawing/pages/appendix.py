@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,12 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from artifact import paths, registry
-from artifact.book import html
+from artifact.book import facts as facts_
+from artifact.book import html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus, prose
-from artifact.drawing import systems as systems_
-from artifact.drawing.words import listed
-from artifact.measure import minutes, others, records
-from artifact.measure.device import slug
+from artifact.drawing import prose, words
+from artifact.drawing.pages import front
+from artifact.measure import device, minutes, others, records
 from artifact.verdicts import compare, evidence, judge, load, measures, page
 from artifact.which import atlas
 from kernels import jit
@@ -38,6 +37,8 @@ LEAST_DRIVER = "580"
 ROOM_MINUTES = 8
 #: Bytes of an element of the reference, which the host computes.
 REFERENCE = 8
+#: What is said of a condition.
+HOLDS = {True: "holds", False: "does not hold", None: "not known"}
 #: What an experiment is known by in every GPU's records.
 EXPERIMENT = ["room", "repeat", "experiment"]
 _NO_ROWS = pd.DataFrame(columns=[*EXPERIMENT, "notebook", "points", "rows", "minutes", "told", "kernel_s"])
@@ -53,7 +54,7 @@ class Appendix:
     @cached_property
     def folders(self) -> dict[str, Path]:
         """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
-        return gpus.folders(self.origin.folder)
+        return prose.folders(self.origin.folder)
 
     @cached_property
     def short(self) -> dict[str, str]:
@@ -76,11 +77,15 @@ class Appendix:
         return judge.everywhere(self.known, self.folders)
 
     @cached_property
-    def measured(self) -> list[pd.DataFrame]:
+    def measured(self) -> pd.DataFrame:
         """Records of every room's experiments on this page's GPU."""
-        folder, first = self.origin.folder, next(iter(self.first.values()), _NO_ROWS)
-        of_rooms = first[first["room"] != evidence.CEILINGS]
-        return [records.read(folder / row.room / f"{row.experiment}.csv") for row in of_rooms.itertuples() if folder]
+        first = next(iter(self.first.values()), _NO_ROWS)
+        files = [
+            Path(str(self.origin.folder), row.room, f"{row.experiment}.csv")
+            for row in first.itertuples()
+            if row.room != evidence.CEILINGS
+        ]
+        return pd.concat(map(records.read, files)) if files else pd.DataFrame(columns=list(records.COLUMNS))
 
 
 def start(mode: str, gpu: str, folder: str) -> Appendix:
@@ -99,9 +104,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
     pools = atlas.pools(a.origin.folder) if a.origin.folder else []
+    named = {room: rooms[room].name if room in rooms else room for df in a.first.values() for room in df["room"]}
     yield from flat(
         {
-            "systems": {s.room: _system(s) for s in systems_.systems(a.origin.folder).itertuples()},
+            "systems": {s.room: _system(s) for s in front.systems(a.origin.folder).itertuples()},
             "claims": {
                 "of_sources": len(load.of_sources(a.known)),
                 "untested": len(load.untested()),
@@ -129,20 +135,18 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "pause_minutes": minutes.PAUSE_S / 60,
             "least_driver": LEAST_DRIVER,
             "room_minutes": ROOM_MINUTES,
+            "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
+            "measured": named,
+            "largest": _largest(a.measured) if len(a.measured) else {},
         }
+        | _repository(root)
     )
-    yield from flat(_repository(root))
-    yield from flat(_largest(a.measured))
-    yield from flat({"gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders}})
-    named = {room: rooms[room].name if room in rooms else room for df in a.first.values() for room in df["room"]}
-    yield from flat({"measured": named})
 
 
 def _system(system: Any) -> dict[str, Any]:
     kernels = [k for k in importlib.import_module(f"kernels.{system.room}").VARIANTS.values() if k.entries]
-    everywhere = sum(kernel.targets == jit.TARGETS for kernel in kernels)
     told = {key: getattr(system, key) for key in ("name", "format", "precision", "state")}
-    return told | {"kernels": len(kernels), "everywhere": everywhere}
+    return told | {"kernels": len(kernels), "everywhere": sum(kernel.targets == jit.TARGETS for kernel in kernels)}
 
 
 def _repository(root: Path) -> dict[str, Any]:
@@ -162,13 +166,10 @@ def _repository(root: Path) -> dict[str, Any]:
     }
 
 
-def _largest(measured: list[pd.DataFrame]) -> dict[str, Any]:
+def _largest(df: pd.DataFrame) -> dict[str, float]:
     """Return the memory that the largest point takes, on the GPU and, with a float64 reference, on the host."""
-    if not measured:
-        return {}
-    df = pd.concat([df[["m", "n", "least_bytes"]] for df in measured])
     host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
-    return {"largest": {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9}}
+    return {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9}
 
 
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
@@ -201,23 +202,21 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
 def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
     """Return C1 … of the sources: what is claimed, the experiment and the source's figure; what is stated, what the
     records of each GPU gave and in how many minutes, and the thresholds by which a rerun is judged."""
-    claims, figures, rows = {claim.id: claim for claim in a.known}, load.figures_of(), []
-    on = {gpu: df.set_index("id").to_dict("index") for gpu, df in a.judged.items()}
+    claims, figures = {claim.id: claim for claim in a.known}, load.figures_of()
+    on, rows = {gpu: df.set_index("id").to_dict("index") for gpu, df in a.judged.items()}, []
     for number, claim in enumerate((claims[i] for i in ids), 1):
         drawn = dict.fromkeys(figures[claim.room][e] for e in claim.experiment if e in figures[claim.room])
-        here = [own[claim.id] | {"gpu": a.short[gpu], "took": _minutes(a, claim, gpu)} for gpu, own in on.items()]
-        row = {
-            "number": f"C{number}",
-            "claim": html.part("worded", claim.id, claim.says, LEDGER, claim.source),
-            "tried": html.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
-            "here": html.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
-        }
-        rows.append(row)
+        took = {gpu: minutes.said(load.took(claim, folder)) for gpu, folder in a.folders.items()}
+        here = [own[claim.id] | {"gpu": a.short[gpu], "took": took[gpu]} for gpu, own in on.items()]
+        rows.append(
+            {
+                "number": f"C{number}",
+                "claim": html.part("worded", claim.id, claim.says, LEDGER, claim.source),
+                "tried": html.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
+                "here": html.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
+            }
+        )
     return pd.DataFrame(rows)
-
-
-def _minutes(a: Appendix, claim: load.Claim, gpu: str) -> str:
-    return minutes.said(load.took(claim, a.folders[gpu]))
 
 
 def times(a: Appendix) -> pd.DataFrame | None:
@@ -225,9 +224,8 @@ def times(a: Appendix) -> pd.DataFrame | None:
     if not a.spent:
         return None
     spent, figures = pd.concat([df.assign(gpu=gpu) for gpu, df in a.spent.items()]), load.figures_of()
-    spent = spent.sort_values(EXPERIMENT, kind="stable")
     told = spent["minutes"].map(minutes.said).where(spent["told"].astype(bool), "–")
-    spent["cell"] = told + spent["kernel_s"].map(" ({:.1f})".format)
+    spent = spent.assign(cell=told + spent["kernel_s"].map(" ({:.1f})".format)).sort_values(EXPERIMENT, kind="stable")
     cells = spent.pivot(index=EXPERIMENT, columns="gpu", values="cell").fillna("")
     known = spent.drop_duplicates(EXPERIMENT).set_index(EXPERIMENT)
     points = spent.groupby(EXPERIMENT)["points"].agg(lambda of: "/".join(map(str, dict.fromkeys(of))))
@@ -243,16 +241,15 @@ def times(a: Appendix) -> pd.DataFrame | None:
 def typed(*commands: str) -> str:
     """Return commands of `python -m artifact` and what they print, as a block of Markdown; run when the page is made,
     so none may need a GPU. Long output is shown by its first lines and its last."""
-    return "\n".join(["```console", *(line for command in commands for line in _typed(command)), "```"])
-
-
-def _typed(command: str) -> list[str]:
-    run = [sys.executable, "-m", "artifact", *shlex.split(command)]
-    done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, encoding="utf-8")
-    lines = [line[:WIDE].rstrip() for line in done.stdout.splitlines() if line.strip()]
-    if len(lines) > SHOWN:
-        lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]
-    return [f"$ python -m artifact {command}", *lines, f"[exit code {done.returncode}]", ""]
+    shown: list[str] = []
+    for command in commands:
+        run = [sys.executable, "-m", "artifact", *shlex.split(command)]
+        done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, encoding="utf-8")
+        lines = [line[:WIDE].rstrip() for line in done.stdout.splitlines() if line.strip()]
+        if len(lines) > SHOWN:
+            lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]
+        shown += [f"$ python -m artifact {command}", *lines, f"[exit code {done.returncode}]", ""]
+    return "\n".join(["```console", *shown, "```"])
 
 
 # ---------------------------------------------------------------- nothing skipped
@@ -268,6 +265,23 @@ def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
             rows = df.to_dict("records")
             cells = {name: [html.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
             yield [("source.name", room.name), ("source.title", room.title)], df.assign(**cells)
+
+
+def conditions(a: Appendix) -> pd.DataFrame:
+    """Return a row for each condition under which an explanation stands: chapter, block, condition, and on each GPU
+    whether it holds."""
+    rooms, rows = dict(text.chapters()), []
+    known = {
+        (gpu, room): facts_.of(room, folder.name, folder.parent) if room in records.rooms(folder) else []
+        for gpu, folder in a.folders.items()
+        for room in rooms
+    }
+    for room, name in text.chapters():
+        texts = {gpu: replace(text.chapter(room, name), facts=dict(known[gpu, room])) for gpu in a.folders}
+        for block, condition in text.conditions(room, name):
+            said = {a.short[gpu]: HOLDS[text.holds(made, condition)] for gpu, made in texts.items()}
+            rows.append({"chapter": registry.find()[room].name, "block": block, "condition": f"`{condition}`"} | said)
+    return pd.DataFrame(rows)
 
 
 # ---------------------------------------------------------------- the code of others
@@ -294,7 +308,7 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }
-            rows = {key: html.code(text) for key, text in said.items() if text}
+            rows = {key: html.code(told) for key, told in said.items() if told}
             rows["claims that it decides"] = html.part("links", claims, LEDGER) if claims else escape("none")
             yield prose.facts(rows, f"{room.name}: {measured.name}, {short[measured.gpu]}.")
 
@@ -303,12 +317,11 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     """Say the rates of these records over those of others' code on the same GPU, of contenders that have one name in
     both; nothing where there are none."""
     df, at = measured.table(), ["m", "n", "k"]
-    mine = [own for own in a.measured if (own["room"] == measured.room).all()]
-    if "tflops" not in df.columns or not mine or slug(measured.gpu) != a.origin.gpu:
+    own = a.measured.query("room == @measured.room and label == ''").drop_duplicates(["variant", *at])
+    if "tflops" not in df.columns or own.empty or device.slug(measured.gpu) != a.origin.gpu:
         return ""
-    own = pd.concat(mine).query("label == ''").drop_duplicates(["variant", *at])
     own = own.assign(dense=2 * own["m"] * own["n"] * own["k"] / own["median_us"] / 1e6)
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
     told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + words.listed(told)

@@ -11,7 +11,7 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book import charts, html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus
+from artifact.drawing import prose
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.verdicts import compare, load, measures
@@ -58,7 +58,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
 
 def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str]:
     """Return name of each further GPU -> the first's records held against its own; a sentence where they have too
-    little in common. found: `gpus.sides`."""
+    little in common. found: `prose.sides`."""
     made: dict[str, compare.Comparison | str] = {}
     for other, folder in list(found.items())[1:]:
         try:
@@ -72,7 +72,7 @@ def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
     changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
-    return flat({"gpus": listed(found), "changes": len(changes), "large": gpus.LARGE, "few": compare.FEW})
+    return flat({"gpus": listed(found), "changes": len(changes), "large": prose.LARGE, "few": compare.FEW})
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
@@ -134,7 +134,7 @@ def changes(c: compare.Comparison, close: bool = False) -> pd.DataFrame | None:
 
 
 def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:
-    """Say which verdicts of a room are not the same on all GPUs, with links; changed: `gpus.changed`."""
+    """Say which verdicts of a room are not the same on all GPUs, with links; changed: `prose.changed`."""
     links = html.part("links", list(changed["id"]), LEDGER)
     told: list[Fact] = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
     return text.page("elsewhere")("differ" if len(changed) else "same", told)

@@ -1,20 +1,26 @@
-"""The front page: the race of all systems, what was found, where to go on, and what a verdict means."""
+"""The front page: the map and the race of all systems, what was found, where to go on, and what a verdict means."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 from markupsafe import Markup, escape
+from matplotlib import pyplot as plt
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.book import html
-from artifact.book.facts import Fact, each, under
+from artifact.book.facts import Fact, each, flat, under
 from artifact.book.text import NOT_MEASURED, Text
-from artifact.drawing import gpus, prose, races
+from artifact.drawing import prose, races, sketch, style
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
@@ -42,28 +48,27 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     """Yield the systems, how to cite this, and of every claim what is stated and the numbers of the GPUs, with links to
     the ledger; of the claims that records of two GPUs or more decide, those whose verdict is not the same on all.
 
-    data: `systems.systems`; judged: name of a GPU -> its verdicts, this page's first.
+    data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
-    for room, of in data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]].iterrows():
-        yield from each(f"systems.{room}", of)
-    yield from each("citation", citation())
+    told = data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]]
+    yield from flat({"systems": told, "citation": citation()})
     frames = {gpu: df.set_index("id") for gpu, df in judged.items()}
     short = records.short_gpus(frames)
     for claim in known:
-        rows = {short[gpu]: df.loc[claim.id] for gpu, df in frames.items()}
-        told = {gpu: found for gpu, row in rows.items() if (found := _number(row))}
-        yield f"claim.{claim.id}.stated", str(escape(claim.published))
-        if told.keys() & list(short.values())[:1]:
-            yield f"claim.{claim.id}.here", html.part("here", claim.id, next(iter(told.values())))
-            yield f"claim.{claim.id}.each", html.part("each", claim.id, told)
-        for column, values in claim.rule.at.items():
-            sizes = values if isinstance(values, list) else [values]
-            yield from under(f"claim.{claim.id}.at.{column}", least=min(sizes), most=max(sizes))
+        found = {short[gpu]: _number(df.loc[claim.id]) for gpu, df in frames.items()}
+        given = {gpu: number for gpu, number in found.items() if number}
+        said: dict[str, Any] = {"stated": str(escape(claim.published))}
+        if given.keys() & list(short.values())[:1]:
+            said["here"] = html.part("here", claim.id, next(iter(given.values())))
+            said["each"] = html.part("each", claim.id, given)
+        sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
+        said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
+        yield from each(f"claim.{claim.id}", said)
     claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     if len(claims) > 1:
-        given = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
-        decided = ((given != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from under("gpus", changed=len(gpus.changed(claims)), decided=int(decided))
+        verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
+        decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
+        yield from under("gpus", changed=len(prose.changed(claims)), decided=int(decided))
 
 
 def _number(row: pd.Series) -> str:
@@ -79,7 +84,7 @@ def findings(text: Text) -> Markup:
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
     """Return the figure over all rooms as `races.drawn` has it, and its alternative text and caption. found:
-    `gpus.folders`; judged: verdicts of each of these GPUs on all claims."""
+    `prose.folders`; judged: verdicts of each of these GPUs on all claims."""
     df = races.table(found)
     return races.drawn(df, counts(judged)), {"alt": races.alt(df), "caption": races.caption(df)}
 
@@ -129,3 +134,92 @@ def citation(root: Path = paths.ROOT) -> dict[str, str]:
 def meanings() -> Markup:
     """Return each verdict and what it means, as HTML."""
     return prose.facts({html.part("badge", verdict): said for verdict, said in MEANING.items()})
+
+
+# ---------------------------------------------------------------- the map of the systems
+
+MEASURED, BUILT = "measured", "built, not measured"
+#: An 8 x 8 example of each of `registry.PATTERNS`, of similar density.
+EXAMPLES = (
+    "......#. ##....## ........ #......# ...#.... ##.####. ...#...# .....#..",
+    "##....## ##....## ..##.... ..##.... ##...... ##...... ....#### ....####",
+    "####.... ####.... ....#### ....#### ####.... ######## ....#### ........",
+    "#..##..# #..##..# ##..#..# ##...#.# #.#..#.# #.#.##.. .##.##.. ..###.#.",
+)
+
+#: Of the cards, in turn.
+COLOURS = (style.PUBLISHED, style.CLAIM, style.BEST, style.BASELINE, *style.RUNGS[1:])
+#: Sizes on the map, where a column of patterns is 1 wide: its left margin, the top of the first row of cards, the gap
+#: between rows, a cell of an example, a card of one column (width, height).
+LEFT, TOP, GAP, CELL, CARD = 0.52, 0.98, 0.1, 0.068, (0.94, 0.78)
+INCHES = 5.15 / (TOP + 2 * (CARD[1] + GAP))  #: of paper, for 1 of that
+
+
+def systems(folder: Path | None) -> pd.DataFrame:
+    """Return one row per system: the fields of `registry.Room` that tell what it is, and whether a GPU's `folder` has
+    records of it."""
+    measured = records.rooms(folder) if folder else []
+    df = pd.DataFrame(list(registry.find().values())).drop(columns=["headline", "names"])
+    return df.assign(state=df["room"].isin(measured).map({True: MEASURED, False: BUILT}))
+
+
+def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
+    """Draw the systems by what kind of sparsity they take (columns) and which unit computes (rows), a card each; where
+    cards would lie on one another, their row has several lanes. (fig, data)"""
+    data = systems(folder)
+    placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
+    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in registry.UNITS]
+    tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
+    fig, ax = plt.subplots(figsize=(style.WIDTH, tops[-1] * INCHES), layout="none")
+    fig.subplots_adjust(0, 0, 1, 1)
+    for column, (name, grid) in enumerate(zip(registry.PATTERNS, EXAMPLES, strict=True)):
+        _example(ax, LEFT + column + (1 - 8 * CELL) / 2, 0.26, grid)
+        sketch.put(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
+    for unit, top, below in zip(registry.UNITS, tops[:-1], tops[1:], strict=True):
+        sketch.put(ax, 0.28, (top + below - GAP) / 2, unit.replace(" ", "\n"), weight="bold", linespacing=1.5)
+    for system, lane, colour in placed:
+        x = LEFT + registry.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
+        y = tops[registry.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
+        _card(ax, x, y, system, colour)
+    ax.set(xlim=(0, LEFT + len(registry.PATTERNS) + 0.02), ylim=(tops[-1], 0))
+    ax.axis("off")
+    return fig, data.drop(columns=["title", "order", "patterns"])
+
+
+def lanes(data: pd.DataFrame) -> list[int]:
+    """Return the lane of each system in the row of its unit, from 0: the first in which no system before it has one of
+    its patterns."""
+    taken: set[tuple[str, int, str]] = set()
+    found = []
+    for system in data.itertuples():
+        mine = ({(system.unit, lane, pattern) for pattern in system.patterns} for lane in itertools.count())
+        lane, cells = next((lane, cells) for lane, cells in enumerate(mine) if not cells & taken)
+        taken |= cells
+        found.append(lane)
+    return found
+
+
+def _example(ax: Any, x: float, y: float, grid: str) -> None:
+    """Draw a matrix of 8 x 8 cells, its non-zeros filled."""
+    for i, cell in enumerate(grid.replace(" ", "")):
+        how: Any = {"#": {"facecolor": style.BOUND, "alpha": 0.85}, ".": {"facecolor": "none", "alpha": 0.3}}[cell]
+        at = (x + i % 8 * CELL, y + i // 8 * CELL)
+        ax.add_patch(Rectangle(at, CELL, CELL, edgecolor=style.INK, linewidth=0.35, **how))
+
+
+def _card(ax: Any, x: float, y: float, system: Any, colour: str) -> None:
+    """Draw what a system is and how far, in a frame."""
+    span = len(system.patterns)
+    width, height = span - 1 + CARD[0], CARD[1]
+    for looks in ({"facecolor": colour, "edgecolor": "none", "alpha": 0.2}, {"facecolor": "none", "edgecolor": colour}):
+        shape: Any = {"boxstyle": "round,pad=0,rounding_size=0.04", "linewidth": 1.5} | looks
+        ax.add_patch(FancyBboxPatch((x, y), width, height, **shape))
+    lines = [
+        f"{system.format}, {system.precision}",
+        *textwrap.wrap(system.idea, 25 if span == 1 else 54),
+        *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 54),
+    ]
+    sketch.put(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
+    for number, line in enumerate(lines):
+        sketch.put(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=8)
+    sketch.put(ax, x + width - 0.05, y + height - 0.07, system.state, ha="right", fontsize=8, weight="bold")

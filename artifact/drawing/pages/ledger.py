@@ -11,7 +11,7 @@ from markupsafe import Markup
 from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus, prose
+from artifact.drawing import prose
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures, page
@@ -37,7 +37,7 @@ Files = Mapping[str, Mapping[str, Mapping[str, str]]]
 def everywhere(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Judged:
     """Return verdicts of every GPU that has records: that of this page first, then the others beside it, then those
     that are shipped. Empty without records of this page's."""
-    return judge.everywhere(known, gpus.folders(origin.folder, shipped))
+    return judge.everywhere(known, prose.folders(origin.folder, shipped))
 
 
 def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
@@ -74,7 +74,7 @@ def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = p
             }
             for c in known
         }
-        for gpu, folder in gpus.folders(origin.folder, shipped).items()
+        for gpu, folder in prose.folders(origin.folder, shipped).items()
     }
 
 

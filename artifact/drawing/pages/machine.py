@@ -1,20 +1,25 @@
-"""The page on the machine: its description, its ceilings, and the machine code of the microbenchmarks."""
+"""The page on the machine: its description, its ceilings and the roofline under them, the microbenchmarks' code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 
+from artifact import registry
 from artifact.book.facts import Fact, flat
-from artifact.drawing import compiled, prose
-from artifact.drawing import roofs as roofs_
+from artifact.drawing import compiled, plot, prose, style
 from artifact.measure import ceilings as ceilings_
-from artifact.measure import run as harness
+from artifact.measure import records, run
 from kernels import ceilings
 
+#: Format and count of bytes -> least and largest useful FLOP per byte.
+Intensities = Mapping[str, tuple[float, float]]
 #: Microbenchmark -> the instruction that its rate rests on.
 WORK = {
     "fma": "FFMA",
@@ -42,7 +47,7 @@ class Page:
     @property
     def roofs(self) -> pd.DataFrame | None:
         """The roofs of the roofline; None without ceilings."""
-        return None if self.measured is None else roofs_.roofs(self.measured, self.machine)
+        return None if self.measured is None else roofs(self.measured, self.machine)
 
     @property
     def tensor(self) -> pd.DataFrame | None:
@@ -51,30 +56,29 @@ class Page:
         return None if df.empty else df
 
 
-def start(mode: str, gpu: str, preset: str, seed: int, records: str) -> Page:
+def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
     """Measure the ceilings, or read them, or find that there are none."""
-    origin = prose.origin(mode, gpu, records)
+    origin = prose.origin(mode, gpu, folder)
     if not (origin.fresh or origin.has("ceilings")):
         return Page(origin, origin.banner(alone=True))
-    run = harness.start("ceilings", mode, gpu, preset, seed, records)
-    return Page(origin, run.banner(), run.machine, ceilings_.measure(run))
+    here = run.start("ceilings", mode, gpu, preset, seed, folder)
+    return Page(origin, here.banner(), here.machine, ceilings_.measure(here))
 
 
-def facts(page: Page, here: Mapping[str, Sequence[float]]) -> Iterator[Fact]:
-    """Yield what the page's text names. here: what multiplications lie in the roofline, by their kind."""
-    yield from flat({"machine": page.machine, "counted": WORK})
-    if page.roofs is not None and len(page.roofs):
+def facts(page: Page, here: Intensities) -> Iterator[Fact]:
+    """Yield what the page's text names. here: what multiplications lie in the roofline."""
+    told: dict[str, Any] = {"machine": page.machine, "counted": WORK}
+    if page.roofs is not None:
         dots = page.roofs.set_index("variant")["balance"]
         low, high = here.get("CSR, requested bytes", (None, None))
-        ends = page.roofs[page.roofs["variant"] != "fma"].set_index("ceiling")["balance"]
-        yield from flat({"balance": {**dots, "least": dots.min()}, "gather": {"low": low, "high": high}, "ends": ends})
+        ends = page.roofs.set_index("ceiling")["balance"].dropna()
+        told |= {"balance": {**dots, "least": dots.min()}, "gather": {"low": low, "high": high}, "ends": ends}
     if page.tensor is not None and page.measured is not None:
         rates = page.tensor.set_index("variant")
-        clocks = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index)
-        known = rates.dropna(subset=["sm_mhz", "least_mhz"])
-        inside = {name: {"low": row["least_mhz"], "high": row["sm_mhz"]} for name, row in known.iterrows()}
-        mhz = {"low": clocks.min(skipna=False), "high": clocks.max(skipna=False)}
-        yield from flat({"tflops": rates["measured"], "mhz": mhz, "inside": inside})
+        mhz = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index).agg(["min", "max"], skipna=False)
+        inside = rates.dropna(subset=["sm_mhz", "least_mhz"])[["least_mhz", "sm_mhz"]].set_axis(["low", "high"], axis=1)
+        told |= {"tflops": rates["measured"], "mhz": mhz.set_axis(["low", "high"]), "inside": inside}
+    yield from flat(told)
 
 
 def rate(amount: float, unit: str) -> str:
@@ -84,7 +88,7 @@ def rate(amount: float, unit: str) -> str:
     return f"{amount:.1f} TFLOP/s" if unit == "TFLOP/s" else f"{amount / 1e3:.2f} TB/s"
 
 
-def roofs(page: Page) -> pd.DataFrame | None:
+def roofs_table(page: Page) -> pd.DataFrame | None:
     """Return the measured ceilings beside what is published; None without ceilings."""
     df = page.roofs
     if df is None:
@@ -116,3 +120,125 @@ def heart(name: str, opcode: str, count: int) -> str:
     ops = compiled.instructions(ceilings.VARIANTS[name])
     first = next(i for i, op in enumerate(ops) if op.startswith(opcode))
     return "\n".join(ops[first : first + count])
+
+
+# ---------------------------------------------------------------- the roofline
+
+#: FP32 FMA units of an SM by compute capability; GPUs that are not listed have 128.
+FP32_LANES = {"8.0": 64, "7.0": 64, "7.5": 64}
+#: Bytes that the 32 banks of an SM's shared memory deliver in a clock.
+SHARED_BYTES_PER_CLOCK = 128
+#: Transfers per clock that NVML reports for the memory, HBM and GDDR alike.
+TRANSFERS_PER_CLOCK = 2
+#: Microbenchmark of a ceiling → how it is called, its colour, and what it bounds.
+ROOFS = {
+    "copy": (
+        "DRAM copy",
+        style.BASELINE,
+        "operands larger than the L2: what must come from memory, or go there, once",
+    ),
+    "l2_read": ("L2 read", style.RUNGS[1], "rows of B that several rows of A ask for, after the first fetch"),
+    "shared_read": ("shared-memory read", style.CLAIM, "tiles of B that a block has staged for itself"),
+    "fma": ("FP32 FMA", style.BOUND, "the arithmetic, once the data is in registers"),
+}
+
+
+def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
+    """Return what arithmetic on the machine's description promises of each roof, GB/s, and TFLOP/s of "fma"; NaN where
+    the machine does not say enough (the L2's width is not published).
+
+    sm_mhz: SM clock while each microbenchmark ran, else the highest.
+    """
+    known = ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
+    sms, bits, memory, most = (machine.get(key) or np.nan for key in known)
+    clock = sm_mhz.replace(0, np.nan).fillna(most)
+    promised = {
+        "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,
+        "shared_read": sms * SHARED_BYTES_PER_CLOCK * clock["shared_read"] / 1e3,
+        "fma": sms * FP32_LANES.get(str(machine.get("compute_capability")), 128) * 2 * clock["fma"] / 1e6,
+    }
+    return pd.Series(promised).reindex(list(ROOFS))
+
+
+def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the measured ceilings beside what the machine's description promises.
+
+    df: the record of the room "ceilings". Columns: ceiling, variant, measured, unit, promised, share, balance (FLOP per
+    byte above which FMA is the lower roof), spread (quartiles over median), bounds.
+    """
+    have = df.set_index("variant").reindex(list(ROOFS))
+    fma, promised = have.index == "fma", peaks(machine, have["sm_mhz"])
+    measured = have["gbps"].where(~fma, have["tflops"])
+    columns = {
+        "ceiling": [name for name, _, _ in ROOFS.values()],
+        "variant": have.index,
+        "measured": measured,
+        "unit": np.where(fma, "TFLOP/s", "GB/s"),
+        "promised": promised,
+        "share": measured / promised,
+        "balance": (measured["fma"] * 1e3 / measured).where(~fma),
+        "spread": (have["q75_us"] - have["q25_us"]) / have["median_us"],
+        "bounds": [bounds for _, _, bounds in ROOFS.values()],
+    }
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def roofline(ceilings: pd.DataFrame, intensities: Intensities):
+    """Draw the measured roofs, and where the multiplications of the records lie under them; return figure and data.
+
+    ceilings: from `roofs`. intensities: format and count of bytes → least and largest useful FLOP per byte, drawn as
+    bars along the bottom.
+    """
+    memories, fma = ceilings[ceilings["variant"] != "fma"], ceilings.set_index("variant")["measured"]["fma"]
+    slopes = memories["measured"] / 1e3
+    marks = [*memories["balance"], *(end for ends in intensities.values() for end in ends)]
+    left, right, start = min(*marks, 0.4) / 2.5, max(marks) * 6, memories["balance"].min()
+    low = left * slopes.min()
+    bottom = low / 6
+    fig, ax = plt.subplots(figsize=(style.WIDTH, 4.4))
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, fma * 2.2))
+    ax.set(xlabel="useful FLOP per byte of that memory", ylabel="TFLOP/s at most")
+    plot.log(ax.xaxis)
+    plot.log(ax.yaxis)
+    ax.plot([start, right], [fma, fma], color=style.BOUND, linewidth=2)
+    for number, (name, (least, most)) in enumerate(intensities.items()):
+        y = bottom * (low / bottom) ** (0.2 + 0.75 * (number + 0.5) / len(intensities))
+        ax.plot([least, most], [y, y], color=style.PUBLISHED, linewidth=5, alpha=0.55, solid_capstyle="butt")
+        _said(ax, name, (most, y), (6, 0), ha="left", va="center", fontsize=8)
+    fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
+    _said(ax, f"FP32 FMA {fma:.1f} TFLOP/s", (right, fma), (-2, 5), ha="right")
+    for memory, slope in zip(memories.itertuples(), slopes, strict=True):
+        colour, ends = ROOFS[memory.variant][1], [(left, left * slope), (memory.balance, fma)]
+        ax.plot(*zip(*ends, strict=True), color=colour, linewidth=1.8)
+        ax.plot(memory.balance, fma, "o", color=colour, markersize=6)
+        ax.plot([memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3)))
+        _said(ax, f"{memory.balance:.1f}", (memory.balance, fma), (0, 7), ha="center")
+        at, ((x0, y0), (x1, y1)) = left**0.62 * memory.balance**0.38, ax.transData.transform(ends)
+        angle = np.arctan2(y1 - y0, x1 - x0)
+        turned = {"rotation": np.degrees(angle), "rotation_mode": "anchor", "ha": "center"}
+        above = (-5 * np.sin(angle), 5 * np.cos(angle))
+        _said(ax, f"{memory.ceiling} {slope:.2f} TB/s", (at, at * slope), above, **turned)
+    dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
+    bars = [(name, end, np.nan) for name, ends in intensities.items() for end in ends]
+    return fig, pd.DataFrame(dots + bars, columns=["what", "flop_per_byte", "tflops"])
+
+
+def _said(ax, text: str, at: tuple[float, float], points: tuple[float, float], **how: Any) -> None:
+    """Write text so many points from a place."""
+    ax.annotate(text, at, xytext=points, textcoords="offset points", **{"fontsize": 8.5} | how)
+
+
+def intensities(folder: Path) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest useful FLOP per byte of all generated points under a GPU's folder, by format and
+    by both counts of bytes: {"CSR, requested bytes": (least, most), …}.
+
+    Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
+    """
+    ratios: dict[str, list[pd.Series]] = {}
+    for system in (s for s in registry.find().values() if s.unit == "CUDA cores"):
+        for name in records.experiments(here := folder / system.room):
+            df = records.read(here / f"{name}.csv").query("nnz > 0 and label == ''")
+            for kind in ("requested", "least"):
+                ratios.setdefault(f"{system.format}, {kind} bytes", []).append(df["useful_flops"] / df[f"{kind}_bytes"])
+    spans = {name: pd.concat(each).agg(["min", "max"]).dropna() for name, each in ratios.items()}
+    return {name: tuple(span) for name, span in spans.items() if len(span)}

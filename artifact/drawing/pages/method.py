@@ -1,35 +1,47 @@
-"""The page on the method: the timer's constants, what a problem counts, limits of errors, columns of records."""
+"""The page on the method: the timer as a picture and its constants, what a problem counts, limits of errors, columns of records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
 
 from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import gpus, prose
+from artifact.drawing import prose, sketch, style
 from artifact.measure import again, bench, check, records, run
 from kernels import jit
 from kernels.contract import Problem
 
 MIB = 2**20
+#: In a module: a comment of several lines, and the assignments that it explains.
+CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
 
 def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
     """Yield the timer's, the check's and the compiler's constants, and what second runs say of ratios."""
     timer = {n.lower(): value for n, value in vars(bench).items() if n.isupper() and isinstance(value, int | float)}
     options = ", ".join(f"`{key}={value}`" for key, value in jit.OPTIONS.items())
-    yield from flat({"timer": timer, "budget_s": run.BUDGETS_S})
-    yield "check.cpu_work", text.thousands(check.CPU_WORK, mark="\u202f")
-    yield from flat({"jit": {"targets": ", ".join(f"`{t}`" for t in jit.TARGETS), "options": options}})
+    told: dict[str, Any] = {
+        "timer": timer,
+        "budget_s": run.BUDGETS_S,
+        "check": {"cpu_work": text.thousands(check.CPU_WORK, mark="\u202f")},
+        "jit": {"targets": ", ".join(f"`{t}`" for t in jit.TARGETS), "options": options},
+    }
     if len(found := again.runs(root)):
         worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
-        told = {"system": system(worst.room), "gpu": gpus.name(root / worst.gpu), "off": worst.most_of_ten}
+        of_worst = {"system": system(worst.room), "gpu": prose.name(root / worst.gpu), "off": worst.most_of_ten}
         medians, most = int(found["measurements"].sum()), same["most_of_ten"].max()
-        yield from flat({"again": {"medians": medians, "worst": told, "same_code": most}})
+        told["again"] = {"medians": medians, "worst": of_worst, "same_code": most}
+    yield from flat(told)
 
 
 def counted(p: Problem) -> Iterator[Fact]:
@@ -38,15 +50,17 @@ def counted(p: Problem) -> Iterator[Fact]:
     return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
 
 
-def constants() -> pd.DataFrame:
-    """Return the timer's constants, with the comments above them."""
-    df = prose.constants(bench)
-    values = [" · ".join(map(_value, *row)) for row in zip(df["constant"], df["value"], strict=True)]
-    return df.assign(constant=[", ".join(f"`{name}`" for name in names) for names in df["constant"]], value=values)
-
-
-def _value(name: str, number: float) -> str:
-    return f"{number / MIB:g} MiB" if "BYTES" in name else f"{number:g}"
+def constants(module: ModuleType = bench) -> pd.DataFrame:
+    """Return the timer's constants that a `#:` comment explains: constant (several below one comment), value, meaning.
+    Numbers only."""
+    rows = []
+    for said, below in CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
+        found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
+        names = ", ".join(f"`{name}`" for name in numbers)
+        rows.append((names, " · ".join(values), " ".join(said.replace("#:", "").split())))
+    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
 
 
 def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
@@ -78,24 +92,78 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     found = again.runs(root)
     if found.empty:
         return None
-    names = {gpu: gpus.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
+    names = {gpu: prose.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
     code = found["same_code"].map({True: "the same code", False: "other code"})
+    minutes = pd.to_timedelta(found["between"]).dt.total_seconds() / 60
     return found.assign(
         gpu=found["gpu"].map(names),
         system=found["room"].map(system),
         experiments=found["experiments"].map(", ".join),
         medians=found["measurements"].astype(str) + " of " + found["of"].astype(str),
         off=[f"{row.median:.1%}, {row.most_of_ten:.1%}, {row.most:.0%}" for row in found.itertuples()],
-        apart=found["between"].map(_long) + ", " + code,
+        apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes] + (", " + code),
     )
-
-
-def _long(between: pd.Timedelta) -> str:
-    minutes = between.total_seconds() / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
 def system(room: str) -> str:
     """Return the name of a room's system; of what is no room, as the ceilings, its own."""
     known = registry.find()
     return known[room].name if room in known else room
+
+
+# ---------------------------------------------------------------- the timer as a picture
+
+#: Height of a lane, and what it is called; lengths of a flush, of a host's call, and of each contender in turn.
+LANES = {"host": (1.15, "host"), "GPU": (2.35, "GPU stream")}
+FLUSH, ENQUEUE, LENGTHS = 3.0, 0.42, (2.1, 1.3, 1.7)
+
+
+def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, pd.DataFrame]:
+    """Draw a schematic of the timer: what the host enqueues, what the GPU runs, when NVML is asked.
+
+    The order of the launches is the one that `bench.schedule` gives. (fig, data); times have no unit.
+    """
+    length = dict(zip(names, LENGTHS, strict=False)) | {"flush": FLUSH}
+    launches = [what for name in bench.schedule(dict.fromkeys(names, rounds)) for what in ("flush", name)]
+    data = pd.DataFrame({"what": ["flush", *launches]})
+    spans = {"GPU": data["what"].map(length).cumsum(), "host": ENQUEUE * (data.index + 1.0)}
+    data = pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()]).sort_index(kind="stable")
+    data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
+    host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
+
+    fig, ax = plt.subplots(figsize=(style.WIDTH, 2.7), layout="none")
+    fig.subplots_adjust(0, 0, 1, 1)
+    colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False))
+    for block in data.itertuples():
+        _block(ax, block, LANES[block.lane][0], colours.get(block.what, style.BOUND))
+    for x in np.linspace(host + 0.3, clock, 6):
+        ax.plot(x, LANES["host"][0] + 0.35, "o", color=style.CLAIM, markersize=4)
+    sketch.put(ax, (host + clock) / 2, 0.72, "meanwhile NVML is asked for clock, power and throttling", fontsize=8)
+    sketch.put(ax, host / 2, 0.72, "everything is enqueued first", fontsize=8)
+    for y, label in LANES.values():
+        sketch.put(ax, -0.3, y + 0.35, label, ha="right", weight="bold")
+    top = LANES["GPU"][0]
+    sketch.put(ax, FLUSH / 2, top + 1.05, "a head start", fontsize=8)
+    ax.plot(-3.2, top + 1.32, "v", color=style.INK, markersize=4)
+    sketch.put(ax, -2.9, top + 1.32, "CUDA event", ha="left", fontsize=8)
+    ax.set(xlim=(-3.4, clock + 1), ylim=(4.25, 0.45))
+    ax.axis("off")
+    return fig, data[["lane", "what", "begin", "end"]]
+
+
+def _block(ax: Any, block: Any, y: float, colour: str) -> None:
+    """Draw what the host or the GPU does for a while; a launch on the GPU lies between two events."""
+    flush, middle = block.what == "flush", (block.begin + block.end) / 2
+    box = (block.begin + 0.05, y), block.end - block.begin - 0.1, 0.7
+    ax.add_patch(Rectangle(*box, facecolor=colour, alpha=0.16 if flush else 0.35, linewidth=0))
+    ax.add_patch(Rectangle(*box, fill=False, edgecolor=colour, linewidth=1))
+    if block.lane == "host":
+        return
+    sketch.put(ax, middle, y + 0.35, block.what, weight="normal" if flush else "bold")
+    if not flush:
+        for x in (block.begin, block.end):
+            ax.plot([x, x], [y - 0.14, y + 0.84], color=style.INK, linewidth=1.3)
+            ax.plot(x, y - 0.14, "v", color=style.INK, markersize=4)
+        ends = (block.begin, y + 1.05), (block.end, y + 1.05)
+        ax.annotate("", *ends, arrowprops={"arrowstyle": "<->", "color": colour, "linewidth": 1})
+        sketch.put(ax, middle, y + 1.32, f"a sample of {block.what}", fontsize=8)

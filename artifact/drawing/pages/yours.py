@@ -13,6 +13,7 @@ import pandas as pd
 from artifact import registry, trial
 from artifact.book import charts, figures
 from artifact.book.facts import Fact, under
+from artifact.book.text import Shown
 from artifact.drawing import prose
 from artifact.measure import records
 from artifact.trial import court, header
@@ -48,7 +49,7 @@ def arguments() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["room", "names"])
 
 
-def held(root: Path | None = None) -> list[figures.Shown]:
+def held(root: Path | None = None) -> list[Shown]:
     """Draw the figure of every trial that was held here. root: folder of trials, those of this machine by default."""
     shown = []
     for (name, _, room), folder in court.recorded(root or court.folder()).items():
@@ -74,7 +75,7 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 
-def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> figures.Shown:
+def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> Shown:
     """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
     said = court.verdict(court.standings(df, name), name)
     return figures.shown(

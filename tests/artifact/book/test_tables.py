@@ -45,3 +45,6 @@ def test_every_table_of_a_chapter_is_specified(room):
         name for text in chapters if f'cells.of(\\"{room}' in text for name in re.findall(r'\btable\(\\"(\w+)\\"', text)
     }
     assert named == set(tables.specs(room))
+    for spec in tables.specs(room).values():
+        assert {"caption"} <= {*spec} <= {"caption", "columns", "na", "fold", "prose", "rows"}
+        assert all({*column} <= {"title", "of", "as"} for column in spec.get("columns", ()))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from artifact import paths, registry
-from artifact.book import conditions, facts, text
+from artifact.book import facts, text
 from artifact.book.text import Text
 
 CHAPTERS = text.chapters()
@@ -111,13 +111,6 @@ def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
     assert shipped["name"].tolist() == now["name"].tolist(), "python -m artifact.book.facts writes them anew"
     for name, then, value in zip(shipped["name"], shipped["value"], now["value"], strict=True):
         assert then == value or float(then) == pytest.approx(float(value), rel=1e-9), name
-
-
-def test_the_appendix_lists_every_condition_and_whether_it_holds():
-    folders = {gpu: paths.RECORDED / gpu for gpu in ("nvidia-h200", "nvidia-h100-80gb-hbm3")}
-    found = conditions.table(folders)
-    assert len(found) == sum(len(text.conditions(*chapter)) for chapter in CHAPTERS)
-    assert set(found[list(folders)].stack()) <= set(conditions.SAID.values())
 
 
 def test_a_template_that_is_none_says_where():

@@ -161,12 +161,13 @@ def test_what_travels():
 
 
 def test_every_table_and_figure_is_drawn_as_specified():
-    df, folder = page.load(SHIPPED), paths.ROOT / "artifact" / "distributed"
+    df = page.load(SHIPPED)
     drawn = {"scaling": page.efficiencies(df), "volumes": page.volumes(), "predictions": page.predictions(df)}
-    known = figures.specs(folder / figures.FILE)
+    known = figures.specs("distributed")
     assert {*known} == {*drawn, "parts"}
     for name, data in drawn.items():
-        assert len(figures.draw(known[name], data).axes) == 2 and figures.alt(known[name], data)
+        rows = figures.drawn_rows(known[name], data)
+        assert len(figures.draw(known[name], rows).axes) == 2 and figures.alt(known[name], rows)
     shown = {"times": page.times(df), "rates": page.rates(df), "fits": page.fits(df), "claims": page.claims(df)}
     shown |= {"beyond": page.beyond(SHIPPED), "schedules": page.schedules(SHIPPED, df)}
     shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}

@@ -5,6 +5,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from artifact import paths
+from artifact.book import figures
 from artifact.drawing import cells
 from artifact.measure import run
 from artifact.verdicts import load
@@ -13,7 +14,8 @@ from artifact.verdicts import load
 @pytest.fixture
 def shown(monkeypatch) -> list:
     found = []
-    monkeypatch.setattr(cells, "display", found.append)
+    for module in (cells, figures):
+        monkeypatch.setattr(module, "display", found.append)
     return found
 
 
@@ -32,7 +34,7 @@ def test_nothing_to_say_is_not_shown(shown):
 def test_figure_is_kept_with_its_data(shown, folder):
     fig, ax = plt.subplots()
     ax.plot([1, 2])
-    cells.figures("a_room")((fig, pd.DataFrame({"x": [1]})), "one", alt="A line", caption="It rises.")
+    figures.shower("a_room")("one", (fig, pd.DataFrame({"x": [1]})), alt="A line", caption="It rises.")
     assert (folder / "a_room" / "one.csv").read_text() == "x\n1\n"
     assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markdown
 
@@ -64,5 +66,5 @@ def test_verdicts_are_those_of_the_room(shown):
 
 def test_several_texts_and_what_is_not_there(shown, folder):
     cells.say("one", "", "two")
-    cells.figures("a_room")(None, "one", alt="", caption="")
+    figures.shower("a_room")("one", None, alt="", caption="")
     assert [markdown.data for markdown in shown] == ["one", "two"]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from artifact.drawing import findings
+from artifact.book import figures
 
 SPEEDS = pd.DataFrame(
     {
@@ -14,23 +14,25 @@ SPEEDS = pd.DataFrame(
 )
 
 
+MEANS = {"alt": "Speed", "kind": "dots", "y": "variant", "x": "speedup"}
+
+
 def test_means_are_told_with_their_range_and_apart_from_what_is_stated():
-    text = findings.means("Speed", "speedup")(SPEEDS)
+    text = figures.alt(MEANS, SPEEDS)
     assert text.replace("\u202f", " ") == "Speed: cuBLAS SGEMM 1 and auto 2.52 (1 to 8). stated: auto 9 000."
-    text = findings.means("Speed", "speedup", at="density")(SPEEDS[SPEEDS["variant"] == "auto"])
+    text = figures.alt(MEANS | {"at": "density"}, SPEEDS[SPEEDS["variant"] == "auto"])
     assert text.startswith("Speed: 50% kept: auto 1; 25% kept: auto 8; 12.5% kept: auto 2.")
-    negative = SPEEDS.assign(speedup=-1.0)
-    assert "auto -1" in findings.means("Share", "speedup")(negative)
-    assert findings.means("Speed", "speedup")(SPEEDS.assign(speedup=float("nan"))) == "Speed."
+    assert "auto -1" in figures.alt(MEANS, SPEEDS.assign(speedup=-1.0))
+    assert figures.alt(MEANS, SPEEDS.assign(speedup=float("nan"))) == "Speed."
 
 
 def test_ends_tell_where_a_line_begins_peaks_and_ends():
-    text = findings.ends("Speed", "speedup", "density")(SPEEDS)
+    text = figures.alt({"alt": "Speed", "kind": "lines", "x": "density", "y": "speedup"}, SPEEDS)
     assert "auto from 2 at 12.5% kept over 8 at 25% kept to 1 at 50% kept" in text
     assert "cuBLAS SGEMM from 1 at 12.5% kept to 1 at 50% kept and" in text
     assert text.replace("\u202f", " ").endswith("stated: auto 9 000 at 25% kept.")
 
 
-def test_each():
-    text = findings.each("Ends", "speedup", "variant")(SPEEDS[SPEEDS["source"] == "measured"])
-    assert text == "Ends: cuBLAS SGEMM 1 and auto 8."
+def test_sums():
+    text = figures.alt(MEANS | {"how": "each"}, SPEEDS[SPEEDS["source"] == "measured"])
+    assert text == "Speed: cuBLAS SGEMM 3 and auto 11."

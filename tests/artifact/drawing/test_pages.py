@@ -11,8 +11,7 @@ import synthetic
 from artifact import paths, registry
 from artifact.book import html, tables, text
 from artifact.book.facts import tree
-from artifact.drawing import prose, roofs
-from artifact.drawing import systems as systems_
+from artifact.drawing import prose
 from artifact.drawing.pages import appendix, front, ledger, machine, method
 from artifact.measure import bench, check, minutes, records
 from artifact.verdicts import judge, load, measures
@@ -67,9 +66,9 @@ def test_the_machine_is_told_with_what_is_not_known():
 
 
 def test_ceilings_and_roofline():
-    found = roofs.roofs(synthetic.ceilings(), H200)
+    found = machine.roofs(synthetic.ceilings(), H200)
     page = machine.Page(NOTHING, "", H200, synthetic.ceilings())
-    assert machine.roofs(page)["measured"].str.contains("4.00 TB/s").any()
+    assert machine.roofs_table(page)["measured"].str.contains("4.00 TB/s").any()
     known = dict(machine.facts(page, {"CSR, requested bytes": (0.1, 0.5)}))
     assert known["gather.high"] == 0.5 and known["balance.least"] == found["balance"].min()
     assert "gather.high" not in dict(machine.facts(page, {}))
@@ -91,7 +90,7 @@ def test_tensor_cores():
 
 def test_a_machine_without_ceilings():
     page = machine.Page(NOTHING, NOTHING.banner())
-    assert page.roofs is page.tensor is machine.roofs(page) is None
+    assert page.roofs is page.tensor is machine.roofs_table(page) is None
     assert not any(name.startswith("balance") for name, _ in machine.facts(page, {}))
 
 
@@ -187,7 +186,7 @@ def test_the_front_page_counts_what_the_ledger_holds(judged, known):
 
 def test_findings_have_numbers_with_links_and_are_left_out_without():
     every = load.claims()
-    data, folder = systems_.systems(None), paths.RECORDED / "nvidia-h200"
+    data, folder = front.systems(None), paths.RECORDED / "nvidia-h200"
     both = {"H200": judge.judge(every, folder), "H100": judge.judge(every, paths.RECORDED / "nvidia-h100-80gb-hbm3")}
     page = text.page("front")
     page.add(front.facts(data, both, every))
@@ -260,6 +259,13 @@ def test_times_and_contributions(of_records, of_nothing):
     row = df.set_index("number").loc["C1"]
     assert "ledger.html#claim-abstract-speedup" in row["claim"] and row["tried"].endswith("Fig. 4, Fig. 5, Fig. 6")
     assert "of 54 points" in row["here"] and "at_least = 1" in row["here"] and "H100: " in row["here"]
+
+
+def test_the_appendix_lists_every_condition_and_whether_it_holds():
+    a = appendix.Appendix(prose.origin("recorded", "nvidia-h200"), [])
+    found = appendix.conditions(a)
+    assert len(found) == sum(len(text.conditions(*chapter)) for chapter in text.chapters())
+    assert set(found[list(a.short.values())].stack()) <= set(appendix.HOLDS.values())
 
 
 def test_the_appendix_says_what_it_can_without_records(of_nothing):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from drawn import on_a_page, texts
 
-from artifact.drawing import protocol
+from artifact.drawing.pages import method
 from artifact.measure import bench
 
 
 def test_the_timeline_is_the_schedule_of_the_timer():
-    fig, data = protocol.timeline(("A", "B"), rounds=2)
+    fig, data = method.timeline(("A", "B"), rounds=2)
     gpu = data[data["lane"] == "GPU"]
     order = bench.schedule({"A": 2, "B": 2})
     assert gpu["what"].tolist() == ["flush", *(x for name in order for x in ("flush", name))]

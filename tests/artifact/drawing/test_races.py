@@ -12,7 +12,7 @@ import synthetic
 
 from artifact import paths, registry
 from artifact.book import text as text_
-from artifact.drawing import cells, gpus, prose, races, style, words
+from artifact.drawing import cells, prose, races, style, words
 from artifact.drawing.pages import elsewhere, front
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures
@@ -137,7 +137,7 @@ def test_every_race_on_the_front_page_says_what_its_source_states(room):
 
 
 def test_the_shipped_gpus_meet_in_every_race():
-    found = gpus.folders(paths.RECORDED / "nvidia-h200")
+    found = prose.folders(paths.RECORDED / "nvidia-h200")
     df = races.table(found)
     for _, own in df.groupby(["room", "race"]):
         assert set(own["gpu"]) == set(found), "an empty line of the front page"
@@ -234,12 +234,12 @@ def test_the_figure_in_words(tmp_path, race):
 @pytest.fixture(scope="module")
 def shipped():
     """Verdicts by the shipped records, of each GPU."""
-    found = gpus.folders(paths.RECORDED / "nvidia-h200")
+    found = prose.folders(paths.RECORDED / "nvidia-h200")
     return {gpu: judge.judge(load.claims(), own) for gpu, own in found.items()}
 
 
 def test_the_shipped_figure_can_be_read_wide_and_narrow(shipped):
-    found = gpus.folders(paths.RECORDED / "nvidia-h200")
+    found = prose.folders(paths.RECORDED / "nvidia-h200")
     (wide, data, narrow), said = front.raced(found, shipped)
     for fig, at_most in ((wide, style.WIDTH), (narrow, 4.2)):
         drawn.legible(fig)
@@ -257,13 +257,11 @@ def test_this_pages_gpu_first_then_those_beside_it_then_the_shipped(tmp_path):
     own = folder(tmp_path / "fresh", "NVIDIA X1")
     folder(tmp_path / "fresh", "NVIDIA Y2")
     shipped = [folder(tmp_path / "shipped", gpu) for gpu in ("NVIDIA A100", "NVIDIA X1")]
-    found = gpus.folders(own, shipped[0].parent)
+    found = prose.folders(own, shipped[0].parent)
     assert list(found) == ["NVIDIA X1", "NVIDIA Y2", "NVIDIA A100"] and found["NVIDIA X1"] == own
-    assert list(gpus.sides(own, shipped[0].parent))[-1] == "NVIDIA X1, as shipped"
-    assert gpus.folders(None) == gpus.sides(None) == {}
-    assert gpus.folders(tmp_path / "nothing") == {}
-    with pytest.raises(FileNotFoundError, match="no records of any room"):
-        gpus.name(tmp_path)
+    assert list(prose.sides(own, shipped[0].parent))[-1] == "NVIDIA X1, as shipped"
+    assert prose.folders(None) == prose.sides(None) == {}
+    assert prose.folders(tmp_path / "nothing") == {}
 
 
 def test_verdicts_that_change_are_named(tmp_path):
@@ -271,8 +269,8 @@ def test_verdicts_that_change_are_named(tmp_path):
         "one": folder(tmp_path / "a"),
         "other": folder(tmp_path / "b", "NVIDIA X1", speedup=2.0),
     }
-    judged = gpus.judged(found, ROOM)
-    changed = gpus.changed(judged).set_index("id")
+    judged = prose.judged(found, ROOM)
+    changed = prose.changed(judged).set_index("id")
     assert changed.loc["abstract-speedup", "one"] != changed.loc["abstract-speedup", "other"]
     same = set(judged["one"]["id"]) - set(changed.index)
     first, second = (df.set_index("id")["verdict"] for df in judged.values())
@@ -283,15 +281,15 @@ def test_verdicts_that_change_are_named(tmp_path):
         )
     text = elsewhere.summary(changed.reset_index(), found)
     assert f"{len(changed)} verdicts" in text and "#claim-abstract-speedup" in text
-    assert gpus.changed({"one": judged["one"]}).empty
-    assert "are the same on one" in elsewhere.summary(gpus.changed({"one": judged["one"]}), ["one"])
+    assert prose.changed({"one": judged["one"]}).empty
+    assert "are the same on one" in elsewhere.summary(prose.changed({"one": judged["one"]}), ["one"])
 
 
 def test_how_machines_differ(tmp_path):
     found = {"one": folder(tmp_path / "a"), "other": folder(tmp_path / "b", "NVIDIA X1")}
     slower = synthetic.ceilings("NVIDIA X1", copy=synthetic.COPY_GBPS / 2)
     records.write(found["other"] / "ceilings" / "ceilings.csv", slower)
-    df = gpus.machines(found).set_index("what")
+    df = prose.machines(found).set_index("what")
     assert df.loc["copying in memory, measured"].tolist() == ["4,000 GB/s", "2,000 GB/s (0.50×)"]
     assert "multiprocessors" not in df.index  # these machines do not state it
 
@@ -307,7 +305,7 @@ def test_the_fastest_loop_counts_and_is_named(tmp_path):
         ]
         loops = [df.assign(useful_flops=df["tflops"] * df["median_us"] * 1e6) for df in loops]
         records.write(at / "ceilings" / "ceilings.csv", pd.concat([df, *loops], ignore_index=True))
-    df = gpus.machines(found).set_index("what")
+    df = prose.machines(found).set_index("what")
     cells_ = df.loc["BF16 2:4 on tensor cores, measured"].tolist()
     assert cells_ == [
         "200 TFLOP/s, `wgmma_sp_ra`",
@@ -324,7 +322,7 @@ def test_power_and_clock_under_load_are_of_rows_that_all_have(tmp_path):
     path = one / ROOM / "square.csv"
     df = records.read(path)
     records.write(path, df.assign(power_w=df["m"].map(lambda m: 900.0 if m == 16384 else 400.0)))
-    df = gpus.machines({"one": one, "other": other}).set_index("what")
+    df = prose.machines({"one": one, "other": other}).set_index("what")
     assert df.loc["power under load, CUDA cores"].tolist() == ["400 W", "500 W (1.25×)"]
     assert df.loc["SM clock under load, CUDA cores"].tolist() == ["1,980 MHz", "1,500 MHz (0.76×)"]
     rows = 3 * 3 * (1 + len(synthetic.SLOWER))  # of 4096, 8192, and 4096 among the wide ones, at three densities
@@ -353,9 +351,9 @@ def said(c, block: str) -> str:
 
 def test_the_page_of_one_gpu_says_so_and_how_another_appears(tmp_path):
     own = folder(tmp_path)
-    assert elsewhere.comparisons(gpus.sides(own, tmp_path / "none")) == {}
+    assert elsewhere.comparisons(prose.sides(own, tmp_path / "none")) == {}
     made = text_.page("elsewhere")
-    made.add(elsewhere.start(gpus.sides(own, tmp_path / "none"), {}))
+    made.add(elsewhere.start(prose.sides(own, tmp_path / "none"), {}))
     assert "records of NVIDIA H200 alone" in made("alone") and "make compare FRESH=" in made("commands")
 
 
@@ -422,7 +420,8 @@ def test_too_little_in_common_is_said_in_a_sentence(tmp_path, few):
 def test_a_chapter_shows_both_gpus_and_nothing_with_one(tmp_path, monkeypatch, race):
     own = folder(tmp_path / "fresh", "NVIDIA X1", speedup=2.0)
     shown = []
-    monkeypatch.setattr(cells, "display", shown.append)
+    for module in (cells, cells.figures):
+        monkeypatch.setattr(module, "display", shown.append)
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "none")
     run = SimpleNamespace(room=ROOM, folder=own / ROOM)
@@ -493,7 +492,7 @@ def test_the_front_page_begins_with_doors_then_the_figure_then_the_findings():
     order = [
         "# Sparsity on Trial",
         "front.doors(",
-        'show(drawn, "races"',
+        'show("races", drawn',
         "front.findings(",
         "front.fare(",
         "## What is on trial",

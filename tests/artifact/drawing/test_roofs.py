@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from drawn import words
 
-from artifact.drawing import roofs
+from artifact.drawing.pages import machine as roofs
 from artifact.measure import records
 
 H200 = {

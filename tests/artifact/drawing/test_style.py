@@ -132,8 +132,3 @@ def test_colours_of_dark_pages_are_seen_there_and_told_apart():
     roles = [dark[r] for r in ("published", "baseline", "best", "bound", "claim")]
     for sight, (a, b) in itertools.product(SIGHT.values(), itertools.combinations(roles, 2)):
         assert np.linalg.norm(lab(sight @ linear(a)) - lab(sight @ linear(b))) > 12, (a, b)
-
-
-def test_a_variant_that_is_not_of_the_room_cannot_be_drawn():
-    with pytest.raises(ValueError, match="no variant 'x' to draw; the room has a, b"):
-        style.look("x", ["a", "b"])

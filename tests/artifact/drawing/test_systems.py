@@ -8,7 +8,7 @@ import pytest
 from drawn import legible, on_a_page, texts
 
 from artifact import registry
-from artifact.drawing import systems
+from artifact.drawing.pages import front as systems
 
 
 def test_the_state_of_a_room(gpu_folder, tmp_path):

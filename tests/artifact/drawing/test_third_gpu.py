@@ -8,7 +8,7 @@ from IPython.core import display_functions
 
 from artifact import cli, paths
 from artifact.book import figures, tables
-from artifact.drawing import cells, gpus
+from artifact.drawing import cells, prose
 from artifact.measure import records
 from artifact.paths import ROOT
 from artifact.verdicts import load
@@ -42,7 +42,7 @@ def shelf(tmp_path, monkeypatch):
         copied(folder, root / folder.name)
     copied(shipped[-1], root / SLUG, 1.25, gpu=NAME)
     monkeypatch.setattr(paths, "RECORDED", root)
-    monkeypatch.setattr(gpus.sides, "__defaults__", (root,))
+    monkeypatch.setattr(prose.sides, "__defaults__", (root,))
     mine = [claim for claim in load.claims() if claim.room == ROOM]
     monkeypatch.setattr(load, "claims", lambda *_: mine)
     return root

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from drawn import legible, words
 
-from artifact import registry
 from artifact.book import figures as book
 from artifact.book.study import Study, rungs
 from artifact.measure import run
@@ -93,8 +92,9 @@ def test_every_figure_is_drawn_from_the_shipped_records(study):
         "stalls": tables.stalls(study),
         "element-wise": tables.element_wise(scaling, measure(study, "element_wise")),
     }
-    specs = book.specs(registry.FOLDER / "nm_cuda_core" / book.FILE)
+    specs = book.specs("nm_cuda_core")
     for name, table in drawn.items():
-        legible(book.draw(specs[name], table, tuple(VARIANTS)))
-        assert len(book.alt(specs[name], table)) > len(specs[name]["alt"])
+        rows = book.drawn_rows(specs[name], table)
+        legible(book.draw(specs[name], rows, tuple(VARIANTS)))
+        assert len(book.alt(specs[name], rows)) > len(specs[name]["alt"])
     assert set(specs) == {*drawn, "format", "gather", "variants", "spread"}

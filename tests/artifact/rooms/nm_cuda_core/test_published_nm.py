@@ -13,7 +13,7 @@ import synthetic
 
 from artifact import registry
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load
+from artifact.verdicts import judge, load
 from artifact.verdicts.measures import (
     NOT_MEASURED,
     NOT_REPRODUCED,
@@ -157,7 +157,6 @@ def rescale(folder, name: str, factor: float, variants: str, sizes) -> None:
 @pytest.fixture(autouse=True)
 def any_points(monkeypatch):
     """The source states other points than our sweeps have."""
-    monkeypatch.setattr(evidence, "planned", lambda *_: ())
 
 
 # ---------------------------------------------------------------- the published numbers

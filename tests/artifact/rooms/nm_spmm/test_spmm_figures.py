@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact import registry
 from artifact.book import figures as book
 from artifact.drawing import style
 from artifact.measure.records import geomean
@@ -16,7 +15,7 @@ from artifact.rooms.nm_spmm.study import CONTENDERS, Spmm, crossing_of, pattern
 from kernels import nm_spmm as room
 from kernels.nm_spmm import analysis
 
-SPECS = book.specs(registry.FOLDER / "nm_spmm" / book.FILE)
+SPECS = book.specs("nm_spmm")
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +48,9 @@ def made(study) -> dict[str, pd.DataFrame]:
 @pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if "kind" in spec])
 def test_every_chart_is_drawn_and_told(made, name):
     style.apply()
-    assert book.draw(SPECS[name], made[name], tables.ORDER).get_axes()
-    assert re.search(r"\d", book.alt(SPECS[name], made[name]))
+    rows = book.drawn_rows(SPECS[name], made[name])
+    assert book.draw(SPECS[name], rows, tables.ORDER).get_axes()
+    assert re.search(r"\d", book.alt(SPECS[name], rows))
 
 
 def test_contenders_have_their_looks():

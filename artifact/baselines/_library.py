@@ -7,15 +7,17 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from artifact.measure import bench
 from artifact.measure.device import first_line
-from artifact.measure.lazy import cupy, runtime
+from artifact.measure.lazy import Lazy, cupy, runtime
 from kernels.contract import Problem, require
 
+cublas, cublasLt, cusparse = (Lazy(f"nvmath.bindings.{name}") for name in ("cublas", "cublasLt", "cusparse"))
 #: Host scalars, read when the call is made, captured or not.
 ALPHA, BETA = np.ones(1, np.float32), np.zeros(1, np.float32)
 #: Member of cudaDataType for a dtype.
@@ -29,6 +31,9 @@ DATA_TYPE = {
 #: Candidates are timed briefly, then this many of them again, for longer (seconds each).
 FINALISTS = 3
 ROUGH_S, FINE_S = 0.002, bench.BUDGET_S / 3
+
+
+Makes = Callable[[Problem], "Bound"]
 
 
 @dataclass(eq=False)
@@ -54,16 +59,18 @@ class Bound:
         return self.output
 
 
+def offers(bind: Callable[..., Bound], names: Mapping[str, tuple]) -> Callable[[Any], dict[str, Makes]]:
+    """Return a module's `contenders`, a function of the device: name in the records -> what makes a `Bound` of a
+    problem. names: name -> the first arguments of `bind`, before the problem."""
+    return lambda device: {name: partial(bind, *first, device=device) for name, first in names.items()}
+
+
 def hold(bound: Bound, stack: ExitStack, *keep: Any) -> Bound:
     """Let a `Bound` destroy what a stack has when it is closed or forgotten; `keep`, the arrays behind the raw
     addresses, lives as long."""
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
-    bound.close = weakref.finalize(bound, _close, stack.pop_all(), keep)
+    bound.close = weakref.finalize(bound, lambda stack, _: stack.close(), stack.pop_all(), keep)
     return bound
-
-
-def _close(stack: ExitStack, keep: tuple) -> None:
-    stack.close()
 
 
 def owned(stack: ExitStack, destroy: Callable[[Any], Any], thing: Any) -> Any:
@@ -99,6 +106,16 @@ def require_taken(holds: bool, library: str, takes: str, problem: Problem) -> No
 def data_type(dtype: str) -> int:
     """Return the member of cudaDataType for a dtype."""
     return int(getattr(runtime.cudaDataType, DATA_TYPE[dtype]))
+
+
+def put(call: Callable[..., Any], members: Any, *thing: int, **values: np.generic) -> None:
+    """Set attributes of a thing of a library, each by `call(*thing, member, address, bytes)`.
+
+    members: the enumeration of attributes; values: name of a member → NumPy scalar of the type that the library wants.
+    """
+    for name, value in values.items():
+        held = np.array(value)
+        call(*thing, int(getattr(members, name)), held.ctypes.data, held.nbytes)
 
 
 def on_stream(set_stream: Callable[[int], Any], call: Callable[[], Any]) -> Callable[[int], None]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import shlex
 import shutil
@@ -36,8 +35,6 @@ SOURCE = Path(__file__).with_name("cpu_loop.c")
 #: No -ffast-math: it would let the compiler reorder the sum. No -march: the report had none.
 FLAGS = ("-std=c99", "-O3", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
-#: With which users limit the threads of NumPy's BLAS, the stronger first.
-THREAD_LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 class Bound(_library.Bound):
@@ -76,13 +73,6 @@ def available() -> tuple[str, ...]:
     return tuple(name for name in _PREPARE if name != "cpu_loop" or compiler() is not None)
 
 
-def threads() -> int:
-    """Threads that NumPy's BLAS may use: the cores of this process, or fewer if the user says so."""
-    cores = len(os.sched_getaffinity(0))
-    said = (os.environ.get(name, "") for name in THREAD_LIMITS)
-    return min(cores, next((int(x) for x in said if x.isdigit() and int(x)), cores))
-
-
 def _loop(operands: Operands) -> Callable[[], np.ndarray]:
     """A column-major, B and C row-major, as the report has them."""
     a = np.asfortranarray(formats.to_dense(operands.a))
@@ -102,13 +92,10 @@ def _loop(operands: Operands) -> Callable[[], np.ndarray]:
 def _scipy(operands: Operands) -> Callable[[], np.ndarray]:
     """CSR times row-major. Where B is the sparse one that is CSR of B^T times A^T, and A^T is
     row-major because A is column-major; the result is C^T."""
-    if formats.is_sparse(operands.a):
-        matrix = csr_array(formats.to_dense(operands.a))
-        dense = np.ascontiguousarray(operands.b)
-        return lambda: matrix @ dense
-    matrix = csr_array(formats.to_dense(operands.b).T)
-    dense = np.ascontiguousarray(operands.a.T)
-    return lambda: (matrix @ dense).T
+    a_is_sparse = formats.is_sparse(operands.a)
+    matrix = csr_array(formats.to_dense(operands.a) if a_is_sparse else formats.to_dense(operands.b).T)
+    dense = np.ascontiguousarray(operands.b if a_is_sparse else operands.a.T)
+    return lambda: matrix @ dense if a_is_sparse else (matrix @ dense).T
 
 
 def _blas(operands: Operands) -> Callable[[], np.ndarray]:
@@ -124,12 +111,7 @@ _PREPARE = {"cpu_loop": _loop, "cpu_scipy": _scipy, "cpu_blas": _blas}
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The compiled loop. Raises as `build` does."""
-    return ctypes.CDLL(str(build()))
-
-
-def build() -> Path:
-    """The loop as a shared library, compiled unless the same source, compiler and flags were before.
+    """The loop, compiled once in a process.
 
     Raises FileNotFoundError where there is no C compiler, RuntimeError where it fails.
     """
@@ -139,22 +121,15 @@ def build() -> Path:
             f"cpu_loop is compiled when it is first used, and none of {', '.join(COMPILERS)} was "
             "found here: install a C compiler, or name one in $CC"
         )
-    version = subprocess.run((*command, "--version"), capture_output=True).stdout
-    key = hashlib.sha256(b"\0".join((SOURCE.read_bytes(), " ".join((*command, *FLAGS)).encode(), version))).hexdigest()[
-        :16
-    ]
-    path = paths.BUILD / "cpu" / f"cpu_loop-{key}.so"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = (*command, *FLAGS, "-o", f"{folder}/{path.name}", str(SOURCE))
-        done = subprocess.run(made, capture_output=True, encoding="utf-8", errors="replace")
+    paths.BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=paths.BUILD) as folder:
+        made = f"{folder}/cpu_loop.so"
+        words = (*command, *FLAGS, "-o", made, str(SOURCE))
+        done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace")
         if done.returncode:
             said = next(iter(done.stderr.splitlines()), f"exit code {done.returncode}")
             raise RuntimeError(f"{command[0]} does not compile {SOURCE.name}: {said}")
-        os.replace(f"{folder}/{path.name}", path)
-    return path
+        return ctypes.CDLL(made)
 
 
 def compiler() -> tuple[str, ...] | None:

@@ -22,8 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import ALPHA, BETA, Bound, data_type, hold, on_stream, owned, refusing, sizes
-from artifact.measure.lazy import cupy
+from artifact.baselines._library import (
+    ALPHA,
+    BETA,
+    Bound,
+    cublas,
+    data_type,
+    hold,
+    offers,
+    on_stream,
+    owned,
+    refusing,
+    sizes,
+)
+from artifact.measure.lazy import cupy, runtime
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 
@@ -43,25 +55,18 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_column_major("cuBLAS", problem, operands)
-    from nvmath.bindings import cublas
-
-    device.set_current()
     dense, prepare_ms = timed(lambda: cupy.array(formats.to_dense(operands.b), order="F"))
     with refusing(f"cuBLAS refuses a handle at {sizes(problem)}", cublas.cuBLASError) as stack:
         ours = Operands(operands.a, dense, operands.c)
-        call, output, *keep = _READY[reading](cublas, owned(stack, cublas.destroy, cublas.create()), ours)
-        bound = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
-        return hold(bound, stack, ours, keep)
+        call, output, *keep = _READY[reading](owned(stack, cublas.destroy, cublas.create()), ours)
+        made = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
+        return hold(made, stack, ours, keep)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas"."""
-    return {"cublas": partial(bind, "cublas", device=device)}
-
-
-def readings(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Every reading as a contender of `bench.time_calls`, by the name that the records use."""
-    return {name: partial(bind, name, device=device) for name in READINGS}
+#: What a kernel is compared with.
+contenders = offers(bind, {"cublas": ("cublas",)})
+#: Every reading as a contender of `bench.time_calls`.
+readings = offers(bind, {name: (name,) for name in READINGS})
 
 
 def require_column_major(contender: str, problem: Problem, operands: Operands) -> None:
@@ -74,7 +79,7 @@ def require_column_major(contender: str, problem: Problem, operands: Operands) -
         )
 
 
-def gemm_arguments(cublas, a, b, c, dtype: str, compute: str) -> tuple:
+def gemm_arguments(a, b, c, dtype: str = "float32", compute: str = "COMPUTE_32F") -> tuple:
     """What gemm_ex takes after the handle for c = a · b, with the algorithm left to the library.
 
     a (m, k), b (k, n), c (m, n): CuPy arrays without gaps, each row-major or column-major; a
@@ -84,88 +89,71 @@ def gemm_arguments(cublas, a, b, c, dtype: str, compute: str) -> tuple:
     if not c.flags.f_contiguous:
         a, b, c = b.T, a.T, c.T
     (m, k), n = a.shape, b.shape[1]
-    kind = data_type(dtype)
-
-    def operand(array) -> tuple[int, int]:
-        """Return the operation, and the leading dimension."""
-        by_columns = array.flags.f_contiguous
-        return int(cublas.Operation.N if by_columns else cublas.Operation.T), array.shape[0 if by_columns else 1]
-
-    (op_a, lda), (op_b, ldb) = operand(a), operand(b)
+    kind, by_columns = data_type(dtype), (a.flags.f_contiguous, b.flags.f_contiguous)
+    operations = (int(cublas.Operation.N if each else cublas.Operation.T) for each in by_columns)
+    lda, ldb = (x.shape[0 if each else 1] for x, each in zip((a, b), by_columns, strict=True))
     alpha, beta = ALPHA.ctypes.data, BETA.ctypes.data
     matrices = (alpha, a.data.ptr, kind, lda, b.data.ptr, kind, ldb, beta, c.data.ptr, kind, m)
-    how = int(getattr(cublas.ComputeType, compute)), int(cublas.GemmAlgo.DEFAULT)
-    return op_a, op_b, m, n, k, *matrices, *how
+    return *operations, m, n, k, *matrices, int(getattr(cublas.ComputeType, compute)), int(cublas.GemmAlgo.DEFAULT)
 
 
-def _arguments(cublas, ours: Operands) -> tuple:
-    """Return what gemm_ex takes after the handle for C = A · B in float32."""
-    return gemm_arguments(cublas, ours.a, ours.b, ours.c, "float32", "COMPUTE_32F")
-
-
-def multiplication(cublas, handle: int, arguments: tuple) -> Callable[[int], None]:
-    """Return the multiplication alone."""
+def multiplication(handle: int, arguments: tuple) -> Callable[[int], None]:
+    """Return the multiplication alone. arguments: as `gemm_arguments` gives them."""
     return on_stream(partial(cublas.set_stream, handle), partial(cublas.gemm_ex, handle, *arguments))
+
+
+def _float32(handle: int, ours: Operands) -> Callable[[int], None]:
+    return multiplication(handle, gemm_arguments(ours.a, ours.b, ours.c))
 
 
 # One function for each reading: its call, the output to check, and other arrays that both need.
 
 
-def _kernel(cublas, handle: int, ours: Operands) -> tuple:
-    return multiplication(cublas, handle, _arguments(cublas, ours)), ours.c
+def _kernel(handle: int, ours: Operands) -> tuple:
+    return _float32(handle, ours), ours.c
 
 
-def _transfers(cublas, handle: int, ours: Operands) -> tuple:
+def _transfers(handle: int, ours: Operands) -> tuple:
     """The output is the copy on the host, which `check` poisons. The arrays on the device begin as
     NaN and belong to this contender alone, so that a copy left out cannot go unnoticed."""
-    from cuda.bindings import runtime
-
-    to_device, to_host = (
-        getattr(runtime.cudaMemcpyKind, f"cudaMemcpy{way}") for way in ("HostToDevice", "DeviceToHost")
-    )
+    kinds = runtime.cudaMemcpyKind
     a, b = (array.get(order="F") for array in (ours.a, ours.b))  # pageable, as malloc gives it
     c = np.full(ours.c.shape, np.nan, np.float32, order="F")
     there = Operands(*(cupy.full_like(x, np.nan) for x in (ours.a, ours.b, ours.c)))
-    multiply = multiplication(cublas, handle, _arguments(cublas, there))
-    pairs = zip((there.a, there.b), (a, b), strict=True)
-    inputs = [(here.data.ptr, host.ctypes.data, host.nbytes, to_device) for here, host in pairs]
-    output = (c.ctypes.data, there.c.data.ptr, c.nbytes, to_host)
+    multiply, pairs = _float32(handle, there), ((there.a, a), (there.b, b))
+    inputs = [(x.data.ptr, y.ctypes.data, y.nbytes, kinds.cudaMemcpyHostToDevice) for x, y in pairs]
+    output = (c.ctypes.data, there.c.data.ptr, c.nbytes, kinds.cudaMemcpyDeviceToHost)
 
     def call(stream: int) -> None:
         for copy in inputs:
-            _succeed("cudaMemcpyAsync", *runtime.cudaMemcpyAsync(*copy, stream))
+            _ask("cudaMemcpyAsync", *copy, stream)
         multiply(stream)
-        _succeed("cudaMemcpyAsync", *runtime.cudaMemcpyAsync(*output, stream))
+        _ask("cudaMemcpyAsync", *output, stream)
 
     return call, c, a, b, there
 
 
-def _allocation(cublas, handle: int, ours: Operands) -> tuple:
+def _allocation(handle: int, ours: Operands) -> tuple:
     """Fresh memory holds no operands unless something copies them there, which is another reading:
     so the product is still that of the operands that stay, and the fresh memory only costs time."""
-    from cuda.bindings import runtime
-
-    multiply = multiplication(cublas, handle, _arguments(cublas, ours))
-    sizes = [array.nbytes for array in (ours.a, ours.b, ours.c)]
+    multiply, sizes = _float32(handle, ours), [array.nbytes for array in (ours.a, ours.b, ours.c)]
 
     def call(stream: int) -> None:
-        fresh = []
+        fresh: list[int] = []
         try:
             for size in sizes:
-                error, pointer = runtime.cudaMalloc(size)
-                _succeed("cudaMalloc", error)
-                fresh.append(pointer)
+                fresh += _ask("cudaMalloc", size)
             multiply(stream)
         finally:
             for pointer in fresh:
-                _succeed("cudaFree", *runtime.cudaFree(pointer))
+                _ask("cudaFree", pointer)
 
     return call, ours.c
 
 
-def _handle(cublas, handle: int, ours: Operands) -> tuple:
+def _handle(handle: int, ours: Operands) -> tuple:
     """A handle of its own for every call; the one that `bind` made stays unused."""
-    arguments = _arguments(cublas, ours)
+    arguments = gemm_arguments(ours.a, ours.b, ours.c)
 
     def call(stream: int) -> None:
         fresh = cublas.create()
@@ -181,8 +169,9 @@ def _handle(cublas, handle: int, ours: Operands) -> tuple:
 _READY = dict(zip(READINGS, (_kernel, _transfers, _allocation, _handle), strict=True))
 
 
-def _succeed(call: str, error: Any, *_: Any) -> None:
-    from cuda.bindings import runtime
-
+def _ask(call: str, *arguments: Any) -> list:
+    """Call the CUDA runtime and return what it answers. Raise RuntimeError, one sentence, where it fails."""
+    error, *answer = getattr(runtime, call)(*arguments)
     if error != runtime.cudaError_t.cudaSuccess:
         raise RuntimeError(f"{call} failed with {error.name}")
+    return answer

@@ -10,11 +10,8 @@ as the room has them. Making A dense is `prepare_ms`, and the dense A and a work
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from artifact.baselines import cublas_tensor
-from artifact.baselines._library import Bound, hold, owned, refusing, sizes
+from artifact.baselines._library import Bound, cublas, hold, offers, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
 from artifact.measure.lazy import cupy
@@ -36,11 +33,9 @@ def bind(name: str, problem: Problem, device) -> Bound:
     operands = problem.device()
     require_blocks(name, problem, operands)
     b, c = array_of(operands.b), array_of(operands.c)
-    dtype = operands.a.dtype
-    if dtype == "float32":
-        dtype = "tf32"
+    dtype = operands.a.dtype.replace("float32", "tf32")
+    if dtype == "tf32":
         cublas_tensor.require_exact(name, dtype, {"A": operands.a.val, "B": b}, problem)
-    device.set_current()
     if name == "cublas_dense_default":
         return _default(dtype, problem, operands)
     require(
@@ -51,20 +46,16 @@ def bind(name: str, problem: Problem, device) -> Bound:
     return cublas_tensor.in_best_order(name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas_dense" and "cublas_dense_default"."""
-    return {name: partial(bind, name, device=device) for name in NAMES}
+contenders = offers(bind, {name: (name,) for name in NAMES})
 
 
 def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
     """cublasGemmEx on the dense A, launched once: the first launch loads code and may be refused."""
-    from nvmath.bindings import cublas
-
     a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))
-    matrices, compute = (a, array_of(operands.b), array_of(operands.c)), "COMPUTE_32F"
-    arguments = gemm_arguments(cublas, *matrices, dtype, compute + ("_FAST_TF32" if dtype == "tf32" else ""))
+    compute = "COMPUTE_32F" + "_FAST_TF32" * (dtype == "tf32")
+    arguments = gemm_arguments(a, array_of(operands.b), array_of(operands.c), dtype, compute)
     with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
-        call = multiplication(cublas, owned(stack, cublas.destroy, cublas.create()), arguments)
+        call = multiplication(owned(stack, cublas.destroy, cublas.create()), arguments)
         call(cupy.cuda.get_current_stream().ptr)
-        bound = Bound("cublas_dense_default", prepare_ms, int(a.nbytes), call, operands.c, "the library's default")
-        return hold(bound, stack, a, operands)
+        how = int(a.nbytes), call, operands.c, "the library's default"
+        return hold(Bound("cublas_dense_default", prepare_ms, *how), stack, a, operands)

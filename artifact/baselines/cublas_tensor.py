@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, require_taken, sizes
+from artifact.baselines._library import Bound, offers, require_taken, sizes
 from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
@@ -49,13 +49,10 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     a, c = _arrays(dtype, problem, operands)
-    device.set_current()
     return in_best_order(NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublas_tf32" and "cublas_bf16"."""
-    return {name: partial(bind, dtype, device=device) for dtype, name in NAMES.items()}
+contenders = offers(bind, {name: (dtype,) for dtype, name in NAMES.items()})
 
 
 def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
@@ -105,6 +102,4 @@ def in_best_order(
 def made_dense(sparse: Any, dtype: str, order: str):
     """A sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
     dense = formats.to_dense(sparse)
-    if dtype in half.DTYPES:
-        dense = half.to_bits(dense, dtype)
-    return cupy.array(dense, order=order)
+    return cupy.array(half.to_bits(dense, dtype) if dtype in half.DTYPES else dense, order=order)

@@ -23,7 +23,21 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import ALPHA, BETA, Bound, data_type, fastest, hold, owned, refusing, sizes
+from artifact.baselines._library import (
+    ALPHA,
+    BETA,
+    Bound,
+    cublas,
+    cublasLt,
+    data_type,
+    fastest,
+    hold,
+    offers,
+    owned,
+    put,
+    refusing,
+    sizes,
+)
 from artifact.baselines.cusparselt import require_two_four
 from artifact.measure.device import first_line
 from artifact.measure.lazy import cupy
@@ -56,15 +70,12 @@ def bind(problem: Problem, device) -> Bound:
     )
     operands = problem.device()
     require_two_four("cuBLASLt", problem, operands)
-    device.set_current()
     a, prepare_ms = timed(lambda: two_four.to_dense_bits(operands.a))
     tuned = tune({"": (a, operands.b.bits, operands.c.bits)}, operands.a.dtype, problem, device)
     return bound("cublaslt", tuned, a, prepare_ms, operands)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublaslt"."""
-    return {"cublaslt": partial(bind, device=device)}
+contenders = offers(bind, {"cublaslt": ()})
 
 
 #: The fastest algorithm in words, ready to launch, and what is to be destroyed with it.
@@ -80,25 +91,22 @@ def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) ->
     Overwrites C. Raises ValueError where the library refuses the problem.
     """
 
-    def propose(library, handle: int, stack: ExitStack) -> dict[str, Bound]:
-        found: dict[str, Bound] = {}
-        for product, matrices in products.items():
-            a, b, c = matrices
-            tuned = _tuned(handle, a, b, c, dtype)
-            made = partial(candidate, library, handle, *_describe(library, matrices, dtype, stack), matrices)
-            found |= {words + product: made(algorithm, product) for words, algorithm in tuned.items()}
-        return found
+    def propose(handle: int, stack: ExitStack) -> dict[str, Bound]:
+        return {
+            words + product: candidate(handle, *described, matrices, algorithm, product)
+            for product, matrices in products.items()
+            for described in [_describe(matrices, dtype, stack)]
+            for words, algorithm in _tuned(handle, dtype, *matrices).items()
+        }
 
     return search(propose, dtype, problem, device)
 
 
-def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: Problem, device) -> Tuned:
-    """Find the fastest of the candidates that `propose` makes of the library, a handle and a stack of what to destroy.
+def search(propose: Callable[[int, ExitStack], dict], dtype: str, problem: Problem, device) -> Tuned:
+    """Find the fastest of the candidates that `propose` makes of the library's handle and a stack of what to destroy.
     Overwrites C. Raises ValueError where the library refuses the problem, or knows no algorithm."""
-    from nvmath.bindings import cublasLt
-
     with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
-        candidates = propose(cublasLt, owned(stack, cublasLt.destroy, cublasLt.create()), stack)
+        candidates = propose(owned(stack, cublasLt.destroy, cublasLt.create()), stack)
         if not candidates:
             raise NoAlgorithm("it knows no algorithm")
         choice = fastest(candidates, device)[0]
@@ -108,15 +116,14 @@ def search(propose: Callable[[Any, int, ExitStack], dict], dtype: str, problem: 
 def bound(name: str, tuned: Tuned, dense: Any, prepare_ms: float, operands, *keep: Any) -> Bound:
     """Make a `Bound` of what was tuned. dense: made of the sparse operand; keep: other arrays that are read."""
     choice, won, stack = tuned
-    made = Bound(name, prepare_ms, int(dense.nbytes) + won.prepare_bytes, won.call, operands.c, choice)
-    return hold(made, stack, dense, operands, keep, won)
+    nbytes = int(dense.nbytes) + won.prepare_bytes
+    return hold(Bound(name, prepare_ms, nbytes, won.call, operands.c, choice), stack, dense, operands, keep, won)
 
 
-def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
+def _tuned(handle: int, dtype: str, a, b, c) -> dict[str, np.ndarray]:
     """Return the `TUNED` fastest algorithms that Matmul finds for c = a · b, in words -> as an array."""
     # Gives NumPy, and through it CuPy and nvmath, the dtype bfloat16: before nvmath lists them.
     import ml_dtypes
-    from nvmath.bindings import cublas
     from nvmath.linalg.advanced import Matmul
 
     numbers = np.dtype({"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "tf32": np.float32}[dtype])
@@ -124,8 +131,7 @@ def _tuned(handle: int, a, b, c, dtype: str) -> dict[str, np.ndarray]:
     options = {"compute_type": compute, "handle": handle, "memory_limit": WORKSPACE_BYTES}
     # A result lies as A does, unless there is a C to add, which zero times is nothing.
     added = {} if _by_rows(c) == _by_rows(a) else {"c": c.view(numbers), "beta": 0.0}
-    if added and c.shape[1] == 1:  # or it would be added to every column
-        options["inplace"] = True
+    options |= {"inplace": True} if added and c.shape[1] == 1 else {}  # or it would be added to every column
     with Matmul(a.view(numbers), b.view(numbers), **added, options=options) as matmul:
         try:
             matmul.plan(preferences={"limit": PLANNED})
@@ -144,39 +150,33 @@ def _by_rows(matrix) -> bool:
     return matrix.strides[1] == matrix.itemsize
 
 
-def _describe(library, matrices: tuple, dtype: str, stack: ExitStack) -> tuple[int, list[int]]:
+def _describe(matrices: tuple, dtype: str, stack: ExitStack) -> tuple[int, list[int]]:
     """Return the operation's descriptor and the layouts of A, B and C."""
-    from nvmath.bindings import cublas
-
-    compute = int(getattr(cublas.ComputeType, _COMPUTE[dtype]))
-    description = owned(stack, library.matmul_desc_destroy, library.matmul_desc_create(compute, data_type("float32")))
-    layouts = []
-    for matrix in matrices:
-        by_rows = _by_rows(matrix)
-        made = layout(library, dtype, matrix.shape, stack, by_rows)
-        order = np.array([int(library.Order.ROW if by_rows else library.Order.COL)], np.int32)
-        attribute = int(library.MatrixLayoutAttribute.ORDER)
-        library.matrix_layout_set_attribute(made, attribute, order.ctypes.data, order.nbytes)
-        layouts.append(made)
-    return description, layouts
+    layouts = [layout(dtype, matrix.shape, stack, _by_rows(matrix)) for matrix in matrices]
+    for made, matrix in zip(layouts, matrices, strict=True):
+        order = np.int32(cublasLt.Order.ROW if _by_rows(matrix) else cublasLt.Order.COL)
+        put(cublasLt.matrix_layout_set_attribute, cublasLt.MatrixLayoutAttribute, made, ORDER=order)
+    return description(_COMPUTE[dtype], stack), layouts
 
 
-def layout(library, dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool = False) -> int:
+def description(compute: str, stack: ExitStack) -> int:
+    """Return the descriptor of an operation that computes in a member of ComputeType, with float32 scalars."""
+    made = cublasLt.matmul_desc_create(int(getattr(cublas.ComputeType, compute)), data_type("float32"))
+    return owned(stack, cublasLt.matmul_desc_destroy, made)
+
+
+def layout(dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool = False) -> int:
     """Return a layout of a matrix without gaps."""
-    made = library.matrix_layout_create(data_type(dtype), *shape, shape[by_rows])
-    return owned(stack, library.matrix_layout_destroy, made)
+    made = cublasLt.matrix_layout_create(data_type(dtype), *shape, shape[by_rows])
+    return owned(stack, cublasLt.matrix_layout_destroy, made)
 
 
-def candidate(library, handle: int, description: int, layouts, matrices, algorithm, product: str) -> Bound:
+def candidate(handle: int, operation: int, layouts, matrices, algorithm, product: str) -> Bound:
     """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
     `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
     (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data
     how = algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes
-    arguments = (handle, description, *factors, c, layout_c, c, layout_c, *how)
-
-    def call(stream: int) -> None:
-        library.matmul(*arguments, stream)
-
+    call = partial(cublasLt.matmul, handle, operation, *factors, c, layout_c, c, layout_c, *how)
     return Bound(product, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))

@@ -13,16 +13,13 @@ Scales, one for each operand, are handed over as device addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
-from typing import Any
+from contextlib import ExitStack, suppress
 
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, data_type, owned, sizes
-from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, layout
+from artifact.baselines._library import Bound, cublas, cublasLt, offers, owned, put, sizes
+from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, description, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
 from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
@@ -47,68 +44,50 @@ def bind(problem: Problem, device) -> Bound:
         f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but {sizes(problem)}: compare with "
         "another baseline",
     )
-    device.set_current()
     a, prepare_ms = timed(lambda: two_four_eight.to_dense_bits(operands.a))
 
-    def propose(library, handle: int, stack: ExitStack) -> dict[str, Bound]:
-        made = (_candidates(library, handle, problem, a, sums, stack) for sums in SUMS)
-        return {words: candidate for each in made for words, candidate in each.items()}
+    def propose(handle: int, stack: ExitStack) -> dict[str, Bound]:
+        return {words: made for sums in SUMS for words, made in _candidates(handle, problem, a, sums, stack).items()}
 
     return cublaslt.bound(NAME, cublaslt.search(propose, "e4m3", problem, device), a, prepare_ms, operands)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cublaslt_eight"."""
-    return {NAME: partial(bind, device=device)}
+contenders = offers(bind, {NAME: ()})
 
 
-def _candidates(library, handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:
+def _candidates(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:
     """Words -> candidate, of every algorithm that the library proposes and runs."""
     operands = problem.device()
     # (bits, scale, lines of k) of both, in the library's order
     both = [(operands.b.bits, operands.b.scale, problem.n), (a, operands.a.scale, problem.m)]
     if problem.orders == "FF":
         both.reverse()
-    description, layouts = _describe(library, both, problem.k, sums, stack)
-    preference = owned(stack, library.matmul_preference_destroy, library.matmul_preference_create())
-    limit, most = np.array([WORKSPACE_BYTES], np.uint64), library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
-    library.matmul_preference_set_attribute(preference, int(most), limit.ctypes.data, limit.nbytes)
-    found, count = np.zeros(PLANNED, library.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
-    asked = (handle, description, *layouts, layouts[2], preference, PLANNED)
-    try:
-        library.matmul_algo_get_heuristic(*asked, found.ctypes.data, count.ctypes.data)
-    except library.cuBLASLtError:
-        return {}
+    (left, scale, high), (right, other_scale, wide) = both
+    # Column-major layouts of both operands, the first to be transposed, and of C.
+    shapes = ("e4m3", (problem.k, high)), ("e4m3", (problem.k, wide)), ("bfloat16", (high, wide))
+    layouts, operation = [layout(*shape, stack) for shape in shapes], description("COMPUTE_32F", stack)
+    put(
+        cublasLt.matmul_desc_set_attribute,
+        cublasLt.MatmulDescAttribute,
+        operation,
+        TRANSA=np.int32(cublas.Operation.T),
+        TRANSB=np.int32(cublas.Operation.N),
+        FAST_ACCUM=np.int8(SUMS[sums]),
+        A_SCALE_POINTER=np.uint64(scale.data.ptr),
+        B_SCALE_POINTER=np.uint64(other_scale.data.ptr),
+    )
+    preference = owned(stack, cublasLt.matmul_preference_destroy, cublasLt.matmul_preference_create())
+    most = {"MAX_WORKSPACE_BYTES": np.uint64(WORKSPACE_BYTES)}
+    put(cublasLt.matmul_preference_set_attribute, cublasLt.MatmulPreferenceAttribute, preference, **most)
+    found, count = np.zeros(PLANNED, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+    asked = (handle, operation, *layouts, layouts[2], preference, PLANNED)
+    with suppress(cublasLt.cuBLASLtError):  # then there are none
+        cublasLt.matmul_algo_get_heuristic(*asked, found.ctypes.data, count.ctypes.data)
     made = {}
     for place in range(int(count[0])):
-        matrices = both[0][0], both[1][0], operands.c.bits
         algorithm = found[place : place + 1].copy()
-        candidate = cublaslt.candidate(library, handle, description, layouts, matrices, algorithm, sums)
-        try:
+        candidate = cublaslt.candidate(handle, operation, layouts, (left, right, operands.c.bits), algorithm, sums)
+        with suppress(cublasLt.cuBLASLtError):
             candidate.call(cupy.cuda.get_current_stream().ptr)
-        except library.cuBLASLtError:
-            continue
-        made[f"place {place + 1} of the library's proposals, sums {sums}"] = candidate
+            made[f"place {place + 1} of the library's proposals, sums {sums}"] = candidate
     return made
-
-
-def _describe(library, both: list[tuple], k: int, sums: str, stack: ExitStack) -> tuple[int, list[int]]:
-    """Return the operation's descriptor, and column-major layouts of both operands, the first to be transposed, and of
-    C."""
-    from nvmath.bindings import cublas
-
-    sum_type = int(cublas.ComputeType.COMPUTE_32F)
-    description = owned(stack, library.matmul_desc_destroy, library.matmul_desc_create(sum_type, data_type("float32")))
-    attributes: dict[str, Any] = {
-        "TRANSA": np.array([int(cublas.Operation.T)], np.int32),
-        "TRANSB": np.array([int(cublas.Operation.N)], np.int32),
-        "FAST_ACCUM": np.array([SUMS[sums]], np.int8),
-        "A_SCALE_POINTER": np.array([both[0][1].data.ptr], np.uint64),
-        "B_SCALE_POINTER": np.array([both[1][1].data.ptr], np.uint64),
-    }
-    for name, value in attributes.items():
-        attribute = int(library.MatmulDescAttribute[name])
-        library.matmul_desc_set_attribute(description, attribute, value.ctypes.data, value.nbytes)
-    high, wide = both[0][2], both[1][2]
-    shapes = ("e4m3", (k, high)), ("e4m3", (k, wide)), ("bfloat16", (high, wide))
-    return description, [layout(library, dtype, shape, stack) for dtype, shape in shapes]

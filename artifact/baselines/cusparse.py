@@ -32,8 +32,10 @@ from artifact.baselines._library import (
     ALPHA,
     BETA,
     Bound,
+    cusparse,
     data_type,
     hold,
+    offers,
     on_stream,
     owned,
     refusing,
@@ -60,8 +62,7 @@ class Sparse:
 
     words: str  #: the algorithm in a sentence
     algorithm: str  #: member of cusparseSpMMAlg_t
-    #: (nvmath.bindings.cusparse, member of cudaDataType) -> the matrix's descriptor
-    describe: Callable[[Any, int], int]
+    describe: Callable[[int], int]  #: member of cudaDataType -> the matrix's descriptor
     keep: Any  #: what holds the arrays behind the descriptor
     ms: float = 0.0  #: of making them
     nbytes: int = 0  #: bytes that were made
@@ -77,7 +78,6 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
     naming the algorithm, where the library refuses the problem.
     """
     require_work(problem)
-    device.set_current()
     operands = problem.device()
     a, b, c, ms, nbytes = operands.a, operands.b, operands.c, 0.0, 0
     if isinstance(b, Nm):
@@ -89,7 +89,7 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         a, ms = timed(lambda: csr_of_blocks(operands.a))
         nbytes = a.nbytes
     elif isinstance(b, Half):
-        a, ms = timed(lambda: in_dtype(operands.a, operands.b.dtype))
+        a, ms = timed(lambda: replace(operands.a, val=stored.rounded(operands.a.val, operands.b.dtype)))
         nbytes = a.val.nbytes
     # alg3's reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
     # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
@@ -100,21 +100,17 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         f"{longest} in {problem.k}: use another algorithm",
     )
 
-    def describe(cusparse, data: int) -> int:
-        return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), *indices(cusparse, 2), data)
+    def describe(data: int) -> int:
+        return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), data)
 
     sparse = Sparse(algorithm, _ENUM[algorithm], describe, (a, operands), ms, nbytes, True)
     return ready(f"cusparse_{algorithm}", sparse, b, c, operands.c, problem)
 
 
-def pointers(a: Csr | Bcsr) -> tuple[int, int, int]:
-    """Return the addresses of what a matrix holds."""
-    return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr
-
-
-def indices(cusparse, arrays: int) -> list[int]:
-    """Return how the library is told of so many arrays of indices: int32, from zero."""
-    return [int(cusparse.IndexType.INDEX_32I)] * arrays + [int(cusparse.IndexBase.ZERO)]
+def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
+    """Return the addresses of what a matrix holds, and that both arrays of indices are int32, from zero."""
+    index = int(cusparse.IndexType.INDEX_32I)
+    return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr, index, index, int(cusparse.IndexBase.ZERO)
 
 
 def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
@@ -125,8 +121,6 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
     PyTorch does; where it refuses that, B as it lies. The device is current. Overwrites c. Raises
     ValueError, naming the algorithm, where the library refuses the problem.
     """
-    from nvmath.bindings import cusparse
-
     flags = array_of(b).flags, array_of(c).flags
     orders = ["row-major" if each.c_contiguous else "column-major" for each in flags]
     # A vector is both.
@@ -136,26 +130,19 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
         # Freed in reverse order: the handle last.
         handle = owned(stack, cusparse.destroy, cusparse.create())
         cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
-        prepare = partial(_prepare, cusparse, handle, sparse, b, c)
+        prepare = partial(_prepare, handle, sparse, b, c)
         # The first time in a process also loads the library's code: prepare twice, time the second.
-        transpose = _first_way(cusparse, prepare, (False,) if alike else (True, False))
+        transpose = _first_way(prepare, (False,) if alike else (True, False))
         begin = time.perf_counter()
         arguments, buffer = prepare(transpose, stack)
         cupy.cuda.get_current_stream().synchronize()
         prepare_ms = sparse.ms + (time.perf_counter() - begin) * 1e3
-        call = on_stream(partial(cusparse.set_stream, handle), lambda: cusparse.sp_mm(*arguments))
+        call = on_stream(partial(cusparse.set_stream, handle), partial(cusparse.sp_mm, *arguments))
         bound = Bound(name, prepare_ms, int(buffer.nbytes) + int(sparse.nbytes), call, output)
         return hold(bound, stack, buffer, sparse.keep, b, c)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Every algorithm as a contender, by the name that the records use: "cusparse_default" ..."""
-    return {f"cusparse_{algorithm}": contender(algorithm, device) for algorithm in ALGORITHMS}
-
-
-def contender(algorithm: str, device) -> Callable[[Problem], Bound]:
-    """`bind` as a measurement takes it: problem -> Bound."""
-    return lambda problem: bind(algorithm, problem, device)
+contenders = offers(bind, {f"cusparse_{algorithm}": (algorithm,) for algorithm in ALGORITHMS})
 
 
 def transposed_csr(b: Nm) -> Csr:
@@ -177,11 +164,6 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     """
     made = bcsr.to_csr(a)
     return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
-
-
-def in_dtype(a: Csr, dtype: str) -> Csr:
-    """A with its values as bit patterns of "bfloat16" or "float16" (uint16), on the side where it lives."""
-    return replace(a, val=stored.rounded(a.val, dtype))
 
 
 def require_work(problem: Problem) -> None:
@@ -207,7 +189,7 @@ def number(x) -> str:
     return x.dtype if isinstance(x, Half) else np.dtype(x.dtype).name
 
 
-def _first_way(cusparse, prepare: Callable, ways: tuple[bool, ...]) -> bool:
+def _first_way(prepare: Callable, ways: tuple[bool, ...]) -> bool:
     """Return the first of the ways, to transpose B or not, in which the library multiplies. Raise its first refusal
     where there is none."""
     refused = []
@@ -223,25 +205,23 @@ def _first_way(cusparse, prepare: Callable, ways: tuple[bool, ...]) -> bool:
     raise refused[0]
 
 
-def _prepare(cusparse, handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStack) -> tuple[tuple, Any]:
+def _prepare(handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStack) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
     data = data_type(number(c))
 
     def dense(array) -> int:
         by_rows = array.flags.c_contiguous
         order = int(cusparse.Order.ROW if by_rows else cusparse.Order.COL)
-        leading = array.shape[1 if by_rows else 0]
-        made = cusparse.create_dn_mat(*array.shape, leading, array.data.ptr, data, order)
+        made = cusparse.create_dn_mat(*array.shape, array.shape[by_rows], array.data.ptr, data, order)
         return owned(stack, cusparse.destroy_dn_mat, made)
 
-    mat_a = owned(stack, cusparse.destroy_sp_mat, sparse.describe(cusparse, data))
+    mat_a = owned(stack, cusparse.destroy_sp_mat, sparse.describe(data))
     mat_b, mat_c = dense(array_of(b).T if transpose else array_of(b)), dense(array_of(c))
-    as_is = cusparse.Operation.NON_TRANSPOSE
-    operations = int(as_is), int(cusparse.Operation.TRANSPOSE if transpose else as_is)
+    as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
     matrices = ALPHA.ctypes.data, mat_a, mat_b, BETA.ctypes.data, mat_c
     # The library has no other compute type for these than float32.
     how = data_type("float32"), int(cusparse.SpMMAlg[sparse.algorithm])
-    call = (handle, *operations, *matrices, *how)
+    call = (handle, as_is, transposed if transpose else as_is, *matrices, *how)
     buffer = cupy.empty(cusparse.sp_mm_buffer_size(*call), cupy.uint8)
     if sparse.preprocess:
         cusparse.sp_mm_preprocess(*call, buffer.data.ptr)

@@ -15,18 +15,16 @@ tensor cores from compute capability 8.0 on, hence in TF32; BSR in float32 is na
 Both take B and C by rows or by columns: `cusparse.ready` says how, and what the library refuses is a
 ValueError. Blocked-ELL is made in `bind`: its time is `prepare_ms`, its arrays and the work buffer are
 `prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A, and, of an A in CSR, the
-blocks of 64 x 64 that AsyncSparse has (`in_blocks`).
+blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from artifact.baselines._library import Bound
-from artifact.baselines.cusparse import Sparse, indices, number, pointers, ready, require_blocks, require_work
+from artifact.baselines._library import Bound, cusparse, offers
+from artifact.baselines.cusparse import Sparse, number, pointers, ready, require_blocks, require_work
 from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
@@ -46,33 +44,32 @@ def bind(format: str, problem: Problem, device) -> Bound:
     block is not square or the padding does not fit in the GPU's memory, and, naming the algorithm,
     where the library refuses the problem.
     """
-    name = f"cusparse_{format}"
+    whole, output, ms, nbytes = in_whole_blocks(f"cusparse_{format}", problem)
+    sparse = _bell(problem, whole.a) if format == "bell" else _bsr(whole.a)
+    sparse = replace(sparse, ms=sparse.ms + ms, nbytes=sparse.nbytes + nbytes)
+    return ready(f"cusparse_{format}", sparse, whole.b, whole.c, output, problem)
+
+
+contenders = offers(bind, {f"cusparse_{format}": (format,) for format in FORMATS})
+
+
+def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, int]:
+    """Return operands whose sizes are multiples of the blocks, on the device, C (m, n) as a view of their C, and what
+    making them took: milliseconds, and bytes that were made.
+
+    name: the contender's. An A in CSR becomes blocks of 64 x 64 in B's dtype. Raises ValueError for a problem without
+    non-zeros, and where A is not CSR, or BCSR with a B and a C of its dtype.
+    """
     require_work(problem)
-    device.set_current()
-    operands, ms, nbytes = in_blocks(problem)
+    operands, ms, nbytes = problem.device(), 0.0, 0
+    b, c = operands.b, operands.c
+    if isinstance(operands.a, Csr):
+        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=number(b)))
+        operands, nbytes = Operands(a, b, c), a.nbytes
     require_blocks(name, problem, operands)
     (whole, output), padding_ms = timed(lambda: padded(operands))
-    sparse = _bell(problem, whole) if format == "bell" else _bsr(whole)
-    nbytes += sparse.nbytes + made_bytes(whole, operands)
-    sparse = replace(sparse, ms=sparse.ms + ms + padding_ms, nbytes=nbytes)
-    return ready(name, sparse, whole.b, whole.c, output, problem)
-
-
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """Both formats as contenders: "cusparse_bell" and "cusparse_bsr"."""
-    return {f"cusparse_{format}": partial(bind, format, device=device) for format in FORMATS}
-
-
-def in_blocks(problem: Problem) -> tuple[Operands, float, int]:
-    """(operands on the device with A in blocks, milliseconds to make them, their bytes).
-
-    An A in CSR becomes blocks of 64 x 64 in B's dtype; what is no CSR stays as it is, for nothing.
-    """
-    operands = problem.device()
-    if not isinstance(operands.a, Csr):
-        return operands, 0.0, 0
-    made, ms = timed(lambda: bcsr.from_csr(operands.a, block=BLOCK, dtype=number(operands.b)))
-    return Operands(made, operands.b, operands.c), ms, made.nbytes
+    nbytes += sum(array_of(ours).nbytes for ours, theirs in ((whole.b, b), (whole.c, c)) if ours is not theirs)
+    return whole, output, ms + padding_ms, nbytes
 
 
 def padded(operands: Operands) -> tuple[Operands, Any]:
@@ -94,12 +91,6 @@ def padded(operands: Operands) -> tuple[Operands, Any]:
     whole.c = _matrix(c, (rows, n))
     view = array_of(whole.c)[: a.m]
     return whole, Half(c.dtype, view) if isinstance(c, Half) else view
-
-
-def made_bytes(whole: Operands, operands: Operands) -> int:
-    """Bytes of the B and C that `padded` made; 0 where both are shared."""
-    pairs = ((whole.b, operands.b), (whole.c, operands.c))
-    return sum(array_of(ours).nbytes for ours, theirs in pairs if ours is not theirs)
 
 
 def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
@@ -130,8 +121,7 @@ def free_bytes() -> int:
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
-def _bell(problem: Problem, whole: Operands) -> Sparse:
-    a = whole.a
+def _bell(problem: Problem, a: Bcsr) -> Sparse:
     block, b_col = a.block
     require(
         block == b_col,
@@ -146,22 +136,20 @@ def _bell(problem: Problem, whole: Operands) -> Sparse:
     )
     (columns, values), ms = timed(lambda: blocked_ell(a))
 
-    def describe(cusparse, data: int) -> int:
-        arrays = block, values.shape[1], columns.data.ptr, values.data.ptr
-        return cusparse.create_blocked_ell(a.m, a.k, *arrays, *indices(cusparse, 1), data)
+    def describe(data: int) -> int:
+        arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
+        return cusparse.create_blocked_ell(a.m, a.k, block, values.shape[1], *arrays, data)
 
     nbytes = columns.nbytes + values.nbytes
     return Sparse("Blocked-ELL", "BLOCKED_ELL_ALG1", describe, (columns, values), ms, nbytes)
 
 
-def _bsr(whole: Operands) -> Sparse:
-    a = whole.a
-
-    def describe(cusparse, data: int) -> int:
+def _bsr(a: Bcsr) -> Sparse:
+    def describe(data: int) -> int:
         blocks = a.block_rows, a.block_columns, a.blocks, *a.block
-        return cusparse.create_bsr(*blocks, *pointers(a), *indices(cusparse, 2), data, int(cusparse.Order.ROW))
+        return cusparse.create_bsr(*blocks, *pointers(a), data, int(cusparse.Order.ROW))
 
-    return Sparse("BSR", "BSR_ALG1", describe, whole)
+    return Sparse("BSR", "BSR_ALG1", describe, a)
 
 
 def _width(a: Bcsr) -> int:

@@ -3,9 +3,8 @@
 Operands of e4m3 with one scale each are multiplied likewise: B as it lies, column-major, for the library transposes
 no 8-bit operand; both scales are alpha; C is bfloat16.
 
-    cusparselt_default      what the library takes of itself: algorithm 0
-    cusparselt              the fastest of all that it has
-    cusparselt_colmajor_b   the same with B column-major, to see what the order of B costs
+    cusparselt_default    what the library takes of itself: algorithm 0
+    cusparselt            the fastest of all that it has
 
 The library's search (cusparseLtMatmulSearch) does not say how it times, nor whether its operands lie
 in a cache meanwhile. So what it finds is one candidate; the others are every algorithm by its number,
@@ -34,10 +33,13 @@ from artifact.baselines._library import (
     ALPHA,
     BETA,
     Bound,
+    cusparse,
     data_type,
     fastest,
     hold,
+    offers,
     owned,
+    put,
     refusing,
     require_taken,
     sizes,
@@ -51,7 +53,6 @@ from kernels.formats.half import Half
 
 #: Which algorithm -> what it is called in the records.
 NAMES = {"default": "cusparselt_default", "best": "cusparselt"}
-ALGORITHMS = tuple(NAMES)
 #: 16 bytes, which the library wants every row and address aligned to, in elements of 16 and of 8 bits.
 MULTIPLE, MULTIPLE_EIGHT = 8, 16
 ALIGNMENT = 16
@@ -78,25 +79,22 @@ class Product:
         """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute)."""
         library, default = self.library, int(self.library.MatmulAlg.DEFAULT)
         with ExitStack() as stack:
-            selection = library.matmul_alg_selection_init(self.handle, self.description, default)
-            owned(stack, library.matmul_alg_selection_destroy, selection)
-            for name, value in attributes.items():
-                self.attribute(library.matmul_alg_set_attribute, selection, name, value)
-            plan = library.matmul_plan_init(self.handle, self.description, selection)
-            owned(stack, library.matmul_plan_destroy, plan)
-            workspace = cupy.empty(library.matmul_get_workspace(self.handle, plan), cupy.uint8)
-            return Candidate(self, selection, plan, workspace, stack.pop_all())
+            made = library.matmul_alg_selection_init(self.handle, self.description, default)
+            selection = owned(stack, library.matmul_alg_selection_destroy, made)
+            values = {name: np.int32(value) for name, value in attributes.items()}
+            put(library.matmul_alg_set_attribute, library.MatmulAlgAttribute, self.handle, selection, **values)
+            made = library.matmul_plan_init(self.handle, self.description, selection)
+            plan = owned(stack, library.matmul_plan_destroy, made)
+            return Candidate(self, selection, plan, self.workspace(plan), stack.pop_all())
 
-    def attribute(self, access: Callable, selection: int, name: str, value: int = 0) -> int:
-        """Return an attribute of a selection after `access`, which gets or sets it."""
-        number = np.array([value], np.int32)
-        attribute = int(self.library.MatmulAlgAttribute[name])
-        access(self.handle, selection, attribute, number.ctypes.data, number.nbytes)
-        return int(number[0])
+    def workspace(self, plan: int) -> Any:
+        return cupy.empty(self.library.matmul_get_workspace(self.handle, plan), cupy.uint8)
 
     def get(self, selection: int, name: str) -> int:
         """Return an attribute of a selection."""
-        return self.attribute(self.library.matmul_alg_get_attribute, selection, name)
+        number, attribute = np.zeros(1, np.int32), int(self.library.MatmulAlgAttribute[name])
+        self.library.matmul_alg_get_attribute(self.handle, selection, attribute, number.ctypes.data, number.nbytes)
+        return int(number[0])
 
 
 @dataclass(eq=False)
@@ -114,9 +112,8 @@ class Candidate:
         of, (a, b, c) = self.product, self.product.addresses
         number, split, mode = (of.get(self.selection, name) for name in ("CONFIG_ID", "SPLIT_K", "SPLIT_K_MODE"))
         self.choice = f"algorithm {number}, split-K {split}, {of.library.SplitKMode(mode).name}"
-        scalars = of.alpha.ctypes.data, BETA.ctypes.data
         places = self.workspace.data.ptr, self.streams.ctypes.data, len(self.streams)
-        self.arguments = (of.handle, self.plan, scalars[0], a, b, scalars[1], c, c, *places)
+        self.arguments = (of.handle, self.plan, of.alpha.ctypes.data, a, b, BETA.ctypes.data, c, c, *places)
 
     def call(self, stream: int) -> None:
         """Enqueue the multiplication on a stream, given by its handle."""
@@ -129,64 +126,46 @@ class Candidate:
     def searched(self, nbytes: int) -> Candidate:
         """Let the library search, with a workspace for all algorithms; it leaves a plan that it has put in order
         itself."""
-        library = self.product.library
         tried = replace(self, workspace=cupy.empty(nbytes, cupy.uint8))
         tried.streams[0] = cupy.cuda.get_current_stream().ptr
-        library.matmul_search(*tried.arguments)
-        need = library.matmul_get_workspace(self.product.handle, self.plan)
-        found = replace(self, workspace=cupy.empty(need, cupy.uint8))
+        self.product.library.matmul_search(*tried.arguments)
+        found = replace(self, workspace=self.product.workspace(self.plan))
         found.choice += ", as the library's search left it"
         return found
 
 
-def bind(algorithm: str, problem: Problem, device, *, column_major_b: bool = False) -> Bound:
+def bind(algorithm: str, problem: Problem, device) -> Bound:
     """Make cuSPARSELt ready: descriptors, A compressed, an algorithm and its workspace.
 
-    algorithm: one of ALGORITHMS. column_major_b: multiply by a column-major copy of B, made here.
-    device: `cuda.core.Device`, current. Overwrites C. Raises ValueError where A is not 2:4 or B not of the same dtype,
-    where m, n or k is no multiple of 8 (16 in e4m3), and where the library refuses the problem.
+    algorithm: one of NAMES. device: `cuda.core.Device`, current. Overwrites C. Raises ValueError where A is not
+    2:4 or B not of the same dtype, where m, n or k is no multiple of 8 (16 in e4m3), and where the library refuses the
+    problem.
     """
     _require_multiples(problem, MULTIPLE)
     operands = problem.device()
-    eight_bit = isinstance(operands.a, two_four_eight.TwoFourEight)
+    eight_bit, alpha = isinstance(operands.a, two_four_eight.TwoFourEight), ALPHA
+    (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
     if eight_bit:
         _require_multiples(problem, MULTIPLE_EIGHT)
-    (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
-    device.set_current()
-    cusparseLt = device_.cusparselt()
-    name = NAMES[algorithm] + "_colmajor_b" * column_major_b
-    b, transposing_ms, copied_bytes, alpha = operands.b.bits, 0.0, 0, ALPHA
-    by_columns = eight_bit or problem.orders[0] == "F"
-    if eight_bit:
-        alpha, b = (operands.a.scale * operands.b.scale).get().ravel(), b.T
-    elif column_major_b and not by_columns:
-        b, transposing_ms = timed(lambda: cupy.ascontiguousarray(operands.b.bits.T))
-        copied_bytes = int(b.nbytes)
+        alpha = (operands.a.scale * operands.b.scale).get().ravel()
+    library = device_.cusparselt()
     with refusing(
         f"cuSPARSELt refuses {sizes(problem)} in {operands.a.dtype}",
-        cusparseLt.cuSPARSELtError,
-        words=lambda error: cusparseLt.get_error_string(error.status),
+        library.cuSPARSELtError,
+        words=lambda error: library.get_error_string(error.status),
     ) as stack:
-        handle = owned(stack, cusparseLt.destroy, cusparseLt.init())
-        described = _describe(cusparseLt, handle, problem, operands, by_columns or column_major_b, stack)
-        a, compressing_ms, description = described
-        addresses = a.data.ptr, b.data.ptr, operands.c.bits.data.ptr
-        product = Product(cusparseLt, handle, description, addresses, alpha)
+        handle = owned(stack, library.destroy, library.init())
+        a, prepare_ms, description = _describe(library, handle, problem, operands, stack)
+        addresses = a.data.ptr, operands.b.bits.data.ptr, operands.c.bits.data.ptr
+        product = Product(library, handle, description, addresses, alpha)
         won = product.planned() if algorithm == "default" else _best(product, device)
         stack.callback(won.stack.close)
-        nbytes = int(a.nbytes) + copied_bytes + int(won.workspace.nbytes)
-        bound = Bound(name, compressing_ms + transposing_ms, nbytes, won.call, operands.c, won.choice)
-        return hold(bound, stack, a, b, operands, alpha)
+        nbytes = int(a.nbytes) + int(won.workspace.nbytes)
+        bound = Bound(NAMES[algorithm], prepare_ms, nbytes, won.call, operands.c, won.choice)
+        return hold(bound, stack, a, operands, alpha)
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "cusparselt_default" and "cusparselt"."""
-    return {name: partial(bind, algorithm, device=device) for algorithm, name in NAMES.items()}
-
-
-def layouts(device) -> dict[str, Callable[[Problem], Bound]]:
-    """The best algorithm on a column-major copy of B: "cusparselt_colmajor_b"."""
-    return {"cusparselt_colmajor_b": partial(bind, "best", device=device, column_major_b=True)}
+contenders = offers(bind, {name: (algorithm,) for algorithm, name in NAMES.items()})
 
 
 def require_two_four(library: str, problem: Problem, operands) -> None:
@@ -215,68 +194,64 @@ def _require_multiples(problem: Problem, multiple: int) -> None:
     )
 
 
-def _describe(library, handle: int, problem: Problem, operands, column_major_b: bool, stack: ExitStack):
+def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack) -> tuple[Any, float, int]:
     """Return compressed A (CuPy bytes), the milliseconds of compressing it, the product's descriptor."""
-    from nvmath.bindings import cusparse
-
     m, n, k, a = problem.m, problem.n, problem.k, operands.a
     dtype, out = data_type(a.dtype), data_type(operands.c.dtype)
     row, column = int(cusparse.Order.ROW), int(cusparse.Order.COL)
     as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
-    half_empty = int(library.Sparsity.SPARSITY_50_PERCENT)
 
     def matrix(init: Callable, rows: int, columns: int, dtype: int, order: int, *more: int) -> int:
         leading = columns if order == row else rows
         made = init(handle, rows, columns, leading, ALIGNMENT, dtype, order, *more)
         return owned(stack, library.mat_descriptor_destroy, made)
 
+    half_empty = int(library.Sparsity.SPARSITY_50_PERCENT)
     mat_a = matrix(library.structured_descriptor_init, m, k, dtype, row, half_empty)
-    # Column-major B is row-major B^T, transposed.
-    shape, op_b = ((n, k), transposed) if column_major_b else ((k, n), as_is)
+    # Column-major B is row-major B^T, transposed; of 8 bits it always is.
+    shape, op_b = ((n, k), transposed) if out != dtype or problem.orders[0] == "F" else ((k, n), as_is)
     mat_b = matrix(library.dense_descriptor_init, *shape, dtype, row)
     mat_c = matrix(library.dense_descriptor_init, m, n, out, column if problem.orders[1] == "F" else row)
     sums = int(library.ComputeType.COMPUTE_32F)
     description = library.matmul_descriptor_init(handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, sums)
     owned(stack, library.matmul_descriptor_destroy, description)
-    size, scratch = library.sp_mma_compressed_size2(handle, mat_a)
-    compressed, buffer = cupy.empty(size, cupy.uint8), cupy.empty(scratch, cupy.uint8)
+    compressed, buffer = (cupy.empty(size, cupy.uint8) for size in library.sp_mma_compressed_size2(handle, mat_a))
     bits = (two_four_eight if out != dtype else two_four).to_dense_bits(a)
-    stream = cupy.cuda.get_current_stream().ptr
-    places = bits.data.ptr, compressed.data.ptr, buffer.data.ptr, stream
+    places = bits.data.ptr, compressed.data.ptr, buffer.data.ptr, cupy.cuda.get_current_stream().ptr
     _, ms = timed(lambda: library.sp_mma_compress2(handle, mat_a, 1, as_is, *places))
     return compressed, ms, description
 
 
 def _best(product: Product, device) -> Candidate:
     """Return the fastest algorithm of a product; what loses is destroyed. Overwrites C."""
-    made: dict[str, Candidate] = {}
-    try:
+    with ExitStack() as losers:
         default = product.planned()  # where even this one is refused, the problem is
-        made[default.choice] = default
+        losers.callback(default.stack.close)
+        made = {default.choice: default}
+        add = partial(_add, product, made, losers)
         # Versions of the library differ in whether the highest number is still an algorithm.
         for number in range(product.get(default.selection, "CONFIG_MAX_ID") + 1):
-            _add(product, made, CONFIG_ID=number)
-        _add(product, made, search=True, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
+            add({"CONFIG_ID": number})
+        add({"SEARCH_ITERATIONS": SEARCH_ITERATIONS}, search=True)
         lead, before = fastest(made, device), set(made)
         for name, (split, mode) in pairs(lead, SPLITS):
             number, way = product.get(made[name].selection, "CONFIG_ID"), int(product.library.SplitKMode[mode])
-            _add(product, made, CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
-        last = {name: made[name] for name in made if name in lead or name not in before}
-        return made.pop(fastest(last, device)[0])
-    finally:
-        for candidate in made.values():
-            candidate.stack.close()
+            add({"CONFIG_ID": number, "SPLIT_K": split, "SPLIT_K_MODE": way})
+        won = made[fastest({name: made[name] for name in made if name in lead or name not in before}, device)[0]]
+        won.stack = won.stack.pop_all()  # what `losers` destroys is then nothing
+        return won
 
 
-def _add(product: Product, made: dict[str, Candidate], search: bool = False, **attributes: int) -> None:
+def _add(
+    product: Product, made: dict[str, Candidate], losers: ExitStack, attributes: dict[str, int], search: bool = False
+) -> None:
     """Plan one more algorithm, or let the library search for one, and launch it once, unless it is there or the library
     refuses it."""
-    with suppress(product.library.cuSPARSELtError), ExitStack() as unless:
+    with suppress(product.library.cuSPARSELtError):
         candidate = product.planned(**attributes)
-        unless.callback(candidate.stack.close)
+        losers.callback(candidate.stack.close)
         if search:
             candidate = candidate.searched(max(other.workspace.nbytes for other in made.values()))
         if candidate.choice not in made:
             candidate.call(cupy.cuda.get_current_stream().ptr)
             made[candidate.choice] = candidate
-            unless.pop_all()

@@ -9,7 +9,7 @@ bfloat16 and float16, sums in float32. Of float32 operands PyTorch forbids TF32 
 tensor cores do not multiply: what AsyncSparse compares with as TorchAO "in TF32" is this call. B and C are taken
 by rows or by columns as they lie, and shared with PyTorch, not copied; so is A. Only where m or k is no
 multiple of the block are B and C padded, in `bind` (`cusparse_block.padded`): their time is `prepare_ms`,
-their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_blocks`).
+their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_whole_blocks`).
 Compiling and tuning prepare no operand and are in neither.
 
 PyTorch is no dependency of this project: where it is not installed, this contender is a ValueError.
@@ -25,11 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import Bound, fastest, refusing, sizes
-from artifact.baselines.cusparse import require_blocks, require_work
-from artifact.baselines.cusparse_block import in_blocks, made_bytes, padded
+from artifact.baselines._library import Bound, fastest, offers, refusing, sizes
+from artifact.baselines.cusparse_block import in_whole_blocks
 from artifact.measure.device import first_line
-from kernels.contract import Operands, Problem, require, timed
+from kernels.contract import Operands, Problem, require
 from kernels.formats.half import array_of
 
 NAMES = ("triton_bsr", "triton_bsr_tuned")
@@ -52,11 +51,8 @@ def bind(name: str, problem: Problem, device) -> Bound:
     its dtype, for an n that `tile` does not divide, for a matrix of 2^31 elements or more, and where
     PyTorch refuses the problem.
     """
-    require_work(problem)
-    device.set_current()
-    operands, blocks_ms, blocks_bytes = in_blocks(problem)
-    require_blocks(name, problem, operands)
-    a, n = operands.a, problem.n
+    whole, output, ms, nbytes = in_whole_blocks(name, problem)
+    a, n = whole.a, problem.n
     b_row, b_col = a.block
     tile = n // max(n // b_row, 1)  # as `bsr_dense_addmm_meta` has it without an entry
     require(
@@ -70,8 +66,6 @@ def bind(name: str, problem: Problem, device) -> Bound:
         f"{name} computes offsets in 32 bits, and at {sizes(problem)} a matrix has {most} elements: choose a smaller n",
     )
     torch, ops = _pytorch(name)
-    (whole, output), ms = timed(lambda: padded(operands))
-    ms, nbytes = ms + blocks_ms, blocks_bytes + made_bytes(whole, operands)
     bsr, dense, out = _tensors(torch, whole)
 
     def made(choice: str, multiply: Callable[[], Any]) -> Bound:
@@ -109,9 +103,7 @@ def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
     return call
 
 
-def contenders(device) -> dict[str, Callable[[Problem], Bound]]:
-    """What a kernel is compared with: "triton_bsr" and "triton_bsr_tuned"."""
-    return {name: partial(bind, name, device=device) for name in NAMES}
+contenders = offers(bind, {name: (name,) for name in NAMES})
 
 
 def parameters(n: int) -> list[dict[str, int]]:
@@ -156,11 +148,6 @@ def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that sparse BSR tensors are in beta state
-        bsr = torch.sparse_bsr_tensor(
-            torch.from_dlpack(a.row_ptr),
-            torch.from_dlpack(a.col_idx),
-            numbers(a.val),
-            size=(a.m, a.k),
-            check_invariants=False,
-        )
+        parts = torch.from_dlpack(a.row_ptr), torch.from_dlpack(a.col_idx), numbers(a.val)
+        bsr = torch.sparse_bsr_tensor(*parts, size=(a.m, a.k), check_invariants=False)
     return bsr, numbers(array_of(whole.b)), numbers(array_of(whole.c))

@@ -7,7 +7,6 @@ shipped records and their second run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -56,22 +55,19 @@ def _ratio(mine: pd.DataFrame, before: pd.DataFrame) -> pd.Series:
     return both["median_us"] / both["median_us_before"]
 
 
-def work(given: command.Options) -> None:
-    """Write what `given` names, and say how it compares."""
+@command.program(
+    "artifact.distributed.agreement",
+    __doc__,
+    command.option("--fresh", type=Path, required=True, help="a GPU's folder of records"),
+    command.option("--out", type=Path, required=True),
+    command.option("--shipped", type=Path, default=paths.RECORDED / "nvidia-h200"),
+)
+def main(given: command.Options) -> None:
+    """Collect points that were dealt out, and compare them with those of one GPU."""
     table = collected(given.fresh)
     table["median_us"] = table["median_us"].map(lambda us: float(f"{us:.6g}"))
     records.write_text(given.out, table.to_csv(index=False, lineterminator="\n"))
     print(compared(table, given.shipped).round(3).to_string(index=False))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Collect points that were dealt out, and compare them with those of one GPU."""
-    options = (
-        command.option("--fresh", type=Path, required=True, help="a GPU's folder of records"),
-        command.option("--out", type=Path, required=True),
-        command.option("--shipped", type=Path, default=paths.RECORDED / "nvidia-h200"),
-    )
-    return command.run(work, "artifact.distributed.agreement", __doc__, options, argv)
 
 
 if __name__ == "__main__":

@@ -472,7 +472,9 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
     return rows
 
 
-OPTIONS = (
+@command.program(
+    "artifact.distributed.scaling",
+    __doc__,
     command.option("--out", type=Path, required=True, help="CSV, gone on with where it is there"),
     command.option("--gpus", type=int, help="how many there must be"),
     command.option("--cases", default="graph,mesh,block"),
@@ -486,9 +488,7 @@ OPTIONS = (
     command.option("--repeats", type=int, default=5),
     command.option("--budget", type=float, default=140, help="seconds after which nothing new is begun"),
 )
-
-
-def work(given: command.Options) -> None:
+def main(given: command.Options) -> None:
     """Measure what is missing in the file that `given` names."""
     begin = time.monotonic()
     with distributed.start(size=given.gpus) as comm:
@@ -516,11 +516,6 @@ def work(given: command.Options) -> None:
             if comm.rank == 0:
                 write(given.out, df)
                 records.write_machine(given.out.parent, device.describe(here.device))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure scaling."""
-    return command.run(work, "artifact.distributed.scaling", __doc__, OPTIONS, argv)
 
 
 if __name__ == "__main__":

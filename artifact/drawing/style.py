@@ -68,7 +68,6 @@ NAMES = {
     "cusparse_alg3": "cuSPARSE, algorithm 3",
     "cusparselt": "cuSPARSELt, best algorithm",
     "cusparselt_default": "cuSPARSELt, default",
-    "cusparselt_colmajor_b": "cuSPARSELt, B column-major",
     "cublas": "cuBLAS SGEMM",
     "cublaslt": "cuBLASLt, dense",
     "cublaslt_eight": "cuBLASLt, dense FP8",

@@ -1,14 +1,13 @@
 """Measure a GPU's ceilings with the microbenchmarks of `kernels.ceilings`, checked like everything else."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.measure import bench, check, records
-from artifact.measure.run import Run, prepared, row
+from artifact.measure import check, records
+from artifact.measure.run import Run, measure_alone
 from kernels import ceilings
 from kernels.contract import Problem
 
@@ -77,27 +76,16 @@ def _per_clock(name: str, machine: Mapping[str, Any]) -> float:
 
 
 def _measure(run: Run, name: str) -> dict:
-    ceiling, stream = ceilings.bind(name, run.device, run.seed), run.device.create_stream()
-    problem, bound = _as_problem(name, ceiling, run.seed), ceiling.bound
-
-    def once() -> None:
-        bound.launch(stream)
-        stream.sync()
+    ceiling = ceilings.bind(name, run.device, run.seed)
+    out = ceiling.bound.result()
 
     def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
-        bound.result().fill(float("nan"))
+        out.fill(float("nan"))
         run.device.sync()
         launch()
-        return _errors(name, bound.result(), ceiling.expected, ceiling.tolerance)
+        return _errors(name, out, ceiling.expected, ceiling.tolerance)
 
-    run.device.sync()
-    try:
-        errors = verify(name, once)
-        timing = bench.time({name: bound}, run.device, verify=verify)[name]
-    finally:
-        stream.close()
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    return row(problem, name, records.CEILINGS, prepared(bound), errors, timing, gpu=run.machine["gpu"], when=when)
+    return measure_alone(run, _as_problem(name, ceiling, run.seed), records.CEILINGS, ceiling.bound, verify)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:

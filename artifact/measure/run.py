@@ -359,6 +359,29 @@ def check_and_time(
         close(stream)
 
 
+def measure_alone(
+    run: Run, problem: Problem, experiment: str, bound: Bound, verify: bench.Verify, budget_s: float = bench.BUDGET_S
+) -> dict[str, Any]:
+    """Return the row of what multiplies no operands: checked by `verify`, timed, and checked once more.
+
+    verify: as `bench.time` calls it; problem: what the row says it is of.
+    """
+    stream = run.device.create_stream()
+
+    def once() -> None:
+        bound.launch(stream)
+        stream.sync()
+
+    run.device.sync()
+    try:
+        errors = verify(bound.name, once)
+        timing = bench.time({bound.name: bound}, run.device, budget_s=budget_s, verify=verify)[bound.name]
+    finally:
+        stream.close()
+    of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
+    return row(problem, bound.name, experiment, prepared(bound), errors, timing, **of)
+
+
 def prepared(bound: Bound) -> Prepared:
     """What a record keeps of a contender, without the memory that the contender holds."""
     return Prepared(float(bound.prepare_ms), int(bound.prepare_bytes))

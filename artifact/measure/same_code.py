@@ -93,16 +93,16 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[
     return found
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    shipped = [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))]
-    folders = command.option("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped")
-
-    def work(o: command.Options) -> int:
-        found = of_records(o.folders or shipped)
-        print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
-        return int(any(compared["differ"] for compared in found.values()))
-
-    return command.run(work, "artifact.measure.same_code", __doc__, [folders], given)
+@command.program(
+    "artifact.measure.same_code",
+    __doc__,
+    command.option("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped"),
+)
+def main(given: command.Options) -> int:
+    """Say of each room and commit what differs in machine code; 1 where anything does."""
+    found = of_records(given.folders or [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))])
+    print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
+    return int(any(compared["differ"] for compared in found.values()))
 
 
 if __name__ == "__main__":

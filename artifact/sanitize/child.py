@@ -71,17 +71,15 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
         write({"case": name, "done": True, "kernels": loaded.take(), "seconds": seconds} | said)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = (
-        command.option("room"),
-        command.option("out", type=Path),
-        command.option("--tool", default=""),
-        command.option("--only", default="", help="cases whose name has this text"),
-    )
-    return command.run(_watched, "artifact.sanitize.child", str(__doc__).splitlines()[0], options, arguments)
-
-
-def _watched(given: command.Options) -> None:
+@command.program(
+    "artifact.sanitize.child",
+    str(__doc__).splitlines()[0],
+    command.option("room"),
+    command.option("out", type=Path),
+    command.option("--tool", default=""),
+    command.option("--only", default="", help="cases whose name has this text"),
+)
+def main(given: command.Options) -> None:
     import cupy
 
     from artifact.sanitize import cases

@@ -1,7 +1,7 @@
 """How long a kernel for CSR takes, predicted from a matrix's statistics: to rank candidates, of which a few are tried.
 
 Microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in model.csv
-were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `fit.py` there: real matrices on an H200.
+were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices on an H200.
 Elsewhere the ranking may be worse; what is chosen is measured all the same.
 """
 

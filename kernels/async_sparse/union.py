@@ -35,7 +35,7 @@ LOADS = (1, 2)  #: of a row of B
 MOST_TASKS = 8  #: of a warp, a power of 2
 #: Bytes of B that a warp's tasks load together, where it has several: blocks that run side by side then lie side by
 #: side in A as well, and what one has fetched of B is still in L2 for the next. With fewer, blocks of tasks of two or
-#: three columns would begin more often than they multiply (artifact/rooms/async_sparse/tasks_of_a_warp.py).
+#: three columns would begin more often than they multiply (artifact/rooms/async_sparse/scripts.py).
 WORK = 48 * 1024
 #: Times L2 that a panel of B is where it is so large that neighbours find nothing of each other's in L2, if rows are so
 #: uneven that groups are cut: there a warp has many tasks, which evens out how long warps of a block take.

@@ -235,8 +235,6 @@ NARROW_FAMILY: tuple[Fp8, ...] = (
         for splits in (2, 3, 4, 8)
     ),
 )
-#: Configurations that nothing tries in this process, because they were seen to hang or to break the GPU's context.
-LEFT_OUT: set[Fp8] = set()
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
 
@@ -246,7 +244,7 @@ def candidates(m: int, n: int, k: int, sms: int, shared_most: int, orders: str =
     predicted = {
         c: predict(c, m, n, k, sms)
         for c in (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
-        if c not in LEFT_OUT and fits(c, m, n, k, shared_most, orders)
+        if fits(c, m, n, k, shared_most, orders)
     }
     least = min(predicted.values(), default=0.0)
     return [config for config, time in predicted.items() if time <= WITHIN * least]

@@ -104,6 +104,7 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     bindings = types.ModuleType("nvmath.bindings")
     for library in libraries:
         setattr(bindings, library.__name__, library)
+        monkeypatch.setitem(sys.modules, f"nvmath.bindings.{library.__name__}", library)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
     monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)

@@ -15,14 +15,11 @@ timeline`), and traces/formats.csv, what the formats cost before the first multi
     bcsr_bytes, wcsr_bytes          what it leaves in the GPU's memory
 """
 
-from __future__ import annotations
-
-import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +27,16 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.book.study import Study, has
+from artifact.book.study import Study, given, has
 from artifact.drawing import compiled
 from artifact.measure import check, matrices, records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.arithmetic import BLOCK, ROOM, SIZES, N
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_HALF,
     AUTO_TF32,
     BELL,
+    BLOCK,
     BSR,
     CSR,
     CSR_ALGORITHMS,
@@ -48,6 +45,8 @@ from artifact.rooms.async_sparse.contenders import (
     KEPT,
     LADDER,
     PARTS,
+    ROOM,
+    SIZES,
     TILES,
     TORCH,
     TRIED,
@@ -57,14 +56,13 @@ from artifact.rooms.async_sparse.contenders import (
     UNION_HALF,
     WCSR,
     WINDOWS,
+    N,
 )
 from kernels import async_sparse as kernels
 from kernels.async_sparse import operands, timeline, wcsr, windows
-from kernels.contract import Bound, Operands, Problem, timed
-from kernels.formats import bcsr, csr
+from kernels.contract import Bound, Problem, timed
+from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as wcsr_format
-from kernels.formats.csr import Csr
-from kernels.formats.half import array_module
 
 LAYER = (KEPT, "auto", TORCH, DENSE, TRITON)
 #: Sweep of the room's kernels -> contenders; those that a GPU or an installation does not offer are left out.
@@ -121,12 +119,17 @@ Bind = Callable[[Problem], Bound]
 def get(run: Run, name: str) -> pd.DataFrame | None:
     """Measure or read an experiment of `SWEEPS` or `REAL`; None where it was not recorded, or no kernel of it runs on
     the GPU."""
-    if name in REAL:
-        return real(run, name)
-    here = offered(run, name, SWEEPS[name])
-    shapes = kernels.sweeps(run.preset)[name]
-    problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in shapes]
-    return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+    if name in SWEEPS:
+        here = offered(run, name, SWEEPS[name])
+        problems = [partial(kernels.problem, **shape, seed=run.seed) for shape in kernels.sweeps(run.preset)[name]]
+        return run.measure(name, problems, here) if set(here) & set(LADDER) else None
+    if where := _matrices(run):
+        _measure_real(run, name, REAL[name], where)
+    return with_csr(Study(run).read(name))
+
+
+def _matrices(run: Run) -> Path | None:
+    return matrices.folder() if run.mode == "measure" else None
 
 
 def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
@@ -140,8 +143,8 @@ def offered(run: Run, experiment: str, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _runs(run: Run, name: str) -> bool:
-    """Tell whether a kernel is made for the GPU: most need Hopper's wgmma. A library is taken to be."""
     kernel = kernels.VARIANTS.get(name) or kernels.VARIANTS.get(name.split("_")[0])  # of a trial
+    # A library is taken to run; most kernels need Hopper's wgmma.
     hopper = str(run.machine.get("compute_capability")) == "9.0"
     return kernel is None or hopper or set(kernel.targets) != {compiled.HOPPER}
 
@@ -149,15 +152,7 @@ def _runs(run: Run, name: str) -> bool:
 # ---------------------------------------------------------------- real matrices
 
 
-def real(run: Run, name: str) -> pd.DataFrame | None:
-    """Measure an experiment on real matrices where their folder is, and read its record."""
-    where = matrices.folder() if run.mode == "measure" else None
-    if where is not None:
-        _measure_real(run, name, REAL[name], where)
-    df = Study(run).read(name)
-    return df if df is None else with_csr(df)
-
-
+@given
 def with_csr(df: pd.DataFrame) -> pd.DataFrame:
     """Return a record with the rows of "cusparse_csr", where an algorithm for CSR was measured."""
     return records.best_of(df, "cusparse_alg", CSR) if set(CSR_ALGORITHMS) & set(df["variant"]) else df
@@ -169,13 +164,12 @@ def present(where: Path, most: int | None = None) -> pd.Series:
 
 
 def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
-    path = run.folder / f"{experiment}.csv"
-    every = offered(run, experiment, of.contenders)
+    path, every = run.folder / f"{experiment}.csv", offered(run, experiment, of.contenders)
     if all(name.startswith(LIBRARIES) for name in every):
         return
-    kick = run.preset == "kick"
-    sizes = WIDE[:1] if kick and of.how else of.sizes
-    for name in present(where)[:: of.every_nth][: KICK_MATRICES if kick else None]:
+    few = KICK_MATRICES if run.preset == "kick" else None
+    sizes = WIDE[:1] if few and of.how else of.sizes
+    for name in present(where)[:: of.every_nth][:few]:
         if _is_there(path, name, sizes, every):
             continue  # without reading and reordering it once more
         a = matrix(name, where, of.order)
@@ -185,7 +179,7 @@ def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
         problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **of.how) for n in sizes]
         for contender, why in left.items():
             _leave_out(path, contender, problems, why)
-        here = {n: bind for n, bind in every.items() if n not in left}
+        here = {n: partial(_named, n, bind) for n, bind in every.items() if n not in left}
         if of.how and KEPT in here:
             here[KEPT] = partial(in_source_layout, here[KEPT])
         _measure_without_failures(run, experiment, problems, here)
@@ -200,7 +194,7 @@ def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]
     return have >= {(name, n) for name in names for n in sizes}
 
 
-def too_large(a: Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
+def too_large(a: csr.Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
     """Return those of the contenders for which blocks of a matrix are too many -> why. memory: of the GPU, in bytes."""
     blocked = [name for name in names if name in IN_BLOCKS]
     rows = bcsr.blocks_by_row(a, BLOCK) if blocked else np.zeros(1, int)
@@ -220,9 +214,8 @@ def in_source_layout(bind: Bind, problem: Problem) -> Bound:
     """Bind a contender with B column-major, as the source's kernel for blocks reads it: a copy, which is part of what
     preparing costs."""
     given = problem.device()
-    b, ms = timed(lambda: array_module(given.b).asfortranarray(given.b))
-    made = Operands(given.a, b, given.c)
-    found = bind(replace(problem, make_device=lambda: made, _device=None))
+    b, ms = timed(lambda: half.array_module(given.b).asfortranarray(given.b))
+    found = bind(replace(problem, make_device=lambda: replace(given, b=b), _device=None))
     found.prepare_ms += ms
     found.prepare_bytes += b.nbytes
     return found
@@ -236,25 +229,21 @@ def _named(name: str, bind: Bind, problem: Problem) -> Bound:
         raise ValueError(f"{name}: {error}") from error
 
 
-def _measure_without_failures(run: Run, experiment: str, problems: list[Problem], here: dict[str, Bind]) -> None:
+def _measure_without_failures(run: Run, experiment: str, problems: list[Problem], here: Mapping[str, Bind]) -> None:
     """Call `run.measure` without a library that refuses a matrix or multiplies it wrongly, which is said on stderr and
     beside the record, for all sizes of the matrix.
 
     Ours must not fail: then the measurement ends, as everywhere.
     """
-    libraries = [name for name in here if name.startswith(LIBRARIES)]
-    here |= {name: partial(_named, name, here[name]) for name in libraries}
-    while True:
-        try:
-            run.measure(experiment, problems, here)
-            return
-        except (check.WrongResult, ValueError) as error:
-            failed = str(error).split(" ", 1)[0].rstrip(":")
-            if failed not in libraries or failed not in here:
-                raise
-            print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
-            del here[failed]
-            _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
+    try:
+        run.measure(experiment, problems, here)
+    except (check.WrongResult, ValueError) as error:
+        failed = str(error).split(" ", 1)[0].rstrip(":")
+        if failed not in here or not failed.startswith(LIBRARIES):
+            raise
+        print(f"{ROOM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
+        _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
+        _measure_without_failures(run, experiment, problems, {n: here[n] for n in here if n != failed})
 
 
 def _leave_out(path: Path, contender: str, problems: list[Problem], why: str) -> None:
@@ -263,8 +252,8 @@ def _leave_out(path: Path, contender: str, problems: list[Problem], why: str) ->
         records.leave_out(path, (contender, *(getattr(problem, name) for name in records.POINT)), why)
 
 
-@functools.cache
-def matrix(name: str, where: Path, order: str = "rcm") -> Csr:
+@cache
+def matrix(name: str, where: Path, order: str = "rcm") -> csr.Csr:
     """Return a real matrix reordered as in the source, or not (""), with empty columns up to a whole block: B then has
     lines that the copy engine takes, as the source's has.
 
@@ -281,17 +270,14 @@ def trace(run: Run) -> pd.DataFrame | None:
     """Write the timeline at the point of the ladder where `run` measures and the GPU has the instructions; read it."""
     if run.mode == "measure" and _runs(run, KEPT):
         problem = kernels.problem(**kernels.sweeps(run.preset)["ladder"][0], seed=run.seed)
-        try:
-            _write(run, "timeline", timeline.timeline(problem, run.device))
-        finally:
-            problem.release()
+        _write(run, "timeline", timeline.timeline(problem, run.device))
+        problem.release()
     return Study(run).table("traces/timeline")
 
 
 def conversions(run: Run) -> pd.DataFrame | None:
     """Measure what the formats cost where there are a GPU and matrices, and read the table."""
-    where = matrices.folder() if run.mode == "measure" else None
-    if where is not None and Study(run).table("traces/formats") is None:
+    if (where := _matrices(run)) and Study(run).table("traces/formats") is None:
         _write(run, "formats", filter(None, (_conversion(name, where) for name in present(where))))
     return Study(run).table("traces/formats")
 
@@ -301,8 +287,7 @@ def _write(run: Run, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     records.write_text(run.folder / "traces" / f"{name}.csv", text)
 
 
-def _conversion(name: str, where: Path) -> dict[str, Any] | None:
-    dtype = "bfloat16"
+def _conversion(name: str, where: Path, dtype: str = "bfloat16") -> dict[str, Any] | None:
     given = operands.with_values(matrices.load(name, where), 0, dtype)
     if bcsr.count_blocks(given) * BLOCK**2 * SIZES[dtype] > MOST_BYTES:
         return None
@@ -319,6 +304,6 @@ def _conversion(name: str, where: Path) -> dict[str, Any] | None:
     }
 
 
-def fills(a: Csr) -> tuple[float, float]:
+def fills(a: csr.Csr) -> tuple[float, float]:
     """Return the fill ratios of A in blocks of 64 x 64, counted without storing any, and in windows of 64 rows."""
     return a.nnz / max(1, bcsr.count_blocks(a) * BLOCK**2), wcsr_format.from_csr(a, dtype="bfloat16").fill_ratio

@@ -1,9 +1,7 @@
-"""The chapter's facts, by the part of it that they stand in; those of the whole model, a page of its own, are in
-`prefill.facts`."""
+"""The chapter's facts, by the part of it that they stand in, and the tables that they come from; those of the whole
+model, a page of its own, are in `prefill.facts`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,8 +15,7 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.words import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse import arithmetic, contenders, experiments, fit, plans, rule, tasks_of_a_warp
-from artifact.rooms.async_sparse.arithmetic import CONSUMERS, N, break_even, means, present, side, speedups, value
+from artifact.rooms.async_sparse import contenders, experiments, scripts
 from artifact.rooms.async_sparse.contenders import (
     AUTO_FP32,
     AUTO_HALF,
@@ -26,11 +23,13 @@ from artifact.rooms.async_sparse.contenders import (
     BELL,
     BRANCHES,
     BSR,
+    CONSUMERS,
     CSR,
     DENSE,
     EXACT,
     KEPT,
     LADDER,
+    SIZES,
     STEPS,
     TILES,
     TORCH,
@@ -40,19 +39,28 @@ from artifact.rooms.async_sparse.contenders import (
     WCSR,
     WHOLE,
     WINDOWS,
+    N,
+    break_even,
     called,
+    filled,
+    means,
+    over,
+    side,
+    speedups,
     told,
+    value,
 )
 from artifact.rooms.async_sparse.prefill import facts as prefill
-from kernels.async_sparse import any_csr, model, union
-from kernels.async_sparse.operands import WINDOW
+from kernels.async_sparse import any_csr, model, operands, union
 
 #: The steps that the source adds up to most of the gain.
 THREE = ["opt1", "opt2", "opt3"]
 RIVALS = (KEPT, TRITON, TUNED, TORCH)  #: what our last rung is held against
+LAYER = (KEPT, TRITON, "auto")  #: what is held against the dense library
 FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
+GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
 Facts = Mapping[str, Any]
 
 #: Counter -> column of `profile`.
@@ -69,50 +77,50 @@ UNITS = ["the tensor pipe", "L2", "DRAM"]  #: what may be busy
 STALLED = (
     r"^smsp__average_warps_issue_stalled_(?!selected)(\w+)_per_issue_active\.ratio$"  #: one that issues does not wait
 )
+#: Values -> who multiplies in them, or as accurately, without a choice between them.
+KINDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "float32": {"CUDA cores": (UNION,), "tensor cores, 3×TF32": (EXACT,), "cuSPARSE CSR": (CSR,)},
+    "TF32": {"windows, TF32": (WINDOWS, WCSR, WHOLE), "blocks, TF32": (KEPT, BELL), "cuSPARSE CSR": (CSR,)},
+}
+#: Column of `statistics` -> how a sentence calls it.
+STATISTICS = {"shared": "non-zeros for each column of a window", "per_row": "non-zeros a row"}
+#: Whose errors the page tells of.
+ACCURATE = {
+    "float32": (UNION, EXACT, AUTO_FP32, CSR),
+    "tf32": (WCSR, WINDOWS, KEPT, BELL, BSR, TRITON, CSR),
+}
 
 
 def of(run: Run) -> Iterator[Fact]:
-    """Yield every fact that records hold."""
+    """Yield every fact that records hold; where `run` measures, what is not there is measured first."""
     study, get = Study(run), partial(experiments.get, run)
-    table1, table2, table3, text = map(arithmetic.stated, ("table1", "table2", "table3", "text"))
-    df, layer, ladder, tf32, float32 = map(get, ("ablation", "gate_proj", "ladder", "spmm_tf32", "spmm"))
+    sources = list(map(study.published, ("table1", "table2", "table3", "text")))
+    df, tf32, float32 = map(get, ("ablation", "spmm_tf32", "spmm"))
     return chain(
-        claimed(table1, table2, table3, text),
-        own_arithmetic(table1, table2, table3, text),
+        stated(*sources),
         formats(experiments.conversions(run)),
         traced(experiments.trace(run)),
-        matrices(df),
-        ablation(df, table2),
+        ablation(df, sources[1]),
         left_out(run, "ablation", df),
         counted(profile(study.counters), study),
         tiles(get("tile_n")),
-        gate(layer),
-        ours(ladder, both_layouts(layer, ladder)),
-        blocks(get("blocks")),
+        layer(get("gate_proj"), get("ladder"), get("blocks")),
         left_out(run, "spmm_tf32", tf32),
-        windows_of(tf32),
-        over_csr(tf32),
+        windows(tf32),
         parts(get("wcsr_parts")),
-        voltrix(arithmetic.apart()),
+        [("voltrix.over_csr", value(contenders.apart(), "speedup_csr", kernel="Voltrix", n=N))],
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
-        waits(),
         tasks(),
-        mesh(),
         proposals(),
         short_of(tf32),
-        winners(rule.maps(float32, tf32)),
+        winners(maps(float32, tf32)),
         accuracy("float32", float32),
         accuracy("tf32", tf32),
         reordered(gains(float32, get("spmm_rcm"))),
-        prefill.of(run, text),
+        prefill.of(run, sources[3]),
     )
-
-
-def over(df: pd.DataFrame, variant: str, baselines: Iterable[str]) -> Facts:
-    """Return the geometric-mean speedup of a contender over each of these."""
-    return {base: means(df, [variant], base).get(variant) for base in baselines}
 
 
 def first(df: pd.DataFrame) -> Facts:
@@ -124,56 +132,47 @@ def first(df: pd.DataFrame) -> Facts:
 
 
 @part
-def claimed(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> Facts:
-    """What the source states of BCSR, and of WCSR at its widest N; told.VARIANT: how a sentence calls a contender."""
-    over = where(table1, quantity="wcsr_speedup", n=N, density=0).set_index("kernel")["low"]
-    layer = where(table3, quantity="speedup_range").itertuples()
-    matrices = table2.drop_duplicates("variant").set_index("variant")["matrices"]
-    return {
-        "told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)},
-        "stated.over_bell": arithmetic.over_bell(table2),
-        "stated.gain": {v: value(text, "gain", variant=v) for v in ("opt1", "opt2", "opt3", "opt4", "opt6", "opt7")},
-        "stated.share_of_gain": value(text, "share_of_gain"),
-        "stated.layer": {round(100 * (1 - row.density)): {"low": row.low, "high": row.high} for row in layer},
-        "stated.matrices": {v: int(matrices[v]) for v in (KEPT, "opt7")},
-        "stated.wcsr_over": over,
-        "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
-    }
-
-
-@part
-def own_arithmetic(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> Facts:
-    """What the source's numbers say of each other."""
-    implied = arithmetic.implied(table2)
-    ladder = implied[[*THREE, "opt4", KEPT, "opt6"]]
-    steps = arithmetic.shares(arithmetic.over_bell(table2))
-    registers, stage = arithmetic.WARPGROUP * sum(arithmetic.REGISTERS), arithmetic.STAGE
-    in_stage, wide = sum(stage.values()), arithmetic.padded(248)
+def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, text: pd.DataFrame) -> Facts:
+    """What the source states, and what its numbers say of each other; told.VARIANT: how a sentence calls a
+    contender."""
+    layer = where(table3, quantity="speedup_range").set_index("density")[["low", "high"]]
+    over_bell, implied = contenders.over_bell(table2), contenders.implied(table2)
+    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], contenders.shares(over_bell)
+    registers, stage = contenders.WARPGROUP * sum(contenders.REGISTERS), contenders.STAGE
+    in_stage, wide = sum(stage.values()), contenders.padded(248)
     # TFLOP/s of BCSR by the share of blocks, as section IV defines them.
     latency = where(table3, quantity="latency", variant=KEPT, n=65536).set_index("density")["low"].sort_index()
     rates = 2.0 * 18944 * 3584 * 65536 * latency.index / latency / 1e9
-    few = rates.index[0]
-    df = arithmetic.recomputed(table1)
-    row, off = where(df, kernel="cuSPARSE", n=N, density=0).iloc[0], df[~df["agrees"]]
+    of_wcsr = contenders.recomputed(table1)
+    widest, off = where(of_wcsr, n=N, density=0).set_index("kernel"), of_wcsr[~of_wcsr["agrees"]]
     both = {v: value(text, "end_to_end", variant=v, size=65536) for v in (KEPT, "minference", "both")}
     return {
+        "told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)},
+        "stated.over_bell": over_bell,
+        "stated.gain": where(text, quantity="gain").set_index("variant")["low"],
+        "stated.share_of_gain": value(text, "share_of_gain"),
+        "stated.layer": layer.rename(lambda density: round(100 * (1 - density))),
+        "stated.matrices": table2.drop_duplicates("variant").set_index("variant")["matrices"][[KEPT, "opt7"]],
+        "stated.wcsr_over": widest["stated"],
+        "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
         "implied": {"low": ladder.min(), "high": ladder.max(), "torchao": implied[TRITON]},
         "implied.row": value(table2, "tflops", variant=BELL, matrices=414),
         "stated.share": {"difference": steps["by difference"], "factor": steps["by factor"]},
         "block": {
             **{"registers": registers, "stage_kib": in_stage // 1024},
-            "by_registers": arithmetic.SM_REGISTERS // registers,
-            "by_shared": arithmetic.SM_SHARED // (arithmetic.STAGES * in_stage + arithmetic.RESERVED),
+            "by_registers": contenders.SM_REGISTERS // registers,
+            "by_shared": contenders.SM_SHARED // (contenders.STAGES * in_stage + contenders.RESERVED),
         },
-        "sm.registers": arithmetic.SM_REGISTERS,
+        "sm.registers": contenders.SM_REGISTERS,
         "stage": {"a_kib": stage["A"] // 1024, "b_kib": stage["B"] // 1024},
         "multicast.saves": 1 - (stage["A"] / 2 + stage["B"]) / in_stage,  # A read once for two blocks
         "stated.tflops.fig7": value(text, "tflops", variant="opt5_n256"),
         "stated.tflops.table2": value(table2, "tflops", variant=KEPT),
         "waste": {"padded": wide, "extra": wide / N - 1, "wasted": 1 - N / wide},
-        "stated.useful": {"most": rates.iloc[-1], "least": rates.iloc[0], "density": few},
-        "stated.useful.time": 1 / value(table3, "speedup_cublas", n=65536, density=few),
-        "headline": {"stated": row["stated"], "ratio": row["ratio"], "speedups": len(df), "off": len(off)},
+        "stated.useful": {"most": rates.iloc[-1], "least": rates.iloc[0], "density": rates.index[0]},
+        "stated.useful.time": 1 / value(table3, "speedup_cublas", n=65536, density=rates.index[0]),
+        "headline": widest.loc["cuSPARSE", ["stated", "ratio"]],
+        **{"headline.speedups": len(of_wcsr), "headline.off": len(off)},
         "headline.over": listed(dict.fromkeys(off["kernel"])),
         "stated.end_to_end": both,
         # Of savings in disjoint parts of one run time.
@@ -184,15 +183,14 @@ def own_arithmetic(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFr
 @part
 def compiled(report: pd.DataFrame, text: pd.DataFrame) -> Facts:
     """Of the compile report: registers that TMA frees and that are moved."""
-    here = where(report, target=HOPPER)
+    here, said = where(report, target=HOPPER), where(text, quantity="registers_freed").iloc[0]
     most = here.groupby("variant")["registers"].max().astype(int)
-    stated = where(text, quantity="registers_freed").iloc[0]
-    threads = (1 + CONSUMERS) * arithmetic.WARPGROUP
+    threads = (1 + CONSUMERS) * contenders.WARPGROUP
     return {
         "compiled.spilling": listed(dict.fromkeys(here.loc[here["spills"].astype(bool), "variant"])),
         "registers": most[THREE],
-        "freed": {"here": most["opt1"] - most["opt2"], "low": stated["low"], "high": stated["high"]},
-        "sm.registers": arithmetic.SM_REGISTERS,
+        "freed": {"here": most["opt1"] - most["opt2"], "low": said["low"], "high": said["high"]},
+        "sm.registers": contenders.SM_REGISTERS,
         "start": {"threads": threads, "registers": threads * most["opt3"]},
     }
 
@@ -203,30 +201,20 @@ def compiled(report: pd.DataFrame, text: pd.DataFrame) -> Facts:
 @part
 def formats(df: pd.DataFrame) -> Facts:
     """What `experiments.conversions` measured: medians."""
-    middle = df.filter(regex="_ms$|_fill$|_fill_rcm$").median()
-    return {"format": middle, "format.matrices": len(df)}
-
-
-@part
-def matrices(df: pd.DataFrame) -> Facts:
-    """How large the matrices are."""
-    one = df.drop_duplicates("label")
-    share = one["nnz"] / (one["m"].astype(float) * one["k"])
-    return {
-        "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
-        "real.nnz": {"low": one["nnz"].min(), "high": one["nnz"].max()},
-        "real.share": {"low": share.min(), "high": share.max()},
-    }
+    return {"format": df.filter(regex="_ms$|_fill$|_fill_rcm$").median(), "format.matrices": len(df)}
 
 
 @part
 def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
-    """What each step, each branch and each library is worth, beside what is stated."""
+    """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
+    one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
-    shares = {"here": arithmetic.shares(over_bell), "stated": arithmetic.shares(arithmetic.over_bell(table2))}
-    here, ahead = shares["here"], ratio(df, CSR, KEPT, list(records.POINT)) > 1
-    hows = ("difference", "factor")
+    shares = {"here": contenders.shares(over_bell), "stated": contenders.shares(contenders.over_bell(table2))}
+    here, hows = shares["here"], ("difference", "factor")
     return {
+        "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
+        "real.nnz": one["nnz"].agg(low="min", high="max"),
+        "real.share": filled(one).agg(low="min", high="max"),
         "over_bell": over_bell,
         "step": {v: {who: steps["factor"][v] for who, steps in shares.items()} for v in here.index},
         "share": {how: here[f"by {how}"] for how in hows},
@@ -234,7 +222,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
         "share.largest": {how: told(v) for how in hows for v in here[f"by {how}"].nlargest(1).index},
         "branch": branches,
         "branches.best": branches.max(),
-        "kept_over": over(df, KEPT, (BELL, BSR, CSR, TRITON)),
+        "kept_over": {base: over(df, KEPT, base) for base in (BELL, BSR, CSR, TRITON)},
         "csr": {"ahead": ahead.sum(), "matrices": len(ahead)},
     }
 
@@ -243,8 +231,8 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 def left_out(run: Run, experiment: str, df: pd.DataFrame) -> Facts:
     """Who has no number at how many matrices, and the first reason."""
     absent = sorted(records.read_absent(run.folder).get(experiment, {}).items())
-    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=["who", "matrix", "why"])
-    rows = rows.drop_duplicates(["who", "matrix"], keep="last")
+    names = ["who", "matrix", "why"]
+    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=names).drop_duplicates(names[:2], keep="last")
     return {
         f"left_out.{experiment}": {"contenders": rows["who"].nunique(), "matrices": df["label"].nunique()},
         f"left_out.{experiment}.on": rows.groupby("who").size(),
@@ -259,30 +247,30 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     """Return what was counted at the point of the ladder, by contender, those of the ladder in its order first; None
     where nothing was counted.
 
-    The columns of `COUNTED`, and of them gbps, what passes L2's slices, reads and writes; balance, the mean over SMs of
-    the cycles in which one works over those of the busiest; reason, why most warps that did not issue waited, and
-    waiting, how many did for each instruction."""
+    The columns of `COUNTED`, and of them us; tbps, what passes L2's slices, reads and writes; busy, the mean over SMs
+    of the cycles in which one works in per cent of those of the busiest; reason, why most warps that did not issue
+    waited; and waits, with how many did for each instruction."""
     if not counters:
         return None
     df = counters.wide(COUNTED).set_index("variant").reindex(columns=list(COUNTED.values()))
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
-    order = dict.fromkeys([*present(df.reset_index(), LADDER), *df.index])
-    rates = {"gbps": df["bytes"] / df["ns"], "balance": df["cycles"] / df["most_cycles"]}
-    return df.assign(**rates, reason=worst["reason"], waiting=worst["value"]).loc[list(order)]
+    waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
+    rates = {"us": df["ns"] / 1e3, "tbps": df["bytes"] / df["ns"] / 1e3, "busy": 100 * df["cycles"] / df["most_cycles"]}
+    df = df.assign(**rates, reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
+    return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
 @part
 def counted(df: pd.DataFrame, study: Study) -> Facts:
     """Why each step is faster, by the profile of gate_proj, and how near our last rung is to what L2 can move."""
-    steps = df[df.index.isin(STEPS)]
+    steps, moved = df[df.index.isin(STEPS)], df["tbps"].get("auto", np.nan)
     known = df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1)  # the busiest unit
-    reasons, moved = steps.groupby("reason", sort=False), df["gbps"].get("auto", np.nan)
     return {
         "busy": steps["the tensor pipe"],
-        "waits": {reason: listed(rows.index) for reason, rows in reasons},
+        "waits": {reason: listed(rows.index) for reason, rows in steps.groupby("reason", sort=False)},
         "busiest": first(known.rename_axis("unit").reset_index(name="share")),
-        "l2": {"tbps": moved / 1e3, "share": moved / study.ceiling("l2_read", "gbps")},
+        "l2": {"tbps": moved, "share": 1e3 * moved / study.ceiling("l2_read", "gbps")},
     }
 
 
@@ -295,20 +283,18 @@ def traced(frame: pd.DataFrame) -> Facts:
 
 def overlap(frame: pd.DataFrame) -> float:
     """Return the share of the time in which thread blocks of a kernel multiply that they also load."""
-    both = whole = 0.0
-    for _, block in frame.groupby("block"):
-        loads, products = (union_of(where(block, role=role)) for role in ("load", "multiply"))
-        whole += sum(end - begin for begin, end in products)
-        both += sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in loads for b in products)
-    return both / whole if whole else np.nan
+    load, multiply, either = (
+        sum(covered(rows) for _, rows in where(frame, role=roles).groupby("block"))
+        for roles in ("load", "multiply", ("load", "multiply"))
+    )
+    return (load + multiply - either) / multiply
 
 
-def union_of(rows: pd.DataFrame) -> list[tuple[float, float]]:
-    """Return the intervals that lie apart, of those of the rows."""
-    rows = rows.sort_values(["begin_ns", "end_ns"])
-    apart = rows["begin_ns"] > rows["end_ns"].cummax().shift()
-    of = rows.groupby(apart.cumsum())
-    return list(zip(of["begin_ns"].min(), of["end_ns"].max(), strict=True))
+def covered(rows: pd.DataFrame) -> float:
+    """Return the time, in ns, in which any of the rows' intervals runs."""
+    rows = rows.sort_values("begin_ns")
+    begin = np.fmax(rows["begin_ns"], rows["end_ns"].cummax().shift())
+    return (rows["end_ns"] - begin).clip(lower=0).sum()
 
 
 # ---------------------------------------------------------------- tiles and layers
@@ -317,12 +303,12 @@ def union_of(rows: pd.DataFrame) -> list[tuple[float, float]]:
 @part
 def tiles(df: pd.DataFrame) -> Facts:
     """The best width, and what the source's rule costs or gains."""
-    rule = f"opt5_n{arithmetic.RULE}"
+    rule = f"opt5_n{contenders.RULE}"
     rates = df.groupby("variant")["tflops"].agg(records.geomean)
     each = df.pivot_table(index="label", columns="variant", values="tflops")
     return {
         "tile": {
-            **{"rule": arithmetic.RULE, "n": N, "best": TILES[rates.idxmax()]},
+            **{"rule": contenders.RULE, "n": N, "best": TILES[rates.idxmax()]},
             "best_over_rule": rates.max() / rates[rule],
             "own_over_rule": records.geomean((each.max(axis=1) / each[rule]).dropna()),
             "widths": each.idxmax(axis=1).nunique(),
@@ -330,76 +316,75 @@ def tiles(df: pd.DataFrame) -> Facts:
     }
 
 
-@part
-def gate(df: pd.DataFrame) -> Facts:
-    """Speedups over dense cuBLAS on gate_proj, and from which sparsity on there are any."""
-    found = speedups(df, (KEPT, TRITON, TUNED, "auto"), TORCH)
-    kept = where(found, variant=KEPT).groupby("density", sort=False)["speedup"]
-    each = found.groupby("variant", sort=False)
-    lines = {v: rows.groupby("density")["speedup"].agg(records.geomean) for v, rows in each}
-    even = (1 - pd.Series({v: break_even(line) for v, line in lines.items()}, dtype=float)).dropna()
-    return {
-        "gate": {round(100 * (1 - density)): {"low": s.min(), "high": s.max()} for density, s in kept},
-        "dense": means(df, [DENSE], TORCH),
-        "pays.densest": {v: line.iloc[-1] for v, line in lines.items()},
-        "pays.sparsity": 1 - found["density"].max(),
-        "pays.crossing": len(even),
-        "pays.even": even,
-        "auto_layer": summary(where(found, variant="auto")["speedup"]),
-        "auto_layer.over": over(df, "auto", RIVALS),
-    }
+@given
+def pays(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup over dense cuBLAS by the share of blocks, geometric mean over N with the range, and the share
+    below which the mean is above 1."""
+    of = speedups(df, LAYER, TORCH).groupby(["variant", "density"], sort=False)["speedup"]
+    data = of.agg(speedup=records.geomean, least="min", most="max").reset_index()
+    even = data.set_index("density").groupby("variant")["speedup"].agg(break_even)
+    return data.assign(pays_from=data["variant"].map(even), kept=100 * data["density"])
 
 
 @given
 def both_layouts(linear: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
     """Return the time with C in the order that a linear layer wants over that with C row-major, as the source writes
     it, at the points of both records of gate_proj."""
-    at = ["variant", "m", "n", "k", "density"]
+    at, us = ["variant", "m", "n", "k", "density"], ["median_us_linear", "median_us_source"]
     both = where(linear, variant=(KEPT, "auto", TORCH)).merge(source, on=at, suffixes=("_linear", "_source"))
-    both["ratio"] = both["median_us_linear"] / both["median_us_source"]
-    return both[[*at, "median_us_linear", "median_us_source", "ratio"]]
+    return both[[*at, *us]].assign(ratio=both[us[0]] / both[us[1]])
 
 
 @part
-def ours(ladder: pd.DataFrame, both: pd.DataFrame) -> Facts:
-    """How far our last rung is ahead at the point of the ladder, and what the output costs in the order that a linear
-    layer wants; both: of `both_layouts`."""
-    ratios = both.groupby("variant", sort=False)["ratio"].agg(records.geomean)
-    return {"layout": ratios, "auto_over": over(ladder, "auto", RIVALS)}
-
-
-@part
-def blocks(df: pd.DataFrame) -> Facts:
-    """Our last rung over Triton's kernel by the side of a block."""
-    found = speedups(df, ["auto"], TRITON)
-    return {"side": found.set_index(found["label"].map(side))["speedup"]}
+def layer(df: pd.DataFrame, ladder: pd.DataFrame, sides: pd.DataFrame) -> Facts:
+    """Speedups over dense cuBLAS on gate_proj, and from which sparsity on there are any; how far our last rung is ahead
+    there and at the point of the ladder, what the output costs in the order that a linear layer wants, and our last
+    rung over Triton's kernel by the side of a block."""
+    found, lines, of_blocks = speedups(df, LAYER, TORCH), pays(df), speedups(sides, ["auto"], TRITON)
+    kept = where(found, variant=KEPT).groupby("density", sort=False)["speedup"].agg(low="min", high="max")
+    densest = where(lines, density=found["density"].max()).set_index("variant")
+    even = (1 - densest["pays_from"]).dropna()
+    return {
+        "gate": kept.rename(lambda density: round(100 * (1 - density))),
+        "dense": means(df, [DENSE], TORCH),
+        "pays.densest": densest["speedup"],
+        "pays.sparsity": 1 - found["density"].max(),
+        "pays.crossing": len(even),
+        "pays.even": even,
+        "auto_layer": summary(where(found, variant="auto")["speedup"]),
+        "auto_layer.over": {base: over(df, "auto", base) for base in RIVALS},
+        "layout": both_layouts(df, ladder).groupby("variant", sort=False)["ratio"].agg(records.geomean),
+        "auto_over": {base: over(ladder, "auto", base) for base in RIVALS},
+        "side": of_blocks.set_index(side(of_blocks["label"]))["speedup"],
+    }
 
 
 # ---------------------------------------------------------------- windows and rows
 
 
-@part
-def windows_of(df: pd.DataFrame) -> Facts:
-    """How many non-zeros a column of a window has, and what share of what a window stores is zeros."""
-    shared = rule.statistics(df).drop_duplicates("label")["shared"]
-    return {
-        "window": {"matrices": len(shared), "median": shared.median(), "low": shared.min(), "high": shared.max()},
-        "window.zeros": 1 - (shared / WINDOW).median(),
-        "window.denser": denser(df, 0.01)["label"].nunique(),
-    }
+def statistics(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a record's rows with what decides: `per_row`, non-zeros a row, and `shared`, non-zeros for each column of
+    a window's union, windows of 64 rows.
 
-
-def denser(df: pd.DataFrame, than: float) -> pd.DataFrame:
-    """Return the rows of matrices that are denser than this share of non-zeros."""
-    return df[df["nnz"] / (df["m"].astype(float) * df["k"]) > than]
+    Both follow from the record: the bytes that the source's kernel asks for (`requested_bytes`) count the columns of
+    all windows. 1 is a matrix whose rows share no column, 64 one whose windows are dense.
+    """
+    m, n, size = df["m"].astype(float), df["n"].astype(float), SIZES["tf32"]
+    each = -(-df["n"] // operands.WINDOW_TILE) * (operands.WINDOW * size + 4) + n * size
+    columns = (df["requested_bytes"] - size * m * n) / each
+    return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / columns)
 
 
 @part
-def over_csr(df: pd.DataFrame) -> Facts:
-    """What of the speedup over cuSPARSE remains when cuSPARSE may use CSR."""
-    wide = where(df, n=df["n"].max())
+def windows(df: pd.DataFrame) -> Facts:
+    """How many non-zeros a column of a window has, what share of what a window stores is zeros; and what of the speedup
+    over cuSPARSE remains when cuSPARSE may use CSR."""
+    shared, wide = statistics(df).drop_duplicates("label")["shared"], where(df, n=df["n"].max())
     found = speedups(wide, [WCSR], CSR)["speedup"]
     return {
+        "window": {"matrices": len(shared), "median": shared.median(), "low": shared.min(), "high": shared.max()},
+        "window.zeros": 1 - (shared / operands.WINDOW).median(),
+        "window.denser": df[filled(df) > 0.01]["label"].nunique(),
         "wcsr": {**summary(found), "n": wide["n"].max(), "ahead": (found > 1).sum()},
         "at_widest.over_bell": means(wide, [WCSR, CSR], BELL),
     }
@@ -418,23 +403,13 @@ def parts(df: pd.DataFrame) -> Facts:
 
 
 @part
-def voltrix(found: pd.DataFrame) -> Facts:
-    """What Voltrix reached, apart from this harness."""
-    return {"voltrix.over_csr": value(found, "speedup_csr", kernel="Voltrix", n=N)}
-
-
-@part
 def goal(variant: str, df: pd.DataFrame) -> Facts:
     """How far a tuned kernel of ours is ahead of cuSPARSE's CSR, and where it is not."""
     found = speedups(df, [variant], CSR)
-    least = found.nsmallest(1, "speedup").rename(columns={"speedup": "least", "label": "matrix"})
+    least = found.nsmallest(1, "speedup").rename(columns={"speedup": "least", "label": "matrix"})[["least", "matrix"]]
     return {
         f"goal.{variant}.at": found.groupby("n")["speedup"].agg(records.geomean),
-        f"goal.{variant}": {
-            "slow": (found["speedup"] < SLOW).sum(),
-            "points": len(found),
-            **first(least[["least", "matrix"]]),
-        },
+        f"goal.{variant}": {"slow": (found["speedup"] < SLOW).sum(), "points": len(found), **first(least)},
     }
 
 
@@ -442,59 +417,55 @@ def goal(variant: str, df: pd.DataFrame) -> Facts:
 
 
 @part
-def waits() -> Facts:
-    """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after."""
-    before, after = map(apart.read, (fit.IN_ROW_ORDER, fit.EIGHT_TASKS))
+def tasks() -> Facts:
+    """What groups of rows gain where the parts of a cut one share a block, of the same launches before and after; what
+    it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8; and what
+    DRAM's bytes say of it, on meshes of several sides."""
+    before, after = map(apart.read, (scripts.IN_ROW_ORDER, scripts.EIGHT_TASKS))
     both = before.merge(after, on=["matrix", "n", "config"], suffixes=("_before", "_after"))
-    both["gain"] = both["us_before"] / both["us_after"]
-    gain = both.groupby("matrix")["gain"].max()
-    gaining, best = gain[gain > FASTER].sort_values(ascending=False), both.loc[both["gain"].idxmax()]
+    both = both.assign(gain=both["us_before"] / both["us_after"]).sort_values("gain", ascending=False, kind="stable")
+    gain, best = both.groupby("matrix", sort=False)["gain"].first(), both.iloc[0]
+    gaining = gain[gain > FASTER]
+    df = scripts.ruled(apart.read(scripts.TASKS))
+    middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
+    heavy = df["loaded"] >= middle
+    counted = pd.read_csv(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
+    many, one = (counted.xs(count, axis=1, level="tasks") for count in scripts.COUNTED_TASKS)
+    mesh = pd.DataFrame({"gain": many["ms"] / one["ms"]})
+    mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)
+    most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
         "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
         "in_blocks.best.matrix": best["matrix"],
         "in_blocks.best.n": best["n"],
-    }
-
-
-@part
-def tasks() -> Facts:
-    """What it is worth that a warp has as many tasks as load so many bytes of B, of launches with 1, 2, 4 and 8."""
-    df = tasks_of_a_warp.ruled(apart.read(tasks_of_a_warp.FILE))
-    ends = {"best": df.loc[df["gain"].idxmax()], "worst": df.loc[df["gain"].idxmin()]}
-    middle = df["loaded"].median()
-    one = {"light": df[df["loaded"] < middle], "heavy": df[df["loaded"] >= middle]}
-    return {
         "tasks": {"kib": union.WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
-        **{f"tasks.{end}": {"gain": row["gain"], "matrix": row["matrix"]} for end, row in ends.items()},
+        **{f"tasks.{end}": df.loc[at, ["gain", "matrix"]] for end, at in ends.items()},
         "one_task": {"above_kib": middle / 1024, "most": df["gain_1"].max()},
-        **{f"one_task.{name}": records.geomean(part["gain_1"]) for name, part in one.items()},
+        "one_task.light": records.geomean(df["gain_1"][~heavy]),
+        "one_task.heavy": records.geomean(df["gain_1"][heavy]),
+        "mesh.most": {"side": most, **mesh.loc[most]},
+        "mesh.least": {"side": least, **mesh.loc[least]},
+        "mesh.points": (least / most) ** 3,
     }
-
-
-@part
-def mesh() -> Facts:
-    """What DRAM's bytes say of it, on meshes of several sides."""
-    df = pd.read_csv(tasks_of_a_warp.NEIGHBOURS)
-    many, one = (where(df, tasks=count).set_index("side") for count in tasks_of_a_warp.COUNTED_TASKS)
-    gain = many["ms"] / one["ms"]
-    ends, read = {"most": gain.idxmax(), "least": gain.idxmin()}, {"many_gb": many, "one_gb": one}
-    each = {
-        f"mesh.{end}": {"side": at, "gain": gain[at], **{k: v["dram_read_bytes"][at] / 1e9 for k, v in read.items()}}
-        for end, at in ends.items()
-    }
-    return {**each, "mesh.points": (ends["least"] / ends["most"]) ** 3}
 
 
 @part
 def proposals() -> Facts:
-    """How good the model's proposals are for matrices that its weights were not fitted to; see `fit`."""
-    measured = fit.read()
-    found = {v: fit.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
+    """What a plan without trials costs, and when it has paid; how good the model's proposals are for matrices that its
+    weights were not fitted to, see `scripts.held_out`."""
+    measured, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
+    middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
+    paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
+    found = {v: scripts.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
     return {
-        "plans.origin": apart.origin(plans.FILE),
-        "model": {"matrices": len(measured.of), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
+        "plans": {"origin": apart.origin(scripts.PLANS), "matrices": len(df), **middle},
+        "plans.goal": GOAL,
+        "plans.paid": {"all": np.ceil(df["count"].median()), **np.ceil(paid["count"].median())},
+        "plans.needed_us": GOAL["paid"] * middle["saved_us"] + middle["plan_us"] - middle["cost_us"],
+        "plans.parts": parts.set_index("what")["value"],
+        "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
                 "pool": len(model.POOLS[any_csr.ACCURACIES[v]]),
@@ -508,8 +479,7 @@ def proposals() -> Facts:
 @part
 def short_of(tf32: pd.DataFrame) -> Facts:
     """How far our kernel gets on dense matrices, and how little work they are."""
-    here = where(tf32, variant=AUTO_TF32, n=N)
-    here = here[here["density"] > 0.01]
+    here = where(tf32, variant=AUTO_TF32, n=N).query("density > 0.01")
     rate = 2 * here["nnz"] * here["n"] / here["median_us"] / 1e6
     return {
         "dense_ones": {
@@ -521,34 +491,90 @@ def short_of(tf32: pd.DataFrame) -> Facts:
     }
 
 
-# ---------------------------------------------------------------- who is ahead where
+# ---------------------------------------------------------------- who is ahead where, and the rule that this suggests
 
 
-@part
-def winners(maps: Mapping[str, pd.DataFrame]) -> Facts:
-    """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out."""
-    rules = {values: points for values, points in maps.items() if points["label"].nunique() >= 3}
+@given
+def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the maps that two records allow, values -> `fastest`, at the widest N of each; a map has two of the
+    `KINDS`."""
+    here = {values: where(df, n=df["n"].max()) for values, df in {"float32": float32, "TF32": tf32}.items()}
+    found = {values: fastest(df, KINDS[values]) for values, df in here.items()}
+    return {values: points for values, points in found.items() if len(points["winner"].cat.categories) > 1}
+
+
+def fastest(df: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Return a row for each point that all groups with a record have: its statistics, for each group the time of its
+    fastest contender in µs (its name is the column), and `winner`, the group that is ahead, one of the categories.
+    groups: name -> contenders."""
+    at = list(records.POINT)
+    known = statistics(df).drop_duplicates(at).set_index(at)[["per_row", "shared"]]
+    us = {kind: where(df, variant=names).groupby(at)["median_us"].min() for kind, names in groups.items()}
+    times = pd.DataFrame(us).dropna(axis=1, how="all").dropna()
+    times = times.assign(winner=pd.Categorical(times.idxmin(axis=1), list(times)))
+    return known.join(times, how="inner").reset_index()
+
+
+def split(points: pd.DataFrame) -> dict[str, Any]:
+    """Return the split of one statistic that loses the least time: choose `below` where `statistic` is less than `at`,
+    `above` elsewhere. points: two or more, of `fastest`."""
+    groups, found = list(points["winner"].cat.categories), []
+    for statistic, axis in STATISTICS.items():
+        rows = points.sort_values(statistic, kind="stable")
+        x, before = rows[statistic].to_numpy(float), np.log(rows[groups].to_numpy(float)).cumsum(axis=0)
+        after = before[-1] - before
+        for i in np.flatnonzero(np.diff(x)):
+            below, above = (groups[logs[i].argmin()] for logs in (before, after))
+            at = float(np.sqrt(x[i] * x[i + 1]))
+            found.append((before[i].min() + after[i].min(), statistic, axis, at, below, above))
+    one = groups[before[-1].argmin()]
+    none = (0.0, "shared", STATISTICS["shared"], 0.0, one, one)
+    best = min(found, key=lambda lost: lost[0], default=none)
+    return dict(zip(("statistic", "axis", "at", "below", "above"), best[1:], strict=True))
+
+
+def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
+    """Make the rule without each matrix in turn, all of its N, and apply it there; points: of three matrices or more.
+
+    Returns right: the share of points at which it chose the fastest; lost and worst: the time that its choices lose,
+    as a share of the fastest's, the geometric mean and the most; fixed: who is the best without a choice, and
+    fixed_lost, what that loses.
+    """
+    groups = list(points["winner"].cat.categories)
+    chosen = pd.Series("", points.index)
+    for label, rows in points.groupby("label"):
+        rule = split(points[points["label"] != label])
+        chosen[rows.index] = np.where(rows[rule["statistic"]] < rule["at"], rule["below"], rule["above"])
+    best, one = points[groups].min(axis=1), np.log(points[groups]).mean().idxmin()
+    lost = pd.Series([points.at[i, kind] for i, kind in chosen.items()], points.index) / best
     return {
-        "ahead": {
-            values: {"n": points["n"].max(), "matrices": len(points), "on": points["winner"].value_counts(sort=False)}
-            for values, points in maps.items()
-        },
-        "rule": {values: {**rule.split(points), **rule.leave_out(points)} for values, points in rules.items()},
+        "right": (chosen == points["winner"]).mean(),
+        **{"lost": records.geomean(lost) - 1, "worst": lost.max() - 1},
+        **{"fixed": one, "fixed_lost": records.geomean(points[one] / best) - 1},
     }
 
 
-#: Whose errors the page tells of.
-ACCURATE = {
-    "float32": (UNION, EXACT, AUTO_FP32, CSR),
-    "tf32": (WCSR, WINDOWS, KEPT, BELL, BSR, TRITON, CSR),
-}
+@part
+def winners(found: Mapping[str, pd.DataFrame]) -> Facts:
+    """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out; found: of
+    `maps`."""
+    return {
+        "ahead": {
+            values: {"n": points["n"].max(), "matrices": len(points), "on": points["winner"].value_counts(sort=False)}
+            for values, points in found.items()
+        },
+        "rule": {
+            values: {**split(points), **leave_out(points)}
+            for values, points in found.items()
+            if points["label"].nunique() >= 3
+        },
+    }
 
 
 @part
 def accuracy(values: str, df: pd.DataFrame) -> Facts:
     """Median relative errors against float64: error.VALUES.VARIANT."""
-    errors = df.groupby("variant")["rel_err"].median()
-    return {f"error.{values}": {called(v): errors[v] for v in present(df, ACCURATE[values])}}
+    return {f"error.{values}": df.groupby("variant")["rel_err"].median().reindex(ACCURATE[values]).rename(called)}
 
 
 @given
@@ -562,11 +588,6 @@ def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
 @part
 def reordered(gained: pd.DataFrame) -> Facts:
     """What reverse Cuthill-McKee brings; gained: of `gains`."""
+    counts = {"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()}
     of = gained.groupby("variant", sort=False)["gain"]
-    return {
-        f"reordered.{v}": {
-            **{"mean": records.geomean(gain), "matrices": len(gain)},
-            **{"helps": (gain > 1.02).sum(), "hurts": (gain < 0.98).sum()},
-        }
-        for v, gain in of
-    }
+    return {"reordered": of.agg(mean=records.geomean, matrices="size", **counts)}

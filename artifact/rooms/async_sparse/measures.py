@@ -1,7 +1,5 @@
 """What only claims of AsyncSparse need: rates over its own set of matrices, gains, tile widths, densities, bytes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +9,10 @@ import pandas as pd
 
 from artifact import registry
 from artifact.measure import records
-from artifact.rooms.async_sparse.arithmetic import BLOCK
-from artifact.rooms.async_sparse.contenders import KEPT, TILES
-from artifact.verdicts import counters, expectations, quantities
+from artifact.rooms.async_sparse.contenders import BLOCK, KEPT, TILES
+from artifact.verdicts import counters, quantities
 from artifact.verdicts.evidence import Evidence, NotMeasured
-from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged
+from artifact.verdicts.expectations import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, within
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
 from artifact.verdicts.reducers import Reduced
 
@@ -45,18 +42,13 @@ def means(by: Mapping[str, pd.Series], names: Iterable[str]) -> pd.Series:
 # ---------------------------------------------------------------- quantities
 
 
-def tflops_of_the_set(e: Evidence, experiments, of: str, matrices: int, than: float = 0) -> Values:
-    """TFLOP/s over the set of matrices of the source, or over those of them that are denser than a share. A mean of
-    rates belongs to its set, so a record of fewer than this many matrices decides nothing."""
+def tflops_denser(e: Evidence, experiments, of: str, than: float = 0, matrices: int = 0) -> Values:
+    """TFLOP/s on the matrices that are denser than this share of non-zeros. A mean of rates belongs to its set, so for
+    one of the source a record of fewer than this many matrices decides nothing."""
     values = quantities.tflops(e, experiments, of)
     count = values.all.index.get_level_values("label").nunique()
     need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
     return _denser(values, than)
-
-
-def tflops_denser(e: Evidence, experiments, of: str, than: float) -> Values:
-    """TFLOP/s on the matrices that are denser than this share of non-zeros."""
-    return _denser(quantities.tflops(e, experiments, of), than)
 
 
 def speedup_denser(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float) -> Values:
@@ -71,10 +63,15 @@ def _denser(values: Values, than: float) -> Values:
 def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]) -> Values:
     """The cells of a table such as Table I: the geometric mean of the speedup over each of `over`, at each n and over
     the matrices that are denser than each of `densities`."""
-    ratios = {rival: e.ratio(experiments, of, rival).groupby(level="n", sort=False) for rival in contenders(over)}
     by = {
-        rival: pd.Series({(n, d): records.geomean(above(line, d)) for n, line in lines for d in densities})
-        for rival, lines in ratios.items()
+        rival: pd.Series(
+            {
+                (n, d): records.geomean(above(line, d))
+                for n, line in e.ratio(experiments, of, rival).groupby(level="n", sort=False)
+                for d in densities
+            }
+        )
+        for rival in contenders(over)
     }
     tail = "" if len(by) > 1 else f" over {registry.library(contenders(over)[0])}"
     return Values(by, f"Speedup of {of}, by n and density", unit="×", named=len(by) > 1, tail=tail)
@@ -94,12 +91,10 @@ def blocks_over(e: Evidence, experiments, of: str) -> Values:
 def tile_sweep(e: Evidence, experiments, rate: str) -> Values:
     """`rate`, "tflops", of the contenders of the sweep over WGMMA_N, in the order of the width, at the points that
     all of them have."""
-    df = e.frame(experiments)
-    names = [name for name in TILES if (df["variant"] == name).any()]
-    need(len(names) > 2, "Fewer than three widths of the WGMMA tile were measured.")
-    wide = pd.DataFrame(by_variant(df, rate, names)).dropna()
-    need(len(wide) > 0, "No point was measured with all widths of the WGMMA tile.")
-    return Values(dict(wide.items()), "Throughput", ".3g", unit=" TFLOP/s", named=True)
+    wide = pd.DataFrame(by_variant(e.frame(experiments), rate, TILES)).dropna(axis=1, how="all")
+    need(len(wide.columns) > 2, "Fewer than three widths of the WGMMA tile were measured.")
+    need(len(wide.dropna()) > 0, "No point was measured with all widths of the WGMMA tile.")
+    return Values(dict(wide.dropna().items()), "Throughput", ".3g", unit=" TFLOP/s", named=True)
 
 
 def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
@@ -112,8 +107,8 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
     copies = sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
     stored = df["prepare_bytes"] - copies
     need(min(*blocks, *stored) > 0, f"The records do not say how many bytes {of} stores.")
-    by, words = by_variant(df, stored / blocks, [of]), {"above": f"{of} stores more"}
-    return Values(by, "Stored bytes", unit="×", tail=" of the bytes of BCSR", words=words)
+    by = by_variant(df, stored / blocks, [of])
+    return Values(by, "Stored bytes", unit="×", tail=" of the bytes of BCSR", words={"above": f"{of} stores more"})
 
 
 def counter_less(e: Evidence, experiments, metric: str, of: str, than: str) -> Values:
@@ -133,8 +128,7 @@ def bandwidth_share(
     rate = quantities.counter_share(e, experiments, metric, share_of, of, plus)
     by = {name: s / stated for name, s in rate.by.items()}
     how = f"Of the stated {stated:g} GB/s; at most {rate.all.max():.4g} GB/s."
-    tail = f" of {stated:g} GB/s"
-    return Values(by, "DRAM bandwidth", ".0f", 100, "%", tail, named=not isinstance(of, str), how=how)
+    return replace(rate, by=by, name="DRAM bandwidth", format=".0f", tail=f" of {stated:g} GB/s", how=how)
 
 
 # ---------------------------------------------------------------- reducers
@@ -157,34 +151,32 @@ def median_at_each_n(v: Values) -> Reduced:
     (s,) = v.by.values()
     each = s.groupby(level="n").median()
     shown = ", ".join(f"{v.one(value)} at n = {n}" for n, value in each.items())
-    why = f"{v.name}: {v.points}, {v.range(s)}."
-    return Reduced(v, each, f"median {shown}", why, again=lambda s: float(s.median()))
+    return Reduced(
+        v, each, f"median {shown}", f"{v.name}: {v.points}, {v.range(s)}.", again=lambda s: float(s.median())
+    )
 
 
 def over_neighbours(v: Values, of: Sequence[str]) -> Reduced:
     """The geometric mean of each of these widths over that of the better one of its neighbours, one step away;
     above 1 it is a peak."""
-    mean = means(v.by, v.by).rename(TILES)
-    values = {}
-    for name in of:
-        beside = mean.reindex([TILES[name] - STEP, TILES[name] + STEP])
-        need(TILES[name] in mean.index and beside.notna().any(), f"{name} or its neighbours were not measured.")
-        values[name] = mean[TILES[name]] / beside.max()
+    mean = means(v.by, v.by)
+    width = mean.rename(TILES)
+    beside = pd.concat([width.rename(lambda at: at + STEP), width.rename(lambda at: at - STEP)]).groupby(level=0).max()
+    values = (mean / mean.index.map(TILES).map(beside)).reindex(of)
+    need(values.notna().all(), f"{', '.join(of)} or their neighbours were not measured.")
     shown = ", ".join(f"{name} {value:.2f}×" for name, value in values.items())
-    return Reduced(v, pd.Series(values), f"{shown} of the better neighbour", f"{v.name}: {v.points}.")
+    return Reduced(v, values, f"{shown} of the better neighbour", f"{v.name}: {v.points}.")
 
 
 def over_the_others(v: Values, of: str) -> Reduced:
     """The geometric mean of one contender over that of the best of all others."""
     mean = means(v.by, [of, *v.by])
     best = mean.drop(of).idxmax()
-    shown = f"{of} {mean[of] / mean[best]:.2f}× of {best}, the best other one"
-    why = f"{v.name}: {v.one(mean[of])}, {v.one(mean[best])}."
-    return Reduced(v, pd.Series([mean[of] / mean[best]]), shown, why)
+    over, why = mean[of] / mean[best], f"{v.name}: {v.one(mean[of])}, {v.one(mean[best])}."
+    return Reduced(v, pd.Series([over]), f"{of} {over:.2f}× of {best}, the best other one", why)
 
 
 def _along(v: Values, what: str, course: Iterable[tuple[str, pd.Series]]) -> Reduced:
-    """The lines of two points or more; what: they are along."""
     course = [(name, line) for name, line in course if len(line) > 1]
     need(len(course) > 0, f"Only one {what} was measured.")
     return Reduced(v, pd.Series(dtype=float), "", f"{v.name}.", lines=True, course=course)
@@ -198,12 +190,15 @@ def along_contenders(v: Values, only: Sequence[str] = ()) -> Reduced:
 
 def along_density(v: Values) -> Reduced:
     """The values from the densest to the sparsest, at each m, n and k on its own."""
-    lines = (
-        (f"{who}, {m} × {n} × {k}", s.groupby(level="density").mean().sort_index(ascending=False))
-        for who, points in v.by.items()
-        for (m, n, k), s in points.groupby(level=["m", "n", "k"], sort=False)
+    return _along(
+        v,
+        "density",
+        (
+            (f"{who}, {m} × {n} × {k}", s.groupby(level="density").mean().sort_index(ascending=False))
+            for who, points in v.by.items()
+            for (m, n, k), s in points.groupby(level=["m", "n", "k"], sort=False)
+        ),
     )
-    return _along(v, "density", lines)
 
 
 def along_n(v: Values) -> Reduced:
@@ -213,12 +208,15 @@ def along_n(v: Values) -> Reduced:
 
 def over_thresholds(v: Values, densities: Sequence[float]) -> Reduced:
     """The geometric means over the points that are denser than each of these, in this order, at each n on its own."""
-    lines = (
-        (f"{who}, n = {n}", pd.Series({d: records.geomean(above(s, d)) for d in densities}))
-        for who, points in v.by.items()
-        for n, s in points.groupby(level="n", sort=False)
+    return _along(
+        v,
+        "density",
+        (
+            (f"{who}, n = {n}", pd.Series({d: records.geomean(above(s, d)) for d in densities}))
+            for who, points in v.by.items()
+            for n, s in points.groupby(level="n", sort=False)
+        ),
     )
-    return _along(v, "density", lines)
 
 
 # ---------------------------------------------------------------- expectations
@@ -229,14 +227,11 @@ def within_and_each_step_gains(
 ) -> Judged:
     """As `within`: reproduced or partly by the tolerance. Partly at best if the geometric mean does not rise from each
     contender of `steps` to the next."""
-    judged = expectations.within(r, between, tolerance, partly)
-    mean = means(r.of.by, steps)
+    judged, mean = within(r, between, tolerance, partly), means(r.of.by, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
-    if not idle:
-        return replace(judged, asked=f"{judged.asked} Each step gains.")
-    verdict = PARTLY if judged.verdict == REPRODUCED else judged.verdict
-    said = f"{judged.asked} Nothing is gained from {' and from '.join(idle)}."
-    return replace(judged, verdict=verdict, asked=said)
+    verdict = PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict
+    said = f"Nothing is gained from {' and from '.join(idle)}." if idle else "Each step gains."
+    return replace(judged, verdict=verdict, asked=f"{judged.asked} {said}")
 
 
 def crosses(r: Reduced, limit: float) -> Judged:
@@ -250,7 +245,7 @@ def crosses(r: Reduced, limit: float) -> Judged:
 
 
 QUANTITIES = (
-    *(tflops_of_the_set, tflops_denser, speedup_denser, cells, tile_sweep),
+    *(tflops_denser, speedup_denser, cells, tile_sweep),
     *(stored_over_blocks, blocks_over, counter_less, bandwidth_share),
 )
 REDUCERS = (

@@ -12,7 +12,6 @@ from artifact.sanitize.cases import Case, Lab, here, normal, own, require_close,
 from kernels import async_sparse as room
 from kernels.async_sparse import any_csr, family, layer, union, wcsr, windows
 from kernels.formats import bcsr, half
-from kernels.formats.half import Half
 
 
 def _named(names: Iterable[str]) -> dict[str, Any]:
@@ -55,12 +54,11 @@ def async_blocks(lab: Lab) -> Iterable[Case]:
 
 def two_lists(gate: bcsr.Bcsr, up: bcsr.Bcsr) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make the lists of blocks of two matrices one, row by row: blocks, (row, begin, end, begin of `up`), columns."""
-    rows = range(gate.block_rows)
-    parts = [(a, slice(a.row_ptr[row], a.row_ptr[row + 1])) for row in rows for a in (gate, up)]
-    ends = np.cumsum([0, *(of.stop - of.start for _, of in parts)])
+    place = np.concatenate([2 * bcsr.block_rows_of(gate), 2 * bcsr.block_rows_of(up) + 1])
+    order, ends = np.argsort(place, kind="stable"), np.searchsorted(np.sort(place), range(2 * gate.block_rows + 1))
     index = np.stack([np.arange(gate.block_rows), ends[:-1:2], ends[2::2], ends[1::2]], axis=1)
-    columns, blocks = (np.concatenate(x) for x in zip(*((a.col_idx[of], a.val[of]) for a, of in parts), strict=True))
-    return blocks, index.astype(np.int32), columns.astype(np.int32)
+    columns = np.concatenate([gate.col_idx, up.col_idx])[order]
+    return np.concatenate([gate.val, up.val])[order], index.astype(np.int32), columns.astype(np.int32)
 
 
 def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) -> None:
@@ -70,15 +68,13 @@ def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) 
     x = half.to_bits(normal(3, tokens, k), dtype)
     made: Any = layer.launcher(layer.Sizes("gated", m, k, len(lists[-1]), tokens, dtype), lab.device.device_id)
     there = [cupy.asarray(np.ascontiguousarray(given)) for given in (x, *lists)]
-    counter = cupy.zeros(2, cupy.uint32)
-    out = Half(dtype, cupy.empty((tokens, m), cupy.uint16))
+    counter, out = cupy.zeros(2, cupy.uint32), half.Half(dtype, cupy.empty((tokens, m), cupy.uint16))
     lab.ready(out)
     at_x, *rest = (given.data.ptr for given in there)
     for _ in range(2):
         made(lab.stream, at_x, out.bits.data.ptr, *rest, counter.data.ptr)
         lab.stream.sync()
-    numbers = half.from_bits(x, dtype).astype(np.float64)
-    of_gate, of_up = (numbers @ bcsr.to_dense(a).astype(np.float64).T for a in (gate, up))
+    of_gate, of_up = (half.from_bits(x, dtype) @ bcsr.to_dense(a).astype(np.float64).T for a in (gate, up))
     right = of_gate / (1 + np.exp(-of_gate)) * of_up
     # Both factors are rounded to the dtype, and their product.
     require_close("gated", half.to_dense(here(out)), right, 3 * check.LIMITS[dtype].max_err)

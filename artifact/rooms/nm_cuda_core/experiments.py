@@ -108,7 +108,8 @@ def fit(times: pd.Series) -> Fit:
     allocation), per element of a matrix (transfers) and per multiplication (the kernel).
     """
     weights, residuals = _nearest(times.index.to_numpy(float)[:, None] ** (0, 2, 3), times)
-    return Fit(*weights.tolist(), residuals)
+    constant, square, cube = weights.tolist()
+    return Fit(constant, square, cube, residuals)
 
 
 def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,7 @@ def _off(out: np.ndarray, reference: np.ndarray) -> float:
 def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
     """Yield what the compile report holds, with registers a thread on Hopper for the 2:4 pattern; what the compiler
     makes there of the source's kernels to the letter, and of ours; on how many targets `prefetch`, as
-    `machine_code.prefetch` compares it, is not the baseline."""
+    `experiments.prefetch` compares it, is not the baseline."""
     distinct = report.drop_duplicates(["entry", "target"])
     here = where(report, target=HOPPER, entry=[room.entry(v) for v in VARIANTS])
     names = (*LETTER, "baseline", "double_buffer")

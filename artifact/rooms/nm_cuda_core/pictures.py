@@ -47,7 +47,7 @@ def gather_picture(b: nm.Nm, block: int):
     fig, ax = sketch.canvas((0, width), (y + 5.3, -1.1), 6.225 * (b.group + 6.6) / width)
     ax.add_patch(Rectangle((label, needs[0]), block * step, 1, facecolor=BOUND, alpha=0.22, linewidth=0))
     for r, x in np.ndindex(b.group, block):
-        ax.add_patch(Rectangle((at[x], r), step, 1, fill=False, edgecolor=INK, linewidth=0.5, alpha=0.35))
+        ax.add_patch(Rectangle((float(at[x]), r), step, 1, fill=False, edgecolor=INK, linewidth=0.5, alpha=0.35))
     names = *(f"row {r} of B" for r in range(b.group)), "column of the block", "it needs row", "it gets row"
     heights = *(r + 0.5 for r in range(b.group)), y + 0.5, y + 1.5, y + 2.5
     sketch.each(sketch.put, ax, label - 0.3, heights, names, ha="right")

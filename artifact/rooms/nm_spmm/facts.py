@@ -291,7 +291,7 @@ def reached_share(anchored: pd.DataFrame, fma: float) -> pd.Series:
     return by(anchored[large], "auto", "tflops") / fma
 
 
-def rebuilt(beside: pd.DataFrame, us: pd.DataFrame) -> Facts:
+def rebuilt(beside: pd.DataFrame, us: pd.DataFrame) -> dict[str, Any]:
     """Return our rebuildings over the authors' own kernels, in two runs. us: their times."""
     ported, from_m = beside[["v3", "v3_split_k", "v3_searched"]].max(axis=1), BIG // 2
     large = ported.index.get_level_values("m") >= from_m

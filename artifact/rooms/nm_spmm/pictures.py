@@ -207,8 +207,8 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     sketch.each(unused, ax, x_rows, top + every, 1.1 * vectors, 1, np.where(need.any(axis=1), "", "////"))
     row, vector = np.nonzero(need)
     sketch.each(sketch.box, ax, x_rows + 1.1 * vector, top + row, "", np.take(ROWS, vector), width=1.1)
-    for row in range(0, depth + 1, b.group):
-        sketch.rule(ax, (x_rows, x_rows + 1.1 * vectors), (top + row,) * 2, True)
+    for edge in range(0, depth + 1, b.group):
+        sketch.rule(ax, (x_rows, x_rows + 1.1 * vectors), (top + edge,) * 2, True)
     slots = np.arange(len(staged))
     y, colours = (high - len(staged)) / 2 + slots, np.take(ROWS, need[staged].argmax(axis=1))
     colours = np.where(need[staged].sum(axis=1) == 1, colours, BOUND)
@@ -223,11 +223,11 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     )
     step, across = np.indices(shown).reshape(2, -1)
     for i, (title, pieces, of_block, of_step) in enumerate(layouts):
-        y = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0)
-        sketch.put(ax, x_layout + block * shown[1] / 2, y + 0.2, title)
-        sketch.put(ax, x_layout + block * shown[1] / 2, y + 1.15, pieces, fontsize=8)
+        head, middle = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0), x_layout + block * shown[1] / 2
+        sketch.put(ax, middle, head + 0.2, title)
+        sketch.put(ax, middle, head + 1.15, pieces, fontsize=8)
         starts, colours = across * of_block + step * of_step, np.where(step + across, BOUND, PUBLISHED)
-        places = x_layout + block * across, y + 1.8 + 1.5 * step
+        places = x_layout + block * across, head + 1.8 + 1.5 * step
         sketch.each(sketch.box, ax, *places, [f"+{at}" for at in starts], colours, width=block, height=1.5)
     titles = {
         "index of B:\nin the window": wide / 2,

@@ -132,16 +132,14 @@ def blockings() -> pd.DataFrame:
 
 def proposed(here: analysis.Device) -> pd.DataFrame:
     """Return what the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
-    rows = []
+    rows: list[dict[str, str | float]] = []
     for label, (expected, (m, n, k)) in analysis.TABLE_2.items():
-        chosen, steps = (
-            analysis.class_of(here, m, n),
-            {d: analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES},
-        )
-        row = {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
-        row |= {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
+        chosen = analysis.class_of(here, m, n)
+        steps = {sparsity(d): analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES}
         rows.append(
-            row | {f"k_s at {sparsity(d)}": f"{t.windows * GROUP}{', packed' * t.packed}" for d, t in steps.items()}
+            {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
+            | {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
+            | {f"k_s at {at}": f"{t.windows * GROUP}{', packed' * t.packed}" for at, t in steps.items()}
         )
     return pd.DataFrame(rows)
 

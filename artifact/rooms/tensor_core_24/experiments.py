@@ -4,19 +4,28 @@ Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table h
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from artifact.book.study import Counters, Study, pivot
-from artifact.measure import bench, records
+from artifact import registry
+from artifact.book.study import Counters, Study, pivot, where
+from artifact.measure import bench, check, records
 from artifact.measure import run as harness
 from artifact.measure.ceilings import DENSE
+from artifact.measure.lazy import cupy
 from artifact.measure.run import Run, Timer
-from artifact.rooms.tensor_core_24 import fp8, variants
+from artifact.rooms.tensor_core_24 import variants
 from kernels import tensor_core_24 as room
+from kernels.contract import Problem
+from kernels.formats import half, two_four
+from kernels.tensor_core_24 import fp8, fp8_operands
+from kernels.tensor_core_24 import pruning as prune
+from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
 ROOM = "tensor_core_24"
 KEYS = ["m", "n", "k"]
@@ -31,11 +40,16 @@ CONTENDERS = {
     "alone": ("wgmma_keep", "auto", "cusparselt"),
     "linear": ("auto", *LIBRARIES),
     "decoding": ("auto", *LIBRARIES),
-    "fp8": fp8.CONTENDERS,
-    "fp8_linear": fp8.BESIDE,
+    "fp8": (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight"),
+    "fp8_linear": ("fp8_auto", "cusparselt", "cublaslt_eight"),
+    "fp8_outputs": ("fp8_auto",),
 }
-HOPPER = ("rows", "small", "linear", "decoding", *fp8.EXPERIMENTS)  #: experiments of Hopper's kernels
+EIGHT = ("fp8", "fp8_linear", "fp8_outputs")  #: experiments in FP8
+HOPPER = ("rows", "small", "linear", "decoding", *EIGHT)  #: experiments of Hopper's kernels
 TOKENS = 8  #: multiples of tokens that the sparse library takes
+MANY_TOKENS = 4096  #: FP8 is measured in the layout of a linear layer from this size on, and with few tokens
+ALPHA, BETA = 0.5, 2.0  #: of C = alpha·A·B + beta·C + bias, which is tried at two sizes
+CHECKED, TIMED = (1000, 520, 712), (4096, 4096, 4096)
 ALONE_S, ALONE_SAMPLES = 0.5, 400  #: how long a contender is measured alone, and how often at most
 #: Loop of nothing but one instruction → what figures and sentences call that. Of two loops the faster one counts: A in
 #: registers and A in shared memory are one instruction, and which is faster differs between GPUs.
@@ -73,29 +87,17 @@ class Chapter(Study):
         return {}
 
     def _records(self, experiment: str) -> pd.DataFrame:
+        run, names, eight = self.run, CONTENDERS.get(experiment, variants.MAIN), experiment in EIGHT
         if experiment in HOPPER and not variants.is_hopper(self.machine):
             return pd.DataFrame(columns=list(records.COLUMNS))
         if experiment == "both":
             return together(self["square"], self["llm"])
-        if experiment == "decoding":
-            return self._decoding()
-        if experiment in fp8.EXPERIMENTS:
-            return fp8.EXPERIMENTS[experiment](self.run)
-        timer = one_by_one if experiment == "alone" else bench.time
-        return measure(self.run, experiment, CONTENDERS.get(experiment, variants.MAIN), timer=timer)
-
-    def _decoding(self) -> pd.DataFrame:
-        """Return the records of few tokens; cuSPARSELt has no rows at those that are no multiples, which is written
-        down where they are measured."""
-        sweep = room.sweeps(self.run.preset)["decoding"]
-        even = [s for s in sweep if s["n"] % TOKENS == 0]
-        parts = {CONTENDERS["decoding"]: even, ("auto", "cublaslt"): [s for s in sweep if s not in even]}
-        found = [measure(self.run, "decoding", names, shapes) for names, shapes in parts.items()]
-        if self.run.mode == "measure":
-            why = f"cuSPARSELt takes tokens in multiples of {TOKENS} only"
-            for point in found[1][list(records.POINT)].drop_duplicates().itertuples(index=False, name=None):
-                records.leave_out(self.run.folder / "decoding.csv", ("cusparselt", *point), why)
-        return together(*found).sort_values(["m", "n"], kind="stable", ignore_index=True)
+        if eight or experiment == "decoding":
+            ours = {v: partial(fp8.bind, v, device=run.device) for v in fp8.VARIANTS} if eight else run.variants()
+            every = ours | registry.contenders(fp8.BASELINES if eight else room.BASELINES, run.device)
+            made = in_eight(run)[experiment] if eight else problems(run, room.sweeps(run.preset)[experiment])
+            return of_the_willing(run, experiment, made, {v: every[v] for v in names})
+        return measure(run, experiment, names, timer=one_by_one if experiment == "alone" else bench.time)
 
     def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
         """Return a column of an experiment's records by m, n and k, a column for each contender; no rows of what the
@@ -197,7 +199,46 @@ def measure(
     shapes = room.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
     taken = {v: every[v] for v in names if variants.takes(run.machine, v, *shapes)}
-    return run.measure(experiment, [partial(room.problem, **shape, seed=run.seed) for shape in shapes], taken, timer)
+    return run.measure(experiment, problems(run, shapes), taken, timer)
+
+
+def problems(run: Run, shapes: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """Return the room's problem of each shape."""
+    return [room.problem(**shape, seed=run.seed) for shape in shapes]
+
+
+def in_eight(run: Run) -> dict[str, list[Problem]]:
+    """Return the problems in FP8 by experiment: shapes whose rows every library takes; scales and outputs of each kind,
+    and sizes that no library takes; and the layout of a linear layer."""
+    make, at = partial(fp8.problem, seed=run.seed), run.preset
+    squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
+    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+    ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
+    many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
+    return {
+        "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
+        "fp8_outputs": [*(make(*shape, scale=scale, out=out) for shape, scale, out in kinds), *ragged],
+        "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
+    }
+
+
+def of_the_willing(
+    run: Run, experiment: str, asked: Sequence[Problem], contenders: Mapping[str, harness.Contender]
+) -> pd.DataFrame:
+    """Return a row for each problem and each contender that takes it, in that order. A library that refuses a shape has
+    no row there, which is written down where it is measured (`records.read_absent`)."""
+    path = run.folder / f"{experiment}.csv"
+    points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
+    for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
+        absent = records.read_absent(run.folder).get(experiment, {})
+        here = {v: bind for v, bind in contenders.items() if (v, *point) not in absent}
+
+        def left_out(name: str, why: str, point: tuple = point) -> None:
+            records.leave_out(path, (name, *point), why)
+
+        harness.willing(here, partial(run.measure, experiment, [problem]), left_out)
+    df = where(records.read(path), variant=contenders)
+    return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
@@ -222,3 +263,77 @@ def launches(counters: Counters, machine: variants.Machine) -> pd.DataFrame:
     clocks = table["us"] * table["ghz"]
     port = table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3
     return table.assign(clocks=clocks / 1e3, port_per_clock=port)
+
+
+# ---------------------------------------------------------------- pruning and compressing
+
+
+def pruning(run: Run) -> pd.DataFrame:
+    """Return how long pruning and compressing a dense matrix takes, a row for each size, in `records.COLUMNS`: measured
+    where `run` measures, else read.
+
+    Measuring keeps the sizes that the record already holds. Raises `check.WrongResult` where the GPU and NumPy do not
+    make the same bits; nothing of that size is recorded.
+    """
+    path, asked = run.folder / "prepare.csv", [prune.problem(m, m, run.seed) for m in prune.SIZES[run.preset]]
+    if run.mode == "measure":
+        records.plan(path, [(prune.VARIANT, p.label, p.m, p.n, p.k, p.density) for p in asked])
+        known = records.read(path)[["m", "seed"]].to_numpy().tolist() if path.exists() else []
+        for problem in (p for p in asked if [p.m, p.seed] not in known):
+            records.append(path, [_measured(run, problem)])
+    return harness.select(records.read(path), asked, [prune.VARIANT], f"{run.room}/prepare on {run.gpu}")
+
+
+def _measured(run: Run, problem: Problem) -> dict[str, Any]:
+    def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
+        """Poison the output, launch once, compare all of it with what NumPy makes of that matrix."""
+        made = bound.result()
+        for array in (made.val, made.meta):
+            array.fill(0xFFFF)  # a NaN, and no pair of indices
+        run.device.sync()
+        launch()
+        dense, out = half.to_host(problem.device().a), two_four.to_host(made)
+        expected = two_four.compress(dense.bits, dense.dtype, prune=True)
+        for name in ("val", "meta"):
+            wrong = np.argwhere(getattr(out, name) != getattr(expected, name))
+            if len(wrong):
+                line, column = wrong[0]
+                raise check.WrongResult(
+                    f"{bound.name} of {problem.m} x {problem.k} differs from NumPy in {len(wrong)} of "
+                    f"{getattr(out, name).size} elements of {name}, the first at row {line}, column {column}"
+                )
+        return check.Errors(0.0, 0.0)
+
+    try:
+        bound = prune.bind(problem, run.device)
+        return harness.measure_alone(run, problem, "prepare", bound, verify, harness.BUDGETS_S[run.preset])
+    finally:
+        problem.release()
+
+
+# ---------------------------------------------------------------- beta·C and a bias
+
+
+def epilogue(run: Run) -> dict[str, float] | None:
+    """Try C = alpha·A·B + beta·C + bias: its error at CHECKED, rel_err (Frobenius, against float64), and at TIMED its
+    time beside the plain product's, all_us and plain_us; None where `run` only reads: nothing of it is recorded."""
+    if run.device is None:
+        return None
+
+    def more(case: Problem) -> dict[str, Any]:
+        random = cupy.random.default_rng(run.seed).random((case.m, case.n), dtype=cupy.float32)
+        c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
+        return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m}
+
+    small, large = (room.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
+    added = more(small)
+    bound = room.bind("auto", small, run.device, **added)
+    bound.launch(run.device.default_stream)
+    run.device.sync()
+    c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (added["c"], bound.result()))
+    product, bias = check.oracle(small, on="cpu").values, cupy.asnumpy(added["bias"])[:, None]
+    wanted = ALPHA * product + BETA * c + bias
+    bounds = {"plain_us": room.bind("auto", large, run.device)}
+    bounds |= {"all_us": room.bind("auto", large, run.device, **more(large))}
+    us = {name: timing.median_us for name, timing in bench.time(bounds, run.device).items()}
+    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | us

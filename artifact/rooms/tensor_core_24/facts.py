@@ -13,7 +13,7 @@ from artifact.book.study import by, pivot, ratio, where
 from artifact.drawing.words import cube, listed, shape
 from artifact.measure import apart, ceilings, check, records
 from artifact.measure.run import Run
-from artifact.rooms.tensor_core_24 import energy, extras, libraries, sass, tables, variants
+from artifact.rooms.tensor_core_24 import energy, experiments, libraries, tables, variants
 from artifact.rooms.tensor_core_24.experiments import ALONE_S, ALONE_SAMPLES, COUNTED, KEYS, Chapter, launches, together
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
@@ -25,6 +25,7 @@ PER_CLOCK = 2 * ceilings.TENSOR_FLOP_PER_CLOCK[(9, 0)]
 #: `auto` over cuSPARSELt's best should be at `AIM`, from the work of 4096³ on.
 AIM, LARGE = 1.10, 4096**3
 WHOLE = (4096, 4096, 4096)
+FEW_TOKENS = 64  #: of decoding, at most
 #: As many tiles in both, 17 of 256 columns: rows that begin at odd multiples of 16 bytes, and at whole lines.
 ODD_ROWS, WHOLE_ROWS = (4096, 4104, 4096), (4096, 4160, 4096)
 #: The error of rounding to 8 significant bits, root mean square: uniform within half a unit, numbers spread evenly in
@@ -35,7 +36,7 @@ ROUNDING = 2**-8 / np.sqrt(3) / np.sqrt(3 / (2 * np.log(2)))
 def of(run: Run) -> Iterator[Fact]:
     """Yield every fact that records hold."""
     post = Chapter(run)
-    for part in (pruned, published, studies, climbed, profiled, energies, tuned, small, any_size, rows, eight):
+    for part in (pruned, published, studies, climbed, profiled, energies, tuned, small, any_size, rows, eight, linear):
         yield from part(post)
 
 
@@ -49,7 +50,7 @@ def compressed(a: two_four.TwoFour) -> Iterator[Fact]:
 
 
 def code(rows: pd.DataFrame, loop: list[str]) -> Iterator[Fact]:
-    """What this page's compiler made of the published kernel: what `sass.published` returns."""
+    """What this page's compiler made of the published kernel: what `variants.published` returns."""
     first, second = (sum("HMMA.SP" in op and op.endswith(f"{s} ;") for op in loop) for s in ("0x0", "0x1"))
     past = (rows["past_l1"] == rows["copies"]).all()
     return flat({"code": {"multiplications": first + second, "first": first, "second": second, "past_l1": past}})
@@ -57,7 +58,7 @@ def code(rows: pd.DataFrame, loop: list[str]) -> Iterator[Fact]:
 
 def compiled(report: pd.DataFrame) -> Iterator[Fact]:
     """report: the room's compile report."""
-    rows = sass.ladder_rows(report)
+    rows = variants.ladder_rows(report)
     spilled = sorted(set(report[report["spills"]]["variant"]) & set(rows["variant"]))
     other = int(rows.filter(items=["HMMA", "HMMA.SP", "HGMMA"]).to_numpy().sum())
     return flat({"compiled": {"spilling": len(spilled), "which": ", ".join(spilled), "other": other}})
@@ -65,7 +66,7 @@ def compiled(report: pd.DataFrame) -> Iterator[Fact]:
 
 def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
     """C = alpha·A·B + beta·C + bias, where it was tried."""
-    return flat({"epilogue": {"at": shape(extras.CHECKED)} | tried} if tried else {})
+    return flat({"epilogue": {"at": shape(experiments.CHECKED)} | tried} if tried else {})
 
 
 # ---------------------------------------------------------------- the format and the published kernel
@@ -73,7 +74,7 @@ def epilogue(tried: dict[str, float] | None) -> Iterator[Fact]:
 
 def pruned(post: Chapter) -> Iterator[Fact]:
     """How long pruning and compressing take."""
-    made = extras.pruning(post.run)
+    made = experiments.pruning(post.run)
     made.index = pd.Index([f"{m} × {k}" for m, k in zip(made["m"], made["k"], strict=True)])
     return flat({"pruned": made[["median_us", "gbps"]].rename(columns={"median_us": "us"})})
 
@@ -81,12 +82,8 @@ def pruned(post: Chapter) -> Iterator[Fact]:
 def published(post: Chapter) -> Iterator[Fact]:
     """The published kernel beside cuSPARSELt's best and what the source states of both; what loops of one instruction
     sustain, TFLOP/s; what a step takes, clocks: of shared memory, of the tensor cores there and here."""
-    rates, mhz, best, top = (
-        pivot(post["square"], "tflops"),
-        post.ceilings["sm_mhz"],
-        post.loops.iloc[-1],
-        post.peak["mma_sp"],
-    )
+    rates, mhz = pivot(post["square"], "tflops"), post.ceilings["sm_mhz"]
+    best, top = post.loops.iloc[-1], post.peak["mma_sp"]
     ours, library, share = rates["mma_sp"], rates["cusparselt"], ratio(post["square"], "mma_sp", "cusparselt")
     at = pd.DataFrame({"ours": ours, "library": library, "measured": share, "stated": post.post("speedup_cusparselt")})
     behind, most = (at["stated"] - at["measured"]).max(), {"tflops": library.max(), "size": cube(library.idxmax())}
@@ -348,13 +345,15 @@ def tuned(post: Chapter) -> Iterator[Fact]:
         times = pivot(df, "median_us", KEYS)
         over = times["cusparselt"] / times["auto"]
         large = over[_large(over)]
-        found: dict[str, Any] = {
+        found = {
             "best": summary(over),
             "large": summary(large) | {"reached": int((large >= AIM).sum())},
+            # Two runs are two clocks: what both have in common is `auto`.
+            "newer": records.geomean((best / over).dropna()),
+            "version": version,
+            "least_at": shape(over.idxmin()),
+            "behind": int((over < 1).sum()),
         }
-        # Two runs are two clocks: what both have in common is `auto`.
-        found |= {"newer": records.geomean((best / over).dropna()), "version": version}
-        found |= {"least_at": shape(over.idxmin()), "behind": int((over < 1).sum())}
         yield from flat({"other": {version.replace(".", "_"): found}})
 
 
@@ -371,7 +370,7 @@ def small(post: Chapter) -> Iterator[Fact]:
 
 def any_size(post: Chapter) -> Iterator[Fact]:
     """What one size off 4096³ costs, and `auto` over dense cuBLASLt at any size; FP16 beside BF16 at 4096³; the largest
-    error of ours of all BF16 records, and what preparing A costs, ms; whose numbers of whole models are shown."""
+    error of ours of all BF16 records, and what preparing A costs, ms."""
     rate, halves = post.by_shape("ragged", "tflops"), (post["float16"], where(post["square"], m=4096))
     over, near = rate["auto"] / rate["cublaslt"], [key for key in rate.index if max(abs(s - 4096) for s in key) < 64]
     kinds = {True: "odd", False: "aligned"}
@@ -390,7 +389,6 @@ def any_size(post: Chapter) -> Iterator[Fact]:
             "fp16": {"best": fp, "bfloat16": bf, "error": coarse / fine},
             "error": _worst(every[~every["variant"].str.startswith(registry.PREFIXES)]) | {"rounding": ROUNDING},
             "prepare": {"at": shape(last), **cost.loc[last]},
-            "whole": {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL)},
         }
     )
 
@@ -461,11 +459,16 @@ def eight(post: Chapter) -> Iterator[Fact]:
         )
 
 
+def _told(over: pd.Series) -> dict[str, Any]:
+    """Ratios by shape: their summary, and where they are least and most; nothing of none."""
+    at = _by_shape(over.dropna())
+    return summary(at) | ({"least_at": at.idxmin(), "most_at": at.idxmax()} if len(at) else {})
+
+
 def _over(us: pd.DataFrame, library: str) -> dict[str, Any]:
     """How `fp8_auto` does against a library: us by shape."""
-    over = _by_shape((us[library] / us["fp8_auto"]).dropna())
-    ends = {"least_at": over.idxmin(), "most_at": over.idxmax(), "library": registry.library(library)}
-    return summary(over) | ends | {"at": over}
+    over = us[library] / us["fp8_auto"]
+    return _told(over) | {"library": registry.library(library), "at": _by_shape(over.dropna())}
 
 
 def _beside(df: pd.DataFrame, top: float) -> Iterator[Fact]:
@@ -477,3 +480,39 @@ def _beside(df: pd.DataFrame, top: float) -> Iterator[Fact]:
         busy = {name: (side["tensor"] / side["clocks"])[last] for name, side in (("ours", ours), ("theirs", theirs))}
         clocks = {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last), "busy": busy}
         yield from flat({"beside": pd.DataFrame(found).to_dict("index") | clocks})
+
+
+# ---------------------------------------------------------------- the layout of a linear layer
+
+
+def linear(post: Chapter) -> Iterator[Fact]:
+    """Both precisions in the layout of a linear layer over both libraries, with many tokens and with few, BF16 over
+    other versions of cuSPARSELt, too; how long A takes from DRAM in FP8. Whose numbers of whole models are shown, their
+    gains, and microseconds of a call on the host."""
+    gains, host = where(tables.models(), weight="2:4"), tables.host().set_index("layer").filter(like="us_").T
+    layers = {"dense": "nn.Linear", "half": "SemiStructuredLinear", "eight": "SemiStructuredLinearFP8"}
+    gain = {f"{phase}.{dtype}": summary(df["speedup"]) for (phase, dtype), df in gains.groupby(["phase", "precision"])}
+    told = {"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL), "gain": gain}
+    told |= {"call": {name: summary(host[layer]) for name, layer in layers.items()}}
+    yield from flat({"whole": told | {"prefill_ms": where(gains, phase="prefill", precision="e4m3")["ms"].min()}})
+    us = post.by_shape("fp8_linear", "median_us")
+    if us.empty:
+        return
+    half = pd.concat([post.by_shape(name, "median_us") for name in ("linear", "decoding")])
+    (m, _, k), rate = us["fp8_auto"].idxmin(), post.by_shape("fp8_linear", "gbps")["fp8_auto"].max()
+    a = {"at": shape(us["fp8_auto"].idxmin()), "us": us["fp8_auto"].min(), "tbps": rate / 1e3}
+    both = {"half": _layers(half, "auto", "cublaslt"), "eight": _layers(us, "fp8_auto", "cublaslt_eight")}
+    yield from flat({"linear": both | {"a": a | {"mb": m * k * 5 / 8e6, "dense_mb": m * k / 1e6}}})
+    for version in libraries.read(post.run):
+        parts = [post.read(f"{records.LIBRARIES}/{version}/{name}") for name in libraries.LINEAR]
+        if all(part is not None for part in parts):
+            found = _layers(pd.concat([pivot(part, "median_us", KEYS) for part in parts]), "auto")
+            yield from flat({"linear.other": {version.replace(".", "_"): found | {"version": version}}})
+
+
+def _layers(us: pd.DataFrame, ours: str, dense: str = "") -> dict[str, Any]:
+    """Ours over cuSPARSELt's best and over dense: many tokens, from the work of 4096³ on, and few; us by shape."""
+    few = us.index.get_level_values("n") <= FEW_TOKENS
+    parts, against = {"many": ~few, "large": _large(us[ours]), "few": few}, {"lib": "cusparselt", "dense": dense}
+    over = {name: us[v] / us[ours] for name, v in against.items() if v}
+    return {part: {name: _told(ratio[at]) for name, ratio in over.items()} for part, at in parts.items()}

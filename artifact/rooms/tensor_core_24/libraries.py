@@ -18,13 +18,14 @@ from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.rooms.tensor_core_24 import experiments
 from kernels import tensor_core_24 as room
+from kernels.contract import require
 
 EXPERIMENTS = ("square", "llm")
 LINEAR = ("linear", "decoding")  #: in the layout of a linear layer
 NAMES = ("auto", "cusparselt")
 
 
-def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
+def begin(root: Path, preset: str = "full") -> Run:
     """Open a measurement on the GPU that is here, with the cuSPARSELt that answers; `device.NoGpu` without one.
 
     Raises ValueError, one sentence, where no cuSPARSELt answers. Records of another machine are set aside.
@@ -32,13 +33,11 @@ def begin(root: Path, preset: str = "full", seed: int = 0) -> Run:
     info = device.require()
     opened = info.open()
     machine = device.describe(opened) | {"sources": device.sources(experiments.ROOM)}
-    version = machine["cusparselt"]
-    if not version:
-        raise ValueError(f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
-    folder = root / info.slug / experiments.ROOM / records.LIBRARIES / version
-    harness.set_aside(folder, machine, seed)
+    require(bool(machine["cusparselt"]), f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
+    folder = root / info.slug / experiments.ROOM / records.LIBRARIES / machine["cusparselt"]
+    harness.set_aside(folder, machine, seed=0)
     records.write_machine(folder, machine)
-    return Run(experiments.ROOM, "measure", "measure", info.slug, preset, seed, folder, machine, opened)
+    return Run(experiments.ROOM, "measure", "measure", info.slug, preset, 0, folder, machine, opened)
 
 
 def measure(run: Run) -> None:
@@ -51,13 +50,11 @@ def measure(run: Run) -> None:
 
 def read(run: Run) -> dict[str, pd.DataFrame]:
     """Return version → records of both experiments, for all versions that lie beside the run's own, in their order."""
-    folders = [
-        folder for folder in (run.folder / records.LIBRARIES).glob("*") if folder.name != run.machine["cusparselt"]
-    ]
-    files = {folder.name: [folder / f"{name}.csv" for name in EXPERIMENTS] for folder in folders}
-    whole = [version for version, paths in files.items() if all(path.is_file() for path in paths)]
-    whole.sort(key=lambda version: [int(part) for part in version.split(".")])
-    return {version: experiments.together(*map(records.read, files[version])) for version in whole}
+    own, files = run.machine["cusparselt"], [f"{name}.csv" for name in EXPERIMENTS]
+    folders = (run.folder / records.LIBRARIES).glob("*")
+    whole = [f for f in folders if f.name != own and all((f / file).is_file() for file in files)]
+    whole.sort(key=lambda folder: [int(part) for part in folder.name.split(".")])
+    return {f.name: experiments.together(*(records.read(f / file) for file in files)) for f in whole}
 
 
 def main() -> None:

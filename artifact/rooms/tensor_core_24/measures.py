@@ -14,8 +14,7 @@ from kernels import tensor_core_24 as room
 def ceiling(e: Evidence, experiments, name: str, over: str, rate: str) -> Values:
     """One ceiling that a microbenchmark measured over another. `rate` is the column: "tflops" or
     "gbps"."""
-    ours, theirs = e.ceiling(name, rate), e.ceiling(over, rate)
-    unit = RATES[rate]
+    ours, theirs, unit = e.ceiling(name, rate), e.ceiling(over, rate), RATES[rate]
     how = f"Ceilings measured here: {name} {ours:.4g} {unit}, {over} {theirs:.4g} {unit}."
     return Values({name: pd.Series([ours / theirs])}, "Ceiling", unit="×", tail=f" over {over}", how=how)
 
@@ -28,9 +27,8 @@ def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Val
         ops = instructions(room.VARIANTS[of], target)
     except FileNotFoundError as missing:  # the disassembler
         raise NotMeasured(f"{missing}.") from None
-    values = pd.Series([float(sum(op in line for line in ops))])
-    how = f"{len(ops)} instructions for {target}."
-    return Values({of: values}, f"Instructions {op}", ".0f", unit=f" {op}", how=how)
+    count, how = float(sum(op in line for line in ops)), f"{len(ops)} instructions for {target}."
+    return Values({of: pd.Series([count])}, f"Instructions {op}", ".0f", unit=f" {op}", how=how)
 
 
 def share_above_that_at(v: Values, column: str, value: float) -> Reduced:

@@ -15,6 +15,7 @@ import copy
 import gc
 import itertools
 import time
+import timeit
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -104,16 +105,10 @@ class Decoder(nn.Module):
     def __init__(self, model: Model):
         super().__init__()
         hidden, inner, heads, keys = model.hidden, model.inner, HEAD * model.heads, HEAD * model.keys
-        for name, inputs, outputs, bias in (
-            ("q", hidden, heads, model.bias),
-            ("k", hidden, keys, model.bias),
-            ("v", hidden, keys, model.bias),
-            ("o", heads, hidden, False),
-            ("gate", hidden, inner, False),
-            ("up", hidden, inner, False),
-            ("down", inner, hidden, False),
-        ):
-            made = nn.Linear(inputs, outputs, bias=bias, **BF16)
+        sizes = {"q": (hidden, heads), "k": (hidden, keys), "v": (hidden, keys), "o": (heads, hidden)}
+        sizes |= {"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)}
+        for name, (inputs, outputs) in sizes.items():
+            made = nn.Linear(inputs, outputs, bias=model.bias and name in "qkv", **BF16)
             setattr(self, f"{name}_proj", made)
             nn.init.normal_(made.weight, std=inputs**-0.5)
         self.before, self.between = (nn.RMSNorm(hidden, eps=EPS, **BF16) for _ in range(2))
@@ -159,11 +154,10 @@ def inputs_of(model: Model, phase: Phase) -> list[tuple]:
     """Return what each layer is called with besides hidden states; its caches are full from the start."""
     size = phase.sequences, model.keys, phase.context, HEAD
     at = torch.arange(phase.context - phase.tokens, phase.context, device="cuda")
-    angles = at[:, None] * model.theta ** (torch.arange(0, HEAD, 2, device="cuda") / -HEAD)
-    angles = torch.cat((angles, angles), -1)
-    cos, sin, causal = angles.cos().bfloat16(), angles.sin().bfloat16(), phase.tokens > 1
+    angles = (at[:, None] * model.theta ** (torch.arange(0, HEAD, 2, device="cuda") / -HEAD)).repeat(1, 2)
+    cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
     caches = [[torch.randn(size, **BF16) for _ in range(2)] for _ in range(model.layers)]
-    return [(cos, sin, *cache, at, causal) for cache in caches]
+    return [(cos, sin, *cache, at, phase.tokens > 1) for cache in caches]
 
 
 def check(layers: dict[tuple[str, str], Any], phase: Phase, inputs: tuple) -> dict[tuple[str, str], float]:
@@ -243,8 +237,8 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
     begin = time.perf_counter()
     for c, (graph, logits) in graphs.items():
         graph.replay()
-        finite = bool(logits.isfinite().all())
-        require(finite, f"{model.name} in {' '.join(c)} has logits that are not finite: see the {phase.name}")
+        what = f"{model.name} in {' '.join(c)} has logits that are not finite: see the {phase.name}"
+        require(bool(logits.isfinite().all()), what)
     count = int(np.clip(BUDGET_S / (time.perf_counter() - begin), phase.least, MOST))
     ms = in_turns({c: graph.replay for c, (graph, _) in graphs.items()}, count)
     for graph, _ in graphs.values():
@@ -258,14 +252,9 @@ def host_rows() -> list[tuple]:
     layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
     layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
-        x, us = torch.randn(tokens, HOST_SIZE[0], **BF16), []
-        for _ in range(HOST_BATCHES + 1):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(HOST_CALLS):
-                layer(x)
-            us.append((time.perf_counter() - begin) * 1e6 / HOST_CALLS)
-        rows.append((name, *HOST_SIZE, tokens, round(float(np.median(us[1:])), 2)))
+        call, wait = partial(layer, torch.randn(tokens, HOST_SIZE[0], **BF16)), torch.cuda.synchronize
+        s = timeit.repeat(call, wait, repeat=HOST_BATCHES + 1, number=HOST_CALLS)[1:]
+        rows.append((name, *HOST_SIZE, tokens, round(float(np.median(s)) * 1e6 / HOST_CALLS, 2)))
         print(*rows[-1], flush=True)
     return rows
 

@@ -70,12 +70,15 @@ def meta_picture(a: two_four.TwoFour):
     data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
-    texts: Parts = [(-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()]
-    texts += [(c + 0.5, dense - 0.4, c, SMALL) for c in range(16)]
-    texts += [(c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)]
-    texts += [(c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])]
-    texts += [(14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)]
-    texts += [(-0.3, bits + 1.4, "bit", SMALL | RIGHT), (-0.3, dense - 0.4, "column", SMALL | RIGHT)]
+    texts = [
+        *((-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()),
+        *((c + 0.5, dense - 0.4, c, SMALL) for c in range(16)),
+        *((c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)),
+        *((c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])),
+        *((14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)),
+        (-0.3, bits + 1.4, "bit", SMALL | RIGHT),
+        (-0.3, dense - 0.4, "column", SMALL | RIGHT),
+    ]
     boxes: Parts = []
     arrows: Parts = [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
     for i, r in enumerate(data.itertuples()):
@@ -105,12 +108,14 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
 
 def _array(meta: np.ndarray) -> tuple[Parts, Parts, Parts]:
     """Return texts, cells and lines of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
-    texts: Parts = [(-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)]
-    texts += [(WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)]
-    texts += [(WORD, 16.7, "k32 step 0", {}), (3 * WORD, 16.7, "k32 step 1", {})]
+    texts = [
+        *((-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)),
+        *((WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)),
+        *((WORD * (1 + 2 * step), 16.7, f"k32 step {step}", {}) for step in range(2)),
+        (2 * WORD, -1.5, "meta, rows × columns of A", {}),
+    ]
     boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
-    rules = grid((0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
-    return [*texts, (2 * WORD, -1.5, "meta, rows × columns of A", {})], boxes, rules
+    return texts, boxes, grid((0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
 
 
 def lanes_picture(meta: np.ndarray):
@@ -125,9 +130,11 @@ def lanes_picture(meta: np.ndarray):
     words = data.pivot(index="lane", columns="half", values="meta")
     for selector, which in enumerate(("first", "second")):
         left = 4 * WORD + 2.2 + selector * (4 * wide + 1.6)
-        heads = {-1.5: f"selector {selector}: {which} instruction", 16.7: "register: row g + 8, row g"}
-        texts += [(left + 2 * wide, y, head, {}) for y, head in heads.items()]
-        texts += [(left + wide * (t + 0.5), -0.5, f"4g+{t}", SMALL) for t in range(4)]
+        texts += [
+            (left + 2 * wide, -1.5, f"selector {selector}: {which} instruction", {}),
+            (left + 2 * wide, 16.7, "register: row g + 8, row g", {}),
+            *((left + wide * (t + 0.5), -0.5, f"4g+{t}", SMALL) for t in range(4)),
+        ]
         for lane, high, low in words.itertuples():
             g, t = divmod(lane, 4)
             x, y, middle = left + wide * t, 2 * g, left + wide * (t + 0.5)
@@ -156,12 +163,14 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
     )
     boxes += [(x, down, p.meta[2:], ROWS[p.column], cell, high) for x, down, p in places]
     lines = [(row, top + high * (row + 0.5)) for row in range(8)]
-    texts += [(left - 0.2, middle, row, SMALL | RIGHT) for row, middle in lines]
-    texts += [(right + 0.25, middle, f"lanes {4 * row}–{4 * row + 3}", PLAIN | LEFT) for row, middle in lines]
-    texts += [(left + cell * (c + 0.5), top - 0.5, ("row g", "row g+8")[c % 2], SMALL) for c in range(8)]
-    texts += [(left + cell * (2 * t + 1), bottom + 0.6, f"lane 4g+{t}", SMALL) for t in range(4)]
-    texts += [(left + cell * (4 * s + 2), bottom + 1.6, f"selector {s}", {}) for s in range(2)]
-    texts.append((left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}))
+    texts += [
+        *((left - 0.2, middle, row, SMALL | RIGHT) for row, middle in lines),
+        *((right + 0.25, middle, f"lanes {4 * row}–{4 * row + 3}", PLAIN | LEFT) for row, middle in lines),
+        *((left + cell * (c + 0.5), top - 0.5, ("row g", "row g+8")[c % 2], SMALL) for c in range(8)),
+        *((left + cell * (2 * t + 1), bottom + 0.6, f"lane 4g+{t}", SMALL) for t in range(4)),
+        *((left + cell * (4 * s + 2), bottom + 1.6, f"selector {s}", {}) for s in range(2)),
+        (left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}),
+    ]
     rules += grid(left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
     two = {follow: 0.3, follow + 8: 0.7}  # rows of 8 bytes, which become one of 16
     frames: Parts = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
@@ -191,9 +200,11 @@ def warp_metadata(meta: np.ndarray):
         frames += [(wide * p.column, p.row, wide, 1, ROWS[p.register], how), (x, y, cell, 2, ROWS[p.register], how)]
         texts.append((x + cell / 2, y + 1, p.meta[2:], PLAIN))
     for r, colour in enumerate(ROWS[:4]):
-        texts.append((-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT))
-        texts.append((right + 0.4, 16 * r + 8, f"register {r}", LEFT | {"weight": "bold"}))
-        texts.append((left - 0.4, 16 * r + 8, f"lanes {8 * r}–{8 * r + 7}\ngive addresses", RIGHT | PLAIN))
+        texts += [
+            (-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT),
+            (right + 0.4, 16 * r + 8, f"register {r}", LEFT | {"weight": "bold"}),
+            (left - 0.4, 16 * r + 8, f"lanes {8 * r}–{8 * r + 7}\ngive addresses", RIGHT | PLAIN),
+        ]
         frames += [(x, 16 * r, w, 16, colour, {"linewidth": 1.6}) for x, w in ((0, 4 * wide), (left, 8 * cell))]
         arrows.append(((4 * wide + 0.2, 16 * r + 3), (left - 0.2, 16 * r + 3), colour))
     return picture((6.6, -6.5, right + 6.5, 67.5, -3.5), texts, frames=frames, arrows=arrows), data

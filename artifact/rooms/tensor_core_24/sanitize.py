@@ -29,9 +29,8 @@ NARROW = sorted(family.NARROW_FAMILY, key=lambda c: -c.n)
 
 
 def tensor_core_24(lab: Lab) -> Iterable[Case]:
-    yield from lab.products(room.problem(200, 264, 392, dtype="bfloat16"), own(room))
-    yield from lab.products(room.problem(400, 520, 200, dtype="float16"), own(room))
-    yield from lab.products(room.problem(133, 77, 210), own(room))
+    for shape, kind in (((200, 264, 392), "bfloat16"), ((400, 520, 200), "float16"), ((133, 77, 210), "bfloat16")):
+        yield from lab.products(room.problem(*shape, dtype=kind), own(room))
     # Of what the tuner tries, the smallest and the largest tile of each kernel.
     by_size = sorted((c for c in family.WGMMA_FAMILY if c.kernel != "gpc"), key=lambda c: (c.m * c.n, c.stages))
     ends = {c.kernel: c for c in by_size[::-1]}, {c.kernel: c for c in by_size}
@@ -46,9 +45,9 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
     yield from _with_more(lab)
     # With A in the order of use, a bias and an activation.
     ordered = [replace(c, copied=False, packed=True) for c in SMALLEST.values()]
-    packed = {c.kernel: c if c.kind.packed else replace(c, packed=True) for c in NARROW}
-    yield from _activated(lab, room.problem(200, 264, 512, orders="FF"), launch.bind_config, ordered)
-    yield from _activated(lab, room.problem(200, 13, 512, orders="FF"), launch.bind_config, packed.values())
+    packed = [c if c.kind.packed else replace(c, packed=True) for c in {c.kernel: c for c in NARROW}.values()]
+    for n, those in ((264, ordered), (13, packed)):
+        yield from _activated(lab, room.problem(200, n, 512, orders="FF"), launch.bind_config, those)
     # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
     for m, tokens, k, dtype, activation in (
         (8, 1, 8, "bfloat16", "relu"),
@@ -57,9 +56,8 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         (136, 133, 520, "bfloat16", ""),
         (1000, 523, 512, "bfloat16", "gelu"),
     ):
-        problem, bias = room.problem(m, tokens, k, dtype=dtype, orders="FF"), normal(16, m)
-        name, work = f"layer {activation}".strip(), partial(_layer, dtype, activation, bias)
-        yield from lab.products(problem, {name: work}, _right(_product(problem), bias, activation))
+        problem, bind = room.problem(m, tokens, k, dtype=dtype, orders="FF"), partial(_layer, dtype, activation)
+        yield from lab.products(problem, {f"layer {activation}".strip(): bind}, _right(problem, activation))
 
 
 def _each(bind: Callable, configs: Iterable, said: str) -> dict[str, Callable]:
@@ -73,7 +71,8 @@ def _with_more(lab: Lab) -> Iterable[Case]:
     c = half.from_dense(normal(4, 200, 264), "bfloat16")
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    right = check.reference(2 * _product(problem) - half.to_dense(c).astype(np.float64) + bias[:, None])
+    product = check.oracle(problem, on="cpu").values
+    right = check.reference(2 * product - half.to_dense(c).astype(np.float64) + bias[:, None])
 
     def bind(name: str, problem, device):
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
@@ -84,29 +83,28 @@ def _with_more(lab: Lab) -> Iterable[Case]:
 
 def _activated(lab: Lab, problem, bind: Callable, configs: Iterable) -> Iterable[Case]:
     """gelu(A · B + bias) by each configuration."""
-    bias = normal(16, problem.m)
 
-    def made(config, problem, device):
-        return configured(bind, config, problem, device, bias=cupy.asarray(bias), activation="gelu")
+    def made(name: str, problem, device, config):
+        return bind(name, problem, device, config, bias=cupy.asarray(normal(16, problem.m)), activation="gelu")
 
-    binds = {f"{c.kernel} {c.m} x {c.n} {c.splits} with gelu": partial(made, c) for c in configs}
-    return lab.products(problem, binds, _right(_product(problem), bias, "gelu"))
-
-
-def _product(problem) -> np.ndarray:
-    return check.oracle(problem, on="cpu").values
+    binds = _each(made, configs, "{c.kernel} {c.m} x {c.n} {c.splits} with gelu")
+    return lab.products(problem, binds, _right(problem, "gelu"))
 
 
-def _right(product: np.ndarray, bias: np.ndarray, activation: str) -> check.Reference:
-    return check.reference(FUNCTIONS[activation](product + bias[:, None]))
+def _right(problem, activation: str, inputs: np.ndarray | None = None) -> check.Reference:
+    """The activation of a problem's product and the bias; inputs: (tokens, k), of other inputs than the problem's."""
+    if inputs is None:
+        product = check.oracle(problem, on="cpu").values
+    else:
+        product = two_four_eight.to_dense(problem.host().a).astype(np.float64) @ inputs.T
+    return check.reference(FUNCTIONS[activation](product + normal(16, problem.m)[:, None]))
 
 
-def _layer(dtype: str, activation: str, bias: np.ndarray, problem, device) -> SimpleNamespace:
+def _layer(dtype: str, activation: str, problem, device) -> SimpleNamespace:
     """Return what a layer enqueues, as a `Bound`: for the sizes and the GPU as they are, not with few
     multiprocessors."""
-    ops, added = problem.device(), cupy.asarray(bias)
-    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), added]
-    sizes = layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
+    ops, sizes = problem.device(), layer.Sizes(problem.m, problem.k, problem.n, dtype, True, activation)
+    arrays = [ops.b.bits, ops.c.bits, *layer.pack(ops.a), cupy.asarray(normal(16, problem.m))]
 
     def launch(stream) -> None:
         layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
@@ -131,20 +129,19 @@ def fp8(lab: Lab) -> Iterable[Case]:
         problem = fp8_room.problem(200, n, 1040, scale="vectors", orders="FF")
         yield from _activated(lab, problem, fp8_room.bind_config, configs.values())
     # By the launcher: of inputs in e4m3, and of 16 bits, which are quantised first, with a scale for each token.
-    for m, tokens, k, activation in ((8, 1, 16, "relu"), (200, 13, 272, "gelu"), (1000, 523, 400, "silu")):
-        problem, bias = fp8_room.problem(m, tokens, k, orders="FF"), normal(16, m)
-        work = partial(_layer_in_eight, "", activation, bias, None)
-        yield from lab.products(problem, {f"layer {activation}": work}, _right(_product(problem), bias, activation))
     for m, tokens, k, dtype, activation in (
+        (8, 1, 16, "", "relu"),
+        (200, 13, 272, "", "gelu"),
+        (1000, 523, 400, "", "silu"),
         (8, 1, 16, "bfloat16", ""),
         (200, 43, 272, "float16", "gelu"),
         (72, 133, 4112, "bfloat16", "silu"),
     ):
-        problem, bias = fp8_room.problem(m, tokens, k, scale="vectors", orders="FF"), normal(16, m)
-        bits, numbers = _quantised(tokens, k, dtype)
-        right = _right(two_four_eight.to_dense(problem.host().a).astype(np.float64) @ numbers.T, bias, activation)
-        name = f"quantise {dtype} and layer {activation}".strip()
-        yield from lab.products(problem, {name: partial(_layer_in_eight, dtype, activation, bias, bits)}, right)
+        problem = fp8_room.problem(m, tokens, k, scale="vectors" if dtype else "tensor", orders="FF")
+        bits, numbers = _quantised(tokens, k, dtype) if dtype else (None, None)
+        name = f"{f'quantise {dtype} and ' * bool(dtype)}layer {activation}".strip()
+        binds = {name: partial(_layer_in_eight, dtype, activation, bits)}
+        yield from lab.products(problem, binds, _right(problem, activation, numbers))
 
 
 def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -159,15 +156,13 @@ def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]
     return bits, eight.from_bits(rounded, "e4m3").astype(np.float64) * unit
 
 
-def _layer_in_eight(
-    dtype: str, activation: str, bias: np.ndarray, x: np.ndarray | None, problem, device
-) -> SimpleNamespace:
+def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, device) -> SimpleNamespace:
     """dtype, x: of inputs (tokens, k), bit patterns, which are quantised; "" and None: the problem's, in e4m3."""
     m, tokens, k, ops = problem.m, problem.n, problem.k, problem.device()
-    given, numbers, scale = None, ops.b.bits, ops.b.scale
+    numbers, scale, given = ops.b.bits, ops.b.scale, None
     if x is not None:
         given, numbers, scale = cupy.asarray(x), cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
-    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(bias)]
+    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(normal(16, m))]
     sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
 
     def launch(stream) -> None:

@@ -1,8 +1,10 @@
-"""What the chapter asks of the kernels' configurations: what fits where, the ladder, what was chosen.
+"""What the chapter asks of the kernels: what fits where, the ladder, what was chosen, and what the compiler makes of
+them here, counts and excerpts of SASS.
 
 A machine is a run's machine.json, a shape m, n and k (and how operands lie) as `sweeps` gives it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -10,9 +12,10 @@ from typing import Any
 import pandas as pd
 
 from artifact.drawing import words
+from artifact.drawing.compiled import instructions
 from artifact.measure.run import Run
+from kernels import jit, tuning
 from kernels import tensor_core_24 as room
-from kernels import tuning
 from kernels.tensor_core_24 import family
 
 BYTES_PER_CLOCK = 128  #: of an SM's shared memory
@@ -24,6 +27,9 @@ MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
 ORDER = ("mma_sp", *room.RUNGS, "auto")
 STUDIES = tuple(name for name in room.VARIANTS if name.startswith("mma_sp_"))
 PREDICTIONS = {v: words.times(kernel.prediction) for v, kernel in room.VARIANTS.items()}
+#: Of the step of a kernel, what moves data or multiplies.
+_PUBLISHED_LOOP = r"(@!?P\d )?(HMMA|LDSM|LDGSTS)"
+_PERSISTENT_LOOP = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"
 Machine = Mapping[str, Any]
 Shape = tuple[int, int, int]
 
@@ -100,12 +106,47 @@ def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
         key = family.key(room.problem(*shape, seed=run.seed))
         return tuning.look_up(family.CHOICES, key, run.device, lambda config: True)
 
-    columns = ["kernel", "m", "n", "splits", "keeps", "copied"]
-    found = {shape: choice.config for shape in shapes if (choice := look_up(shape)) is not None}
-    rows = {
-        shape: (c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
-        if isinstance(c, family.Wgmma)
-        else ("mma_sp", c.bm, c.bn, 1, "", False)
-        for shape, c in found.items()
-    }
-    return pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"]), columns)
+    def told(c: Any) -> tuple:
+        wgmma = isinstance(c, family.Wgmma)
+        return (c.kernel, c.m, c.n, c.splits, c.keep, c.copied) if wgmma else ("mma_sp", c.bm, c.bn, 1, "", False)
+
+    rows = {shape: told(choice.config) for shape in shapes if (choice := look_up(shape))}
+    index = pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"])
+    return pd.DataFrame(list(rows.values()), index, ["kernel", "m", "n", "splits", "keeps", "copied"])
+
+
+# ---------------------------------------------------------------- what the compiler makes of them
+
+
+def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """Return the rows of a compile report for these kernels, by default the rungs: their first instantiation, which is
+    of BF16 and whole tiles, with the shared memory of a rung's block."""
+    rows = report[report["variant"].isin(names or room.RUNGS)].drop_duplicates(["variant", "target"])
+    rows = rows.assign(spilled=rows["spills"].map({True: "yes", False: "no"}))
+    return rows.join(rungs()["shared"], on="variant")
+
+
+def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the published kernel's rows of a compile report, one for each target, with LDSM, copies and those past L1;
+    and of its loop on Hopper, in order, multiplications, loads from shared memory and copies."""
+    kernel, rows = room.VARIANTS["mma_sp"], ladder_rows(report, "mma_sp")
+    cubins = [jit.compile_cubin(kernel.source, r.entry, r.target) for r in rows.itertuples()]
+    mixes = [[(op.split("."), n) for op, n in jit.instruction_mix(cubin).items()] for cubin in cubins]
+    counted = {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}
+    found = {name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes] for name, parts in counted.items()}
+    return rows.assign(**found), [op for op in instructions(kernel) if re.match(_PUBLISHED_LOOP, op)]
+
+
+def published_excerpt(loop: list[str]) -> str:
+    """Return the begin of the published kernel's loop, and where it goes over to the other selector."""
+    begin = next(i for i, op in enumerate(loop) if op.startswith("HMMA"))
+    switch = next(i for i, op in enumerate(loop) if op.endswith("0x1 ;") and op.startswith("HMMA"))
+    return "\n".join([*loop[begin : begin + 10], "…", *loop[switch - 3 : switch + 5]])
+
+
+def step_of_persistent() -> str:
+    """Return a step of a warpgroup of `wgmma_persistent`, without the address arithmetic."""
+    ops = [op for op in instructions(room.VARIANTS["wgmma_persistent"]) if re.match(_PERSISTENT_LOOP, op)]
+    where = [i for i, op in enumerate(ops) if op.startswith("HGMMA")]
+    start = next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i])
+    return "\n".join(ops[start : where[3] + 3])

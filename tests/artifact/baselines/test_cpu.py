@@ -47,9 +47,9 @@ def make_problem(m=7, n=9, k=11, sparse="b", vector=1) -> Problem:
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
     """An empty build folder, so that the library has to be compiled."""
-    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
     cpu.library.cache_clear()
-    yield tmp_path / "cpu"
+    yield tmp_path / "build"
     cpu.library.cache_clear()
 
 
@@ -101,23 +101,8 @@ def test_the_loop_adds_in_the_order_of_the_report():
 
 
 @needs_compiler
-def test_the_library_is_compiled_once(fresh, monkeypatch):
-    path = cpu.build()
-    assert path.parent == fresh and [p.name for p in fresh.iterdir()] == [path.name]
-    before = path.stat().st_mtime_ns
-    assert cpu.build() == path and path.stat().st_mtime_ns == before
-
-
-@needs_compiler
-def test_another_source_or_other_flags_are_another_library(fresh, monkeypatch, tmp_path):
-    first = cpu.build()
-    with monkeypatch.context() as patch:
-        patch.setattr(cpu, "FLAGS", (*cpu.FLAGS, "-DX"))
-        second = cpu.build()
-    source = tmp_path / "cpu_loop.c"
-    source.write_text(cpu.SOURCE.read_text() + "\n")
-    monkeypatch.setattr(cpu, "SOURCE", source)
-    assert len({first, second, cpu.build()}) == 3
+def test_the_library_is_compiled_once_and_leaves_no_file(fresh):
+    assert cpu.library() is cpu.library() and not list(fresh.iterdir())
 
 
 @needs_compiler
@@ -126,7 +111,7 @@ def test_a_source_that_does_not_compile_is_one_sentence(fresh, monkeypatch, tmp_
     source.write_text("void cpu_loop( {\n")
     monkeypatch.setattr(cpu, "SOURCE", source)
     with pytest.raises(RuntimeError, match="does not compile broken.c: .*error") as caught:
-        cpu.build()
+        cpu.library()
     assert "\n" not in str(caught.value) and not list(fresh.iterdir())
 
 
@@ -152,23 +137,10 @@ def test_the_compiler_can_be_chosen(fresh, monkeypatch):
     asked = []
     original = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda words, **k: asked.append(words) or original(words, **k))
-    cpu.build()
+    cpu.library()
     assert asked[-1][:2] == (name, "-g0") and "-ffast-math" not in asked[-1] and "-O3" in asked[-1]
     monkeypatch.setenv("CC", "no-such-compiler-here")
     assert cpu.compiler() != ("no-such-compiler-here",)
-
-
-def test_threads_are_the_cores_of_this_process_or_what_the_user_allows(monkeypatch):
-    for name in cpu.THREAD_LIMITS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cpu.os, "sched_getaffinity", lambda pid: set(range(12)))
-    assert cpu.threads() == 12
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    assert cpu.threads() == 4
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "64")
-    assert cpu.threads() == 12
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
-    assert cpu.threads() == 4
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -106,7 +106,7 @@ def library(monkeypatch):
     """cuBLASLt's fake; its `cublas` is the other."""
     fake = install_cublaslt(monkeypatch)
     fake.cublas = Cublas()
-    monkeypatch.setattr(sys.modules["nvmath.bindings"], "cublas", fake.cublas)
+    monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", fake.cublas)
     Timer(monkeypatch, lambda name, turn: 1.0)
     return fake
 

@@ -1,5 +1,4 @@
 import weakref
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -38,7 +37,7 @@ class FakeLibrary(Library):
         self.IndexType = SimpleNamespace(INDEX_32I=2)
         self.IndexBase = SimpleNamespace(ZERO=0)
         self.Order = SimpleNamespace(ROW=2)
-        self.Operation = SimpleNamespace(NON_TRANSPOSE=0)
+        self.Operation = SimpleNamespace(NON_TRANSPOSE=0, TRANSPOSE=1)
         self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
 
     def create(self):
@@ -312,12 +311,8 @@ def test_blocks_are_multiplied_as_csr_in_either_order(multiplies, algorithm, dty
 @pytest.mark.parametrize("layout", block_operands.LAYOUTS)
 def test_a_csr_matrix_is_multiplied_in_the_dtype_of_b(multiplies, monkeypatch, dtype, layout):
     problem = csr_problem(50, 24, 83, layout, dtype=dtype)
-    convert = cusparse.in_dtype
-    monkeypatch.setattr(
-        cusparse,
-        "in_dtype",
-        lambda a, dtype: replace(a, val=np.asarray(convert(a, dtype).val).view(Array)),
-    )
+    rounded = cusparse.stored.rounded
+    monkeypatch.setattr(cusparse.stored, "rounded", lambda val, dtype: np.asarray(rounded(val, dtype)).view(Array))
     bound = cusparse.bind("alg2", problem, DEVICE)
     check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
     assert bound.prepare_bytes == 512 + 2 * problem.nnz * (dtype in half.DTYPES)

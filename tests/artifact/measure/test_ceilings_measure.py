@@ -87,8 +87,8 @@ class Bound:
 
     prepare_ms, prepare_bytes = 0.0, 0
 
-    def __init__(self, value: float):
-        self.value, self.output = value, np.zeros(8, np.float32)
+    def __init__(self, name: str, value: float):
+        self.name, self.value, self.output = name, value, np.zeros(8, np.float32)
 
     def launch(self, stream) -> None:
         assert np.isnan(self.output).all(), "an output from before could pass for this launch's"
@@ -106,7 +106,7 @@ def microbenchmarks(monkeypatch):
 
     def bind(name, device, seed):
         seeds.append(seed)
-        work = Bound(values.get(name, 1.0))
+        work = Bound(name, values.get(name, 1.0))
         if "mma" in name:
             return kernels.Ceiling(work, 6_000_000, 0, np.ones(8), launch.MMA_FLOPS, launch.TENSOR_TOLERANCE)
         flops, moved = (6_000_000, 0) if name == "fma" else (0, 8000)
@@ -115,7 +115,7 @@ def microbenchmarks(monkeypatch):
     timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
     monkeypatch.setattr(kernels, "bind", bind)
 
-    def time(bounds, device, verify):
+    def time(bounds, device, *, budget_s, verify):
         ((name, bound),) = bounds.items()
         later.get(name, lambda bound: None)(bound)
         verify(name, lambda: bound.launch(None))

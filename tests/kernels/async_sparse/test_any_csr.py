@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 from artifact.measure import check
-from artifact.rooms.async_sparse import fit
+from artifact.rooms.async_sparse import scripts
 from kernels import tuning
 from kernels.async_sparse import any_csr, family, model, operands, tasks, union, windows
 from kernels.async_sparse.statistics import HEIGHTS, Statistics, fingerprint, statistics
@@ -63,8 +63,8 @@ def test_a_fingerprint_tells_patterns_apart_and_no_values():
 
 
 def test_the_weights_are_what_the_measured_candidates_say():
-    measured = fit.read()
-    fitted = fit.fit(measured, measured.of)
+    measured = scripts.read()
+    fitted = scripts.fit(measured)
     shipped = model.weights()
     assert set(shipped) == {model.kernel(c) for c in model.POOLS["tf32"]}
     for kernel, weights in fitted.items():
@@ -73,7 +73,7 @@ def test_the_weights_are_what_the_measured_candidates_say():
 
 @pytest.mark.parametrize("accuracy", ("fp32", "tf32"))
 def test_proposals_for_matrices_that_the_weights_do_not_know(accuracy):
-    found = fit.held_out(fit.read(), accuracy, any_csr.MOST)
+    found = scripts.held_out(scripts.read(), accuracy, any_csr.MOST)
     assert len(found) == 2 * 74
     assert (found["regret"] <= 1.1).mean() >= 0.98
     assert (found["first"] <= 1.1).mean() >= 0.8

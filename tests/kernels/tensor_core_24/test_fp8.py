@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import ceil
 from types import SimpleNamespace
 
+import exact_eight
 import numpy as np
 import pytest
 from test_wgmma import H200, MOST, SMS, Array, array
@@ -198,13 +199,6 @@ def test_every_shape_has_candidates_and_the_tuner_few_of_them(shape):
     times = {c: fp8_family.predict(c, *shape, SMS) for c in taken}
     assert found and set(found) == {c for c in taken if times[c] <= 1.5 * min(times.values())}
     assert min(shape) < 512 or len(found) < len(FAMILY)
-
-
-def test_what_is_left_out_is_no_candidate(monkeypatch):
-    shape = 4096, 4096, 4096, SMS, MOST
-    first, *others = fp8_family.candidates(*shape)
-    monkeypatch.setattr(fp8_family, "LEFT_OUT", {first})
-    assert fp8_family.candidates(*shape) == others
 
 
 @pytest.mark.parametrize(("size", "n"), [(3072, 144), (4096, 176), (8192, 184)])
@@ -402,3 +396,16 @@ def room_problem_on_fake_gpu():
     ops = p.host()
     ops.c = Half("bfloat16", array((64, 64), np.uint16))
     return replace(p, make_device=lambda: ops)
+
+
+@pytest.mark.parametrize(("scale", "out"), exact_eight.KINDS)
+def test_exact_problems_are_exact_in_thirteen_bits(scale, out):
+    problem, expected = exact_eight.exact(77, 136, 1000, scale, out, seed=4)
+    host = problem.host()
+    whole = two_four_eight.to_dense_bits(host.a), host.b.bits
+    a, b = (eight.from_bits(bits, "e4m3").astype(np.float64) for bits in whole)
+    assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
+    assert (np.abs(a) @ np.abs(b)).max() < 2**13
+    exact = check.oracle(problem, on="cpu").values
+    assert np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
+    assert np.array_equal(np.log2(host.a.scale) % 1, np.zeros_like(host.a.scale))

@@ -6,11 +6,11 @@ import os
 import secrets
 from dataclasses import replace
 
+import exact_eight
 import numpy as np
 import pytest
 
 from artifact.measure import check
-from artifact.rooms.tensor_core_24 import fp8 as experiment
 from kernels import jit
 from kernels.formats import eight, half, two_four_eight
 from kernels.formats.eight import Eight
@@ -34,24 +34,24 @@ def fits(config, m: int, n: int, k: int, device) -> bool:
     return fp8_family.fits(config, m, n, k, most)
 
 
-@pytest.mark.parametrize("shape", experiment.RAGGED, ids=str)
-@pytest.mark.parametrize(("scale", "out"), experiment.KINDS)
+@pytest.mark.parametrize("shape", exact_eight.RAGGED, ids=str)
+@pytest.mark.parametrize(("scale", "out"), exact_eight.KINDS)
 def test_every_rung_multiplies_exactly(hopper, shape, scale, out):
     """What a launch does not write stays NaN, which equals nothing."""
-    problem, expected = experiment.exact(*shape, scale, out, SEED)
+    problem, expected = exact_eight.exact(*shape, scale, out, SEED)
     for name, (config, *_) in fp8_family.RUNGS.items():
         if fits(config, *shape, hopper):
             bound = fp8.bind(name, problem, hopper)
-            assert experiment.compare(bound, expected, hopper) == "", (name, SEED)
+            assert exact_eight.compare(bound, expected, hopper) == "", (name, SEED)
 
 
 @pytest.mark.parametrize("shape", [(77, 136, 100), (513, 1030, 1025)], ids=str)
 def test_every_configuration_multiplies_exactly(hopper, shape):
-    problem, expected = experiment.exact(*shape, seed=SEED)
-    for name, config in experiment.configurations().items():
+    problem, expected = exact_eight.exact(*shape, seed=SEED)
+    for name, config in exact_eight.configurations().items():
         if fits(config, *shape, hopper):
             bound = fp8.bind_config(name, problem, hopper, config)
-            assert experiment.compare(bound, expected, hopper) == "", (name, SEED)
+            assert exact_eight.compare(bound, expected, hopper) == "", (name, SEED)
 
 
 @pytest.mark.parametrize("pair", [0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110])
@@ -73,19 +73,19 @@ def test_one_group_picks_its_rows_of_b(hopper, pair):
         expected[row] = b_t[:, 4 * group + (pair & 3)] + 2 * b_t[:, 4 * group + (pair >> 2)]
         for name in ("fp8_persistent", "fp8_refilling", "fp8_packed", "fp8_direct"):
             bound = fp8.bind(name, fp8.problem_from(a, b), hopper)
-            assert experiment.compare(bound, expected, hopper) == "", (name, row, group, SEED)
+            assert exact_eight.compare(bound, expected, hopper) == "", (name, row, group, SEED)
 
 
 def test_metadata_of_another_order_is_seen(hopper, monkeypatch):
     """The exact products are no test if words in another order gave them, too."""
-    problem, expected = experiment.exact(128, 64, 256, seed=SEED)
+    problem, expected = exact_eight.exact(128, 64, 256, seed=SEED)
     right = fp8.ring_metadata
     monkeypatch.setattr(fp8, "ring_metadata", lambda *what: right(*what)[:, ::-1].copy())
     for name in ("fp8_persistent", "fp8_packed"):
-        assert experiment.compare(fp8.bind(name, problem, hopper), expected, hopper)
+        assert exact_eight.compare(fp8.bind(name, problem, hopper), expected, hopper)
 
 
-@pytest.mark.parametrize(("scale", "out"), experiment.KINDS)
+@pytest.mark.parametrize(("scale", "out"), exact_eight.KINDS)
 @pytest.mark.parametrize("shape", [(256, 512, 8192), (1024, 768, 1024)], ids=str)
 def test_random_products_keep_the_limits_of_fp8(hopper, shape, scale, out):
     problem = fp8.problem(*shape, seed=SEED, scale=scale, out=out)
@@ -98,10 +98,10 @@ def test_random_products_keep_the_limits_of_fp8(hopper, shape, scale, out):
 
 
 def test_new_scales_are_seen_by_a_launch_that_is_bound_already(hopper):
-    problem, expected = experiment.exact(77, 136, 100, "vectors", seed=SEED)
+    problem, expected = exact_eight.exact(77, 136, 100, "vectors", seed=SEED)
     bound = fp8.bind("fp8_tall", problem, hopper)
     problem.device().a.scale[:] *= 2
-    assert experiment.compare(bound, 2 * expected, hopper) == ""
+    assert exact_eight.compare(bound, 2 * expected, hopper) == ""
 
 
 @pytest.mark.parametrize("prune", [True, False])

@@ -15,7 +15,7 @@ from artifact.drawing.prose import folders
 from artifact.drawing.words import listed
 from artifact.measure import records
 from artifact.measure.run import Run
-from artifact.rooms.async_sparse.arithmetic import ROOM, means, speedups
+from artifact.rooms.async_sparse.contenders import ROOM, means, speedups
 from artifact.rooms.async_sparse.prefill.model import (
     BOTH,
     BOTH_OURS,

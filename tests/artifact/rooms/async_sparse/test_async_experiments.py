@@ -13,7 +13,7 @@ import scipy.sparse
 from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices
-from artifact.rooms.async_sparse import contenders, experiments
+from artifact.rooms.async_sparse import contenders, experiments, facts
 from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
 from artifact.rooms.async_sparse.experiments import get
 from kernels import async_sparse as room
@@ -226,15 +226,13 @@ def one_matrix(tmp_path, monkeypatch):
 
 @pytest.mark.gpu
 def test_a_matrix_is_measured_on_a_gpu(tmp_path, one_matrix):
-    from artifact.rooms.async_sparse import rule
-
     run = start("async_sparse", "measure", preset="kick", folder=str(tmp_path / "records")).run
     tf32, float32 = get(run, "spmm_tf32"), get(run, "spmm")
     assert {WCSR, "windows", KEPT, CSR} <= set(tf32["variant"]) and set(tf32["n"]) == {256}
     assert (tf32["rel_err"] < 1e-4).all() and (float32["rel_err"] < 1e-5).all()
     assert {"windows_exact", CSR} <= set(float32["variant"])
     kept = experiments.matrix(one_matrix, matrices.folder())
-    np.testing.assert_allclose(rule.statistics(tf32)["shared"], kept.nnz / operands.column_vectors(kept))
+    np.testing.assert_allclose(facts.statistics(tf32)["shared"], kept.nnz / operands.column_vectors(kept))
     assert set(contenders.PARTS) <= set(get(run, "wcsr_parts")["variant"])
     made_of = experiments.conversions(run)
     assert made_of["matrix"].tolist() == [one_matrix] and (made_of[["bcsr_ms", "wcsr_ms"]] > 0).all(axis=None)

@@ -9,16 +9,16 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from artifact.book.study import start
-from artifact.rooms.async_sparse import pictures
+from artifact.rooms.async_sparse import shown
 from kernels.formats import bcsr, csr, wcsr
 
 
 @pytest.mark.parametrize("units", [(16, 16, 8), (32, 8, 16)])
 def test_the_picture_says_what_is_stored(units):
     block, window, pad = units
-    fig, data = pictures.formats(pictures.examples(), *units)
+    fig, data = shown.formats(shown.examples(), *units)
     said = drawn.words(fig)
-    for title, a in pictures.examples().items():
+    for title, a in shown.examples().items():
         b, w = bcsr.from_csr(a, block=block), wcsr.from_csr(a, window=window, pad=pad)
         assert title in said and f"{a.m} × {a.k}, {a.nnz} non-zeros" in said
         for stored in (b, w):
@@ -32,15 +32,15 @@ def test_the_picture_says_what_is_stored(units):
 
 
 def test_every_block_is_tinted_and_all_padding_hatched():
-    a = pictures.examples()["after reverse Cuthill-McKee"]
-    shapes = pictures.formats({"one": a})[0].findobj(Rectangle)
+    a = shown.examples()["after reverse Cuthill-McKee"]
+    shapes = shown.formats({"one": a})[0].findobj(Rectangle)
     assert sum(x.get_width() == 16 for x in shapes if x.get_alpha() == 0.28) == bcsr.from_csr(a, block=16).blocks
     w = wcsr.from_csr(a, window=16)
     assert sum(x.get_width() for x in shapes if x.get_hatch()) == (w.col_idx < 0).sum() > 0
 
 
 def test_the_mesh_is_the_same_everywhere_and_symmetric():
-    a = csr.validate(pictures.mesh())
+    a = csr.validate(shown.mesh())
     dense = csr.to_dense(a)
     assert dense.shape == (64, 64) and a.nnz == 64 + 2 * 2 * 7 * 8
     assert np.array_equal(dense, dense.T) and (np.diag(dense) == 1).all()
@@ -48,20 +48,20 @@ def test_the_mesh_is_the_same_everywhere_and_symmetric():
 
 
 def test_a_thread_block_takes_what_its_arithmetic_says():
-    fig, data = pictures.thread_block()
+    fig, data = shown.thread_block()
     assert len(data) == 3 and set(data["registers"]) == {64512} and set(data["shared_bytes"]) == {3 * (8192 + 65536)}
     drawn.legible(fig)
 
 
 def test_the_machine_is_the_one_that_was_measured():
-    fig, data = pictures.machine(start("async_sparse", "recorded", "nvidia-h200"))
+    fig, data = shown.machine(start("async_sparse", "recorded", "nvidia-h200"))
     here = data.set_index("what")["here"]
     assert here["SMs"] == "132" and here["L2"] == "60 MiB" and here["from L2"].endswith(" TB/s")
     drawn.legible(fig)
 
 
 def test_timeline_has_a_lane_for_each_role_and_warpgroup():
-    fig, data = pictures.timeline(made.timeline(), ("opt1", "opt5", "opt7"))
+    fig, data = shown.timeline(made.timeline(), ("opt1", "opt5", "opt7"))
     assert [text.get_text() for text in fig.axes[0].get_yticklabels()] == [
         *("load, warpgroup 0", "multiply, warpgroup 0"),
         *("load, warpgroup 0", "multiply, warpgroup 1", "multiply, warpgroup 2"),

@@ -11,7 +11,6 @@ import pytest
 
 from artifact.book.study import Study, start
 from artifact.measure import records
-from artifact.rooms.async_sparse import arithmetic
 from artifact.rooms.async_sparse.prefill import attention, facts, measure
 from artifact.rooms.async_sparse.prefill.model import (
     CONFIGURATIONS,
@@ -23,7 +22,7 @@ from artifact.rooms.async_sparse.prefill.model import (
     label,
 )
 
-TEXT = arithmetic.stated("text")
+TEXT = records.published(made.TABLES["text"])
 
 
 @pytest.fixture(scope="module")

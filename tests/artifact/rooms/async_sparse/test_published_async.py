@@ -6,9 +6,9 @@ import pytest
 
 from artifact import registry
 from artifact.measure import records
-from artifact.rooms.async_sparse import arithmetic, facts
+from artifact.rooms.async_sparse import contenders, facts
 
-TABLE1, TABLE2, TABLE3, TEXT = (arithmetic.stated(name) for name in made.TABLES)
+TABLE1, TABLE2, TABLE3, TEXT = map(records.published, made.TABLES.values())
 
 
 @pytest.mark.parametrize("name", made.TABLES)
@@ -42,7 +42,7 @@ def test_claims_refer_to_these_numbers():
 
 
 def test_what_was_measured_apart_says_where_and_how():
-    apart = arithmetic.apart()
+    apart = contenders.apart()
     assert "One NVIDIA H200" in apart.attrs["source"] and "cold L2" in apart.attrs["source"]
     over = apart[apart["quantity"] == "speedup_csr"].set_index(["kernel", "n"])["low"]
     assert over["Voltrix", 256] == 0.72
@@ -59,7 +59,7 @@ def test_table_1_is_whole():
 
 
 def test_speedups_of_table_1_over_three_kernels_are_not_those_of_its_rates():
-    df = arithmetic.recomputed(TABLE1)
+    df = contenders.recomputed(TABLE1)
     assert len(df) == 80
     off = df[~df["agrees"]]
     assert set(off["kernel"]) == {"TC-GNN", "TorchAO", "cuSPARSE"}
@@ -82,28 +82,28 @@ def test_ratios_that_the_text_takes_from_table_1():
 
 
 def test_speedups_of_table_2_are_over_three_rates_of_one_library():
-    implied = arithmetic.implied(TABLE2)
+    implied = contenders.implied(TABLE2)
     ladder = implied[["opt1", "opt2", "opt3", "opt4", "opt5", "opt6"]]
     assert ladder.between(1.49, 1.53).all()
     assert implied["opt7"] == pytest.approx(2.45, abs=0.01)  # of its 300 matrices
     assert implied["triton_bsr"] == pytest.approx(1.65, abs=0.01)
-    assert arithmetic.value(TABLE2, "tflops", variant="cusparse_bell", matrices=414) == 1.60
+    assert contenders.value(TABLE2, "tflops", variant="cusparse_bell", matrices=414) == 1.60
 
 
 def test_gains_of_the_text_are_those_of_table_2():
-    over = arithmetic.over_bell(TABLE2)
+    over = contenders.over_bell(TABLE2)
     stated = TEXT[TEXT["quantity"] == "gain"].set_index("variant")["low"]
-    steps = arithmetic.shares(over)
+    steps = contenders.shares(over)
     assert steps["gain"].to_dict() == pytest.approx(stated[["opt1", "opt2", "opt3", "opt4"]].to_dict(), abs=0.005)
     for variant in ("opt6", "opt7"):
         assert over[variant] - over["opt5"] == pytest.approx(stated[variant], abs=0.005)
 
 
 def test_98_per_cent_and_what_it_is_by_factors():
-    steps = arithmetic.shares(arithmetic.over_bell(TABLE2))
+    steps = contenders.shares(contenders.over_bell(TABLE2))
     three = steps.loc[["opt1", "opt2", "opt3"]]
     assert three["gain"].sum() == pytest.approx(4.23)  # the text: 4.31, which is the speedup itself
-    assert arithmetic.value(TEXT, "gain_of_three") == 4.31
+    assert contenders.value(TEXT, "gain_of_three") == 4.31
     assert three["by difference"].sum() == pytest.approx(0.98, abs=0.005)
     assert three["gain"]["opt3"] / three["gain"].sum() == pytest.approx(0.65, abs=0.005)
     assert three["by difference"].idxmax() == "opt3" and three["by factor"].idxmax() == "opt1"
@@ -116,10 +116,10 @@ def test_98_per_cent_and_what_it_is_by_factors():
 
 
 def test_padding_of_the_tiles_and_what_fits_an_sm():
-    assert (arithmetic.padded(176), arithmetic.padded(248)) == (1056, 1488)
-    assert [w for w in made.WIDTHS if arithmetic.padded(w) == 1024] == [8, 16, 32, 64, 128, 256]
-    assert arithmetic.RULE == 256 and arithmetic.STAGE == {"A": 8192, "B": 65536}
-    said = dict(facts.own_arithmetic(TABLE1, TABLE2, TABLE3, TEXT))
+    assert (contenders.padded(176), contenders.padded(248)) == (1056, 1488)
+    assert [w for w in made.WIDTHS if contenders.padded(w) == 1024] == [8, 16, 32, 64, 128, 256]
+    assert contenders.RULE == 256 and contenders.STAGE == {"A": 8192, "B": 65536}
+    said = dict(facts.stated(TABLE1, TABLE2, TABLE3, TEXT))
     assert said["waste.extra"] == pytest.approx(0.453, abs=0.001)  # the text: 45% of the computation
     assert said["waste.wasted"] == pytest.approx(0.312, abs=0.001)  # what that is of the computation
     assert said["block.registers"] == 64512 and said["block.by_registers"] == 1 == said["block.by_shared"]

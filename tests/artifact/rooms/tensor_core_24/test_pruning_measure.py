@@ -9,7 +9,7 @@ import pytest
 import synthetic
 
 from artifact.measure import bench, check, records, run
-from artifact.rooms.tensor_core_24 import extras
+from artifact.rooms.tensor_core_24 import experiments
 from kernels.formats import two_four
 from kernels.tensor_core_24 import operands
 from kernels.tensor_core_24 import pruning as kernels
@@ -76,12 +76,12 @@ def kernel(monkeypatch):
 def test_a_kernel_that_is_wrong_after_timing_is_not_recorded(tmp_path, kernel):
     kernel.later["val"] = (3, 1)
     with pytest.raises(check.WrongResult, match="differs from NumPy in 1 of .* of val, .* row 3, column 1"):
-        extras.pruning(a_run(tmp_path))
+        experiments.pruning(a_run(tmp_path))
     assert not list(tmp_path.glob("*.csv"))
 
 
 def test_a_measurement_is_one_row_per_size(tmp_path, kernel):
-    df = extras.pruning(a_run(tmp_path))
+    df = experiments.pruning(a_run(tmp_path))
     assert list(df.columns) == list(records.COLUMNS)
     assert kernel.sizes == [32, 80] and kernel.budgets == [run.BUDGETS_S["full"]] * 2
     assert list(df["m"]) == list(df["k"]) == [32, 80] and not df["n"].any()
@@ -95,32 +95,32 @@ def test_a_measurement_is_one_row_per_size(tmp_path, kernel):
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path, kernel):
-    assert list(extras.pruning(a_run(tmp_path, preset="kick"))["m"]) == [32]
-    assert list(extras.pruning(a_run(tmp_path))["m"]) == [32, 80]
-    assert list(extras.pruning(a_run(tmp_path))["m"]) == [32, 80]
+    assert list(experiments.pruning(a_run(tmp_path, preset="kick"))["m"]) == [32]
+    assert list(experiments.pruning(a_run(tmp_path))["m"]) == [32, 80]
+    assert list(experiments.pruning(a_run(tmp_path))["m"]) == [32, 80]
     assert kernel.sizes == [32, 80]
 
 
 def test_records_of_two_seeds_are_not_mixed(tmp_path, kernel):
-    extras.pruning(a_run(tmp_path))
+    experiments.pruning(a_run(tmp_path))
     with pytest.raises(ValueError, match="column 'seed': 8 differs from 7"):
-        extras.pruning(a_run(tmp_path, seed=8))
+        experiments.pruning(a_run(tmp_path, seed=8))
 
 
 def test_recorded_times_are_read(tmp_path, kernel):
-    measured = extras.pruning(a_run(tmp_path))
+    measured = experiments.pruning(a_run(tmp_path))
     kernel.sizes.clear()
-    assert extras.pruning(a_run(tmp_path, "recorded")).equals(measured)
-    assert list(extras.pruning(a_run(tmp_path, "recorded", "kick"))["m"]) == [32]
+    assert experiments.pruning(a_run(tmp_path, "recorded")).equals(measured)
+    assert list(experiments.pruning(a_run(tmp_path, "recorded", "kick"))["m"]) == [32]
     assert not kernel.sizes
 
 
 def test_no_recorded_times(tmp_path, kernel):
     with pytest.raises(FileNotFoundError, match="prepare.csv"):
-        extras.pruning(a_run(tmp_path, "recorded"))
-    extras.pruning(a_run(tmp_path, preset="kick"))
+        experiments.pruning(a_run(tmp_path, "recorded"))
+    experiments.pruning(a_run(tmp_path, preset="kick"))
     with pytest.raises(ValueError, match="prepare on nvidia-h200 have no prune_compress at m=80"):
-        extras.pruning(a_run(tmp_path, "recorded"))
+        experiments.pruning(a_run(tmp_path, "recorded"))
 
 
 @pytest.mark.parametrize(("name", "place"), [("val", (31, 15)), ("meta", (0, 1)), ("val", (7, 0))])
@@ -128,12 +128,12 @@ def test_one_wrong_element_leaves_no_record(tmp_path, kernel, name, place):
     kernel.unwritten[32][name] = place
     where = f"1 of .* elements of {name}, the first at row {place[0]}, column {place[1]}$"
     with pytest.raises(check.WrongResult, match=f"^prune_compress of 32 x 32 .*{where}"):
-        extras.pruning(a_run(tmp_path))
+        experiments.pruning(a_run(tmp_path))
     assert not kernel.budgets and not list(tmp_path.glob("*.csv"))
 
 
 def test_a_wrong_size_keeps_those_before_it(tmp_path, kernel):
     kernel.unwritten[80]["meta"] = (40, 0)
     with pytest.raises(check.WrongResult, match="prune_compress of 80 x 80"):
-        extras.pruning(a_run(tmp_path))
+        experiments.pruning(a_run(tmp_path))
     assert list(records.read(tmp_path / "prepare.csv")["m"]) == [32]

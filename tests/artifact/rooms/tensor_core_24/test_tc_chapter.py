@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from artifact.measure import run as harness
-from artifact.rooms.tensor_core_24 import energy, experiments, extras, facts, sass, tables, variants
+from artifact.rooms.tensor_core_24 import energy, experiments, facts, tables, variants
 from kernels import tensor_core_24 as room
 from kernels.tensor_core_24 import family
 
@@ -127,16 +127,16 @@ def report(names, **more) -> pd.DataFrame:
 
 
 def test_published_machine_code():
-    rows, loop = sass.published(report(["mma_sp"], entry=room.VARIANTS["mma_sp"].entries[0]))
+    rows, loop = variants.published(report(["mma_sp"], entry=room.VARIANTS["mma_sp"].entries[0]))
     got = dict(facts.code(rows, loop))
     assert got["code.first"] == got["code.second"] == 32 and got["code.past_l1"]
-    excerpt = sass.published_excerpt(loop).splitlines()
+    excerpt = variants.published_excerpt(loop).splitlines()
     assert excerpt[0].startswith("HMMA.SP") and "…" in excerpt
 
 
 def test_machine_code_of_the_ladder():
     df = report(room.RUNGS).assign(spills=lambda rows: rows["variant"] == "wgmma_tall")
-    rows = sass.ladder_rows(df).set_index("variant")
+    rows = variants.ladder_rows(df).set_index("variant")
     assert list(rows.index) == list(room.RUNGS) and rows["spilled"]["wgmma_tall"] == "yes"
     assert dict(facts.compiled(df))["compiled.which"] == "wgmma_tall"
     clean = dict(facts.compiled(df.assign(spills=False)))
@@ -144,13 +144,13 @@ def test_machine_code_of_the_ladder():
 
 
 def test_epilogue_is_not_tried_without_a_gpu(post):
-    assert extras.epilogue(post.run) is None and not list(facts.epilogue(None))
+    assert experiments.epilogue(post.run) is None and not list(facts.epilogue(None))
 
 
 @pytest.mark.gpu
 def test_epilogue_is_right_on_a_gpu(tmp_path):
     run = harness.start("tensor_core_24", mode="measure", preset="kick", records=tmp_path)
-    tried = extras.epilogue(run)
+    tried = experiments.epilogue(run)
     assert tried["rel_err"] < 5e-3
     assert 0 < tried["plain_us"] and 0 < tried["all_us"]
     assert dict(facts.epilogue(tried))["epilogue.at"] == "1000 × 520 × 712"

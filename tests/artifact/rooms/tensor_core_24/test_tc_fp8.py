@@ -1,4 +1,4 @@
-"""FP8 in the chapter: its experiment, the exact problems of its command, sentences and verdicts."""
+"""FP8 in the chapter: its experiments, sentences and verdicts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from functools import partial
 from types import SimpleNamespace
 
 import judging
-import numpy as np
 import pandas as pd
 import pytest
 import synthetic
 
 from artifact import registry
 from artifact.baselines import cusparselt
-from artifact.measure import check, records
-from artifact.rooms.tensor_core_24 import facts, fp8, tables
+from artifact.measure import records
+from artifact.rooms.tensor_core_24 import experiments, facts, tables
 from artifact.verdicts import load
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
-from kernels.formats import eight, two_four_eight
-from kernels.tensor_core_24 import fp8_family
+from kernels.tensor_core_24 import fp8, fp8_family
 from kernels.tensor_core_24.sweeps import FEW
 
 ROOM = "tensor_core_24"
@@ -168,18 +166,16 @@ def run_of(mode: str, folder, capability: str = "9.0"):
 def test_every_shape_is_one_that_the_libraries_take(tmp_path, preset):
     run = run_of("recorded", tmp_path)
     run.preset = preset
-    shapes = [(p.m, p.n, p.k) for p in (make() for make in fp8.problems(run))]
+    shapes = [(p.m, p.n, p.k) for p in experiments.in_eight(run)["fp8"]]
     assert all(size % cusparselt.MULTIPLE_EIGHT == 0 for shape in shapes for size in shape)
     assert len(set(shapes)) == len(shapes) >= 3 and set(FEW[preset]) <= set(shapes)
 
 
 @pytest.mark.parametrize("preset", ["full", "kick"])
 def test_no_point_of_the_outputs_is_measured_twice(tmp_path, preset):
-    made = []
     run = run_of("measure", tmp_path)
-    run.preset, run.measure = preset, lambda name, problems, contenders: made.extend(problems)
-    fp8.outputs(run)
-    points = [(p.label, p.m, p.n, p.k) for p in (make() for make in made)]
+    run.preset = preset
+    points = [(p.label, p.m, p.n, p.k) for p in experiments.in_eight(run)["fp8_outputs"]]
     assert len(set(points)) == len(points) >= 5 and len({label for label, *_ in points}) == 4
 
 
@@ -188,93 +184,38 @@ def test_without_wgmma_there_is_nothing(ada):
 
 
 def test_the_contenders_are_ours_and_the_libraries():
-    names = registry.contenders(fp8.fp8.BASELINES, None)
-    assert set(fp8.CONTENDERS) == set(fp8.fp8.VARIANTS) | set(names)
+    names = registry.contenders(fp8.BASELINES, None)
+    assert set(experiments.CONTENDERS["fp8"]) == set(fp8.VARIANTS) | set(names)
 
 
-@pytest.mark.parametrize(("scale", "out"), fp8.KINDS)
-def test_exact_problems_are_exact_in_thirteen_bits(scale, out):
-    problem, expected = fp8.exact(77, 136, 1000, scale, out, seed=4)
-    host = problem.host()
-    whole = two_four_eight.to_dense_bits(host.a), host.b.bits
-    a, b = (eight.from_bits(bits, "e4m3").astype(np.float64) for bits in whole)
-    assert set(np.unique(a)) == {-1, 0, 1} and set(np.unique(b)) == {-2, -1, 0, 1, 2}
-    assert (np.abs(a) @ np.abs(b)).max() < 2**13
-    exact = check.oracle(problem, on="cpu").values
-    assert np.abs(expected - exact).max() <= 2.0 ** (-4 if out == "e4m3" else -9) * np.abs(exact).max()
-    assert np.array_equal(np.log2(host.a.scale) % 1, np.zeros_like(host.a.scale))
+# ---------------------------------------------------------------- who refuses a shape
 
 
-# ---------------------------------------------------------------- the command goes on
-
-
-@pytest.fixture
-def nothing_left_out(monkeypatch):
-    monkeypatch.setattr(fp8_family, "LEFT_OUT", set())
-
-
-def test_what_was_wrong_is_left_out_of_the_next_process_too(tmp_path, nothing_left_out):
-    config = fp8_family.RUNGS["fp8_direct"][0]
-    assert fp8.read_left_out(tmp_path) == set()
-    fp8.leave_out(tmp_path, config, None)
-    assert fp8_family.LEFT_OUT == {config} == fp8.read_left_out(tmp_path)
-
-
-@pytest.mark.parametrize("error", [fp8.Hangs("no end"), type("CUDAError", (Exception,), {})("lost")])
-def test_a_lost_gpu_ends_the_process_which_begins_again(tmp_path, monkeypatch, nothing_left_out, error):
-    ended = []
-    monkeypatch.setattr(fp8.os, "_exit", ended.append)
-    fp8.leave_out(tmp_path, fp8_family.FAMILY[0], error)
-    assert ended == [fp8.AGAIN] and fp8.read_left_out(tmp_path) == {fp8_family.FAMILY[0]}
-    statuses = [fp8.AGAIN, fp8.AGAIN, 0]
-    run = lambda command, check: SimpleNamespace(returncode=statuses.pop(0))  # noqa: E731
-    monkeypatch.setattr(fp8.subprocess, "run", run)
-    fp8.main(["--records", str(tmp_path), "--part", "check"])
-    assert not statuses
-    statuses += [1]
-    with pytest.raises(SystemExit, match="1"):
-        fp8.main(["--records", str(tmp_path), "--part", "check"])
-
-
-def test_a_library_that_refuses_a_shape_and_a_rung_that_is_wrong_have_no_row(tmp_path, monkeypatch, nothing_left_out):
+def test_a_library_that_refuses_a_shape_has_no_row_there(tmp_path):
     """As on a GPU, but that binding is all that is done."""
-    rung = "fp8_direct"
-    fp8_family.LEFT_OUT.add(fp8_family.RUNGS[rung][0])
 
     def refuses(problem):
         if problem.m == 512:
-            raise RuntimeError("out of resources")
+            raise ValueError("out of resources")
 
-    binds = dict.fromkeys(fp8.CONTENDERS, lambda problem: None) | {"cusparselt": refuses}
-    monkeypatch.setattr(fp8, "contenders", lambda run: binds)
-    measured = {}
+    binds = dict.fromkeys(experiments.CONTENDERS["fp8"], lambda problem: None) | {"cusparselt": refuses}
+    measured: dict[tuple, list[set]] = {}
 
     def point(experiment, shapes, here):
         (problem,) = shapes
         for bind in here.values():
             bind(problem)
-        measured[problem.m, problem.n, problem.k] = set(here)
+        measured.setdefault((problem.m, problem.n, problem.k), []).append(set(here))
 
+    records.write(tmp_path / "fp8.csv", frame((1, 1, 1, 1)))
     run = run_of("measure", tmp_path)
     run.preset, run.measure = "kick", point
-    path = tmp_path / "fp8.csv"
-    shapes = [make() for make in fp8.problems(run)]
-    assert [fp8._measure_point(run, path, p, fp8.contenders(run)) for p in shapes] == [""] * len(shapes)
-    everybody = set(fp8.CONTENDERS) - {rung}
-    assert measured.pop((512, 512, 512)) == everybody - {"cusparselt"}
-    assert all(names == everybody for names in measured.values()) and measured
-    absent = records.read_absent(tmp_path)["fp8"]
-    assert {(variant, m) for variant, _, m, *_ in absent} >= {("cusparselt", 512), (rung, 2048)}
-    assert any("out of resources" in why for why in absent.values())
-
-
-def test_a_shape_that_fails_does_not_end_the_others(tmp_path, monkeypatch, nothing_left_out):
-    def point(experiment, shapes, here):
-        raise MemoryError("too much")
-
-    run = run_of("measure", tmp_path)
-    run.preset, run.measure = "kick", point
-    monkeypatch.setattr(fp8, "contenders", lambda run: {"fp8_auto": None})
-    count = len(fp8.problems(run))
-    with pytest.raises(RuntimeError, match=f"{count} shapes could not be measured; .*too much"):
-        fp8.measure(run)
+    problems = experiments.in_eight(run)["fp8"]
+    for _ in range(2):  # what refused is not asked again
+        found = experiments.of_the_willing(run, "fp8", problems, binds)
+    assert measured.pop((512, 512, 512)) == [{*binds} - {"cusparselt"}] * 2
+    assert measured and all(names == [{*binds}] * 2 for names in measured.values())
+    ((key, why),) = records.read_absent(tmp_path)["fp8"].items()
+    assert key[:3] == ("cusparselt", "e4m3", 512) and "out of resources" in why
+    shapes = [(p.m, p.n, p.k) for p in problems]
+    assert [*dict.fromkeys(zip(found["m"], found["n"], found["k"], strict=True))] == [s for s in shapes if s in SHAPES]

@@ -346,7 +346,7 @@ def _in_rows(
     levels, groups = _levels(measured, y), _levels(measured, hue)
     lanes = {g: lane / len(groups) * (i - (len(groups) - 1) / 2) for i, g in enumerate(groups)}
     at = df[y].map({level: float(i) for i, level in enumerate(levels)})
-    row = pd.Categorical(df[y].astype(str), list(map(str, levels)), ordered=True)
+    row = pd.Categorical(df[y].astype(str).where(df[y].isin(levels)), list(map(str, levels)), ordered=True)
     df = df.assign(_row=row, _at=at + (df[hue].map(lanes).fillna(0) if hue else 0))
 
     def draw(ax, part: pd.DataFrame) -> None:

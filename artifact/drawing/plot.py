@@ -177,4 +177,4 @@ def spaced(places: Sequence[float], apart: float) -> list[float]:
     """Places between 0 and 1 in ascending order, moved until each is `apart` from the next: those that would meet
     spread around their mean, and none leaves 0 to 1 while all have room there."""
     steps = apart * np.arange(len(places))
-    return list(np.clip(isotonic_regression(places - steps).x, 0, max(0, 1 - steps[-1])) + steps)
+    return (np.clip(isotonic_regression(places - steps).x, 0, max(0, 1 - steps[-1])) + steps).tolist()

@@ -60,7 +60,7 @@ def test_what_is_stated_stands_below_what_was_measured():
 
 
 def test_places_of_names_are_spread_around_their_mean_within_the_axes():
-    assert plot.spaced([0.1, 0.5, 0.9], 0.1) == [0.1, 0.5, 0.9]
+    assert plot.spaced([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
     assert plot.spaced([0.5, 0.5, 0.53], 0.1) == pytest.approx([0.41, 0.51, 0.61])
     assert plot.spaced([0.0, 0.01], 0.1) == pytest.approx([0.0, 0.1])
     assert plot.spaced([0.4, 0.98, 1.0], 0.1) == pytest.approx([0.4, 0.9, 1.0])

@@ -109,8 +109,10 @@ endif
 CHECK_PYTHON := 'import sys; v = sys.version_info; (3, 11) <= v < (3, 15) or sys.exit("error: Python 3.11 to 3.14 is needed, this is %d.%d: name another with PYTHON=..." % v[:2])'
 
 # --- notebooks and book ------------------------------------------------------------------------
-# The longest first: begun last, it would leave all cores but one with nothing to do.
-NOTEBOOKS := $(shell ls -S notebooks/*.ipynb 2>/dev/null)
+# The longest first: begun last, it would leave all cores but one with nothing to do. That is the one with the most text,
+# but for two that judge every claim on every GPU.
+LONG := $(wildcard notebooks/elsewhere.ipynb notebooks/reviewers.ipynb)
+NOTEBOOKS := $(LONG) $(filter-out $(LONG),$(shell ls -S notebooks/*.ipynb 2>/dev/null))
 EXECUTED := $(NOTEBOOKS:notebooks/%=$(BUILD)/notebooks/%)
 HTML := $(BUILD)/html/index.html
 SOURCES := $(shell find kernels artifact -type f ! -name '*.pyc' ! -name '.*')

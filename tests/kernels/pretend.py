@@ -117,7 +117,7 @@ def pretended(monkeypatch):
         monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: cubin)
         monkeypatch.setattr(jit, "load", lambda cubin, shared=0: cubin)
         for opened in ("open_device", "current_device"):
-            monkeypatch.setattr(current.gpu, opened, lambda: device)
+            monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
         # It looks for NumPy's arrays, which these are as well.
         monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)

@@ -38,7 +38,7 @@ UTF8 = {"PYTHONUTF8": "1"}
 #: Lies in every folder that is built into, so that nothing is ever removed from one that was there before.
 MARK = ".sparsity-on-trial"
 #: What other commands than `make` may have put there first; a build removes none of it.
-KEPT = {"choices", "cubin", "figures", "records", "trials"}
+KEPT = {"choices", "cubin", "figures", "records", "trials", "verdicts"}
 #: A column's head of a table, in a notebook's JSON; what an object without a text of its own says; what pandas calls a
 #: styled table.
 HEAD = re.compile(r'<th(?=>| id=\\"T_\w+_level0_col\d+\\")( [^>]*)?')

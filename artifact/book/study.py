@@ -126,7 +126,7 @@ class Study:
     def verdicts(self) -> pd.DataFrame:
         """The verdict on each claim of the source, as `judge.judge` gives it."""
         mine = [claim for claim in load.claims() if claim.room == self.run.room]
-        return judge.judge(mine, self.run.folder.parent)
+        return judge.kept(mine, self.run.folder.parent)
 
     def _open(self, room: str, repeat: bool = False) -> harness.Run:
         how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, self.run.folder.parent.parent)

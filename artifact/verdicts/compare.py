@@ -202,7 +202,7 @@ def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bo
 
 def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path]) -> pd.DataFrame:
     """Return `Comparison.verdicts`."""
-    here, there = (judge.judge(judged, folder) for folder in folders)
+    here, there = (judge.kept(judged, folder) for folder in folders)
     df = here[["id", "room", "says"]].assign(
         fresh=here["verdict"],
         shipped=there["verdict"],

@@ -21,6 +21,8 @@ Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPE
 those of others' code among them.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -29,7 +31,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import registry
+from artifact import paths, registry
 from artifact.measure import records
 from artifact.verdicts import evidence, load, measures, quantities
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
@@ -43,6 +45,8 @@ LEDGER_COLUMNS = (
     *("minutes", "gpu", "extension", "own", "rests"),
 )
 GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: what the tests hold of the shipped records
+#: Suffixes of files that verdicts follow from.
+FOLLOWED = (".py", ".toml", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
 #: What behind a GPU's number makes another GPU of it.
@@ -82,10 +86,35 @@ def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str)
     return {key: getattr(found if hasattr(found, key) else claim, key, None) for key in LEDGER_COLUMNS} | more
 
 
+def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
+    """Return `judge`; by shipped records from a table of all claims that lies in the build folder, as long as no file
+    changes that it follows from: pages judge the same again and again."""
+    claims, known = list(claims), {claim.id: claim for claim in load.claims()}
+    if folder.parent != paths.RECORDED or not all(known.get(claim.id) is claim for claim in claims):
+        return judge(claims, folder)
+    place, state = paths.BUILD / "verdicts" / f"{folder.name}.json", _state()
+    try:
+        table = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        table = {}
+    if table.get("state") != state:
+        table = {"state": state, "verdicts": judge(known.values(), folder).to_dict("records")}
+        records.write_json(place, table)
+    df = pd.DataFrame(table["verdicts"], columns=list(LEDGER_COLUMNS)).set_index("id", drop=False)
+    return df.assign(rests=df["rests"].map(tuple)).loc[[claim.id for claim in claims]].reset_index(drop=True)
+
+
+def _state() -> str:
+    """Return a checksum of the sizes and times of all files that verdicts by shipped records follow from."""
+    files = sorted(path for folder in ("artifact", "kernels") for path in (paths.ROOT / folder).rglob("*.*"))
+    found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.suffix in FOLLOWED]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
 def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
     """Return name of a GPU -> the verdicts by its records. folders: name of a GPU -> its records."""
     claims = list(claims)
-    return {gpu: judge(claims, folder) for gpu, folder in folders.items()}
+    return {gpu: kept(claims, folder) for gpu, folder in folders.items()}
 
 
 def counted(df: pd.DataFrame) -> pd.DataFrame:

@@ -223,3 +223,29 @@ def test_memory_is_read_alike_in_all_rooms():
         if c.rule.quantity.func.__name__ == "memory_use"
     ]
     assert len(read) >= 4 and all(words == ["dram", "lts"] for words in read)
+
+
+def test_verdicts_by_shipped_records_are_kept_until_a_file_changes(tmp_path, monkeypatch):
+    made, judged = [], judge.judge
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    monkeypatch.setattr(judge, "judge", lambda claims, folder: made.append(folder) or judged(claims, folder))
+    known, folder = load_.claims(), paths.RECORDED / paths.HOME
+    mine = [claim for claim in known if claim.room == "casper_sparse"]
+    first, again = judge.kept(mine, folder), judge.kept(mine, folder)
+    assert len(made) == 1
+    pd.testing.assert_frame_equal(first, judged(mine, folder))
+    pd.testing.assert_frame_equal(again, first)
+    monkeypatch.setattr(judge, "_state", lambda: "another")
+    judge.kept(known, folder)
+    assert len(made) == 2
+    (tmp_path / "verdicts" / f"{folder.name}.json").write_text("{")  # as an interrupted disk leaves it
+    judge.kept(known, folder)
+    assert len(made) == 3
+
+
+def test_verdicts_by_other_records_and_on_other_claims_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    folder = synthetic.folder(tmp_path / "own")
+    pd.testing.assert_frame_equal(judge.kept(CASPER, folder), judge.judge(CASPER, folder))
+    judge.kept([replace(CASPER[0], says="something else")], paths.RECORDED / paths.HOME)
+    assert not (tmp_path / "build").exists()

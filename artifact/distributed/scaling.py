@@ -359,6 +359,7 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
     bound: Any = together(comm, lambda: library.bind(algorithm, problem, here.device))
     stream = here.xp.cuda.Stream(non_blocking=True)
+    bound.keep = bound.keep, stream  # `flow` and `at` are but its address
     flow, tensors, at = here._stream(stream), [], None
     if comm.size > 1:
         tensors = [torch.from_dlpack(x.reshape(-1).view(np.uint8)) for x in (whole, mine)]

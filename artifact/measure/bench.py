@@ -21,12 +21,11 @@ import gc
 import math
 import statistics
 import time as host_clock
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,10 +87,14 @@ class Timing:
     graph: bool  #: whether the launches were replayed from a CUDA graph
 
 
-# What measuring needs from the machine, so that the plan can be tested without one. run(names) launches the contenders
-# in that order and returns each launch's time in microseconds and what was sampled meanwhile; flush_us and
-# host_us[name] are costs in microseconds; replay(name) switches to a CUDA graph.
-Engine = namedtuple("Engine", "run flush_us host_us replay")
+class Engine(NamedTuple):
+    """What measuring needs from the machine, so that the plan can be tested without one."""
+
+    #: Launches the contenders in that order; each launch's time in microseconds, and what was sampled meanwhile.
+    run: Callable[[Sequence[str]], tuple[list[float], list[Sample]]]
+    flush_us: float  #: cost of a flush of L2
+    host_us: Mapping[str, float]  #: cost of enqueuing each contender
+    replay: Callable[[str], None]  #: switches one to a CUDA graph
 
 
 def time(
@@ -255,8 +258,12 @@ def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
 # ---------------------------------------------------------------- loops of calls
 
 
-# How `time_calls` times one contender: calls before each sample, calls in a sample, samples.
-Plan = namedtuple("Plan", "warmup calls samples")
+class Plan(NamedTuple):
+    """How `time_calls` times one contender."""
+
+    warmup: int  #: calls before each sample
+    calls: int  #: in a sample
+    samples: int
 
 
 def time_calls(

@@ -22,11 +22,10 @@ is confirmed without them: C·x = A·(B·x) in every row, for a random vector x 
 """
 
 import math
-from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +37,15 @@ from kernels.formats import csr, eight, half
 from kernels.formats.half import Half, array_module, array_of
 from kernels.tuning import outputs
 
-# Largest errors with which an output still counts as right, and why these. max_err: of products whose magnitudes nobody
-# summed; else what an element in 16 bits may be off by where partial sums were rounded to them, too.
-Limit = namedtuple("Limit", "rel_err max_err why")
+
+class Limit(NamedTuple):
+    """Largest errors with which an output still counts as right, and why these."""
+
+    rel_err: float
+    #: Of products whose magnitudes nobody summed; else what an element in 16 bits may be off by where partial sums were
+    #: rounded to them, too.
+    max_err: float
+    why: str
 
 
 #: dtype of the output, or what `Problem.limit` names instead -> limit. The method page of the book shows
@@ -112,9 +117,12 @@ class WrongResult(ArithmeticError):
     """A kernel's output is not the product; the message is one sentence."""
 
 
-# Errors as the records keep them, see the module for their definitions; bound: NaN where nobody summed the magnitudes
-# of products.
-Errors = namedtuple("Errors", "rel_err max_err bound", defaults=[math.nan])
+class Errors(NamedTuple):
+    """Errors as the records keep them; see the module for their definitions."""
+
+    rel_err: float
+    max_err: float
+    bound: float = math.nan  #: NaN where nobody summed the magnitudes of products
 
 
 @dataclass(frozen=True)

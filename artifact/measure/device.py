@@ -12,13 +12,12 @@ import platform
 import re
 import subprocess
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from artifact import paths
 from artifact.measure.lazy import driver
@@ -108,9 +107,12 @@ class DeviceInfo:
         return device
 
 
-#: One look at the running GPU: what NVML does not say is NaN, or empty for `throttle`, which is NOT_THROTTLED or
-#: reasons joined by " + ".
-Sample = namedtuple("Sample", "sm_mhz power_w throttle")
+class Sample(NamedTuple):
+    """One look at the running GPU. What NVML does not say is NaN, or empty for `throttle`."""
+
+    sm_mhz: float
+    power_w: float
+    throttle: str  #: `NOT_THROTTLED`, or reasons joined by " + "
 
 
 def find() -> DeviceInfo | None:

@@ -8,11 +8,10 @@ that the kernels are right, and what they make of the same caches and memory.
 
 import importlib
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,15 +20,20 @@ from artifact import command, registry
 from artifact.measure import device as gpus
 from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
+from kernels.contract import Problem
 
 #: Bytes of shared memory of a block that a GeForce has.
 GEFORCE = 101_376
 PORTABLE, SMALLER = "portable", "portable_99kib"
 
 
-#: What `--only` calls it; the room's variant that routes lead other GPUs to, and the one that they lead to here; what
-#: makes the problem.
-Point = namedtuple("Point", "what elsewhere own make")
+class Point(NamedTuple):
+    """A problem for which routes lead other GPUs to another kernel than here."""
+
+    what: str  #: of `--only`
+    elsewhere: str  #: the room's variant that routes lead other GPUs to
+    own: str  #: the one that they lead to here
+    make: Callable[[], Problem]
 
 
 def points() -> list[tuple[str, Point]]:

@@ -24,13 +24,13 @@ import math
 import os
 import re
 import tempfile
-from collections import Counter, namedtuple
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -543,8 +543,12 @@ def check_machines(folder: Path) -> None:
         )
 
 
-#: When and by which commit records were made, and which experiments; none: all that no other entry names.
-Made = namedtuple("Made", "date commit experiments")
+class Made(NamedTuple):
+    """When and by which commit records were made."""
+
+    date: str
+    commit: str
+    experiments: tuple[str, ...]  #: that were added then; empty: all that no other entry names
 
 
 def made(machine: Mapping) -> list[Made]:

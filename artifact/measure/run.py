@@ -12,14 +12,14 @@ import importlib
 import os
 import re
 import time
-from collections import Counter, namedtuple
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -66,8 +66,11 @@ Result = TypeVar("Result")
 Timer = Callable[..., dict[str, bench.Timing]]
 
 
-#: The cost of a contender's preprocessing: milliseconds, and bytes of device memory.
-Prepared = namedtuple("Prepared", "prepare_ms prepare_bytes")
+class Prepared(NamedTuple):
+    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
+
+    prepare_ms: float
+    prepare_bytes: int
 
 
 @dataclass

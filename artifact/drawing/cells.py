@@ -55,7 +55,7 @@ def of(
 def banner(run: Run, part: bool = False) -> None:
     """Where a page's numbers come from, and that its prose was written for another GPU, if it was. part: the page is of
     a part of the room, and has neither its races nor its claims."""
-    say(run.banner(), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
+    say(prose.banner(run), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
     if not part:
         beside(run)
 

@@ -38,11 +38,18 @@ class Origin:
         return f"There are no records of {where} yet: `make measure` on a machine with one makes them."
 
     def banner(self, alone: bool = False) -> str:
-        """Return an admonition as `Run.banner` gives it, for a page over all rooms: every GPU that has records, with
+        """Return an admonition as `banner` gives it, for a page over all rooms: every GPU that has records, with
         when they were measured. alone: the page draws from this origin's GPU and no other."""
         found = folders(self.folder, paths.RECORDED)
         made = {gpu: _made(at) for gpu, at in found.items() if not alone or at == self.folder}
         return html.part("banner", made, self.fresh) if made else html.part("nothing_yet", self.missing)
+
+
+def banner(here: run.Run) -> str:
+    """Return where the numbers of a room's page come from: an admonition as HTML, because Markdown in a cell's output
+    knows none, here or in the book."""
+    first, *later = records.made(here.machine)
+    return html.part("of_run", here, first, later)
 
 
 def name(folder: Path) -> str:

@@ -1,13 +1,11 @@
-"""What a notebook does with the harness: start, measure (or read), say where numbers come from.
+"""What a notebook does with the harness: start, measure (or read).
 
 run = start(room, mode, gpu, preset, seed, records)
 df = run.measure("wide", problems, contenders)   # measures what is missing, or reads the records
-display(Markdown(run.banner()))
 """
 
 import contextlib
 import csv
-import html
 import importlib
 import os
 import re
@@ -169,22 +167,6 @@ class Run:
                 f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs "
                 f"({time.perf_counter() - began:.1f} s)"
             )
-
-    def banner(self) -> str:
-        """Where a page's numbers come from: an admonition for `IPython.display.Markdown`.
-
-        It is HTML, because Markdown in a cell's output knows no admonitions, here or in the book.
-        """
-        name, (first, *later) = self.machine["gpu"], records.made(self.machine)
-        origin = f"{'an' if name[:1] in 'AEIOUN' else 'a'} {name}, {first.date[:10]}, commit {first.commit}"
-        title, text = f"Measured here on {origin}.", "Every kernel was compiled, checked and timed for this page."
-        if self.mode != "measure":
-            why = "This machine has no GPU" if self.asked == "auto" else "Recorded numbers were asked for"
-            since = (f" Added on {x.date[:10]} by commit {x.commit}: {', '.join(x.experiments)}." for x in later)
-            read = "so the kernels were compiled and disassembled here, and times and errors are read from records."
-            title, text = f"Recorded on {origin}.", f"{why}, {read}{''.join(since)}"
-        head = f'<div class="admonition note">\n<p class="admonition-title">{html.escape(title)}</p>'
-        return f"{head}\n<p>{html.escape(text)}</p>\n</div>"
 
     def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""

@@ -62,7 +62,7 @@ def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
     if not (origin.fresh or origin.has("ceilings")):
         return Page(origin, origin.banner(alone=True))
     here = run.start("ceilings", mode, gpu, preset, seed, folder)
-    return Page(origin, here.banner(), here.machine, ceilings_.measure(here))
+    return Page(origin, prose.banner(here), here.machine, ceilings_.measure(here))
 
 
 def facts(page: Page, here: Intensities) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from artifact import paths
+from artifact.drawing import prose
 from artifact.measure import bench, check, device, records, run
 from kernels.contract import Operands, Problem
 from kernels.formats import csr
@@ -624,16 +625,16 @@ def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
 
 
 def test_the_banner_says_what_was_done_where_and_when(no_gpu):
-    text = run.start("casper_sparse").banner()
+    text = prose.banner(run.start("casper_sparse"))
     assert "Recorded on an NVIDIA H200, 2026-11-21, commit abc1234." in text
     assert "This machine has no GPU" in text and 'class="admonition note"' in text
-    asked = run.start("casper_sparse", mode="recorded").banner()
+    asked = prose.banner(run.start("casper_sparse", mode="recorded"))
     assert "no GPU" not in asked and "asked for" in asked
 
 
 def test_the_banner_says_what_was_added_by_another_commit(no_gpu):
     found = run.start("casper_sparse")
-    assert "Added" not in found.banner()
+    assert "Added" not in prose.banner(found)
     part = {
         "experiments": ["wide", "tall"],
         "date": "2026-12-01T00:00",
@@ -641,18 +642,18 @@ def test_the_banner_says_what_was_added_by_another_commit(no_gpu):
         "sources": "0",
     }
     found.machine = found.machine | {"later": [part]}
-    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in found.banner()
+    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in prose.banner(found)
 
 
 def test_the_banner_of_a_measurement(gpu):
-    text = run.start("casper_sparse", mode="measure").banner()
+    text = prose.banner(run.start("casper_sparse", mode="measure"))
     assert "Measured here on an NVIDIA H200, 2026-11-21, commit abc1234." in text
 
 
 def test_the_banner_escapes_what_a_machine_is_called(gpu):
     made = run.start("casper_sparse", mode="measure")
     made.machine["commit"] = "<b>"
-    assert "&lt;b&gt;" in made.banner() and "<b>" not in made.banner()
+    assert "&lt;b&gt;" in prose.banner(made) and "<b>" not in prose.banner(made)
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -64,8 +64,9 @@ def test_python_keeps_its_byte_code(monkeypatch):
 
 def test_the_longest_notebook_is_begun_first():
     listed = make("--silent", "--eval", "said: ; @echo $(NOTEBOOKS)", "said").stdout.split()
-    sizes = [(ROOT / name).stat().st_size for name in listed]
     assert sorted(listed) == [f"notebooks/{name}" for name in NOTEBOOKS]
+    assert listed[:2] == ["notebooks/elsewhere.ipynb", "notebooks/reviewers.ipynb"]  # which judge every claim
+    sizes = [(ROOT / name).stat().st_size for name in listed[2:]]
     assert sizes == sorted(sizes, reverse=True)
 
 

@@ -39,7 +39,7 @@ def test_without_records_there_is_nothing(tmp_path):
     for make in (page.efficiencies, page.predictions, page.rates, page.fits, page.times):
         assert make(df).empty
     assert page.beyond(tmp_path).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
-    known = figures.specs(paths.ROOT / "artifact" / "distributed" / figures.FILE)
+    known = figures.specs("distributed")
     for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
         assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
     assert set(page.claims(df)["verdict"]) == {"not measured yet"}

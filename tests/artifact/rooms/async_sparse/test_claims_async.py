@@ -8,7 +8,7 @@ import pytest
 
 from artifact import registry
 from artifact.profiling import ncu
-from artifact.verdicts import evidence, judge, load, quantities
+from artifact.verdicts import judge, load, quantities
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
 
 MINE = [claim for claim in load.claims() if claim.room == made.ROOM]
@@ -17,12 +17,6 @@ RATES = {c.id for c in MINE if c.id.startswith(("async-rate", "async-tile-rate")
 #: Over kernels that this harness does not have.
 ELSEWHERE = {"async-wcsr-accspmm", "async-wcsr-flashsparse"}
 NEVER = RATES | ELSEWHERE  #: over a few matrices
-
-
-@pytest.fixture(autouse=True)
-def any_points(monkeypatch):
-    """The source states other points than our sweeps have."""
-    monkeypatch.setattr(evidence, "planned", lambda *_: ())
 
 
 def test_the_paper_is_reproduced_on_its_own_numbers_but_for_what_they_deny(tmp_path):

@@ -84,6 +84,14 @@ def to_csv(facts: Iterable[Fact]) -> str:
     return pd.DataFrame(list(facts), columns=["name", "value"], dtype=object).to_csv(index=False, lineterminator="\n")
 
 
+def read(path: Path) -> list[Fact]:
+    """Return the facts in a file that `to_csv` wrote; what reads as a number or as a truth is one."""
+    df = pd.read_csv(path, dtype=str, keep_default_na=False)
+    truths = df["value"].map({"True": True, "False": False}).astype(object)
+    values = pd.to_numeric(df["value"], errors="coerce").astype(object).fillna(truths).fillna(df["value"])
+    return list(zip(df["name"], values, strict=True))
+
+
 def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
     """Yield (room, GPU) of every shipped record whose room makes facts of it."""
     for gpu in sorted(path.name for path in root.iterdir() if path.is_dir()):

@@ -271,17 +271,20 @@ def conditions(a: Appendix) -> pd.DataFrame:
     """Return a row for each condition under which an explanation stands: chapter, block, condition, and on each GPU
     whether it holds."""
     rooms, rows = dict(text.chapters()), []
-    known = {
-        (gpu, room): facts_.of(room, folder.name, folder.parent) if room in records.rooms(folder) else []
-        for gpu, folder in a.folders.items()
-        for room in rooms
-    }
+    known = {(gpu, room): _facts(folder, room) for gpu, folder in a.folders.items() for room in rooms}
     for room, name in text.chapters():
         texts = {gpu: replace(text.chapter(room, name), facts=dict(known[gpu, room])) for gpu in a.folders}
         for block, condition in text.conditions(room, name):
             said = {a.short[gpu]: HOLDS[text.holds(made, condition)] for gpu, made in texts.items()}
             rows.append({"chapter": registry.find()[room].name, "block": block, "condition": f"`{condition}`"} | said)
     return pd.DataFrame(rows)
+
+
+def _facts(folder: Path, room: str) -> list[Fact]:
+    """Return a room's facts: those that lie beside shipped records, else made of the records, if there are some."""
+    if folder.parent == paths.RECORDED and (shipped := folder / room / facts_.FILE).is_file():
+        return facts_.read(shipped)
+    return facts_.of(room, folder.name, folder.parent) if room in records.rooms(folder) else []
 
 
 # ---------------------------------------------------------------- the code of others

@@ -254,7 +254,7 @@ def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
     return np.where(is_eight, eight, most) + np.where(df["bound"].isna(), 0, more)
 
 
-@functools.lru_cache(maxsize=64)  # a page asks for some records over and over
+@functools.lru_cache(maxsize=256)  # a page asks for the records of two GPUs over and over
 def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.DataFrame:
     """Parse and validate the text of a record; `name` is what errors call the file, `place` as `_place` has it."""
     df = _table(text, name, COLUMNS, "record of a measurement")

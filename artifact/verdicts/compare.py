@@ -19,7 +19,7 @@ What moved where the verdict on a claim is not the same on both (`cause`), as fa
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +217,9 @@ def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path]) -> pd.DataFr
         basis=[_basis(*each) for each in rests],
         lacks=[_lacks(claim, pair, folders) for claim, *pair in pairs],
     )
+    sides = cache(partial(_sides, folders))
     moved = [
-        ("", "") if agrees else cause(claim, _sides(folders, claim.room), each)
+        ("", "") if agrees else cause(claim, sides(claim.room), each)
         for agrees, claim, each in zip(df["agrees"], judged, rests, strict=True)
     ]
     return df.assign(cause=[name for name, _ in moved], told=[told for _, told in moved])
@@ -315,6 +316,11 @@ class Side:
     def ceilings(self) -> Mapping[str, Mapping[str, float]]:
         return evidence.ceilings(self.evidence.folder)
 
+    @cached_property
+    def spread(self) -> float:
+        """What a second run of the room moved; NaN where there was none."""
+        return again.spread(self.evidence.folder, self.evidence.room)
+
     def rate(self, name: str) -> float:
         """Return what a microbenchmark reached, in GB/s or TFLOP/s."""
         return self.ceilings[name]["tflops"] or self.ceilings[name]["gbps"]
@@ -341,8 +347,7 @@ def cause(claim: load.Claim, sides: Sequence[Side], rests: Sequence[Sequence[str
     if verdicts[0] == verdicts[1]:
         return SOURCE, f"The rule says the same of both; the source speaks of {', '.join(claim.gpu)}."
     # What a second run of the room moved, on the GPU where that is more.
-    spreads = [again.spread(s.evidence.folder, s.evidence.room) for s in sides]
-    near = max([FEW, *filter(math.isfinite, spreads)])
+    near = max([FEW, *filter(math.isfinite, (s.spread for s in sides))])
     off = [distance(rule, here, there, goal, near) for here, there, goal in _turned(values, verdicts)]
     if max(off) <= near:
         said = " and ".join(f"{by * 100:.3g}% on the {s.gpu}" for by, s in zip(off, sides, strict=True))
@@ -380,13 +385,19 @@ def distance(rule: measures.Rule, here: quantities.Values, there: quantities.Val
         )
         for alike in (False, True)
     ]
-    for by in np.arange(STEP, most + STEP / 2, STEP):
+
+    def reached(by: float) -> bool:
         for values, reduced, course in ways:
             moved = replace(here, by={name: _along(s, values[name], by) for name, s in here.by.items()})
             along = [(name, _along(line, course[name], by)) for name, line in ours.course]
             less = replace(ours, values=_along(ours.values, reduced, by), course=along)
             if _gives(goal, measures.judged, rule, moved) or (not shares and _gives(goal, rule.expect, less)):
-                return float(by)
+                return True
+        return False
+
+    steps = np.arange(STEP, most + STEP / 2, STEP)
+    if reached(steps[-1]):
+        return next(float(by) for by in steps if reached(by))
     return math.inf
 
 

@@ -9,6 +9,7 @@
     where = { variant = ["auto", "cusparse_best"] }  which measured rows are drawn; the CSV has all
     alt = "Dots, a row for each matrix"             a sentence's beginning; the values are added from the data
     fold = "Time and throughput"                    the figure unfolds, and is called so
+    like = "wide"                                   it has all that the one above of that name says and it does not
 
 `show("real", df)` of a chapter draws the table, saves the figure as SVG with its CSV beside it, and displays it: in the
 book as a numbered figure, in JupyterLab as an image. The table may hold more columns than are drawn.

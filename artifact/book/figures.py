@@ -45,9 +45,14 @@ Spec = Mapping[str, Any]
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their figures, by their names."""
+    """Return what a room, or the pages of none ("book"), say of their figures, by their names. Raises ValueError for a
+    kind that is none."""
     path = registry.home(room) / FILE
-    return registry.toml(path) if path.is_file() else {}
+    found = registry.toml(path) if path.is_file() else {}
+    for name, spec in found.items():
+        if spec.get("kind", "lines") not in charts.KINDS:
+            raise ValueError(f"{path}, [{name}]: there is no kind {spec['kind']!r} of charts.")
+    return found
 
 
 def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:

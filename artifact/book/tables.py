@@ -34,6 +34,8 @@ from artifact.book import html, text
 from artifact.drawing import plot, style
 
 FILE = "tables.toml"
+KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
+COLUMN_KEYS = {"title", "of", "as"}
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
@@ -42,8 +44,15 @@ FORMATS = text.FILTERS | {"name": style.name, "code": html.code, "number": plot.
 
 @cache
 def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their tables, by their names."""
-    return registry.toml(registry.home(room) / FILE)
+    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
+    key that is none."""
+    path = registry.home(room) / FILE
+    found = registry.toml(path)
+    for name, spec in found.items():
+        wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}
+        if wrong or "caption" not in spec:
+            raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
+    return found
 
 
 def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from artifact import paths, registry
-from artifact.book import tables
+from artifact.book import figures, tables
 
 SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{tables.FILE}"))]
 
@@ -48,3 +48,22 @@ def test_every_table_of_a_chapter_is_specified(room):
     for spec in tables.specs(room).values():
         assert {"caption"} <= {*spec} <= {"caption", "columns", "na", "fold", "prose", "rows"}
         assert all({*column} <= {"title", "of", "as"} for column in spec.get("columns", ()))
+
+
+@pytest.mark.parametrize(
+    "module, written, said",
+    [
+        (
+            tables,
+            '[one]\ncaption = "A"\ncolumn = []\n',
+            "[one]: a table has a caption and, of its columns, not ['column']",
+        ),
+        (tables, "[one]\nna = '–'\n", "[one]: a table has a caption"),
+        (figures, '[one]\nkind = "pie"\n', "[one]: there is no kind 'pie' of charts."),
+    ],
+)
+def test_a_specification_that_is_none_is_one_sentence_with_its_file(module, written, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "home", lambda _: tmp_path)
+    (tmp_path / module.FILE).write_text(written)
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / module.FILE}, {said}")):
+        module.specs(str(tmp_path))

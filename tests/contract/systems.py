@@ -92,7 +92,7 @@ def typical(system: ModuleType) -> list[Recipe]:
     """Problems of which every variant takes one: several tiles, ragged where the system allows."""
     made = [
         Recipe(system, m, n, k, kind)
-        for m, n, k in ((320, 200, 331), (320, 256, 384), (512, 512, 512))
+        for m, n, k in ((320, 200, 331), (320, 256, 384), (512, 512, 512), (1664, 2816, 256))
         for kind in options(system)
     ]
     rows = tuple(np.random.default_rng(0).integers(0, 40, 333)) + (400, 0, 400)

@@ -156,7 +156,7 @@ def is_one_sentence(error: Exception) -> bool:
     return "\n" not in str(error) and ". " not in str(error)
 
 
-@each
+@pytest.mark.parametrize(("system", "kernel"), UNTUNED)
 def test_bind_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch, system, kernel):  # noqa: F811
     device = pretended(A100)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)

@@ -14,7 +14,7 @@ def libraries(monkeypatch):
     for name in ("transposed_csr", "csr_of_blocks"):
         made = getattr(cusparse, name)
         monkeypatch.setattr(cusparse, name, lambda x, made=made: with_addresses(made(x)))
-    rounded = stored.rounded
+    rounded = cusparse.stored.rounded
     monkeypatch.setattr(cusparse.stored, "rounded", lambda *given: np.asarray(rounded(*given)).view(Array))
     monkeypatch.setattr(cusparse_block, "free_bytes", lambda: 2**40)
     return install_all(monkeypatch)

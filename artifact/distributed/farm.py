@@ -65,9 +65,7 @@ def workers(gpus: Sequence[str]) -> Iterator[str]:
             "points are dealt out by Dask, which is not installed: pip install distributed, or leave GPUS out"
         ) from None
     of_each: Any = {"nthreads": 1, "memory_limit": 0, "host": "127.0.0.1"}
-    made = {
-        gpu: {"cls": Nanny, "options": of_each | {"env": SETTINGS | {"CUDA_VISIBLE_DEVICES": gpu}}} for gpu in gpus
-    }
+    made = {gpu: {"cls": Nanny, "options": of_each | {"env": SETTINGS | {"CUDA_VISIBLE_DEVICES": gpu}}} for gpu in gpus}
     alone = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
     with SpecCluster(workers=made, scheduler=alone) as cluster:
         yield cluster.scheduler_address

@@ -119,8 +119,9 @@ def time(
     try:
         engine = _engine(contenders, device, stopwatch, graphs)
         timed = measure(list(contenders), engine, budget_s, min_samples, max_samples)
-        for name in contenders if verify is not None else ():
-            verify(name, partial(engine.run, [name]))
+        if verify is not None:
+            for name in contenders:
+                verify(name, partial(engine.run, [name]))
         return timed
     finally:
         stopwatch.stream.sync()

@@ -180,7 +180,7 @@ def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, 
     def rows(right: Callable, df: pd.DataFrame) -> pd.Series:
         return pd.Series(right(df), df.index)
 
-    ranges = [
+    ranges: list[tuple[str, Callable, str]] = [
         (name, partial(within, name, of), f"{{{name}}} is not in {of.least:g} … {of.most:g}")
         for name, of in columns.items()
         if of.kind in ("int", "float")

@@ -50,11 +50,15 @@ def counted(p: Problem) -> Iterator[Fact]:
     return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
 
 
-def constants(modules: Sequence[ModuleType] = (timing, bench)) -> pd.DataFrame:
+def constants(*modules: ModuleType) -> pd.DataFrame:
     """Return the timer's constants that a `#:` comment explains: constant (several below one comment), value, meaning.
     Numbers only."""
     rows = []
-    explained = [(m, *x) for m in modules for x in CONSTANTS.findall(Path(str(m.__file__)).read_text(encoding="utf-8"))]
+    explained = [
+        (m, *x)
+        for m in modules or (timing, bench)
+        for x in CONSTANTS.findall(Path(str(m.__file__)).read_text(encoding="utf-8"))
+    ]
     for module, said, below in explained:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}

@@ -29,7 +29,7 @@ import numpy as np
 from .. import splitmix
 from ..contract import require, require_seed
 from . import checks, csr, stored
-from .arrays import array_module, gravest, on_device, require_share
+from .arrays import array_module, gravest, require_share
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 from .csr import INT32_MAX, Csr
@@ -286,7 +286,7 @@ _OUTSIDE, ASCENDS, _BELOW = 3, 4, 5
 
 def first_fault(a: Bcsr) -> tuple[int, int] | None:
     """(kind, place) of the gravest fault of a matrix whose arrays have the right shapes, wherever it lives."""
-    return checks.bcsr(a) if on_device(a.val) else gravest(_faults(a))
+    return checks.bcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
 
 
 def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:

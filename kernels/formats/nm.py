@@ -35,7 +35,6 @@ from .arrays import (
     Arrays,
     array_module,
     gravest,
-    on_device,
     require_contiguous,
     require_integer,
     require_one_side,
@@ -206,7 +205,7 @@ def validate(b: Nm) -> Nm:
             f"of {vector} need {np.dtype(dtype).name} {shape}",
         )
         require_contiguous(f"N:M {name}", array)
-    fault = checks.nm(b, _surplus(k, keep, group)) if on_device(b.val) else gravest(_faults(b))
+    fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else gravest(_faults(b))
     if fault:
         raise ValueError(_said(b, *fault))
     return b

@@ -37,7 +37,7 @@ import numpy as np
 from .. import jit
 from ..contract import require
 from . import checks, eight, half, stored
-from .arrays import Arrays, array_module, on_device, require_contiguous, require_integer, require_one_side
+from .arrays import Arrays, array_module, require_contiguous, require_integer, require_one_side
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 
@@ -220,7 +220,7 @@ def validate(a: TwoFour) -> TwoFour:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     half.require_dtype(a.dtype)
     require_shapes(a, *require_sizes(a.m, a.k))
-    return without_fault(a, checks.two_four(a, _IS_PAIR) if on_device(a.val) else first_fault(a))
+    return without_fault(a, checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else first_fault(a))
 
 
 def require_shapes(a: Pairs, m: int, k: int) -> None:

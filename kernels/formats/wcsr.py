@@ -26,7 +26,7 @@ import numpy as np
 
 from ..contract import require
 from . import checks, csr, stored
-from .arrays import gravest, on_device, require_known
+from .arrays import gravest, require_known
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 from .csr import INT32_MAX
@@ -110,7 +110,7 @@ def validate(a: Wcsr) -> Wcsr:
     stored.require_counts("WCSR", a, a.windows, "windows")
     fault: tuple[int, int] | None = (stored.ENDS, 0)
     if a.col_idx.shape[0] == a.columns and a.val.shape[0] == a.window:
-        fault = checks.wcsr(a) if on_device(a.val) else gravest(_faults(a))
+        fault = checks.wcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
     if fault:
         raise ValueError(_said(a, *fault))
     return a

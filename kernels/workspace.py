@@ -113,12 +113,6 @@ def stream_at(address: int, device):
     return found
 
 
-@functools.cache
-def side_stream(device):
-    """A stream of a `cuda.core.Device` that waits for no other."""
-    return device.create_stream()
-
-
 _archs: dict[int, str] = {}
 
 

@@ -392,12 +392,11 @@ def launched(monkeypatch):
 
     monkeypatch.setattr(layers.layer, "launcher", launcher)
     monkeypatch.setattr(layers.counters, "counter", lambda *how: how)
-    monkeypatch.setattr(layers.counters, "capturing_goes_on", nullcontext)
-    monkeypatch.setattr(layers, "_device", lambda ordinal: None)
+    for name in ("on", "gpu_of"):
+        monkeypatch.setattr(layers.torch_modes, name, lambda ordinal: nullcontext())
     monkeypatch.setattr(layers.dense, "current", lambda like, gpu: 0x7000)
     monkeypatch.setattr(layers.dense, "opened", lambda address, gpu: address)
     monkeypatch.setattr(layers, "_on_cpu", layers._enqueue)
-    monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return found
 

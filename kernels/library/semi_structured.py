@@ -151,9 +151,8 @@ def _shared(*tensors):
         yield made
         return
     torch.cuda.synchronize(tensors[0].device)
-    with current.opened(tensors[0].get_device()) as opened:
+    with current.settled(tensors[0].get_device()):
         yield made
-        opened.sync()
 
 
 def weight_of(values, places, inputs: int):

@@ -143,14 +143,16 @@ def operand(
     )
     if prune is None:
         require(density is None, f"density is {density!r}, but nothing is pruned: say prune=")
-        read = _reader(a)
+        read = _reader(a, READERS)
         made = read(a, accuracy)
         return formats.validate(made) if check else made
     require(
         not isinstance(a, FORMATS) and not _is_sparse(a),
         f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
     )
-    x = _dense(a, accuracy)
+    read = _reader(a, DENSE)
+    x = read(a, accuracy)
+    require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
     require(
         prune == "block" or 0 not in x.shape,
         f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
@@ -182,11 +184,13 @@ def is_semi_structured(a) -> bool:
     return any(kind.__name__ == "SparseSemiStructuredTensor" for kind in type(a).__mro__)
 
 
-def _reader(a) -> Callable:
-    """What makes a matrix one of `FORMATS`, given an accuracy; ValueError, one sentence, for what is no matrix."""
-    found = next((read for takes, read in READERS if takes(a)), None)
+def _reader(a, readers: tuple) -> Callable:
+    """What reads A, given an accuracy; ValueError, one sentence, for what nobody does."""
+    found = next((read for takes, read in readers if takes(a)), None)
     if found is not None:
         return found
+    if readers is DENSE:
+        raise ValueError(f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch")
     dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
     raise ValueError(
         f"A is {_name(a)}, a dense array: say which pattern it shall have with prune="
@@ -342,20 +346,17 @@ def require_held(values, dtype: str, accuracy: str | None) -> None:
 # ---------------------------------------------------------------- dense arrays
 
 
-def _dense(a, accuracy):
-    """A dense array in float32, where it lives."""
-    if _is_torch(a):
-        from . import tensors
+def _of_tensor(a, accuracy):
+    from . import tensors
 
-        x = float32(array(tensors.values(a)), accuracy)
-    else:
-        require(
-            hasattr(a, "dtype") and hasattr(a, "shape"),
-            f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch",
-        )
-        x = float32(a, accuracy)
-    require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
-    return x
+    return float32(array(tensors.values(a)), accuracy)
+
+
+#: Who takes a dense array, and what makes it float32, where it lives.
+DENSE: tuple[tuple[Callable, Callable], ...] = (
+    (_is_torch, _of_tensor),
+    (lambda a: hasattr(a, "dtype") and hasattr(a, "shape"), lambda a, accuracy: float32(a, accuracy)),
+)
 
 
 def _pairs(x, dtype: str, accuracy, *, density, **_):

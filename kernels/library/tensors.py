@@ -140,7 +140,8 @@ def _checked(a, kind: str) -> tuple:
         sizes.reverse()
     entries = min(val.shape[0], parts[1].shape[0])
     arrays = dict(zip(names, map(operands.array, parts), strict=True))
-    foreign.require_compressed(kind, arrays, *sizes, what + " of blocks" * (kind != "CSC"), entries)
+    rows, within = sizes
+    foreign.require_compressed(kind, arrays, rows, within, what + " of blocks" * (kind != "CSC"), entries)
     end = int(parts[0][-1])
     require(
         end == val.shape[0] == parts[1].shape[0],

@@ -17,7 +17,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -66,19 +66,18 @@ def place(environment=os.environ) -> Place:
     for rank, size, local in STARTERS:
         if rank in environment and size in environment:
             try:
-                found = Place(*(int(environment.get(name, 0)) for name in (rank, size, local)))
+                one, of, here = (int(environment.get(name, 0)) for name in (rank, size, local))
             except ValueError:
                 raise ValueError(
                     f"{rank}, {size} and {local} are {environment[rank]!r}, {environment[size]!r} and "
                     f"{environment.get(local)!r}, but must be numbers: start the processes with torchrun"
                 ) from None
             require(
-                0 <= found.rank < found.size,
-                f"{rank} is {found.rank}, but ranks of {size} = {found.size} are 0 to {found.size - 1}: start as many "
-                "processes as that",
+                0 <= one < of,
+                f"{rank} is {one}, but ranks of {size} = {of} are 0 to {of - 1}: start as many processes as that",
             )
             one_host = "TORCHELASTIC_RUN_ID" in environment and environment.get("LOCAL_WORLD_SIZE") == environment[size]
-            return replace(found, ended=one_host if rank == "RANK" else rank.startswith("OMPI"))
+            return Place(one, of, here, ended=one_host if rank == "RANK" else rank.startswith("OMPI"))
     return Place(0, 1, 0)
 
 

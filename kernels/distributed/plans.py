@@ -170,7 +170,7 @@ class Plan:
         streams.begin()
         if self._ahead:
             streams.spend("communication", streams.travels, self._each, [pack for pack, _ in self._move])
-        arrived = []
+        arrived: list[Any] = []
         for chunk in range(count):
             for ahead in range(len(arrived), count if self._ahead else min(chunk + 2, count)):
                 here = [x for x in self._move[ahead : ahead + 1] for x in x[self._ahead :]]

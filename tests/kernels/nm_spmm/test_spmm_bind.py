@@ -45,7 +45,7 @@ def launched(bound, device):
 
 @pytest.mark.parametrize("variant", [x for x in FLOAT32 if x != "v3_searched"] + list(TRIALS))
 @OPENED
-@given(m=SIZE, n=SIZE, k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
+@given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
 def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, k, pattern):  # noqa: F811
     device, (keep, group, vector) = here(), pattern
     p = fake(room.problem(m, n, k, keep / group, group=group, vector=vector))
@@ -132,7 +132,7 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
 
 @pytest.mark.parametrize("variant", DTYPES)
 @OPENED
-@given(m=SIZE, n=SIZE, k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
+@given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
 def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n, k, pattern):  # noqa: F811
     device, (keep, group, vector) = here(), pattern
     p = fake(room.problem(m, n, k, keep / group, group=group, vector=vector, dtype=DTYPES[variant]))

@@ -293,7 +293,7 @@ def require_seed(seed) -> None:
     require_whole("seed", seed, 0, 2**32 - 1, "2^32 - 1")
 
 
-def require(condition: bool, message: str) -> None:
+def require(condition: Any, message: str) -> None:
     """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `bind`."""
     if not condition:
         raise ValueError(message)

@@ -66,16 +66,16 @@ def _step(name: str, entry: str, device, blocks: int, threads: int, arguments: t
 
 def _bind_csr(variant: str, p: Problem, device) -> Launch:
     """A kernel that reads A as it is."""
-    ops, numbers, threads = p.device(), (p.m, p.n), 32 * WARPS
+    ops, threads, numbers = p.device(), 32 * WARPS, [p.m, p.n]
     blocks = math.ceil(p.m / WARPS)
     name = entry(variant, p.n)
     if variant == "warp_per_row":
-        numbers = p.m, p.n // 4
+        numbers[1] = p.n // 4
     elif variant in ("column_tiles", "l2_panels"):
         blocks *= math.ceil(p.n / (32 * vector_width(p.n) * tiles_per_warp(p.n)))
     elif variant in ("rows_per_warp", "in_flight"):
         rows, blocks = panel_grid(p.m, p.n, NARROW if variant == "rows_per_warp" else WIDE, device)
-        numbers, threads = (p.m, p.n, rows), THREADS
+        numbers, threads = [p.m, p.n, rows], THREADS
     arrays = ops.a.row_ptr, ops.a.col_idx, ops.a.val, ops.b, ops.c
     return Launch(variant, [_step(variant, name, device, blocks, threads, (*numbers, *arrays))], ops.c)
 

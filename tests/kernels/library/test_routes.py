@@ -128,10 +128,6 @@ def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(mon
         says(["7.5", "8.0 or later"], lambda kind=kind, dtype=dtype: way(kind, dtype, None, turing))
 
 
-def test_values_that_change_are_read_by_the_kernels_that_copy_none():
-    assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
-
-
 def test_another_gpu_says_what_it_has_no_kernel_for():
     says(["bfloat16", "8.0", "convert B to float32"], lambda: way("nm32", "bfloat16", None, A100))
 
@@ -233,6 +229,16 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     assert routes.written(made, routes.text(made, config), p, device) == config
 
 
+@pytest.mark.parametrize("nvrtc", [jit.nvrtc_version(), "12.0"])
+def test_a_choice_that_another_compiler_made_counts_and_is_told_of(nvrtc, monkeypatch):
+    made = way("b64", "bfloat16", None, H200)
+    p = routes.multiplication(made, 96)
+    config = made.family.candidates(p, H200)[-1]
+    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: tuning.Choice(config, 1.0, nvrtc=nvrtc))
+    found, note = routes.choose(made, p, H200)
+    assert found == config and (f"NVRTC {nvrtc}" in note) == bool(note) == (nvrtc == "12.0")
+
+
 def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
     monkeypatch,
 ):
@@ -251,8 +257,3 @@ def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
-
-
-def test_kernels_of_rooms_have_digests_of_their_own():
-    made = {room: routes.kernels(room) for room in ROOMS}
-    assert len(set(made.values())) == len(made) and all(len(x) == 12 for x in made.values())

@@ -383,7 +383,7 @@ def _interleaved(gate, up) -> tuple[Any, Any, Any]:
 
 
 def ffns(model) -> dict[str, Any]:
-    """Name -> module of every FFN of a model that has gate_proj, up_proj and down_proj, as torch.nn.Linear, and SiLU.
+    """Name -> module of every FFN of a model that has gate_proj, up_proj and down_proj, as nn.Linear, and SiLU.
 
     Raises ValueError, one sentence, where there is none, or one with another activation.
     """

@@ -546,7 +546,7 @@ def _require_quantised(x, numbers, unit) -> None:
 
 
 def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projections=PROJECTIONS, trained: bool = False):
-    """The model, in place: every torch.nn.Linear of these names with multiples of 16 features a 2:4 layer.
+    """The model, in place: every nn.Linear of these names with multiples of 16 features a 2:4 layer.
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
     """
@@ -567,7 +567,7 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
     }
     require(
         bool(found),
-        f"{type(model).__name__} has no torch.nn.Linear called {', '.join(projections)} with multiples of 16 features",
+        f"{type(model).__name__} has no nn.Linear called {', '.join(projections)} with multiples of 16 features",
     )
     put(model, found)
     return model

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import said
 
@@ -77,6 +77,7 @@ sizes = st.integers(1, 70), st.integers(1, 70), st.integers(0, 2**32 - 1)
 
 @pytest.mark.parametrize("name", MAKERS)
 @given(m=sizes[0], k=sizes[1], seed=sizes[2])
+@settings(deadline=None, max_examples=40)
 def test_a_matrix_survives_the_way_through_a_dense_one_and_through_csr(name, m, k, seed):
     a = MAKERS[name](given_to(name, m, k, seed))
     assert formats.validate(a) is a and formats.to_host(a) is a
@@ -96,6 +97,7 @@ def test_a_matrix_survives_the_way_through_a_dense_one_and_through_csr(name, m, 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("float16", "e4m3", "int8")])
 @given(m=sizes[0], k=sizes[1], seed=sizes[2], data=st.data())
+@settings(deadline=None, max_examples=40)
 def test_a_number_changed_anywhere_is_refused_or_still_a_matrix(name, m, k, seed, data):
     a = MAKERS[name](given_to(name, m, k, seed))
     index = [x for x in ("row_ptr", "col_idx", "meta", "index") if getattr(a, x, np.zeros(0)).size]

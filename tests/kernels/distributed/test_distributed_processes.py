@@ -60,6 +60,8 @@ from mpi4py import MPI
 from kernels.distributed.comm import Mpi
 check(Mpi(MPI.COMM_WORLD))
 """
+#: What strangers say; the last one nothing.
+LINES = (b"{}\n[1]\n", b"GET / HTTP/1.1\n" + b"[" * 9999 + b"\n", b'{"rank": 9, "size": 3}\n', b"")
 SILENT = "its process ended without a word (killed, out of memory, or a crash)"
 
 
@@ -124,10 +126,10 @@ def test_ranks_that_end_well_end_well_whatever_strangers_say(how, host):
     strangers, deadline = [], time.monotonic() + 10
     while not strangers and time.monotonic() < deadline:
         try:
-            strangers = [socket.create_connection(("127.0.0.1", number + 1)) for _ in range(3)]
+            strangers = [socket.create_connection(("127.0.0.1", number + 1)) for _ in LINES]
         except OSError:
             time.sleep(0.05)
-    for stranger, said in zip(strangers, (b"{}\n[1]\n", b"GET / HTTP/1.1\n" + b"[" * 9999 + b"\n", b""), strict=True):
+    for stranger, said in zip(strangers, LINES, strict=True):
         stranger.sendall(said)
     with socket.socket() as other:
         refused = other.connect_ex(("127.0.0.2", number + 1)) != 0

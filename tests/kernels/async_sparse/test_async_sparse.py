@@ -611,7 +611,7 @@ def test_what_kernels_do_not_take_says_who_does(device):
             says([name, "n=67108864", "at most 65535"], lambda name=name: system.bind(name, tall, device))
     assert system.bind("opt0", row, device).steps
     says(["B is float32"], lambda: system.bind("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), device))
-    matrix = [system.problem_from_csr(pattern("one"), 64, dtype=d, format="csr", **x) for d, x in (
+    matrix = [system.problem_from_csr(shuffled(), 64, dtype=d, format="csr", **x) for d, x in (
         ("float32", {}), ("tf32", {"layout": "source"}), ("bfloat16", {}),
     )]  # fmt: skip
     for name in ("wcsr", "windows"):

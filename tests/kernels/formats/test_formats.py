@@ -124,6 +124,14 @@ def test_of_another_dtype_or_shape_and_with_gaps_every_array_is_refused(name):
             assert said(lambda at=at, wrong=wrong: formats.validate(replace(a, **{at: wrong}))), at
 
 
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
+@pytest.mark.parametrize("name", ["e4m3", "2:4 of e4m3"])
+def test_scales_are_positive_and_finite(name, value):
+    a = MAKERS[name](dense(5, 40, 1))
+    a.scale[3] = value
+    says(["scale", "positive"], lambda: formats.validate(a))
+
+
 def test_arrays_on_two_sides_are_refused():
     there = SimpleNamespace(__cuda_array_interface__={}, flags=None, device=SimpleNamespace(id=3))
     both = {"col_idx": np.zeros(1), "val": there}

@@ -171,7 +171,7 @@ def test_figures_and_tables_show_what_the_records_say(name, room, gpu):
     now, then = page(name, room, gpu), shipped[(shipped["page"] == name) & (shipped["gpu"] == gpu)]
     assert list(now[key].itertuples(index=False)) == list(then[key].itertuples(index=False))
     same = (now[["rows", "texts"]].to_numpy() == then[["rows", "texts"]].to_numpy()).all(axis=1)
-    off = ~np.isclose(now["numbers"].to_numpy(), then["numbers"].to_numpy(), rtol=1e-7, atol=1e-4)
+    off = ~np.isclose(now["numbers"].to_numpy(), then["numbers"].to_numpy(), rtol=1e-8, atol=5e-6)
     assert now["name"][~same | off].tolist() == [], "python -m tests.contract.test_studies writes shown.csv anew"
 
 

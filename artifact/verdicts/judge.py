@@ -38,13 +38,14 @@ from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
 
-#: Of a verdict: the claim, what was measured, why, and what it rests on. own: a series of the source's own decides it,
-#: and nothing that was measured here.
+#: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
+#: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
+#: own decides it, and nothing that was measured here.
 LEDGER_COLUMNS = (
-    *("id", "room", "source", "where", "says", "published", "measured", "verdict", "close", "reason", "why"),
-    *("minutes", "gpu", "extension", "own", "rests"),
+    *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
+    *("measured", "verdict", "close", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
 )
-GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: what the tests hold of the shipped records
+GOLDEN_COLUMNS = ("id", "verdict")  #: what the tests hold of the shipped records
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
@@ -98,10 +99,12 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
     except (OSError, ValueError):
         table = {}
     if table.get("state") != state:
-        table = {"state": state, "verdicts": judge(known.values(), folder).to_dict("records")}
+        df = judge(known.values(), folder)
+        table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
         records.write_json(place, table)
     df = pd.DataFrame(table["verdicts"], columns=list(LEDGER_COLUMNS)).set_index("id", drop=False)
-    return df.assign(rests=df["rests"].map(tuple)).loc[[claim.id for claim in claims]].reset_index(drop=True)
+    df = df.assign(**{key: df[key].map(tuple) for key in ("rests", "threshold")})
+    return df.loc[[claim.id for claim in claims]].reset_index(drop=True)
 
 
 def _state() -> str:

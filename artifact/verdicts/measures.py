@@ -11,6 +11,7 @@ A claim may also name what its room adds in its own `artifact/rooms/<room>/measu
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -227,6 +228,7 @@ class Judged:
     asked: str
     measured: str = ""
     close: str = ""  #: a sentence where the verdict lies close to a threshold
+    threshold: tuple[float | None, float | None] = (None, None)  #: between which what is judged is as claimed
 
 
 def edge(values: Iterable[float], limits: Mapping[float, float], show: Callable[[float], str] = "{:.4g}".format) -> str:
@@ -270,7 +272,8 @@ def _bound(r: Reduced, limit: float, partly: float, word: str, sign: int) -> Jud
 
     verdicts = [grade(sign * value, sign * limit, sign * partly) for value in r.values]
     close = edge(r.values, dict.fromkeys((limit, partly), EDGE), plain)
-    return Judged(all_of(verdicts), f"Asked: at {word} {plain(limit)}.", close=close)
+    threshold = (limit, None) if sign > 0 else (None, limit)
+    return Judged(all_of(verdicts), f"Asked: at {word} {plain(limit)}.", close=close, threshold=threshold)
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
@@ -283,7 +286,8 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
     verdicts, off = zip(*(_near(group, low, high, factor, partly) for group in groups), strict=True)
     ends = stated(*(end * scale for end in between))
     asked = f"Asked: {ends}{unit}, within a factor of {factor:g}; off by a factor of {max(off):.3g}."
-    return Judged(all_of(verdicts), asked, close=_factors_close(off, factor, partly))
+    close, threshold = _factors_close(off, factor, partly), (low / factor, high * factor)
+    return Judged(all_of(verdicts), asked, close=close, threshold=threshold)
 
 
 def _factors_close(off: Sequence[float], *limits: float) -> str:
@@ -313,7 +317,8 @@ def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) ->
         f"the ends are off by factors of {off[0]:.3g} and {off[1]:.3g}."
     )
     verdict = max(inside, all_of(verdicts), key=VERDICTS.index)
-    return Judged(verdict, asked, close=_factors_close(off, factor, partly))
+    close, threshold = _factors_close(off, factor, partly), (low / factor, high * factor)
+    return Judged(verdict, asked, close=close, threshold=threshold)
 
 
 def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
@@ -334,7 +339,8 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
         close = edge(r.values, {end: narrow[by] for by in narrow for end in (low - by, high + by)}, r.of.one)
     what = f"{len(r.values)} fits" if r.lines else points(len(r.values))
     asked = f"{inside:.0%} of {what} lie in {low:g}–{high:g} ± {tolerance:g}."
-    return Judged(REPRODUCED if inside >= often else PARTLY if half else NOT_REPRODUCED, asked, close=close)
+    verdict = REPRODUCED if inside >= often else PARTLY if half else NOT_REPRODUCED
+    return Judged(verdict, asked, close=close, threshold=(low - tolerance, high + tolerance))
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -366,6 +372,7 @@ def _moves(r: Reduced, change: float, each_step: bool, word: str, sign: int) -> 
         grade(float(np.mean(follow)), 1.0, 0.5),
         f"Largest size over smallest: {'; '.join(texts)}. Asked: {word} by over {change:.0%}.",
         f"{r.of.called or r.of.name}: {word} in {sum(f > 0 for f in follow)} of {len(follow)} sweeps{said}",
+        threshold=(1 + change, None) if sign > 0 else (None, 1 - change),
     )
 
 
@@ -388,6 +395,7 @@ def larger_in(r: Reduced, larger: Sequence[str], than_in: Sequence[str], by: flo
         f"A difference within {by:.0%} counts as none.",
         f"{' and '.join(larger)} {r.of.one(best)}, against {against}{r.of.tail}",
         edge([best], dict.fromkeys(limits, min(EDGE, by / 2)), r.of.one),
+        (max(others.values()) * (1 + by), None),
     )
 
 
@@ -438,6 +446,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Outcome:
+    """What a rule makes of records: the verdict and its numbers, and the same in words."""
+
     verdict: str
     measured: str  #: value with its unit
     why: str
@@ -445,6 +455,12 @@ class Outcome:
     values: Values | None = None  #: what it was judged by
     #: What it rests on: experiments, "counters", "ceilings"; nothing where it follows from programs alone.
     rests: tuple[str, ...] = ()
+    value: float = math.nan  #: of what is judged the mean, geometric where all are positive; of a course its last over
+    low: float = math.nan  #: its first
+    high: float = math.nan
+    unit: str = ""
+    threshold: tuple[float | None, float | None] = (None, None)
+    points: int = 0
 
 
 def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
@@ -457,7 +473,21 @@ def judged(rule: Rule, values: Values) -> Outcome:
     reduced = rule.reduce(values)
     found = rule.expect(reduced)
     why = " ".join(filter(None, (found.asked, reduced.why, values.how)))
-    below = Outcome(found.verdict, found.measured or reduced.measured, why, found.close, values)
+    ends = pd.Series([line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]], dtype=float)
+    judged_by = pd.Series(reduced.values if len(reduced.values) else ends, dtype=float)
+    below = Outcome(
+        found.verdict,
+        found.measured or reduced.measured,
+        why,
+        found.close,
+        values,
+        value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
+        low=judged_by.min(),
+        high=judged_by.max(),
+        unit="" if reduced.lines else values.unit.strip() if values.scale == 1 else "",
+        threshold=found.threshold,
+        points=len(values.all),
+    )
     if values.upper is None:
         return below
     above = judged(rule, values.upper)

@@ -11,10 +11,10 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book import charts, html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose
+from artifact.drawing import prose, style
 from artifact.drawing.words import listed
 from artifact.measure import records
-from artifact.verdicts import compare, load, measures
+from artifact.verdicts import compare, measures
 from kernels.library import families
 
 LEDGER = "ledger.html"
@@ -72,19 +72,18 @@ def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
     changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
-    return flat({"gpus": listed(found), "changes": len(changes), "large": prose.LARGE, "few": compare.FEW})
+    return flat({"gpus": listed(found), "changes": len(changes), "large": prose.LARGE})
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
     """Yield what the figure shows, and what `make compare` ends with: what the two sides are called, how many points and
-    verdicts they have in common, and what the records of one lack."""
+    verdicts they have in common."""
     df, sides, n = marks(c), dict(zip(compare.SIDES, titles(c), strict=True)), compare.counted(c.verdicts)
     speeds = df.groupby("room", sort=False)["faster"].agg(median="median", low="min", high="max")
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
-    changed, close = ~c.verdicts["agrees"], c.verdicts["cause"] == compare.CLOSE
-    ours = c.verdicts["id"].isin([claim.id for claim in load.claims() if claim.extension])
+    changed, ours = ~c.verdicts["agrees"], c.verdicts["extension"].astype(bool)
     missing = c.verdicts[list(sides)] == measures.NOT_MEASURED
-    lacks = {side: c.verdicts.loc[missing[side] & (c.verdicts["lacks"] != ""), "lacks"] for side in sides}
+    alone = {sides["fresh"]: missing["shipped"], sides["shipped"]: missing["fresh"]}
     return flat(
         {
             "first": sides["fresh"],
@@ -102,12 +101,8 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
             "no_gpu": n["no_gpu"],
             "two_kinds": html.part("links", n["two_kinds"], LEDGER) if n["two_kinds"] else "",
             "neither": int(missing.all(axis=1).sum()),
-            "changed": {"close": int(close.sum()), "others": int((changed & ~close).sum())},
-            "lacking": {
-                there: {"count": len(lacks[side]), "each": lacks[side].value_counts()}
-                for side, there in zip(sides, reversed(sides.values()), strict=True)
-                if len(lacks[side])
-            },
+            "alone": {gpu: int((lacks & ~missing.all(axis=1)).sum()) for gpu, lacks in alone.items()},
+            "changed": int(changed.sum()),
         }
     )
 
@@ -117,20 +112,28 @@ def titles(c: compare.Comparison) -> tuple[str, str]:
     return (f"{c.fresh}, first", f"{c.shipped}, second") if c.same_gpu else (c.fresh, c.shipped)
 
 
-def changes(c: compare.Comparison, close: bool = False) -> pd.DataFrame | None:
-    """Return the claims whose verdict changes, close calls alone or all others, with what was measured on both and what
-    moved; None where there is none."""
-    df, names = c.verdicts[~c.verdicts["agrees"] & ((c.verdicts["cause"] == compare.CLOSE) == close)], titles(c)
-    ours, short = {claim.id for claim in load.claims() if claim.extension}, [*records.short_gpus(names).values()]
-    rows = []
-    for row in df.itertuples():
-        #: Whose verdict is farther from what is claimed, as `compare` has it.
-        worse = measures.VERDICTS.index(row.shipped) > measures.VERDICTS.index(row.fresh)
-        given = [(row.fresh, row.fresh_measured), (row.shipped, row.shipped_measured)]
-        outcomes = [html.part("outcome", verdict, row.id in ours, measured) for verdict, measured in given]
-        moved = html.part("moved", row.told, row.why, short[worse])
-        rows.append((html.part("worded", row.id, row.says, LEDGER), *outcomes, moved))
-    return pd.DataFrame(rows, columns=["claim", *names, "what moved"]) if rows else None
+def changes(c: compare.Comparison) -> pd.DataFrame | None:
+    """Return the claims whose verdict changes, with what was measured on both, and the ratios of the values and of the
+    times of the contenders that they name, the first GPU's over the second's; None where there is none."""
+    df, names = c.verdicts[~c.verdicts["agrees"]], titles(c)
+    rows = [
+        (
+            html.part("worded", row.id, row.says, LEDGER),
+            *(
+                html.part("outcome", verdict, row.extension, measured)
+                for verdict, measured in ((row.fresh, row.fresh_measured), (row.shipped, row.shipped_measured))
+            ),
+            row.fresh_value / row.shipped_value if row.shipped_value else np.nan,
+            ", ".join(f"{style.name(name)} {ratio:.2f}×" for name, ratio in row.times.items()),
+        )
+        for row in df.itertuples()
+    ]
+    return pd.DataFrame(rows, columns=["claim", *names, "value", "times"]) if rows else None
+
+
+def ceilings(c: compare.Comparison) -> pd.DataFrame:
+    """Return the ratio of each ceiling that was measured on both, the first GPU's over the second's."""
+    return pd.DataFrame(c.ceilings.items(), columns=["ceiling", "ratio"])
 
 
 def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:

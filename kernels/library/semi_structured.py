@@ -17,17 +17,29 @@ asked for.
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
+from ..lazy import torch
 from ..tensor_core_24 import fp8_layer, layer
 from ..tensor_core_24.family import ACTIVATIONS, K
-from . import counters, current, dense, operands
-from .layers import _cast, put
-from .torch_modes import require_no_tangent
+from . import current, dense, operands
+from .layers import put
+from .torch_modes import (
+    aligned,
+    capturing,
+    cast,
+    gpu_of,
+    named,
+    on,
+    require_bias,
+    require_input,
+    require_no_tangent,
+    require_tensor,
+)
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -45,8 +57,6 @@ def __getattr__(name: str):
 
 def kept(weight):
     """The mask (outputs, inputs) of the two largest magnitudes of each four inputs, the lower inputs of equal ones."""
-    import torch
-
     m, k = weight.shape
     sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
     groups = sizes.view(m, -1, _GROUP)
@@ -60,8 +70,6 @@ def columns_of(mask, multiple: int = 16):
     Where it keeps fewer, others fill up. multiple: what inputs are rounded up to. Raises ValueError, one sentence,
     where it keeps more.
     """
-    import torch
-
     m, k = mask.shape
     groups = torch.nn.functional.pad(mask, (0, -k % multiple)).view(m, -1, _GROUP)
     count = groups.sum(-1)
@@ -76,8 +84,6 @@ def columns_of(mask, multiple: int = 16):
 
 def _places(columns):
     """int16 (outputs, inputs' / 16): the columns of `columns_of`, as metadata holds them, four groups in a word."""
-    import torch
-
     nibbles = (columns[..., 0] | columns[..., 1] << 2).view(columns.shape[0], -1, 4)
     words = sum(nibbles[..., i] << 4 * i for i in range(4))
     return torch.where(words < 2**15, words, words - 2**16).to(torch.int16)
@@ -85,8 +91,6 @@ def _places(columns):
 
 def _columns(places):
     """What `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
-    import torch
-
     words = places.long() & 0xFFFF
     groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
     first = _GROUP * torch.arange(groups.shape[1], device=places.device)
@@ -101,8 +105,6 @@ def _in_rows(values, outputs: int, width: int):
 
 def _in_order(rows, sizes: layer.Sizes):
     """Values in the order of use, of those in rows."""
-    import torch
-
     wide = sizes.pieces * K // 2
     whole = torch.nn.functional.pad(rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0]))
     return _swizzled(whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)).contiguous()
@@ -110,8 +112,6 @@ def _in_order(rows, sizes: layer.Sizes):
 
 def _swizzled(pieces):
     """Pieces (…, 64, width) whose four units of 16 bytes are at u ^ (row // 2 % 4), which undoes itself."""
-    import torch
-
     row = torch.arange(64, device=pieces.device)[:, None]
     unit = torch.arange(4, device=pieces.device)[None, :] ^ row // 2 % 4
     return pieces.reshape(*pieces.shape[:2], 64, 4, -1)[:, :, row, unit].flatten(-2)
@@ -119,8 +119,6 @@ def _swizzled(pieces):
 
 def _metadata(places, sizes: layer.Sizes):
     """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
-    import torch
-
     from ..formats.two_four import TwoFour
     from ..tensor_core_24 import wgmma
 
@@ -133,16 +131,13 @@ def _metadata(places, sizes: layer.Sizes):
 @contextmanager
 def _shared(*tensors):
     """Tensors as arrays of NumPy, or on a GPU CuPy's, which is then current and has done its work at the end."""
-    import torch
-
     made = [operands.array(x) for x in tensors]
     if not tensors[0].is_cuda:
         yield made
         return
     torch.cuda.synchronize(tensors[0].device)
-    with current.opened(tensors[0].get_device()) as opened:
+    with current.settled(tensors[0].get_device()):
         yield made
-        opened.sync()
 
 
 def weight_of(values, places, inputs: int):
@@ -270,8 +265,6 @@ def _quantised(x):
 
 def weight_of_fp8(packed, scales, places, inputs: int):
     """The dense weight (outputs, inputs) in float32."""
-    import torch
-
     rows, pieces, _ = packed.shape
     columns = _columns(places)
     values = _swizzled(packed[..., :4096].reshape(rows, pieces, 64, 64)).permute(0, 2, 1, 3)
@@ -283,53 +276,30 @@ def weight_of_fp8(packed, scales, places, inputs: int):
 
 def _function(activation: str):
     """An activation as PyTorch has it."""
-    import torch
-
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
 def _sizes(x, places, bias, activation: str) -> layer.Sizes:
-    dtype = str(x.dtype).removeprefix("torch.")
     tokens = prod(x.shape[:-1])
-    return layer.Sizes(places.shape[0], x.shape[-1], tokens, dtype, bias is not None, activation)
-
-
-def _aligned(x):
-    """An input without gaps, at an address that the copy engine takes."""
-    x = x.contiguous()
-    return x.clone() if x.data_ptr() % layer.ALIGNMENT else x
-
-
-def _on(ordinal: int):
-    """A context in which a GPU is the current one, as it mostly is."""
-    import torch
-
-    return nullcontext() if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal)
-
-
-def _capturing():
-    """A context for a launch: encoding a tensor map asks the driver about an address, which a capture forbids."""
-    import torch
-
-    return counters.capturing_goes_on() if torch.cuda.is_current_stream_capturing() else nullcontext()
+    return layer.Sizes(places.shape[0], x.shape[-1], tokens, named(x.dtype), bias is not None, activation)
 
 
 @functools.lru_cache(1024)
 def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
     """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
-    name = str(dtype).removeprefix("torch.")
+    name = named(dtype)
     made: layer.Launcher | fp8_layer.Launcher
     if name == "float8_e4m3fn":
         made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
     else:
         made = layer.launcher(layer.Sizes(m, k, tokens, name, bias, activation), ordinal)
-    return made, _device(ordinal)
+    return made, gpu_of(ordinal)
 
 
 def _enqueue(x, values, metadata, bias, m: int, activation: str):
     """The product for an input (…, inputs) on a GPU, (…, m)."""
-    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
-    with _on(ordinal), _capturing():
+    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    with on(ordinal), capturing():
         out = x.new_empty((*x.shape[:-1], m))
         launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
         stream = dense.opened(dense.current(x, ordinal), device)
@@ -342,8 +312,8 @@ def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
     """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
     import torch
 
-    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
-    with _on(ordinal), _capturing():
+    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    with on(ordinal), capturing():
         if unit is None:
             x, unit = _quantised_on_gpu(x, ordinal)
         out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16)
@@ -356,8 +326,8 @@ def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
 
 def _enqueue_quantised(x):
     """(e4m3, scales (…, 1)) of an input (…, inputs) on a GPU."""
-    x, ordinal = _aligned(x), x.get_device()
-    with _on(ordinal), _capturing():
+    x, ordinal = aligned(x), x.get_device()
+    with on(ordinal), capturing():
         return _quantised_on_gpu(x, ordinal)
 
 
@@ -367,17 +337,10 @@ def _quantised_on_gpu(x, ordinal: int):
     k = x.shape[-1]
     numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
     unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    device, dtype = _device(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
+    device, dtype = gpu_of(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
     stream = dense.opened(dense.current(x, ordinal), device)
     fp8_layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
     return numbers, unit
-
-
-@functools.cache
-def _device(ordinal: int):
-    """The GPU, whose context is PyTorch's."""
-    with current.opened(ordinal) as device:
-        return device
 
 
 # ---------------------------------------------------------------- the module
@@ -413,12 +376,6 @@ def classes() -> SimpleNamespace:
     def wants_gradient(*tensors) -> bool:
         return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
-    def require_tensor(x) -> None:
-        require(
-            isinstance(x, torch.Tensor),
-            f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
-        )
-
     class Layer(nn.Module):
         """What both have: sizes, which values are kept, a bias in float32, an activation."""
 
@@ -429,10 +386,7 @@ def classes() -> SimpleNamespace:
                 tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
                 f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
             )
-            require(
-                bias is None or tuple(bias.shape) == (m,),
-                f"the bias is {tuple(getattr(bias, 'shape', ()))}, but there are {m} outputs: one number for each",
-            )
+            require_bias(bias, m)
             require(
                 activation in ("", *ACTIVATIONS),
                 f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
@@ -503,8 +457,8 @@ def classes() -> SimpleNamespace:
             if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
                 return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
             require_tensor(x)
-            x, values = _cast(x, x), _cast(x, values)
-            _require_input(x, values, self.in_features)
+            x, values = cast(x, x), cast(x, values)
+            require_input(x, values, self.in_features, "values")
             require_no_tangent(x, "multiply by the dense layer")
             return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
 
@@ -534,8 +488,8 @@ def classes() -> SimpleNamespace:
             Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
             """
             require_tensor(x)
-            x = _cast(x, x)
-            _require_place(x, self.packed, self.in_features)
+            x = cast(x, x)
+            require_input(x, self.packed, self.in_features)
             require(
                 x.dtype == torch.bfloat16,
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
@@ -548,7 +502,7 @@ def classes() -> SimpleNamespace:
             packed, bias = self.packed, self.bias
             if quantised is not None:  # the kernel goes by its shape
                 require_tensor(x)
-                _require_place(x, packed, self.in_features)
+                require_input(x, packed, self.in_features)
                 _require_quantised(x, *quantised)
             plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
             if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
@@ -564,26 +518,12 @@ def classes() -> SimpleNamespace:
 
 def _packed(numbers, scales, places, inputs: int):
     """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
-    import torch
-
     from ..formats.two_four_eight import TwoFourEight
 
     with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
         of = TwoFourEight(val.shape[0], inputs, "e4m3", val, meta.view("u2"), scale)
         made = fp8_layer.pack(of)
     return torch.from_dlpack(made)
-
-
-def _require_place(x, there, features: int) -> None:
-    """Raise ValueError, one sentence, unless an input has a layer's features and is where `there` is."""
-    require(
-        len(x.shape) > 0 and x.shape[-1] == features,
-        f"the input is {tuple(x.shape)}, but the layer takes {features} features: bring as many, or another layer",
-    )
-    require(
-        x.device == there.device,
-        f"the input is on {x.device}, but the layer on {there.device}: move one of them with to()",
-    )
 
 
 def _require_quantised(x, numbers, unit) -> None:
@@ -602,16 +542,6 @@ def _require_quantised(x, numbers, unit) -> None:
     )
 
 
-def _require_input(x, values, features: int) -> None:
-    """`_require_place`, and the values' dtype."""
-    _require_place(x, values, features)
-    require(
-        x.dtype == values.dtype and x.dtype.itemsize == 2,
-        f"the input is {x.dtype} and the layer's values are {values.dtype}, but both must be bfloat16 or both float16: "
-        "convert them with to(), or use autocast",
-    )
-
-
 # ---------------------------------------------------------------- a whole model
 
 
@@ -620,8 +550,6 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
     """
-    from torch import nn
-
     require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")
     require(
         dtype in (None, "e4m3") and not (dtype and trained),
@@ -633,7 +561,7 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
     found = {
         name: make(module)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, torch.nn.Linear)
         and name.rpartition(".")[2] in projections
         and not (module.in_features % 16 or module.out_features % 16)
     }

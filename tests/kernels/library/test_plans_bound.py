@@ -16,7 +16,7 @@ from kernels import formats, tuning
 from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
-from kernels.library import routes
+from kernels.library import in_order, routes
 
 M, K = 128, 192
 KINDS = {
@@ -106,6 +106,14 @@ def test_values_that_change_are_read_where_they_are(request):
         assert not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched) or at != values.data.ptr
 
 
+@pytest.mark.parametrize("how", [{}, {"accuracy": "tf32"}, {"in_place": True}])
+def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, request):
+    request.getfixturevalue("pretended")(racing.H200)
+    first, made = (kernels.plan(KINDS["csr"], 64, tune=False, deterministic=x, **how) for x in (False, True))
+    assert in_order.is_deterministic(made._config) and made._config == in_order.in_order(first._config)
+    assert made.choice == "in_flight" or "in_place" not in how
+
+
 @pytest.mark.parametrize("kind", ["csr", "blocks", "2:4", "nm"])
 def test_a_saved_plan_is_the_same_plan(kind, request, tmp_path):
     request.getfixturevalue("pretended")(racing.H200)
@@ -127,15 +135,6 @@ def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path, monke
     monkeypatch.undo()
     request.getfixturevalue("pretended")(racing.H200)
     assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
-
-
-@pytest.mark.parametrize("prune", ["nm", "block"])
-def test_a_dense_array_is_pruned_where_kernels_run(prune, request):
-    request.getfixturevalue("pretended")(racing.H200)
-    w = np.random.default_rng(0).standard_normal((M, K)).astype(np.float32)
-    made = kernels.plan(w, 64, prune=prune, density=0.25, accuracy="tf32", tune=False)
-    assert (made.room, made.a.nnz) == ("nm_spmm" if prune == "nm" else "async_sparse", made.a.nnz)
-    assert repr(made).startswith(f"Plan({M} x {K} by {K} x 64, float32, tf32: ")
 
 
 @pytest.mark.parametrize("accuracy", ["fp32", "tf32"])

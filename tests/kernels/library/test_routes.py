@@ -116,6 +116,11 @@ def _entries(made, config, p) -> list[tuple]:
     return [(config.source, config.entry(made.numbers))]
 
 
+@pytest.mark.parametrize(("vector", "own"), [(1, False), (2, False), (6, False), (4, True), (12, True), (130, True)])
+def test_vectors_of_whole_fours_or_of_all_rows_have_a_kernel_of_their_own(vector, own):
+    assert (way(f"nm{vector}", "float32", None, H200).room == "nm_spmm") == own
+
+
 def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda *_: pytest.fail("compiled"))
     turing = racing.gpu_of("NVIDIA T4", (7, 5), 40, 65_536)
@@ -126,10 +131,6 @@ def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(mon
         ("nm32", "float32"),
     ):
         says(["7.5", "8.0 or later"], lambda kind=kind, dtype=dtype: way(kind, dtype, None, turing))
-
-
-def test_values_that_change_are_read_by_the_kernels_that_copy_none():
-    assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
 
 
 def test_another_gpu_says_what_it_has_no_kernel_for():
@@ -233,6 +234,16 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     assert routes.written(made, routes.text(made, config), p, device) == config
 
 
+@pytest.mark.parametrize("nvrtc", [jit.nvrtc_version(), "12.0"])
+def test_a_choice_that_another_compiler_made_counts_and_is_told_of(nvrtc, monkeypatch):
+    made = way("b64", "bfloat16", None, H200)
+    p = routes.multiplication(made, 96)
+    config = made.family.candidates(p, H200)[-1]
+    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: tuning.Choice(config, 1.0, nvrtc=nvrtc))
+    found, note = routes.choose(made, p, H200)
+    assert found == config and (f"NVRTC {nvrtc}" in note) == bool(note) == (nvrtc == "12.0")
+
+
 def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
     monkeypatch,
 ):
@@ -251,8 +262,3 @@ def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
-
-
-def test_kernels_of_rooms_have_digests_of_their_own():
-    made = {room: routes.kernels(room) for room in ROOMS}
-    assert len(set(made.values())) == len(made) and all(len(x) == 12 for x in made.values())

@@ -167,7 +167,9 @@ def bind_config(
         d_bits = lines.written("d", d_bits, ceil(d_bits.shape[1] / unit) * unit)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
 
-    val, of_a, of_d = a.val, (prepared.data.ptr,), (d_bits.data.ptr, np.int32(d_bits.strides[0]))
+    val = a.val
+    of_a: tuple = (prepared.data.ptr,)
+    of_d: tuple = (d_bits.data.ptr, np.int32(d_bits.strides[0]))
     if not kind.packed:
         val = val.copy() if val.data.ptr % 16 else val  # a part of another array
         of_a = tensor_map(val, (config.m, K // 2), 64), tensor_map(prepared, (config.m // 64, 256))

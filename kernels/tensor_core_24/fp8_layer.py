@@ -105,5 +105,5 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     config = config_of(sizes, device)
     entry = config.entry("bfloat16", sizes.vectors, sizes.vectors, layer.ORDERS, sizes.activation or sizes.bias)
     after = np.int32(sizes.m), np.int32(sizes.tokens)
-    made = layer.loaded(config, entry, sizes, device)
-    return Launcher(sizes, config, *made, config.order(*sizes.shape), after)
+    kernel, launch, enqueue = layer.loaded(config, entry, sizes, device)
+    return Launcher(sizes, config, kernel, launch, enqueue, config.order(*sizes.shape), after)

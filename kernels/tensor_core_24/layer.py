@@ -181,7 +181,7 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
     return Launcher(sizes, config, *loaded(config, entry, sizes, device, own.count), before, after)
 
 
-def loaded(config: Tile, entry: str, sizes: Features, device, count: int = 0) -> tuple:
+def loaded(config: Tile, entry: str, sizes: Features, device, count: int = 0) -> tuple[Any, Any, Any]:
     """(kernel, `cuda.core.LaunchConfig`, `cuda.core.launch`)."""
     from cuda.core import launch as enqueue
 

@@ -198,9 +198,10 @@ def _addressable(problem: Problem, config: Wgmma, c: Half | None, lines: Lines) 
     """Lines of B, C and what is added to it, where TMA can address them."""
     import cupy
 
-    (of_b, of_c), operands = problem.orders, problem.device()
+    (of_b, of_c), operands = tuple(problem.orders), problem.device()
     b = by_columns(operands.b.bits) if of_b == "F" else operands.b.bits
-    out, c_in = (x and (by_columns(x.bits) if of_c == "F" else x.bits) for x in (operands.c, c))
+    out = by_columns(operands.c.bits) if of_c == "F" else operands.c.bits
+    c_in = None if c is None else by_columns(c.bits) if of_c == "F" else c.bits
     half_lines = pitch.LINE // 2  # elements of a whole line of L2
     if config.copied or not _by_tma(b):
         b = lines.read("b", b, ceil(b.shape[1] / half_lines) * half_lines)

@@ -209,7 +209,7 @@ def _claims(options: Options) -> int:
     if options.verdict:
         df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
     written = {
-        "short": lambda: df[list(judge.GOLDEN_COLUMNS)].to_csv(index=False),
+        "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
         "json": lambda: df.to_json(orient="records", indent=1, force_ascii=False) + "\n",
         "markdown": lambda: page.markdown(df, folder.name) + "\n",

@@ -55,13 +55,6 @@ def test_goals_of_one_command_are_reached_one_after_the_other():
     assert "clean" in (found := make("-n", "clean", "help").stdout) and found.index("clean") < found.index("help")
 
 
-def test_python_keeps_its_byte_code(monkeypatch):
-    """A container's setting would make every process compile all that it imports: matplotlib, pandas, SciPy."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    said = make("--silent", "--eval", 'said: ; @echo "[$$PYTHONDONTWRITEBYTECODE]"', "said")
-    assert said.stdout == "[]\n", said.stderr
-
-
 def test_the_longest_notebook_is_begun_first():
     listed = make("--silent", "--eval", "said: ; @echo $(NOTEBOOKS)", "said").stdout.split()
     assert sorted(listed) == [f"notebooks/{name}" for name in NOTEBOOKS]

@@ -303,22 +303,6 @@ def test_an_output_without_elements_is_right():
         assert check.compare(out, check.reference(np.zeros(shape))) == check.Errors(0.0, 0.0)
 
 
-class Elsewhere:
-    """An array that is not NumPy's, and that `get` brings here, as CuPy's arrays do."""
-
-    def __init__(self, array):
-        self.array, self.shape, self.size = array, array.shape, array.size
-
-    def __len__(self):
-        return len(self.array)
-
-    def __getitem__(self, rows):
-        return Elsewhere(self.array[rows])
-
-    def get(self):
-        return self.array.copy()
-
-
 # ---------------------------------------------------------------- 16-bit operands and outputs
 
 
@@ -546,22 +530,6 @@ def test_a_column_major_output_on_the_gpu_is_compared_by_row_and_column(gpu, mon
     for mine in (out, out.get(order="F")):
         with pytest.raises(check.WrongResult, match="leaves 2 of 1200 .* at row 13, column 29"):
             check.compare(mine, reference)
-
-
-@pytest.mark.gpu
-def test_the_largest_dense_problem_fits_the_oracle(gpu):
-    """8192 cubed, the largest of the report, in memory and in seconds."""
-    import time
-
-    from kernels import nm_cuda_core as room
-
-    problem = room.problem(m=8192, n=8192, k=8192)
-    problem.device()
-    began = time.perf_counter()
-    reference = check.oracle(problem)
-    assert reference.values.shape == (8192, 8192)
-    assert time.perf_counter() - began < 20
-    problem.release()
 
 
 def half_on_gpu(problem):

@@ -239,14 +239,6 @@ def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experimen
     assert found.tolist() == [most, 4e-2]
 
 
-def test_rows_with_a_bound_are_added_to_those_without(wide, tmp_path):
-    records.append(wide, [row(n=2048, bound=0.25)])
-    df = records.read(wide)
-    assert df["bound"].isna().tolist() == [True] * 3 + [False] and df["bound"].iloc[3] == 0.25
-    records.append(wide, [row(n=4096)])
-    assert records.read(wide)["bound"].isna().tolist() == [True] * 3 + [False, True]
-
-
 def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path):
     """Beside the rms of all elements a long row may be far off, and right."""
     records.write(tmp_path / "wide.csv", frame({"max_err": 0.9, "bound": 0.3}))

@@ -133,12 +133,6 @@ def test_an_unknown_parameter_is_named(no_gpu, parameter, message):
     assert "\n" not in str(caught.value)
 
 
-def test_auto_reads_without_a_gpu_and_prints_nothing_into_the_page(no_gpu, capsys):
-    made = run.start("casper_sparse")
-    assert made.mode == "recorded" and made.folder == no_gpu and made.device is None
-    assert capsys.readouterr().out == ""
-
-
 def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
     monkeypatch.setenv("SPARSITY_HANG_TRAP", "1")
     with pytest.raises(ValueError, match="a hang trap, .* as SPARSITY_HANG_TRAP is set: unset it"):
@@ -276,11 +270,6 @@ def test_the_second_measurement_lies_beside_the_first(gpu):
     assert len(read.measure("wide", problems(), CONTENDERS)) == 6
 
 
-def test_measuring_no_points_gives_an_empty_frame(gpu):
-    df = run.start("casper_sparse", mode="measure").measure("wide", [], CONTENDERS)
-    assert df.empty and list(df.columns) == list(records.COLUMNS)
-
-
 # ---------------------------------------------------------------- recorded
 
 
@@ -309,12 +298,6 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, problem, names, message)
     with pytest.raises(ValueError, match=message) as caught:
         made.measure("wide", [problem], names)
     assert "casper_sparse/wide on nvidia-h200" in str(caught.value)
-
-
-def test_an_experiment_that_was_not_recorded_is_named_with_the_known_ones(no_gpu):
-    made = run.start("casper_sparse", mode="recorded")
-    with pytest.raises(FileNotFoundError, match="casper_sparse/tall .*recorded: wide"):
-        made.measure("tall", problems(), CONTENDERS)
 
 
 # ---------------------------------------------------------------- one point

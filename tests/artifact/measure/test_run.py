@@ -1,7 +1,6 @@
 import gc
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -492,25 +491,6 @@ def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(one_point
 
     with pytest.raises(check.WrongResult, match="spoils at .* is wrong"):
         run.measure_point(problem, {"spoils": spoil}, opened, 0.1, timer)
-
-
-def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
-    """The real timer of calls; only the device is fake."""
-    from artifact.baselines import cpu
-
-    problem, _, log, _ = one_point
-    stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
-    opened = SimpleNamespace(create_stream=lambda: stream, sync=lambda: None)
-    chosen = {name: cpu.contenders()[name] for name in ("cpu_scipy", "cpu_blas")}
-    result = run.measure_point(problem, chosen, opened, 0.1, bench.time_calls)
-    assert log.count("closed") == 3 and log[-1] == "freed"
-    for name in chosen:
-        _, errors, timing = result[name]
-        assert errors.rel_err < 1e-6 and timing.median_us > 0 and timing.samples >= 7
-        row = run.row(problem, name, "cpu", *result[name], gpu="NVIDIA H200", when=MACHINE["date"])
-        frame = pd.DataFrame([row])
-        assert list(frame.columns) == list(records.COLUMNS)
-        records._text(frame, Path("cpu.csv"))  # raises where it cannot be recorded
 
 
 # ---------------------------------------------------------------- banner

@@ -10,8 +10,7 @@ The product is an operator of `torch.library`, on the current stream, with bias 
 `torch.compile` and CUDA graphs take it, a graph after a first call at the same number of tokens, which compiles. It
 reads inputs (…, inputs) and writes outputs (…, outputs) as they lie, any number of tokens; features are multiples of 8.
 Launches may overlap. Gradients: of the input, by a dense product with the weight, which is made for it; of the bias;
-and of the values that are kept. On the CPU the same layers multiply dense. PyTorch is imported when a layer is first
-asked for.
+and of the values that are kept. On the CPU the same layers multiply dense. This module needs PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ import functools
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.autograd import forward_ad
 
 from ..contract import require
 from ..tensor_core_24 import fp8_layer, layer
@@ -45,19 +47,11 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 _GROUP, _KEPT = 4, 2
 
 
-def __getattr__(name: str):
-    if name in ("SemiStructuredLinear", "SemiStructuredLinearFP8"):
-        return getattr(classes(), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 # ---------------------------------------------------------------- the weight
 
 
 def kept(weight):
     """The mask (outputs, inputs) of the two largest magnitudes of each four inputs, the lower inputs of equal ones."""
-    import torch
-
     m, k = weight.shape
     sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
     groups = sizes.view(m, -1, _GROUP)
@@ -71,8 +65,6 @@ def columns_of(mask, multiple: int = 16):
     Where it keeps fewer, others fill up. multiple: what inputs are rounded up to. Raises ValueError, one sentence,
     where it keeps more.
     """
-    import torch
-
     m, k = mask.shape
     groups = torch.nn.functional.pad(mask, (0, -k % multiple)).view(m, -1, _GROUP)
     count = groups.sum(-1)
@@ -87,8 +79,6 @@ def columns_of(mask, multiple: int = 16):
 
 def _places(columns):
     """int16 (outputs, inputs' / 16): the columns of `columns_of`, as metadata holds them, four groups in a word."""
-    import torch
-
     nibbles = (columns[..., 0] | columns[..., 1] << 2).view(columns.shape[0], -1, 4)
     words = sum(nibbles[..., i] << 4 * i for i in range(4))
     return torch.where(words < 2**15, words, words - 2**16).to(torch.int16)
@@ -96,8 +86,6 @@ def _places(columns):
 
 def _columns(places):
     """What `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
-    import torch
-
     words = places.long() & 0xFFFF
     groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
     first = _GROUP * torch.arange(groups.shape[1], device=places.device)
@@ -112,8 +100,6 @@ def _in_rows(values, outputs: int, width: int):
 
 def _in_order(rows, sizes: layer.Sizes):
     """Values in the order of use, of those in rows."""
-    import torch
-
     wide = sizes.pieces * K // 2
     whole = torch.nn.functional.pad(rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0]))
     return _swizzled(whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)).contiguous()
@@ -121,8 +107,6 @@ def _in_order(rows, sizes: layer.Sizes):
 
 def _swizzled(pieces):
     """Pieces (…, 64, width) whose four units of 16 bytes are at u ^ (row // 2 % 4), which undoes itself."""
-    import torch
-
     row = torch.arange(64, device=pieces.device)[:, None]
     unit = torch.arange(4, device=pieces.device)[None, :] ^ row // 2 % 4
     return pieces.reshape(*pieces.shape[:2], 64, 4, -1)[:, :, row, unit].flatten(-2)
@@ -130,8 +114,6 @@ def _swizzled(pieces):
 
 def _metadata(places, sizes: layer.Sizes):
     """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
-    import torch
-
     from ..formats.two_four import TwoFour
     from ..tensor_core_24 import wgmma
 
@@ -144,8 +126,6 @@ def _metadata(places, sizes: layer.Sizes):
 @contextmanager
 def _shared(*tensors):
     """Tensors as arrays of NumPy, or on a GPU CuPy's, which is then current and has done its work at the end."""
-    import torch
-
     made = [operands.array(x) for x in tensors]
     if not tensors[0].is_cuda:
         yield made
@@ -166,113 +146,112 @@ def weight_of(values, places, inputs: int):
 # ---------------------------------------------------------------- the operator
 
 
-@functools.cache
-def operators() -> SimpleNamespace:
-    """The operator `sparsity_on_trial::semi_structured_linear`, registered at the first call."""
-    import torch
+@torch.library.custom_op(
+    "sparsity_on_trial::semi_structured_linear",
+    mutates_args=(),
+    schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
+)
+def semi_structured_linear(x, values, metadata, places, bias, activation):
+    sizes = _sizes(x, places, bias, activation)
+    layer.check(sizes)
+    shape = (*x.shape[:-1], sizes.m)
+    if 0 in shape:
+        return x.new_zeros(shape)
+    if not x.is_cuda:
+        whole = weight_of(values.float(), places, sizes.k)
+        made = torch.nn.functional.linear(x.float(), whole, bias)
+        return _function(activation)(made).to(x.dtype)
+    return _enqueue(x, values, metadata, bias, sizes.m, activation)
 
-    @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear",
-        mutates_args=(),
-        schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
+
+@semi_structured_linear.register_fake
+def _(x, values, metadata, places, bias, activation):
+    return x.new_empty((*x.shape[:-1], places.shape[0]))
+
+
+def _keep(ctx, inputs, output):
+    x, values, metadata, places, bias, activation = inputs
+    ctx.save_for_backward(x, values, metadata, places, bias)
+    ctx.activation = activation
+
+
+def _backward(ctx, grad):
+    x, values, metadata, places, bias = ctx.saved_tensors
+    if ctx.activation:
+        before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
+        with torch.enable_grad():
+            before = before.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
+    of_x = of_values = of_bias = None
+    if ctx.needs_input_grad[0]:
+        of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
+    lines = grad.reshape(-1, grad.shape[-1])
+    if ctx.needs_input_grad[1]:
+        whole = lines.t() @ x.reshape(-1, x.shape[-1])
+        columns = _columns(places)
+        whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
+        of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
+    if bias is not None and ctx.needs_input_grad[4]:
+        of_bias = lines.sum(0, dtype=bias.dtype)
+    return of_x, of_values, None, None, of_bias, None
+
+
+semi_structured_linear.register_autograd(_backward, setup_context=_keep)
+
+
+@torch.library.custom_op(
+    "sparsity_on_trial::semi_structured_linear_fp8",
+    mutates_args=(),
+    schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
+    "-> Tensor",
+)
+def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
+    m, k = places.shape[0], x.shape[-1]
+    sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
+    fp8_layer.check(sizes)
+    shape = (*x.shape[:-1], m)
+    if 0 in shape:
+        return x.new_zeros(shape, dtype=torch.bfloat16)
+    if not x.is_cuda:
+        whole = weight_of_fp8(packed, scales, places, k)
+        made = torch.nn.functional.linear(x.float() * unit, whole, bias)
+        return _function(activation)(made).to(torch.bfloat16)
+    return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
+
+
+@semi_structured_linear_fp8.register_fake
+def _(x, unit, packed, scales, places, bias, activation):
+    return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
+
+
+@torch.library.custom_op("sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)")
+def quantise_tokens(x):
+    return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
+
+
+@quantise_tokens.register_fake
+def _(x):
+    unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
+
+
+def _no_gradient(ctx, *grads):
+    raise ValueError(
+        "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
+        "SemiStructuredLinear"
     )
-    def semi_structured_linear(x, values, metadata, places, bias, activation):
-        sizes = _sizes(x, places, bias, activation)
-        layer.check(sizes)
-        shape = (*x.shape[:-1], sizes.m)
-        if 0 in shape:
-            return x.new_zeros(shape)
-        if not x.is_cuda:
-            whole = weight_of(values.float(), places, sizes.k)
-            made = torch.nn.functional.linear(x.float(), whole, bias)
-            return _function(activation)(made).to(x.dtype)
-        return _enqueue(x, values, metadata, bias, sizes.m, activation)
 
-    @semi_structured_linear.register_fake
-    def _(x, values, metadata, places, bias, activation):
-        return x.new_empty((*x.shape[:-1], places.shape[0]))
 
-    def keep(ctx, inputs, output):
-        x, values, metadata, places, bias, activation = inputs
-        ctx.save_for_backward(x, values, metadata, places, bias)
-        ctx.activation = activation
-
-    def backward(ctx, grad):
-        x, values, metadata, places, bias = ctx.saved_tensors
-        if ctx.activation:
-            before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
-            with torch.enable_grad():
-                before = before.detach().requires_grad_()
-                (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
-        of_x = of_values = of_bias = None
-        if ctx.needs_input_grad[0]:
-            of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
-        lines = grad.reshape(-1, grad.shape[-1])
-        if ctx.needs_input_grad[1]:
-            whole = lines.t() @ x.reshape(-1, x.shape[-1])
-            columns = _columns(places)
-            whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
-            of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
-        if bias is not None and ctx.needs_input_grad[4]:
-            of_bias = lines.sum(0, dtype=bias.dtype)
-        return of_x, of_values, None, None, of_bias, None
-
-    semi_structured_linear.register_autograd(backward, setup_context=keep)
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear_fp8",
-        mutates_args=(),
-        schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
-        "-> Tensor",
-    )
-    def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
-        m, k = places.shape[0], x.shape[-1]
-        sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
-        fp8_layer.check(sizes)
-        shape = (*x.shape[:-1], m)
-        if 0 in shape:
-            return x.new_zeros(shape, dtype=torch.bfloat16)
-        if not x.is_cuda:
-            whole = weight_of_fp8(packed, scales, places, k)
-            made = torch.nn.functional.linear(x.float() * unit, whole, bias)
-            return _function(activation)(made).to(torch.bfloat16)
-        return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
-
-    @semi_structured_linear_fp8.register_fake
-    def _(x, unit, packed, scales, places, bias, activation):
-        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)"
-    )
-    def quantise_tokens(x):
-        return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
-
-    @quantise_tokens.register_fake
-    def _(x):
-        unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-        return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
-
-    def no_gradient(ctx, *grads):
-        raise ValueError(
-            "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
-            "SemiStructuredLinear"
-        )
-
-    semi_structured_linear_fp8.register_autograd(no_gradient)
-    quantise_tokens.register_autograd(no_gradient)
-    ops = torch.ops.sparsity_on_trial
-    return SimpleNamespace(
-        linear=ops.semi_structured_linear.default,
-        fp8=ops.semi_structured_linear_fp8.default,
-        quantise=ops.quantise_tokens.default,
-    )
+semi_structured_linear_fp8.register_autograd(_no_gradient)
+quantise_tokens.register_autograd(_no_gradient)
+#: As `torch.compile` keeps them.
+_linear = torch.ops.sparsity_on_trial.semi_structured_linear.default
+_fp8 = torch.ops.sparsity_on_trial.semi_structured_linear_fp8.default
+_quantise = torch.ops.sparsity_on_trial.quantise_tokens.default
 
 
 def _quantised(x):
     """(e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
-    import torch
-
     unit = x.abs().amax(-1, keepdim=True) / 448
     unit = torch.where(unit > 0, unit, torch.ones_like(unit))
     return (x / unit).to(torch.float8_e4m3fn), unit
@@ -280,8 +259,6 @@ def _quantised(x):
 
 def weight_of_fp8(packed, scales, places, inputs: int):
     """The dense weight (outputs, inputs) in float32."""
-    import torch
-
     rows, pieces, _ = packed.shape
     columns = _columns(places)
     values = _swizzled(packed[..., :4096].reshape(rows, pieces, 64, 64)).permute(0, 2, 1, 3)
@@ -293,8 +270,6 @@ def weight_of_fp8(packed, scales, places, inputs: int):
 
 def _function(activation: str):
     """An activation as PyTorch has it."""
-    import torch
-
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
@@ -329,8 +304,6 @@ def _enqueue(x, values, metadata, bias, m: int, activation: str):
 
 def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
     """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
-    import torch
-
     x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
     with on(ordinal), capturing():
         if unit is None:
@@ -351,8 +324,6 @@ def _enqueue_quantised(x):
 
 
 def _quantised_on_gpu(x, ordinal: int):
-    import torch
-
     k = x.shape[-1]
     numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
     unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
@@ -365,180 +336,169 @@ def _quantised_on_gpu(x, ordinal: int):
 # ---------------------------------------------------------------- the module
 
 
-@functools.cache
-def classes() -> SimpleNamespace:
-    """`SemiStructuredLinear` and its form in FP8, made when PyTorch is first needed."""
-    import torch
-    from torch import nn
-    from torch.autograd import forward_ad
+def _is_plain(x, values=None) -> bool:
+    """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
+    on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) is torch.Tensor
+        and x.is_cuda
+        and x.numel() > 0
+        and x.dim() > 0
+        and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
+        and not torch.is_autocast_enabled("cuda")
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._len_torch_function_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and torch._C._get_tracing_state() is None
+        and forward_ad._current_level < 0
+    )
 
-    multiply = operators()
 
-    def is_plain(x, values=None) -> bool:
-        """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
-        on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
-        return (
-            not torch.compiler.is_compiling()
-            and type(x) is torch.Tensor
-            and x.is_cuda
-            and x.numel() > 0
-            and x.dim() > 0
-            and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
-            and not torch.is_autocast_enabled("cuda")
-            and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._len_torch_function_stack() == 0
-            and torch._C._functorch.peek_interpreter_stack() is None
-            and torch._C._get_tracing_state() is None
-            and forward_ad._current_level < 0
+def _wants_gradient(*tensors) -> bool:
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+class Layer(nn.Module):
+    """What both have: sizes, which values are kept, a bias in float32, an activation."""
+
+    def __init__(self, weight, mask, bias, activation: str):
+        super().__init__()
+        m, k = weight.shape
+        require(
+            tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
+            f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
         )
+        require_bias(bias, m)
+        require(
+            activation in ("", *ACTIVATIONS),
+            f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
+        )
+        self.in_features, self.out_features, self.activation = k, m, activation
+        if bias is not None:
+            bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
+        self.register_parameter("bias", bias)
 
-    def wants_gradient(*tensors) -> bool:
-        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    @classmethod
+    def of(cls, source, mask=None, activation: str = "", **how):
+        """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
+        weight = getattr(source, "weight", source)
+        if type(weight).__name__.startswith("SparseSemiStructured"):
+            weight = weight.to_dense()
+        weight = weight.detach()
+        mask = kept(weight) if mask is None else mask
+        return cls(weight, mask, getattr(source, "bias", None), activation, **how)
 
-    class Layer(nn.Module):
-        """What both have: sizes, which values are kept, a bias in float32, an activation."""
+    def _stored(self, weight, mask, multiple: int):
+        """(values of a mask in rows, (outputs, inputs' / 2), places)."""
+        m, k = weight.shape
+        columns = columns_of(mask, multiple)
+        whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
+        at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
+        return whole.gather(1, at.view(m, -1)), _places(columns)
 
-        def __init__(self, weight, mask, bias, activation: str):
-            super().__init__()
-            m, k = weight.shape
-            require(
-                tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
-                f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
-            )
-            require_bias(bias, m)
-            require(
-                activation in ("", *ACTIVATIONS),
-                f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
-            )
-            self.in_features, self.out_features, self.activation = k, m, activation
-            if bias is not None:
-                bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
-            self.register_parameter("bias", bias)
+    def _apply(self, fn, recurse=True):
+        """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
+        super()._apply(fn, recurse)
+        for name in ("bias", "scales"):
+            x = getattr(self, name, None)
+            if x is not None and x.dtype != torch.float32:
+                x.data = x.data.float()
+        return self
 
-        @classmethod
-        def of(cls, source, mask=None, activation: str = "", **how):
-            """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
-            weight = getattr(source, "weight", source)
-            if type(weight).__name__.startswith("SparseSemiStructured"):
-                weight = weight.to_dense()
-            weight = weight.detach()
-            mask = kept(weight) if mask is None else mask
-            return cls(weight, mask, getattr(source, "bias", None), activation, **how)
+    def extra_repr(self) -> str:
+        said = f", {self.activation}" if self.activation else ""
+        return f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
 
-        def _stored(self, weight, mask, multiple: int):
-            """(values of a mask in rows, (outputs, inputs' / 2), places)."""
-            m, k = weight.shape
-            columns = columns_of(mask, multiple)
-            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
-            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
-            return whole.gather(1, at.view(m, -1)), _places(columns)
 
-        def _apply(self, fn, recurse=True):
-            """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
-            super()._apply(fn, recurse)
-            for name in ("bias", "scales"):
-                x = getattr(self, name, None)
-                if x is not None and x.dtype != torch.float32:
-                    x.data = x.data.float()
-            return self
+class SemiStructuredLinear(Layer):
+    """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
 
-        def extra_repr(self) -> str:
-            said = f", {self.activation}" if self.activation else ""
-            return f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
+    weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
+    kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
+    parameter. Under autocast inputs and values are cast as nn.Linear's are.
+    """
 
-    class SemiStructuredLinear(Layer):
-        """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
+    def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
+        super().__init__(weight, mask, bias, activation)
+        sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
+        rows, places = self._stored(weight, mask, 16)
+        values = _in_order(rows, sizes)
+        if trained:
+            self.values = nn.Parameter(values)
+        else:
+            self.register_buffer("values", values)
+        self.register_buffer("places", places)
+        self.register_buffer("metadata", _metadata(places, sizes))
 
-        weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
-        kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
-        parameter. Under autocast inputs and values are cast as nn.Linear's are.
+    @property
+    def weight(self):
+        """The dense weight (outputs, inputs), made anew."""
+        return weight_of(self.values, self.places, self.in_features)
+
+    def forward(self, x):
+        values, bias = self.values, self.bias
+        if _is_plain(x, values) and not _wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
+            return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
+        require_tensor(x)
+        x, values = cast(x, x), cast(x, values)
+        require_input(x, values, self.in_features, "values")
+        require_no_tangent(x, "multiply by the dense layer")
+        return _linear(x, values, self.metadata, self.places, self.bias, self.activation)
+
+
+class SemiStructuredLinearFP8(Layer):
+    """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
+
+    A launch before the product quantises the inputs, once for layers that share what `quantise` makes; under
+    torch.compile what makes the inputs does it. For inference.
+    """
+
+    def __init__(self, weight, mask, bias=None, activation: str = ""):
+        super().__init__(weight, mask, bias, activation)
+        rows, places = self._stored(weight, mask, 32)
+        numbers, scales = _quantised(rows.float())
+        self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
+        self.register_buffer("scales", scales)
+        self.register_buffer("places", places)
+
+    @property
+    def weight(self):
+        """The dense weight (outputs, inputs) in float32, made anew."""
+        return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
+
+    def quantise(self, x):
+        """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
+
+        Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
         """
+        require_tensor(x)
+        x = cast(x, x)
+        require_input(x, self.packed, self.in_features)
+        require(
+            x.dtype == torch.bfloat16,
+            f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
+        )
+        require_no_tangent(x, "multiply by the dense layer")
+        return _quantised(x.float()) if torch.compiler.is_compiling() else _quantise(x)
 
-        def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
-            super().__init__(weight, mask, bias, activation)
-            sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
-            rows, places = self._stored(weight, mask, 16)
-            values = _in_order(rows, sizes)
-            if trained:
-                self.values = nn.Parameter(values)
-            else:
-                self.register_buffer("values", values)
-            self.register_buffer("places", places)
-            self.register_buffer("metadata", _metadata(places, sizes))
-
-        @property
-        def weight(self):
-            """The dense weight (outputs, inputs), made anew."""
-            return weight_of(self.values, self.places, self.in_features)
-
-        def forward(self, x):
-            values, bias = self.values, self.bias
-            if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
-                return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
+    def forward(self, x, quantised=None):
+        """quantised: x as `quantise` makes it."""
+        packed, bias = self.packed, self.bias
+        if quantised is not None:  # the kernel goes by its shape
             require_tensor(x)
-            x, values = cast(x, x), cast(x, values)
-            require_input(x, values, self.in_features, "values")
-            require_no_tangent(x, "multiply by the dense layer")
-            return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
-
-    class SemiStructuredLinearFP8(Layer):
-        """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
-
-        A launch before the product quantises the inputs, once for layers that share what `quantise` makes; under
-        torch.compile what makes the inputs does it. For inference.
-        """
-
-        def __init__(self, weight, mask, bias=None, activation: str = ""):
-            super().__init__(weight, mask, bias, activation)
-            rows, places = self._stored(weight, mask, 32)
-            numbers, scales = _quantised(rows.float())
-            self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
-            self.register_buffer("scales", scales)
-            self.register_buffer("places", places)
-
-        @property
-        def weight(self):
-            """The dense weight (outputs, inputs) in float32, made anew."""
-            return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
-
-        def quantise(self, x):
-            """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
-
-            Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
-            """
-            require_tensor(x)
-            x = cast(x, x)
-            require_input(x, self.packed, self.in_features)
-            require(
-                x.dtype == torch.bfloat16,
-                f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
-            )
-            require_no_tangent(x, "multiply by the dense layer")
-            return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
-
-        def forward(self, x, quantised=None):
-            """quantised: x as `quantise` makes it."""
-            packed, bias = self.packed, self.bias
-            if quantised is not None:  # the kernel goes by its shape
-                require_tensor(x)
-                require_input(x, packed, self.in_features)
-                _require_quantised(x, *quantised)
-            plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
-            if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
-                numbers, unit = quantised or (x, None)
-                return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
-            numbers, unit = quantised or self.quantise(x)
-            return multiply.fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
-
-    for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
-        cls.__module__, cls.__qualname__ = __name__, cls.__name__
-    return SimpleNamespace(SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8)
+            require_input(x, packed, self.in_features)
+            _require_quantised(x, *quantised)
+        plain = _is_plain(x) and x.dtype == torch.bfloat16 and not _wants_gradient(x, bias)
+        if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
+            numbers, unit = quantised or (x, None)
+            return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
+        numbers, unit = quantised or self.quantise(x)
+        return _fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
 
 
 def _packed(numbers, scales, places, inputs: int):
     """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
-    import torch
-
     from ..formats.two_four_eight import TwoFourEight
 
     with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
@@ -549,8 +509,6 @@ def _packed(numbers, scales, places, inputs: int):
 
 def _require_quantised(x, numbers, unit) -> None:
     """Raise ValueError, one sentence, unless e4m3 numbers and their scales are of an input of x's shape, where x is."""
-    import torch
-
     shape = tuple(x.shape)
     require(
         tuple(numbers.shape) == shape
@@ -571,16 +529,12 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
     """
-    from torch import nn
-
     require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")
     require(
         dtype in (None, "e4m3") and not (dtype and trained),
         f"dtype is {dtype!r}, but must be 'e4m3', which is not trained, or None",
     )
-    make = (
-        classes().SemiStructuredLinearFP8.of if dtype else partial(classes().SemiStructuredLinear.of, trained=trained)
-    )
+    make = SemiStructuredLinearFP8.of if dtype else partial(SemiStructuredLinear.of, trained=trained)
     found = {
         name: make(module)
         for name, module in model.named_modules()

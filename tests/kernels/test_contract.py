@@ -129,7 +129,7 @@ def test_the_kernels_stand_alone():
     modules = [
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
         for path in ROOT.rglob("*.py")
-        if path.name != "__init__.py"
+        if path.name not in ("__init__.py", "semi_structured.py")  # which is for whoever has PyTorch
     ]
     assert jit.__name__ in modules
     code = (

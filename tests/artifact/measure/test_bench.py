@@ -49,7 +49,8 @@ def test_warm_up_launches_are_not_samples():
     assert gpu.launches["a"] > bench.MAX_SAMPLES + bench.WARMUP_BATCH
 
 
-def test_warm_up_ends_with_its_budget():
+@pytest.mark.parametrize("budget_s", [1.0, 1e9])
+def test_warm_up_ends_with_its_budget_or_after_its_steps(budget_s):
     """Times that halve and double for ever, 0.1 s each: what was spent counts, step by step."""
     made = []
 
@@ -57,8 +58,19 @@ def test_warm_up_ends_with_its_budget():
         made.extend(names)
         return [1e5 * 2.0 ** (len(made) % 2) for _ in names], []
 
-    bench.warm_up(["a"], bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None), budget_s=1.0)
-    assert len(made) == 1 + 2 * bench.WARMUP_BATCH
+    bench.warm_up(["a"], bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None), budget_s)
+    steps = 2 if budget_s == 1 else bench.WARMUP_STEPS
+    assert len(made) == 1 + steps * bench.WARMUP_BATCH
+
+
+@pytest.mark.parametrize(("after", "still"), [(102.9, True), (97.1, True), (103.1, False), (96.9, False)])
+def test_a_median_may_fall_no_further_than_it_may_rise(after, still):
+    assert bench.stable(100, after) == still
+
+
+def test_a_timing_has_the_quartiles_of_its_samples():
+    timing = bench.timings({"a": [5, 1, 3, 2, 4]}, [], {"a": 5}, {"a": False})["a"]
+    assert (timing.q25_us, timing.median_us, timing.q75_us, timing.samples) == (2, 3, 4, 5)
 
 
 @given(st.floats(0.5, 1e6), st.floats(10.0, 500.0), st.floats(1e-3, 10.0), st.integers(1, 30))

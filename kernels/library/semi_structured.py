@@ -10,7 +10,8 @@ The product is an operator of `torch.library`, on the current stream, with bias 
 `torch.compile` and CUDA graphs take it, a graph after a first call at the same number of tokens, which compiles. It
 reads inputs (…, inputs) and writes outputs (…, outputs) as they lie, any number of tokens; features are multiples of 8.
 Launches may overlap. Gradients: of the input, by a dense product with the weight, which is made for it; of the bias;
-and of the values that are kept. On the CPU the same layers multiply dense. This module needs PyTorch.
+and of the values that are kept. On the CPU the same layers multiply dense. PyTorch is imported when a layer is first
+asked for.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ import functools
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-
-import torch
-from torch import nn
-from torch.autograd import forward_ad
+from types import SimpleNamespace
 
 from ..contract import require
+from ..lazy import torch
 from ..tensor_core_24 import fp8_layer, layer
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, dense, operands
@@ -45,6 +44,12 @@ from .torch_modes import (
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _GROUP, _KEPT = 4, 2
+
+
+def __getattr__(name: str):
+    if name in ("SemiStructuredLinear", "SemiStructuredLinearFP8"):
+        return getattr(classes(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # ---------------------------------------------------------------- the weight
@@ -146,112 +151,113 @@ def weight_of(values, places, inputs: int):
 # ---------------------------------------------------------------- the operator
 
 
-@torch.library.custom_op(
-    "sparsity_on_trial::semi_structured_linear",
-    mutates_args=(),
-    schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
-)
-def semi_structured_linear(x, values, metadata, places, bias, activation):
-    sizes = _sizes(x, places, bias, activation)
-    layer.check(sizes)
-    shape = (*x.shape[:-1], sizes.m)
-    if 0 in shape:
-        return x.new_zeros(shape)
-    if not x.is_cuda:
-        whole = weight_of(values.float(), places, sizes.k)
-        made = torch.nn.functional.linear(x.float(), whole, bias)
-        return _function(activation)(made).to(x.dtype)
-    return _enqueue(x, values, metadata, bias, sizes.m, activation)
+@functools.cache
+def operators() -> SimpleNamespace:
+    """The operator `sparsity_on_trial::semi_structured_linear`, registered at the first call."""
+    import torch
 
-
-@semi_structured_linear.register_fake
-def _(x, values, metadata, places, bias, activation):
-    return x.new_empty((*x.shape[:-1], places.shape[0]))
-
-
-def _keep(ctx, inputs, output):
-    x, values, metadata, places, bias, activation = inputs
-    ctx.save_for_backward(x, values, metadata, places, bias)
-    ctx.activation = activation
-
-
-def _backward(ctx, grad):
-    x, values, metadata, places, bias = ctx.saved_tensors
-    if ctx.activation:
-        before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
-        with torch.enable_grad():
-            before = before.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
-    of_x = of_values = of_bias = None
-    if ctx.needs_input_grad[0]:
-        of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
-    lines = grad.reshape(-1, grad.shape[-1])
-    if ctx.needs_input_grad[1]:
-        whole = lines.t() @ x.reshape(-1, x.shape[-1])
-        columns = _columns(places)
-        whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
-        of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
-    if bias is not None and ctx.needs_input_grad[4]:
-        of_bias = lines.sum(0, dtype=bias.dtype)
-    return of_x, of_values, None, None, of_bias, None
-
-
-semi_structured_linear.register_autograd(_backward, setup_context=_keep)
-
-
-@torch.library.custom_op(
-    "sparsity_on_trial::semi_structured_linear_fp8",
-    mutates_args=(),
-    schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
-    "-> Tensor",
-)
-def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
-    m, k = places.shape[0], x.shape[-1]
-    sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
-    fp8_layer.check(sizes)
-    shape = (*x.shape[:-1], m)
-    if 0 in shape:
-        return x.new_zeros(shape, dtype=torch.bfloat16)
-    if not x.is_cuda:
-        whole = weight_of_fp8(packed, scales, places, k)
-        made = torch.nn.functional.linear(x.float() * unit, whole, bias)
-        return _function(activation)(made).to(torch.bfloat16)
-    return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
-
-
-@semi_structured_linear_fp8.register_fake
-def _(x, unit, packed, scales, places, bias, activation):
-    return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
-
-
-@torch.library.custom_op("sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)")
-def quantise_tokens(x):
-    return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
-
-
-@quantise_tokens.register_fake
-def _(x):
-    unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
-
-
-def _no_gradient(ctx, *grads):
-    raise ValueError(
-        "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
-        "SemiStructuredLinear"
+    @torch.library.custom_op(
+        "sparsity_on_trial::semi_structured_linear",
+        mutates_args=(),
+        schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
     )
+    def semi_structured_linear(x, values, metadata, places, bias, activation):
+        sizes = _sizes(x, places, bias, activation)
+        layer.check(sizes)
+        shape = (*x.shape[:-1], sizes.m)
+        if 0 in shape:
+            return x.new_zeros(shape)
+        if not x.is_cuda:
+            whole = weight_of(values.float(), places, sizes.k)
+            made = torch.nn.functional.linear(x.float(), whole, bias)
+            return _function(activation)(made).to(x.dtype)
+        return _enqueue(x, values, metadata, bias, sizes.m, activation)
 
+    @semi_structured_linear.register_fake
+    def _(x, values, metadata, places, bias, activation):
+        return x.new_empty((*x.shape[:-1], places.shape[0]))
 
-semi_structured_linear_fp8.register_autograd(_no_gradient)
-quantise_tokens.register_autograd(_no_gradient)
-#: As `torch.compile` keeps them.
-_linear = torch.ops.sparsity_on_trial.semi_structured_linear.default
-_fp8 = torch.ops.sparsity_on_trial.semi_structured_linear_fp8.default
-_quantise = torch.ops.sparsity_on_trial.quantise_tokens.default
+    def keep(ctx, inputs, output):
+        x, values, metadata, places, bias, activation = inputs
+        ctx.save_for_backward(x, values, metadata, places, bias)
+        ctx.activation = activation
+
+    def backward(ctx, grad):
+        x, values, metadata, places, bias = ctx.saved_tensors
+        if ctx.activation:
+            before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
+            with torch.enable_grad():
+                before = before.detach().requires_grad_()
+                (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
+        of_x = of_values = of_bias = None
+        if ctx.needs_input_grad[0]:
+            of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
+        lines = grad.reshape(-1, grad.shape[-1])
+        if ctx.needs_input_grad[1]:
+            whole = lines.t() @ x.reshape(-1, x.shape[-1])
+            columns = _columns(places)
+            whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
+            of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
+        if bias is not None and ctx.needs_input_grad[4]:
+            of_bias = lines.sum(0, dtype=bias.dtype)
+        return of_x, of_values, None, None, of_bias, None
+
+    semi_structured_linear.register_autograd(backward, setup_context=keep)
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::semi_structured_linear_fp8",
+        mutates_args=(),
+        schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
+        "-> Tensor",
+    )
+    def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
+        m, k = places.shape[0], x.shape[-1]
+        sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
+        fp8_layer.check(sizes)
+        shape = (*x.shape[:-1], m)
+        if 0 in shape:
+            return x.new_zeros(shape, dtype=torch.bfloat16)
+        if not x.is_cuda:
+            whole = weight_of_fp8(packed, scales, places, k)
+            made = torch.nn.functional.linear(x.float() * unit, whole, bias)
+            return _function(activation)(made).to(torch.bfloat16)
+        return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
+
+    @semi_structured_linear_fp8.register_fake
+    def _(x, unit, packed, scales, places, bias, activation):
+        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
+
+    @torch.library.custom_op(
+        "sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)"
+    )
+    def quantise_tokens(x):
+        return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
+
+    @quantise_tokens.register_fake
+    def _(x):
+        unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+        return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
+
+    def no_gradient(ctx, *grads):
+        raise ValueError(
+            "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
+            "SemiStructuredLinear"
+        )
+
+    semi_structured_linear_fp8.register_autograd(no_gradient)
+    quantise_tokens.register_autograd(no_gradient)
+    ops = torch.ops.sparsity_on_trial
+    return SimpleNamespace(
+        linear=ops.semi_structured_linear.default,
+        fp8=ops.semi_structured_linear_fp8.default,
+        quantise=ops.quantise_tokens.default,
+    )
 
 
 def _quantised(x):
     """(e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
+    import torch
+
     unit = x.abs().amax(-1, keepdim=True) / 448
     unit = torch.where(unit > 0, unit, torch.ones_like(unit))
     return (x / unit).to(torch.float8_e4m3fn), unit
@@ -304,6 +310,8 @@ def _enqueue(x, values, metadata, bias, m: int, activation: str):
 
 def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
     """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
+    import torch
+
     x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
     with on(ordinal), capturing():
         if unit is None:
@@ -324,6 +332,8 @@ def _enqueue_quantised(x):
 
 
 def _quantised_on_gpu(x, ordinal: int):
+    import torch
+
     k = x.shape[-1]
     numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
     unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
@@ -336,165 +346,174 @@ def _quantised_on_gpu(x, ordinal: int):
 # ---------------------------------------------------------------- the module
 
 
-def _is_plain(x, values=None) -> bool:
-    """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
-    on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(x) is torch.Tensor
-        and x.is_cuda
-        and x.numel() > 0
-        and x.dim() > 0
-        and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
-        and not torch.is_autocast_enabled("cuda")
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._len_torch_function_stack() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and torch._C._get_tracing_state() is None
-        and forward_ad._current_level < 0
-    )
+@functools.cache
+def classes() -> SimpleNamespace:
+    """`SemiStructuredLinear` and its form in FP8, made when PyTorch is first needed."""
+    import torch
+    from torch import nn
+    from torch.autograd import forward_ad
 
+    multiply = operators()
 
-def _wants_gradient(*tensors) -> bool:
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
-
-
-class Layer(nn.Module):
-    """What both have: sizes, which values are kept, a bias in float32, an activation."""
-
-    def __init__(self, weight, mask, bias, activation: str):
-        super().__init__()
-        m, k = weight.shape
-        require(
-            tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
-            f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
+    def is_plain(x, values=None) -> bool:
+        """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
+        on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
+        return (
+            not torch.compiler.is_compiling()
+            and type(x) is torch.Tensor
+            and x.is_cuda
+            and x.numel() > 0
+            and x.dim() > 0
+            and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
+            and not torch.is_autocast_enabled("cuda")
+            and torch._C._len_torch_dispatch_stack() == 0
+            and torch._C._len_torch_function_stack() == 0
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and torch._C._get_tracing_state() is None
+            and forward_ad._current_level < 0
         )
-        require_bias(bias, m)
-        require(
-            activation in ("", *ACTIVATIONS),
-            f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
-        )
-        self.in_features, self.out_features, self.activation = k, m, activation
-        if bias is not None:
-            bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
-        self.register_parameter("bias", bias)
 
-    @classmethod
-    def of(cls, source, mask=None, activation: str = "", **how):
-        """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
-        weight = getattr(source, "weight", source)
-        if type(weight).__name__.startswith("SparseSemiStructured"):
-            weight = weight.to_dense()
-        weight = weight.detach()
-        mask = kept(weight) if mask is None else mask
-        return cls(weight, mask, getattr(source, "bias", None), activation, **how)
+    def wants_gradient(*tensors) -> bool:
+        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
-    def _stored(self, weight, mask, multiple: int):
-        """(values of a mask in rows, (outputs, inputs' / 2), places)."""
-        m, k = weight.shape
-        columns = columns_of(mask, multiple)
-        whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
-        at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
-        return whole.gather(1, at.view(m, -1)), _places(columns)
+    class Layer(nn.Module):
+        """What both have: sizes, which values are kept, a bias in float32, an activation."""
 
-    def _apply(self, fn, recurse=True):
-        """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
-        super()._apply(fn, recurse)
-        for name in ("bias", "scales"):
-            x = getattr(self, name, None)
-            if x is not None and x.dtype != torch.float32:
-                x.data = x.data.float()
-        return self
+        def __init__(self, weight, mask, bias, activation: str):
+            super().__init__()
+            m, k = weight.shape
+            require(
+                tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
+                f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
+            )
+            require_bias(bias, m)
+            require(
+                activation in ("", *ACTIVATIONS),
+                f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
+            )
+            self.in_features, self.out_features, self.activation = k, m, activation
+            if bias is not None:
+                bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
+            self.register_parameter("bias", bias)
 
-    def extra_repr(self) -> str:
-        said = f", {self.activation}" if self.activation else ""
-        return f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
+        @classmethod
+        def of(cls, source, mask=None, activation: str = "", **how):
+            """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
+            weight = getattr(source, "weight", source)
+            if type(weight).__name__.startswith("SparseSemiStructured"):
+                weight = weight.to_dense()
+            weight = weight.detach()
+            mask = kept(weight) if mask is None else mask
+            return cls(weight, mask, getattr(source, "bias", None), activation, **how)
 
+        def _stored(self, weight, mask, multiple: int):
+            """(values of a mask in rows, (outputs, inputs' / 2), places)."""
+            m, k = weight.shape
+            columns = columns_of(mask, multiple)
+            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
+            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
+            return whole.gather(1, at.view(m, -1)), _places(columns)
 
-class SemiStructuredLinear(Layer):
-    """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
+        def _apply(self, fn, recurse=True):
+            """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
+            super()._apply(fn, recurse)
+            for name in ("bias", "scales"):
+                x = getattr(self, name, None)
+                if x is not None and x.dtype != torch.float32:
+                    x.data = x.data.float()
+            return self
 
-    weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
-    kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
-    parameter. Under autocast inputs and values are cast as nn.Linear's are.
-    """
+        def extra_repr(self) -> str:
+            said = f", {self.activation}" if self.activation else ""
+            return f"{self.in_features}, {self.out_features}, 2:4, bias={self.bias is not None}{said}"
 
-    def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
-        super().__init__(weight, mask, bias, activation)
-        sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
-        rows, places = self._stored(weight, mask, 16)
-        values = _in_order(rows, sizes)
-        if trained:
-            self.values = nn.Parameter(values)
-        else:
-            self.register_buffer("values", values)
-        self.register_buffer("places", places)
-        self.register_buffer("metadata", _metadata(places, sizes))
+    class SemiStructuredLinear(Layer):
+        """activation(x · Wᵀ + bias) with a 2:4 weight: (…, inputs) to (…, outputs), in bfloat16 or float16.
 
-    @property
-    def weight(self):
-        """The dense weight (outputs, inputs), made anew."""
-        return weight_of(self.values, self.places, self.in_features)
-
-    def forward(self, x):
-        values, bias = self.values, self.bias
-        if _is_plain(x, values) and not _wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
-            return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
-        require_tensor(x)
-        x, values = cast(x, x), cast(x, values)
-        require_input(x, values, self.in_features, "values")
-        require_no_tangent(x, "multiply by the dense layer")
-        return _linear(x, values, self.metadata, self.places, self.bias, self.activation)
-
-
-class SemiStructuredLinearFP8(Layer):
-    """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
-
-    A launch before the product quantises the inputs, once for layers that share what `quantise` makes; under
-    torch.compile what makes the inputs does it. For inference.
-    """
-
-    def __init__(self, weight, mask, bias=None, activation: str = ""):
-        super().__init__(weight, mask, bias, activation)
-        rows, places = self._stored(weight, mask, 32)
-        numbers, scales = _quantised(rows.float())
-        self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
-        self.register_buffer("scales", scales)
-        self.register_buffer("places", places)
-
-    @property
-    def weight(self):
-        """The dense weight (outputs, inputs) in float32, made anew."""
-        return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
-
-    def quantise(self, x):
-        """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
-
-        Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
+        weight: (outputs, inputs); mask: what of it is kept, bool, at most two of each four inputs. bias: (outputs,),
+        kept in float32. activation: "relu", "gelu", "silu", or "": none. trained: whether the kept values are a
+        parameter. Under autocast inputs and values are cast as nn.Linear's are.
         """
-        require_tensor(x)
-        x = cast(x, x)
-        require_input(x, self.packed, self.in_features)
-        require(
-            x.dtype == torch.bfloat16,
-            f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
-        )
-        require_no_tangent(x, "multiply by the dense layer")
-        return _quantised(x.float()) if torch.compiler.is_compiling() else _quantise(x)
 
-    def forward(self, x, quantised=None):
-        """quantised: x as `quantise` makes it."""
-        packed, bias = self.packed, self.bias
-        if quantised is not None:  # the kernel goes by its shape
+        def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
+            super().__init__(weight, mask, bias, activation)
+            sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
+            rows, places = self._stored(weight, mask, 16)
+            values = _in_order(rows, sizes)
+            if trained:
+                self.values = nn.Parameter(values)
+            else:
+                self.register_buffer("values", values)
+            self.register_buffer("places", places)
+            self.register_buffer("metadata", _metadata(places, sizes))
+
+        @property
+        def weight(self):
+            """The dense weight (outputs, inputs), made anew."""
+            return weight_of(self.values, self.places, self.in_features)
+
+        def forward(self, x):
+            values, bias = self.values, self.bias
+            if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
+                return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
             require_tensor(x)
-            require_input(x, packed, self.in_features)
-            _require_quantised(x, *quantised)
-        plain = _is_plain(x) and x.dtype == torch.bfloat16 and not _wants_gradient(x, bias)
-        if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
-            numbers, unit = quantised or (x, None)
-            return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
-        numbers, unit = quantised or self.quantise(x)
-        return _fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
+            x, values = cast(x, x), cast(x, values)
+            require_input(x, values, self.in_features, "values")
+            require_no_tangent(x, "multiply by the dense layer")
+            return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
+
+    class SemiStructuredLinearFP8(Layer):
+        """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
+
+        A launch before the product quantises the inputs, once for layers that share what `quantise` makes; under
+        torch.compile what makes the inputs does it. For inference.
+        """
+
+        def __init__(self, weight, mask, bias=None, activation: str = ""):
+            super().__init__(weight, mask, bias, activation)
+            rows, places = self._stored(weight, mask, 32)
+            numbers, scales = _quantised(rows.float())
+            self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
+            self.register_buffer("scales", scales)
+            self.register_buffer("places", places)
+
+        @property
+        def weight(self):
+            """The dense weight (outputs, inputs) in float32, made anew."""
+            return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
+
+        def quantise(self, x):
+            """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
+
+            Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
+            """
+            require_tensor(x)
+            x = cast(x, x)
+            require_input(x, self.packed, self.in_features)
+            require(
+                x.dtype == torch.bfloat16,
+                f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
+            )
+            require_no_tangent(x, "multiply by the dense layer")
+            return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
+
+        def forward(self, x, quantised=None):
+            """quantised: x as `quantise` makes it."""
+            packed, bias = self.packed, self.bias
+            if quantised is not None:  # the kernel goes by its shape
+                require_tensor(x)
+                require_input(x, packed, self.in_features)
+                _require_quantised(x, *quantised)
+            plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
+            if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
+                numbers, unit = quantised or (x, None)
+                return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
+            numbers, unit = quantised or self.quantise(x)
+            return multiply.fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
+
+    for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
+        cls.__module__, cls.__qualname__ = __name__, cls.__name__
+    return SimpleNamespace(SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8)
 
 
 def _packed(numbers, scales, places, inputs: int):
@@ -509,6 +528,8 @@ def _packed(numbers, scales, places, inputs: int):
 
 def _require_quantised(x, numbers, unit) -> None:
     """Raise ValueError, one sentence, unless e4m3 numbers and their scales are of an input of x's shape, where x is."""
+    import torch
+
     shape = tuple(x.shape)
     require(
         tuple(numbers.shape) == shape
@@ -534,11 +555,13 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
         dtype in (None, "e4m3") and not (dtype and trained),
         f"dtype is {dtype!r}, but must be 'e4m3', which is not trained, or None",
     )
-    make = SemiStructuredLinearFP8.of if dtype else partial(SemiStructuredLinear.of, trained=trained)
+    make = (
+        classes().SemiStructuredLinearFP8.of if dtype else partial(classes().SemiStructuredLinear.of, trained=trained)
+    )
     found = {
         name: make(module)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, torch.nn.Linear)
         and name.rpartition(".")[2] in projections
         and not (module.in_features % 16 or module.out_features % 16)
     }

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from kernels.formats import two_four
+from kernels.library import semi_structured
 from kernels.tensor_core_24 import layer
 
 torch = pytest.importorskip("torch")
-semi_structured = pytest.importorskip("kernels.library.semi_structured")
 nn, functional = torch.nn, torch.nn.functional
 DTYPES = [torch.bfloat16, torch.float16]
 SHAPES = [(64, 64), (200, 136), (1000, 2056), (8, 24)]  # outputs, inputs

@@ -76,16 +76,6 @@ def test_the_target_is_the_nearest_below(study, arch, target):
     assert target in jit.TARGETS and here.target == target
 
 
-# ---------------------------------------------------------------- against the authors' kernels
-
-
-def test_where_a_rebuilding_is_apart():
-    factor, us = pd.Series([1.0, 0.9, 1.2]), pd.Series([500.0, 50.0, 400.0])
-    found = facts.apart(factor, us)
-    assert (found["off"], found["brief"], found["longer"]) == (2, 1, 1)
-    assert found["gap_us"] == pytest.approx(5.0) and found["low"] == found["high"] == 1.2
-
-
 # ---------------------------------------------------------------- predictions, machine code
 
 
@@ -118,7 +108,13 @@ def test_pattern_reads_the_labels_of_the_room(dtype, window, length):
 
 @pytest.mark.parametrize(
     "speedups,crossing",
-    [((0.5, 0.7, 0.9), np.nan), ((1.1, 1.2, 1.3), 0.0), ((0.5, 1.0, 2.0), 0.5), ((2.0, 0.5, 2.0), 1 - 0.5 / 2**0.5)],
+    [
+        ((0.5, 0.7, 0.9), np.nan),
+        ((1.1, 1.2, 1.3), 0.0),
+        ((0.5, 1.0, 2.0), 0.5),
+        ((0.5, 0.5, 1.0), 0.75),
+        ((2.0, 0.5, 2.0), 1 - 0.5 / 2**0.5),
+    ],
 )
 def test_the_last_crossing_counts(speedups, crossing):
     found = crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups))

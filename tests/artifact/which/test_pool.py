@@ -50,14 +50,14 @@ def test_what_a_map_says(folder):
     ("old", "new", "says"),
     [
         ('order = "given"\n', "", "the key 'order' is missing"),
-        ('"FP32"', '"FP4"', "precision is 'FP4', but must be one of FP32, TF32, BF16"),
-        ('"blocks"', '"stripes"', "pattern is 'stripes', but must be one of non-zeros anywhere"),
+        ('"FP32"', '"FP4"', "'precision' is 'FP4', but must be 'FP32'"),
+        ('"blocks"', '"stripes"', "'pattern' is 'stripes', but must be 'non-zeros"),
         (
             'order = "given"',
             'order = "given"\ncolour = 1',
-            "the key 'colour' is none of experiment",
+            "'colour' is none of experiment",
         ),
-        ("[[generated]]", "[[made]]", "there is no 'made', but real and generated"),
+        ("[[generated]]", "[[made]]", "'made' is none of real, generated"),
     ],
 )
 def test_a_map_that_is_not_whole_is_refused(folder, old, new, says):

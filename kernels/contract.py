@@ -17,12 +17,15 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import IntEnum
+from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 
-from . import gpu, jit
+from . import gpu, jit, tma
 
 
 @dataclass(frozen=True)
@@ -39,47 +42,71 @@ class Kernel:
     targets: tuple[str, ...] = jit.TARGETS  #: what it compiles for: wgmma, say, is for one only
 
 
+class Operand(IntEnum):
+    """An array that each call of a plan brings: what stands among a launch's arguments in place of its address.
+
+    A number, since binding asks how an address is aligned: as all that a plan hands on are, at multiples of 16 bytes.
+    """
+
+    B = 0
+    OUT = 16
+    VALUES = 32  #: A's, where they may change
+
+
+class Slot:
+    """An `Operand` as binding sees it: what a CuPy array says of itself, without memory."""
+
+    def __init__(self, operand: Operand, shape: tuple[int, ...], dtype, order: str = "C"):
+        """A matrix, or a vector, without gaps. order: "C" for rows, "F" for columns that lie side by side."""
+        self.operand, self.shape, self.dtype = operand, shape, np.dtype(dtype)
+        self.itemsize, self.size, self.ndim = self.dtype.itemsize, prod(shape), len(shape)
+        self.nbytes = self.size * self.itemsize
+        self.order = order
+        lines = shape if order == "C" else shape[::-1]
+        strides = tuple(self.itemsize * prod(lines[i + 1 :]) for i in range(self.ndim))
+        self.strides = strides if order == "C" else strides[::-1]
+        line = self.size == max(shape, default=1)  # lies either way
+        self.flags = SimpleNamespace(c_contiguous=order == "C" or line, f_contiguous=order == "F" or line)
+        self.data = SimpleNamespace(ptr=operand)
+
+    @property
+    def T(self) -> Slot:
+        return Slot(self.operand, self.shape[::-1], self.dtype, "F" if self.order == "C" else "C")
+
+    def reshape(self, shape) -> Slot:
+        """A row-major one in another shape; -1: a vector."""
+        return Slot(self.operand, (self.size,) if shape == -1 else shape, self.dtype)
+
+
 @dataclass
 class Operands:
     """A (m x k), B (k x n) and, on a device, the output C (m x n).
 
     One of A and B is a format of `kernels.formats`; the others are dense arrays, whose memory order
-    is the room's.
+    is the room's. What a plan is made for has `Slot`s in place of dense arrays.
     """
 
     a: Any
     b: Any
     c: Any = None
-    stands: bool = False  #: B and C only have addresses, of which nothing may be read
 
 
-@dataclass
-class Problem:
-    """One multiplication C = A . B, one of them sparse, as every contender of a measurement sees it.
+@dataclass(kw_only=True)
+class Multiplication:
+    """C = A . B, one of them sparse: what a kernel is bound to.
 
     The operands are made on demand: `host()` gives NumPy arrays, `device()` CuPy arrays on the
     current GPU. Both makers yield the same bits, and both are cached until `release()`.
     """
 
-    room: str
-    label: str  #: name of a real matrix or of a pattern, "" for the room's usual generated one
     m: int
     n: int
     k: int
     nnz: int
-    density: float  #: nominal share of non-zeros, as the source states it; nnz holds the true count
-    seed: int
-    useful_flops: int
-    flops_def: str
-    least_bytes: int  #: each operand read once, the output written once
-    requested_bytes: int  #: what the source's kernel asks of the memory system, reuse not counted
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
     orders: str = "CC"  #: memory orders of B and of C, each "C" or "F", where a room knows of others than rows
-    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
-    #: as it is. An oracle multiplies this one, which no conversion has touched.
-    source: Any = field(default=None, repr=False)
     _host: Operands | None = field(default=None, repr=False)
     _device: Operands | None = field(default=None, repr=False)
 
@@ -104,6 +131,23 @@ class Problem:
         self._host = self._device = None
 
 
+@dataclass(kw_only=True)
+class Problem(Multiplication):
+    """A multiplication as every contender of a measurement sees it, with what its record says of it."""
+
+    room: str
+    label: str  #: name of a real matrix or of a pattern, "" for the room's usual generated one
+    density: float  #: nominal share of non-zeros, as the source states it; nnz holds the true count
+    seed: int
+    useful_flops: int
+    flops_def: str
+    least_bytes: int  #: each operand read once, the output written once
+    requested_bytes: int  #: what the source's kernel asks of the memory system, reuse not counted
+    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
+    #: as it is. An oracle multiplies this one, which no conversion has touched.
+    source: Any = field(default=None, repr=False)
+
+
 class Bound(Protocol):
     """A contender that is ready to run: nothing but the kernel happens in `launch`."""
 
@@ -124,7 +168,11 @@ class Bound(Protocol):
 
 @dataclass
 class Launch:
-    """The usual `Bound`: a fixed list of (kernel, config, arguments) to enqueue."""
+    """The usual `Bound`: a fixed list of (kernel, config, arguments) to enqueue.
+
+    Arguments are NumPy's numbers, addresses, and tensor maps as `tma.Mapped`; where it is bound to `Slot`s, an address
+    may be an `Operand`, which a plan fills in.
+    """
 
     name: str
     steps: list[tuple[Any, Any, tuple]]
@@ -136,6 +184,13 @@ class Launch:
     #: arrays that launches write besides the output: counters and sums, zeros before the first one, and copies
     scratch: tuple = ()
 
+    #: the steps as they were given; in `steps`, which are launched, tensor maps are encoded
+    named: list[tuple[Any, Any, tuple]] = field(init=False)
+
+    def __post_init__(self):
+        self.named = self.steps
+        self.steps = [(kernel, config, tuple(map(_encoded, given))) for kernel, config, given in self.named]
+
     def launch(self, stream) -> None:
         from cuda.core import launch
 
@@ -146,6 +201,43 @@ class Launch:
 
     def result(self):
         return self.output
+
+
+def _encoded(x):
+    """An argument as kernels take it: tensor maps of what is there are encoded, before a capture forbids it."""
+    return tma.encoded(x) if isinstance(x, tma.Mapped) and not isinstance(x.address, Operand) else x
+
+
+@dataclass(frozen=True)
+class Family:
+    """Configurations of a system that do the same, and how the library chooses among them: an entry of its `FAMILIES`.
+
+    p: a `Multiplication`; device: a current `cuda.core.Device`.
+    """
+
+    bind: Callable[[str, Any, Any, Any], Any]  #: (name, p, device, configuration): a `Launch`
+    candidates: Callable[[Any, Any], list]  #: (p, device): what takes p and may be the fastest
+    fits: Callable[[Any, Any, Any], bool]  #: (configuration, p, device): whether it takes p
+    tune: Callable[[Any, Any], Any] | None = None  #: (p, device): the `tuning.Winner` of trials; None: nothing to try
+    choices: Any = None  #: `tuning.Choices`, where winners are kept; None: nowhere, and configurations are names
+    key: Callable[[Any], tuple] | None = None  #: (p): what a winner is kept under
+    cost: Callable[[Any, Any, Any], float] | None = None  #: (configuration, p, device): as predicted; None: in order
+
+    def likely(self, p, device):
+        """The best candidate by prediction. Raises ValueError, one sentence, where there is none."""
+        configs = self.candidates(p, device)
+        if not configs and self.tune:
+            self.tune(p, device)  # which says why
+        return min(configs, key=lambda config: self.cost(config, p, device) if self.cost else 0)
+
+
+def single(name: str, bind: Callable[..., Launch]) -> Family:
+    """The `Family` of one kernel, which is its own configuration; bind: of (name, p, device)."""
+    return Family(
+        bind=lambda _, p, device, config: bind(config, p, device),
+        candidates=lambda p, device: [name],
+        fits=lambda config, p, device: config == name,
+    )
 
 
 _rehearsed = ContextVar("rehearsed", default=True)

@@ -70,9 +70,9 @@ class Lab:
             yield f"{name}, {check.describe(problem)}", partial(self.product, problem, name, bind, expected)
 
     def product(self, problem: Problem, name: str, bind: Callable, right: Callable[[], check.Reference]) -> None:
-        with tma.recorded() as maps:
-            bound = bind(problem, self.device if name in WHOLE else self.few)
-        self.ready(bound.result(), maps.values())
+        bound = bind(problem, self.device if name in WHOLE else self.few)
+        given = [x for *_, arguments in getattr(bound, "named", ()) for x in arguments]
+        self.ready(bound.result(), [x for x in given if isinstance(x, tma.Mapped)])
         for _ in range(2):  # counters, flags and sums are as the first launch has left them
             bound.launch(self.stream)
             self.stream.sync()
@@ -83,7 +83,7 @@ class Lab:
         self.device.sync()
         check.compare(here(out), check.reference(right), name, limit)
 
-    def ready(self, out: Any, maps: Iterable = ()) -> None:
+    def ready(self, out: Any, maps: Iterable[tma.Mapped] = ()) -> None:
         """Whatever CuPy enqueued is done, and out is NaN; but for initcheck, which finds who reads what nobody wrote.
 
         It does not see what tensor maps write (Compute Sanitizer's known limitations), so their arrays are written by
@@ -93,7 +93,7 @@ class Lab:
             stored = array_of(out)
             stored.data.memset(0xFF, stored.nbytes)
         else:
-            for _, said in maps:
+            for said in maps:
                 _rewrite(said)
         cupy.cuda.runtime.deviceSynchronize()
 

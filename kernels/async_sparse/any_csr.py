@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .. import jit, tuning
-from ..contract import Kernel, Launch, Problem, timed
+from ..contract import Family, Kernel, Launch, Problem, timed
 from ..formats import half
 from ..tuning import Choices, Rounds
 from . import family, model, union, windows
-from .statistics import fingerprint, statistics
+from .statistics import at_a_glance, fingerprint, statistics
 from .union import Union
 from .wcsr import require_rows
 from .windows import Windows
@@ -146,3 +147,23 @@ def entry_of(config: Union | Windows, n: int, dtype: str = "tf32") -> tuple[Path
         source = union.HALF_SOURCE if dtype in half.DTYPES else union.SOURCE
         return source, union.entry(union.fitted(config, n, dtype), dtype)
     return windows.SOURCE, windows.entry(config)
+
+
+def _candidates(accuracy: str, problem: Problem, device) -> list[Union | Windows]:
+    """What takes the problem, the best first by the model, which looks at few numbers of A."""
+    of, taken = at_a_glance(problem.device().a), fitting(problem, device)
+    every = model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
+    return [c for c in every if (of.ascending or getattr(c, "rows", 0) == 1) and taken(c)]
+
+
+FAMILIES = {
+    name: Family(
+        bind_config,
+        partial(_candidates, accuracy),
+        lambda config, problem, device: fitting(problem, device)(config),
+        partial(tune, accuracy=accuracy),
+        CHOICES,
+        partial(key, accuracy=accuracy),
+    )
+    for name, accuracy in ACCURACIES.items()
+}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import tuning
-from ..contract import Bound, Kernel, Launch, Operands, Problem, require, timed
+from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require, single, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
 from . import any_csr, blocks, family, published, union, unit, wcsr, windows
@@ -155,3 +155,10 @@ def references(device) -> list[Callable[[Problem], Bound]]:
     """Simple kernels that say what is right: the source's, and for what they refuse unit_ring as nobody tuned it."""
     simple = [partial(published.bind, name, device=device) for name in ("opt5", "opt0")]
     return [*simple, lambda p: unit.bind("unit_ring", p, device, usual(p, device))]
+
+
+FAMILIES = {
+    "auto": Family(unit.bind, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    blocks.NAME: single(blocks.NAME, blocks.bind),
+    **any_csr.FAMILIES,
+}

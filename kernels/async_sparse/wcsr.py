@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import jit
-from ..contract import Kernel, Launch, Problem, require, timed
+from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import wcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module, array_of
@@ -185,7 +185,7 @@ def require_rows(name: str, operands) -> None:
 
 def require_tf32(name: str, operands) -> None:
     """Raise ValueError unless TF32 holds every value of A and B."""
-    for x in (operands.a.val, *([] if operands.stands else [operands.b])):
+    for x in (operands.a.val, *([] if isinstance(operands.b, Slot) else [operands.b])):
         require(
             planning.holds_tf32(x) if array_module(x) is not np else not (x.view(np.uint32) & np.uint32(0x1FFF)).any(),
             f'{name} would lose digits of its operands: make the problem with dtype="tf32", or use windows_exact',

@@ -1,12 +1,13 @@
 """casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
 from .family import TRIED, VARIANTS, entry
-from .launch import BASELINES, bind
+from .launch import BASELINES, FAMILIES, bind
 from .operands import problem, problem_from_csr
 from .sweeps import sweeps
 
 __all__ = [
     "BASELINES",
+    "FAMILIES",
     "TRIED",
     "VARIANTS",
     "bind",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import jit, tuning
-from ..contract import Bound, Launch, Operands, Problem, require, timed
+from ..contract import Bound, Family, Launch, Operands, Problem, require, timed
 from ..formats import csr
 from . import family
 from .family import (
@@ -223,18 +223,27 @@ def _bind_auto(variant: str, p: Problem, device) -> Bound:
     No choice is kept: it depends on where the non-zeros are, which no short key tells, and a race takes
     some fifty launches of each.
     """
-    winner = tuning.tune(
+    winner = _tuned(p, device, family.candidates(p, device))
+    best = winner.bound
+    best.name, best.prepare_ms = variant, winner.spent_ms
+    return best
+
+
+def _tuned(p: Problem, device, names: list[str]) -> tuning.Winner:
+    return tuning.tune(
         p,
-        family.candidates(p, device),
+        names,
         lambda p, name: bind(name, p, device),
         (lambda p: bind("scalar", p, device),),
         device,
         family.ROUNDS,
-        family.jobs(p, device),
+        [job for job in family.jobs(p, device) if job[0] in {family.VARIANTS[name].source for name in names}],
     )
-    best = winner.bound
-    best.name, best.prepare_ms = variant, winner.spent_ms
-    return best
+
+
+def _in_place(p: Problem, device) -> list[str]:
+    """Those that read A's values where they are: shared_tiles has a copy."""
+    return [name for name in family.candidates(p, device) if name != "shared_tiles"]
 
 
 def _array_module(array):
@@ -257,4 +266,13 @@ _BIND = {
     "split_rows": _bind_split_rows,
     "shared_tiles": _bind_shared_tiles,
     "auto": _bind_auto,
+}
+
+FAMILIES = {
+    "in_place": Family(
+        bind=lambda _, p, device, name: bind(name, p, device),
+        candidates=lambda p, device: ["split_rows"],
+        fits=lambda name, p, device: name in _in_place(p, device),
+        tune=lambda p, device: _tuned(p, device, _in_place(p, device)),
+    )
 }

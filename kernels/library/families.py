@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .. import jit
-from ..async_sparse import any_csr, model
 from ..formats import bcsr, nm, two_four
 from ..formats.csr import Csr
 from . import routes
@@ -54,7 +53,7 @@ NONE = "none, and one sentence says so"
 WORDS = {
     "union": "groups of rows, CUDA cores",
     "windows": "windows, `wgmma`",
-    "unit_ring": "blocks, `wgmma`",
+    "unit": "blocks, `wgmma`",
     "blocks_mma": "blocks, `mma.sync`",
     "wgmma": "2:4, `wgmma.sp`",
     "mma_sp": "2:4, `mma.sp`",
@@ -111,21 +110,11 @@ def multiplied(asked: tuple[str, str], family: Family) -> str:
 
 
 def _names(way: routes.Route, family: Family) -> list[str]:
-    """The kernels that a way may take."""
-    if way.variant in any_csr.ACCURACIES:
-        pool = model.POOLS[any_csr.ACCURACIES[way.variant]]
-        names = {kind: name for name, kind in any_csr.CHOICES.families.items()}
-        return [names[type(config)] for config in pool if any_csr.fits(config, family)]
-    if way.variant != "auto":
+    """The kernels that a way may take, in the order of `WORDS`."""
+    of = way.family
+    if of.choices is None:
         return [way.variant]
-    if way.room == "async_sparse":
-        return ["unit_ring"]
-    problem, _, _ = routes.problem(way, SIZE, np)
-    if way.room == "tensor_core_24":
-        from ..tensor_core_24 import family as of
-
-        names = {kind: name for name, kind in of.CHOICES.families.items()}
-        return [names[type(config)] for config in of.candidates(problem, family)]
-    from ..nm_spmm.family import candidates
-
-    return [config.kernel for config in candidates(problem, family)][:1]
+    names = {kind: name for name, kind in of.choices.families.items()}
+    configs = of.candidates(routes.multiplication(way, SIZE), family)
+    found = {name if (name := names[type(config)]) in WORDS else config.kernel for config in configs}
+    return [name for name in WORDS if name in found]

@@ -1,12 +1,13 @@
 """`plan` and `spmm`: out = alpha · A · B + beta · out with the kernel that suits A; and plans on disk.
 
-A plan is made once: A is converted, a kernel chosen and its arguments laid out, with arrays in the place of B and out.
-A call puts their addresses where those stood, and launches: nothing else happens, unless B or out are such that the
-kernel does not take them as they are (see `Plan`).
+A plan is made once: A is converted, a kernel chosen and bound, whose arguments name the places of B and out. A call
+puts their addresses there, and launches: nothing else happens, unless B or out are such that the kernel does not take
+them as they are (see `Plan`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,19 @@ from typing import Any
 import numpy as np
 
 from .. import formats, tma
-from ..contract import Launch, Operands, Problem, require, require_whole, unrehearsed
+from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..pitch import ALIGNMENT
-from . import buffers, current, dense, direct, expect, operands, routes
+from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
 from .dense import Dense
 from .torch_modes import require_no_grad
 
 ORDERS = ("C", "F")
-B, OUT, VALUES, SCRATCH = range(4)  #: places whose addresses a call brings, or its buffers from SCRATCH on
+#: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
+B, OUT, VALUES, SCRATCH = range(4)
+_PLACES = {Operand.B: B, Operand.OUT: OUT, Operand.VALUES: VALUES}
 _MOST_MAPS = 64
 _ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
@@ -53,31 +56,26 @@ class Step:
         if found is None:
             if len(self.maps) >= _MOST_MAPS:
                 self.maps.clear()
-            found = self.maps[place, address] = tma.tensor_map(
-                replace(said, address=address), said.box, said.swizzle, said.ahead
-            )
+            found = self.maps[place, address] = tma.encoded(replace(said, address=address))
         return found
 
 
-def steps_of(launch: Launch, made: dict, stand: dict[int, int]) -> list[Step]:
-    """The launches of a bound kernel, with places where the addresses of arrays that stand for others are.
+def steps_of(launch: Launch, scratch: dict[int, int]) -> list[Step]:
+    """The launches of a bound kernel, with the places that its arguments name.
 
-    made: what `tma.recorded` saw meanwhile. stand: address -> B, OUT, VALUES, or from `SCRATCH` on. An argument that
-    is a Python integer is an address: sizes are NumPy's.
+    scratch: address of what launches write besides out -> its place, from `SCRATCH` on. An argument that is a Python
+    integer is an address: sizes are NumPy's.
     """
+
+    def place_of(x) -> int | None:
+        return _PLACES[x] if isinstance(x, Operand) else scratch.get(x) if type(x) is int else None
+
     found = []
-    for kernel, config, given in launch.steps:
-        places: list[tuple[int, int, tma.Mapped | None]] = []
-        arguments = list(given)
-        for i, x in enumerate(arguments):
-            if type(x) is int and x in stand:
-                places.append((i, stand[x], None))
-            elif id(x) in made and made[id(x)][1].address in stand:
-                mapped = made[id(x)][1]
-                places.append((i, stand[mapped.address], mapped))
-        for i, _, _ in places:
-            arguments[i] = None  # a tensor map would hold the array
-        found.append(Step(kernel, config, arguments, places))
+    for (kernel, config, given), (_, _, named) in zip(launch.steps, launch.named, strict=True):
+        maps = [x if isinstance(x, tma.Mapped) else None for x in named]
+        whose = [place_of(said.address if said else x) for x, said in zip(named, maps, strict=True)]
+        places = [(i, place, maps[i]) for i, place in enumerate(whose) if place is not None]
+        found.append(Step(kernel, config, list(given), places))
     return found
 
 
@@ -102,19 +100,30 @@ class Plan:
     arrays, some a copy.
     """
 
-    def __init__(self, way: routes.Route, a, n: int, dtype: str, accuracy: str, device, choice: str = ""):
-        self.m, self.k = operands.size_of(a)
+    def __init__(
+        self,
+        way: routes.Route,
+        n: int,
+        dtype: str,
+        accuracy: str,
+        device,
+        stream=None,
+        deterministic: bool = False,
+    ):
+        self.m, self.k = operands.size_of(way.a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
-        self.a, self.device = a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
-        self.room, self.choice = way.room, choice  #: whose kernel it is, and which
+        self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
+        self.room = way.room  #: whose kernel it is
         self.b_order, self.out_order = way.b_order, way.c_order
-        self.in_place = way.in_place
+        self.in_place, self.stream = way.in_place, stream
+        self.deterministic = deterministic  #: whether the same B gives the same bits in every call
         self.prepare_ms = 0.0
-        self.stream = None
+        self._way, self._config = way, None  # what was chosen: None where there is nothing to multiply
+        self._note = ""
         self._ordinal = device.device_id
         self._steps: list[Step] = []
         self._keep: tuple = ()
-        self._own_values = 0
+        self._own_values = way.a.val.data.ptr if way.in_place else 0
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._flows: dict[int, Any] = {}
@@ -123,10 +132,21 @@ class Plan:
         self._buffers = Buffers(device, ())
         self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
-        self._enqueue: Callable  # cuda.core.launch
-        self.deterministic = False  #: whether the same B gives the same bits in every call
-        self._notes: list[str] = []
-        self._way: routes.Route | None = None
+        self._enqueue: Callable = _launch()
+
+    def _repeat(self, config, bound: Launch) -> None:
+        """Call what is bound from now on: a configuration that was chosen."""
+        scratch = [x for x in map(array_of, bound.scratch) if x.nbytes]
+        at = tuple(x.data.ptr for x in scratch)
+        self._steps = steps_of(bound, {address: SCRATCH + i for i, address in enumerate(at)})
+        self._sizes = tuple(x.nbytes for x in scratch)
+        self._buffers = Buffers(self.device, at, keep=scratch)
+        self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
+
+    @property
+    def choice(self) -> str:
+        """Which of the room's kernels it is, and how configured; "" where there is nothing to multiply."""
+        return "" if self._config is None else routes.text(self._way, self._config)
 
     def __repr__(self) -> str:
         return (
@@ -142,8 +162,8 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """What a caller may want to know: that the choice was made with another compiler, or that a dense product is
         expected to be faster. A sentence each."""
-        slower = expect.dense_is_faster(self._way, self.n, self.device) if self._way else ""
-        return (*self._notes, *([slower] if slower else []))
+        slower = expect.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
+        return tuple(note for note in (self._note, slower) if note)
 
     def __reduce__(self):
         raise TypeError("a plan holds kernels of this process: make another with plan(), or use save() and load_plan()")
@@ -394,71 +414,31 @@ def built(
     deterministic: bool = False,
 ) -> Plan:
     """The plan of a way, on a current device; choice: one made before, which is tried first."""
-    from cuda.core import launch as enqueue
-
-    made = Plan(way, way.a, n, dtype, accuracy, device)
-    made.stream, made._enqueue, made.deterministic = stream, enqueue, deterministic
-    notes: list[str] = []
+    made = Plan(way, n, dtype, accuracy, device, stream, deterministic)
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
     cupy = dense.need_cupy()
-    problem, b, c = routes.stand_ins(way, n)
+    p = routes.multiplication(way, n)
     with unrehearsed():
-        with tma.recorded() as maps:
-            bound = _bound(way, choice, problem, device)
+        config = routes.written(way, choice, p, device) if choice else None
+        bound = None
+        if config is not None:
+            with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
+                bound = routes.bind(way, config, p, device)
         if bound is None:
-            trials = (lambda: routes.problem(way, n, cupy)[0]) if tune else None
-            choice, bind = routes.choose(way, problem, device, trials, deterministic, notes)
-            with tma.recorded() as maps:
-                bound = bind()
-    made.choice, made._notes, made._way = choice, notes, way
+            trials = (lambda: routes.multiplication(way, n, cupy)) if tune else None
+            config, made._note = routes.choose(way, p, device, trials)
+            config = in_order.in_order(config) if deterministic else config
+            bound = routes.bind(way, config, p, device)
     device.sync()
-    require(
-        isinstance(bound, Launch) and not bound.accumulates,
-        f"{way.room} {made.choice} is no list of launches that a plan can repeat",
-    )
-    stand = {b.data.ptr: B, c.data.ptr: OUT}
-    if way.in_place:
-        made._own_values = way.a.val.data.ptr
-        stand[made._own_values] = VALUES
-    scratch = [array_of(x) for x in bound.scratch if array_of(x).nbytes]
-    needed = set(stand.values())
-    stand |= {x.data.ptr: SCRATCH + i for i, x in enumerate(scratch)}
-    made._sizes = tuple(x.nbytes for x in scratch)
-    made._buffers = Buffers(device, tuple(x.data.ptr for x in scratch), keep=scratch)
-    made._steps = steps_of(bound, maps, stand)
-    found = {whose for step in made._steps for _, whose, _ in step.places}
-    require(
-        found >= needed,
-        f"the arguments of {way.room} {made.choice} do not show where B and out are",
-    )
-    made.prepare_ms = bound.prepare_ms
-    made._keep = _kept(bound, problem.device(), {x.data.ptr for x in (b, c)})
+    made._repeat(config, bound)
     return made
 
 
-def _bound(way: routes.Route, choice: str, problem: Problem, device) -> Launch | None:
-    """The kernel of a choice that was made before; None where there is none, or it holds no longer."""
-    if not choice or not routes.holds(way, choice, problem, device):
-        return None
-    try:
-        return routes.bind(way, choice, problem, device)
-    except (ValueError, AttributeError):
-        return None
+def _launch() -> Callable:
+    from cuda.core import launch
 
-
-def _kept(bound: Launch, ops: Operands, stand: set[int]) -> tuple:
-    """What the arguments point to, without the arrays that stood for B and out, whose memory is free again."""
-
-    def stands(x) -> bool:
-        data = getattr(array_of(x), "data", None)
-        return getattr(data, "ptr", None) in stand
-
-    for name in ("a", "b", "c"):
-        if stands(getattr(ops, name)):
-            setattr(ops, name, None)
-    arguments = [id(step[2]) for step in bound.steps]
-    return tuple(x for x in bound.keep if not stands(x) and id(x) not in arguments)
+    return launch
 
 
 def spmm(

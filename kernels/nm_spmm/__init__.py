@@ -1,7 +1,7 @@
 """FP32 vector-wise N:M on CUDA cores: NM-SpMM as published, a ladder beyond it, and tensor cores."""
 
-from .launch import BASELINES, VARIANTS, bind
+from .launch import BASELINES, FAMILIES, VARIANTS, bind
 from .operands import problem, problem_from_nm
 from .sweeps import sweeps
 
-__all__ = ["BASELINES", "VARIANTS", "bind", "problem", "problem_from_nm", "sweeps"]
+__all__ = ["BASELINES", "FAMILIES", "VARIANTS", "bind", "problem", "problem_from_nm", "sweeps"]

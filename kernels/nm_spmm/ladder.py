@@ -83,7 +83,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
             *arrays,
         )
     else:
-        across = (a if steps else a.T)[:, :m]  # A^T (k, m), its rows lda apart: a copy is made so
+        across = a[:, :m] if steps else a.T  # A^T (k, m), its rows lda apart: a copy is made so
         box = tma.tensor_map(across, (packed.depth, c.bm))
         arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
     return Launch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import tuning
-from ..contract import Bound, Kernel, Launch, Problem, require
+from ..contract import Bound, Family, Kernel, Launch, Problem, require, single
 from . import family, ladder, nmsparse, published, tensor
 from .operands import ROOM
 
@@ -81,3 +81,9 @@ def tune(problem: Problem, device) -> tuning.Winner:
         family.ROUNDS,
         family.jobs(configs, problem),
     )
+
+
+FAMILIES = {
+    "auto": Family(ladder.bind_config, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    **{name: single(name, tensor.bind) for name in tensor.KERNELS},
+}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import jit, pitch
-from ..contract import Kernel, Launch, Problem, require, timed
+from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import compress, half, layout
 from ..formats.half import Half, array_module
 from ..formats.nm import INT32_MAX, Nm
@@ -219,7 +219,7 @@ def _require_operands(variant: str, operands) -> None:
             not isinstance(a, Half),
             'tf32 multiplies float32 arrays, but A is a Half: make the problem with dtype="tf32"',
         )
-        values, lost = (b.val, *([] if operands.stands else [a.T])), 0x1FFF
+        values, lost = (b.val, *([] if isinstance(a, Slot) else [a.T])), 0x1FFF
     for x in values:
         require(
             not _has_bits(x, lost),

@@ -1,7 +1,7 @@
 """BF16 2:4 on sparse tensor cores: the source's `mma.sp` kernel, and what Hopper adds."""
 
-from .launch import BASELINES, RUNGS, VARIANTS, bind
+from .launch import BASELINES, FAMILIES, RUNGS, VARIANTS, bind
 from .operands import problem, problem_from
 from .sweeps import sweeps
 
-__all__ = ["BASELINES", "RUNGS", "VARIANTS", "bind", "problem", "problem_from", "sweeps"]
+__all__ = ["BASELINES", "FAMILIES", "RUNGS", "VARIANTS", "bind", "problem", "problem_from", "sweeps"]

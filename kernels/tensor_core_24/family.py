@@ -784,6 +784,6 @@ ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 def key(problem: Problem) -> tuple[int, int, int, str]:
     # The room's own labels tell the dtype, so that looking a choice up makes no operands.
     dtypes = {label_of(dtype, orders): dtype for dtype in LABELS for orders in ORDERS}
-    dtype = dtypes.get(problem.label) or problem.device().a.dtype
+    dtype = dtypes.get(getattr(problem, "label", "")) or problem.device().a.dtype
     orders = "" if problem.orders == "CC" else f" {problem.orders}"  # as files of choices had it before
     return problem.m, problem.n, problem.k, dtype + orders

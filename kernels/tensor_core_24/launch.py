@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import tuning
-from ..contract import Bound, Kernel, Launch, Operands, Problem, require
+from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require
 from ..formats import compress
 from ..formats.half import Half
 from . import family, mma_sp, wgmma
@@ -188,3 +188,14 @@ def bind_config(name: str, problem: Problem, device, config, **extra) -> Launch:
     """A configuration of either family, ready to run."""
     module = mma_sp if isinstance(config, MmaSp) else wgmma
     return module.bind(name, problem, device, config, **extra)
+
+
+def _cost(config, p: Problem, device) -> float:
+    if isinstance(config, MmaSp):
+        return 0.0
+    return family.predict(config, p.m, p.n, p.k, device.properties.multiprocessor_count, p.orders)
+
+
+FAMILIES = {
+    "auto": Family(bind_config, family.candidates, family.fits, tune, family.CHOICES, family.key, _cost),
+}

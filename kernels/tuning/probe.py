@@ -155,7 +155,7 @@ class _Along:
 def _exact(ops: Operands, problem: Problem) -> Operands:
     require(
         formats.is_sparse(ops.a) != formats.is_sparse(ops.b),
-        f"a problem of {problem.room} has no sparse operand: it has no product to probe",
+        f"a problem of {getattr(problem, 'room', 'a plan')} has no sparse operand: it has no product to probe",
     )
     left = formats.is_sparse(ops.a)
     pattern, dense = (ops.a, ops.b) if left else (ops.b, ops.a)

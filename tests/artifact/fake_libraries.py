@@ -1,8 +1,10 @@
 """NVIDIA's libraries without a GPU: arrays on the CPU that pass for CuPy's, and modules in its place."""
 
 import ctypes
+import enum
 import sys
 import types
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from artifact.measure import bench
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import bcsr, csr, half, two_four, two_four_eight
+from kernels.formats import bcsr, csr, eight, half, two_four, two_four_eight
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
@@ -23,10 +25,12 @@ from kernels.tensor_core_24 import fp8_operands, operands
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
 
-#: Members of cuBLASLt's and CUDA's enumerations.
-F32, COMPUTE_32F, FAST_TF32 = 0, 68, 77
-NAME = {14: "bfloat16", 2: "float16", F32: "float32"}
-ORDER, ORDERS = 1, {"COL": 0, "ROW": 1}
+#: Members of the libraries' enumerations and of CUDA's.
+F32, FP16, BF16, E4M3, COMPUTE_32F, FAST_TF32 = 0, 2, 14, 28, 68, 77
+NAME = {BF16: "bfloat16", FP16: "float16", E4M3: "e4m3", F32: "float32"}
+STORED = {BF16: np.uint16, FP16: np.uint16, E4M3: np.uint8, F32: np.float32}
+Operation = SimpleNamespace(N=0, T=1, NON_TRANSPOSE=0, TRANSPOSE=1)
+ComputeType = SimpleNamespace(COMPUTE_32F=COMPUTE_32F, COMPUTE_32F_FAST_TF32=FAST_TF32)
 #: cublasLtMatmulHeuristicResult_t, as nvmath has it.
 RESULT = np.dtype(
     [
@@ -51,34 +55,54 @@ class Array(np.ndarray):
         return np.array(self, order=order, subok=False)
 
 
-class Library(types.ModuleType):
-    """A module of `nvmath.bindings` that hands out numbers and logs what it is asked.
+class Refused(Exception):
+    """A library's own error."""
 
-    log: (kind, *arguments); alive: the numbers that were made and not destroyed.
+    status = 10
+
+
+class Library(types.ModuleType):
+    """A module of `nvmath.bindings`: what it creates is a number, which may be used until it is destroyed.
+
+    log: (call, *arguments); alive: the numbers that were made and not destroyed; refuse: the call that fails.
     """
 
     def __init__(self, name: str):
         super().__init__(name)
-        self.alive, self.made, self.log = set(), {}, []
+        self.alive, self.made, self.log, self.refuse, self.says = set(), {}, [], "", "not supported.\nAnd more"
+        self.cuBLASError = self.cuBLASLtError = self.cuSPARSEError = self.cuSPARSELtError = Refused
 
-    def make(self, kind: str, *arguments) -> int:
-        thing = len(self.made) + 1
-        self.made[thing] = (kind, *arguments)
+    def __getattr__(self, name: str):
+        if "destroy" in name:
+            return self.unmake
+        if name.startswith("_") or not ("create" in name or name.endswith("init")):
+            raise AttributeError(name)
+        return partial(self.make, name)
+
+    def make(self, call: str, *arguments) -> int:
+        self.asked(call, *arguments)
+        thing = 1000 + len(self.made)
+        self.made[thing] = (call, *arguments)
         self.alive.add(thing)
-        self.log.append((kind, *arguments))
         return thing
 
     def unmake(self, thing: int) -> None:
         self.alive.remove(thing)  # twice is a KeyError
         self.log.append(("destroy", thing))
 
-    def what(self, thing: int) -> tuple:
-        """The arguments that a thing which is still there was made with."""
-        assert thing in self.alive, f"{self.made[thing]} was destroyed before it was used"
-        return self.made[thing][1:]
+    def asked(self, call: str, *arguments) -> None:
+        """Log a call, unless it is refused. What was destroyed is used no more."""
+        if call == self.refuse:
+            raise Refused(self.says)
+        assert not {x for x in arguments if x in self.made} - self.alive, f"{call} uses what was destroyed"
+        self.log.append((call, *arguments))
 
-    def count(self, kind: str) -> int:
-        return sum(entry[0] == kind for entry in self.log)
+    def set_stream(self, handle, stream):
+        self.asked("stream", stream)
+
+    def calls(self, *names: str) -> list[tuple]:
+        """What it was asked for, of these calls."""
+        return [entry for entry in self.log if entry[0] in names]
 
 
 def array(shape, dtype) -> Array:
@@ -89,6 +113,22 @@ def at(address: int, shape, dtype) -> np.ndarray:
     """The row-major array at an address, to read and to write."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype).reshape(shape)
+
+
+def matrix(address: int, kind: int, rows: int, columns: int, leading: int, by_rows: bool) -> np.ndarray:
+    """The matrix of a cudaDataType at an address, without gaps."""
+    assert leading == (columns if by_rows else rows)
+    return at(address, (rows, columns), STORED[kind]) if by_rows else at(address, (columns, rows), STORED[kind]).T
+
+
+def numbers(stored: np.ndarray, kind: int) -> np.ndarray:
+    """What an array of a cudaDataType stands for."""
+    return stored if kind == F32 else (eight if kind == E4M3 else half).from_bits(stored, NAME[kind])
+
+
+def store(out: np.ndarray, product: np.ndarray, kind: int, alpha: int, beta: int, factor=1) -> None:
+    assert at(beta, (1,), np.float32)[0] == 0 and at(alpha, (1,), np.float32)[0] == factor
+    out[:] = product if kind == F32 else half.to_bits(product, NAME[kind])
 
 
 def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
@@ -111,194 +151,136 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     return cupy
 
 
+class Cublas(Library):
+    """Stands in for nvmath.bindings.cublas: multiplies on the CPU, at the addresses it is given."""
+
+    ComputeType, Operation, GemmAlgo = ComputeType, Operation, SimpleNamespace(DEFAULT=-1)
+
+    def gemm_ex(
+        self, handle, op_a, op_b, m, n, k, alpha, a, kind_a, lda, b, kind_b, ldb, beta, c, kind, ldc, compute, how
+    ):
+        self.asked("gemm", handle, op_a, op_b)
+        assert kind_a == kind_b == kind and how == -1 and compute in (COMPUTE_32F, FAST_TF32 if kind == F32 else None)
+        left = matrix(a, kind, *((k, m) if op_a else (m, k)), lda, False)
+        right = matrix(b, kind, *((n, k) if op_b else (k, n)), ldb, False)
+        left, right = numbers(left.T if op_a else left, kind), numbers(right.T if op_b else right, kind)
+        store(matrix(c, kind, m, n, ldc, False), left @ right, kind, alpha, beta)
+
+
 class Cusparse(Library):
     """Stands in for nvmath.bindings.cusparse: multiplies on the CPU, at the addresses it is given.
 
     refuses(order of B, order of C, whether B is transposed): what it does not take.
     """
 
-    class cuSPARSEError(Exception):
-        pass
-
-    SpMMAlg = {
-        "DEFAULT": 0,
-        "CSR_ALG1": 4,
-        "CSR_ALG2": 6,
-        "CSR_ALG3": 12,
-        "BLOCKED_ELL_ALG1": 13,
-        "BSR_ALG1": 14,
-    }
-    IndexType = SimpleNamespace(INDEX_32I=2)
-    IndexBase = SimpleNamespace(ZERO=0)
-    Order = SimpleNamespace(COL=1, ROW=2)
-    Operation = SimpleNamespace(NON_TRANSPOSE=0, TRANSPOSE=1)
+    SpMMAlg = dict(DEFAULT=0, CSR_ALG1=4, CSR_ALG2=6, CSR_ALG3=12, BLOCKED_ELL_ALG1=13, BSR_ALG1=14)
+    IndexType, IndexBase = SimpleNamespace(INDEX_32I=2), SimpleNamespace(ZERO=0)
+    Order, Operation = SimpleNamespace(COL=1, ROW=2), Operation
     #: Kind of a sparse matrix -> the algorithms for it.
-    TAKES = {"csr": (0, 4, 6, 12), "blocked_ell": (13,), "bsr": (14,)}
+    TAKES = {"create_csr": (0, 4, 6, 12), "create_blocked_ell": (13,), "create_bsr": (14,)}
 
     def __init__(self):
         super().__init__("cusparse")
-        self.refuses, self.launched = lambda b, c, transposed: False, []
-        self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
-
-    def create(self):
-        return self.make("handle")
-
-    def set_stream(self, handle, stream):
-        self.what(handle)
-
-    def create_csr(self, *arguments):
-        return self.make("csr", *arguments)
-
-    def create_bsr(self, *arguments):
-        return self.make("bsr", *arguments)
-
-    def create_blocked_ell(self, *arguments):
-        return self.make("blocked_ell", *arguments)
-
-    def create_dn_mat(self, *arguments):
-        return self.make("dense", *arguments)
+        self.refuses = lambda b, c, transposed: False
 
     def sp_mm_buffer_size(self, *arguments):
         return 512
 
     def sp_mm_preprocess(self, *arguments):
-        self.log.append(("preprocess", arguments[-2]))
+        self.asked("preprocess", *arguments)
 
     def sp_mm(self, handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer):
-        self.what(handle)
-        kind, transposed = self.made[a][0], op_b == self.Operation.TRANSPOSE
-        assert op_a == self.Operation.NON_TRANSPOSE and compute == F32
-        assert algorithm in self.TAKES[kind] and buffer
-        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
-        if self.refuses(self.what(b)[5], self.what(c)[5], transposed):
-            raise self.cuSPARSEError("NOT_SUPPORTED")
-        left, data = getattr(self, f"_{kind}")(*self.what(a))
-        (right, data_b), (out, data_c) = self._dense(*self.what(b)), self._dense(*self.what(c))
+        self.asked("multiply", handle, op_a, op_b, alpha, a, b, beta, c, compute, algorithm, buffer)
+        kind, transposed = self.made[a][0], op_b == Operation.TRANSPOSE
+        assert op_a == Operation.NON_TRANSPOSE and compute == F32 and algorithm in self.TAKES[kind] and buffer
+        if self.refuses(self.made[b][6], self.made[c][6], transposed):
+            raise Refused("NOT_SUPPORTED")
+        left, data = getattr(self, f"_{kind}")(*self.made[a][1:])
+        (right, data_b), (out, data_c) = self._dense(*self.made[b][1:]), self._dense(*self.made[c][1:])
         assert data == data_b == data_c
-        right = _numbers(right.T if transposed else right, data)
-        product = left @ right
-        out[:] = product if data == F32 else half.to_bits(product, NAME[data])
-        self.launched.append((kind, algorithm, transposed))
+        store(out, left @ numbers(right.T if transposed else right, data), data, alpha, beta)
 
     def _dense(self, rows, columns, leading, address, data, order):
-        by_rows = order == self.Order.ROW
-        assert leading == (columns if by_rows else rows)
-        shape = (rows, columns) if by_rows else (columns, rows)
-        array = at(address, shape, _storage(data))
-        return (array if by_rows else array.T), data
+        return matrix(address, data, rows, columns, leading, order == self.Order.ROW), data
 
-    def _csr(self, rows, columns, nnz, row_ptr, col_idx, val, *types):
-        assert types[:3] == (2, 2, 0)
-        val = _numbers(at(val, (nnz,), _storage(types[3])), types[3])
+    def _create_csr(self, rows, columns, nnz, row_ptr, col_idx, val, index, offsets, base, data):
+        assert (index, offsets, base) == (2, 2, 0)
+        val = numbers(at(val, (nnz,), STORED[data]), data)
         row_ptr, col_idx = at(row_ptr, (rows + 1,), np.int32), at(col_idx, (nnz,), np.int32)
-        return csr.to_dense(csr.Csr(rows, columns, row_ptr, col_idx, val)), types[3]
+        return csr.to_dense(csr.Csr(rows, columns, row_ptr, col_idx, val)), data
 
-    def _bsr(self, rows, columns, blocks, b_row, b_col, row_ptr, col_idx, val, *types):
-        assert types[:3] == (2, 2, 0) and types[4] == self.Order.ROW
-        data, dense = types[3], np.zeros((rows, b_row, columns, b_col), np.float32)
-        val = _numbers(at(val, (blocks, b_row, b_col), _storage(data)), data)
-        row_ptr, col_idx = at(row_ptr, (rows + 1,), np.int32), at(col_idx, (blocks,), np.int32)
-        for row in range(rows):
-            for i in range(row_ptr[row], row_ptr[row + 1]):
-                dense[row, :, col_idx[i]] = val[i]
-        return dense.reshape(rows * b_row, columns * b_col), data
+    def _create_bsr(
+        self, rows, columns, blocks, b_row, b_col, row_ptr, col_idx, val, index, offsets, base, data, order
+    ):
+        assert (index, offsets, base, order) == (2, 2, 0, self.Order.ROW)
+        parts = at(row_ptr, (rows + 1,), np.int32), at(col_idx, (blocks,), np.int32)
+        val = at(val, (blocks, b_row, b_col), STORED[data])
+        return bcsr.to_dense(Bcsr(rows * b_row, columns * b_col, NAME[data], *parts, val, 0)), data
 
-    def _blocked_ell(self, rows, columns, block, width, col_idx, val, index, base, data):
+    def _create_blocked_ell(self, rows, columns, block, width, col_idx, val, index, base, data):
         assert (index, base) == (2, 0) and not rows % block and not columns % block
         col_idx = at(col_idx, (rows // block, width // block), np.int32)
-        val = _numbers(at(val, (rows, width), _storage(data)), data)
-        dense = np.zeros((rows, columns), np.float32)
+        val = numbers(at(val, (rows, width), STORED[data]), data)
+        dense = np.zeros((rows // block, block, columns // block, block), np.float32)
         for row, slot in zip(*np.nonzero(col_idx >= 0), strict=True):
-            down, right = row * block, col_idx[row, slot] * block
-            cell = val[down : down + block, slot * block : (slot + 1) * block]
-            dense[down : down + block, right : right + block] = cell
-        return dense, data
-
-
-def _storage(data: int):
-    return np.float32 if data == F32 else np.uint16
-
-
-def _numbers(array: np.ndarray, data: int) -> np.ndarray:
-    """What an array of a cudaDataType stands for."""
-    return array if data == F32 else half.from_bits(array, NAME[data])
+            dense[row, :, col_idx[row, slot]] = val[row * block :][:block, slot * block :][:, :block]
+        return dense.reshape(rows, columns), data
 
 
 class CublasLt(Library):
-    """Stands in for nvmath.bindings.cublasLt: multiplies on the CPU, at the addresses it is given."""
+    """Stands in for nvmath.bindings.cublasLt: multiplies on the CPU, at the addresses it is given.
 
-    class cuBLASLtError(Exception):
-        pass
+    It proposes the algorithms `ids`; 8 cannot be launched, and 9 needs a workspace. knows: ways to add sums of e4m3.
+    """
 
-    Order = SimpleNamespace(**ORDERS)
-    MatrixLayoutAttribute = SimpleNamespace(ORDER=ORDER)
+    Order, MatrixLayoutAttribute = SimpleNamespace(COL=0, ROW=1), SimpleNamespace(ORDER=1)
+    MatmulDescAttribute = SimpleNamespace(TRANSA=3, TRANSB=4, FAST_ACCUM=5, A_SCALE_POINTER=6, B_SCALE_POINTER=7)
+    MatmulPreferenceAttribute = SimpleNamespace(MAX_WORKSPACE_BYTES=1)
+    matmul_heuristic_result_dtype = RESULT
 
     def __init__(self):
         super().__init__("cublasLt")
-        self.orders, self.launched, self.refuse = {}, [], None
-        self.destroy = self.matmul_desc_destroy = self.matrix_layout_destroy = self.unmake
+        self.attributes, self.launched, self.ids, self.knows, self.broken = {}, [], (7, 8, 9), (0, 1), ()
 
-    def create(self):
-        return self.make("handle")
+    def matmul_desc_set_attribute(self, thing, attribute, address, size):
+        self.asked("attribute", thing)
+        self.attributes[thing, attribute] = int(at(address, (1,), {1: np.int8, 4: np.int32, 8: np.uint64}[size])[0])
 
-    def matmul_desc_create(self, compute, scale):
-        assert scale == F32
-        return self.make("description", compute)
+    matrix_layout_set_attribute = matmul_preference_set_attribute = matmul_desc_set_attribute
 
-    def matrix_layout_create(self, kind, rows, columns, leading):
-        return self.make("layout", kind, rows, columns, leading)
+    def matmul_algo_get_heuristic(self, handle, description, a, b, c, d, preference, most, results, count):
+        self.asked("heuristic", handle, description, a, b, c, d, preference)
+        assert self.attributes[preference, 1] >= 2**20
+        if self.attributes[description, 5] not in self.knows:
+            raise Refused("not supported")
+        for place, number in enumerate(self.ids):
+            at(results, (most,), RESULT)[place] = algorithm(number)[0]
+        at(count, (1,), np.int32)[0] = len(self.ids)
 
-    def matrix_layout_set_attribute(self, layout, attribute, address, size):
-        assert (attribute, size) == (ORDER, 4)
-        self.orders[layout] = int(at(address, (1,), np.int32)[0])
-
-    def matmul(
-        self,
-        handle,
-        description,
-        alpha,
-        a,
-        layout_a,
-        b,
-        layout_b,
-        beta,
-        c,
-        layout_c,
-        d,
-        layout_d,
-        algorithm,
-        workspace,
-        size,
-        stream,
-    ):
-        if self.refuse:
-            raise self.cuBLASLtError(self.refuse)
-        self.what(handle)
-        kinds = {self.what(layout)[0] for layout in (layout_a, layout_b, layout_c)}
-        # In COMPUTE_32F float32 is not multiplied by tensor cores.
-        assert self.what(description) == (FAST_TF32 if kinds == {F32} else COMPUTE_32F,)
-        assert (at(alpha, (1,), np.float32)[0], at(beta, (1,), np.float32)[0]) == (1, 0)
-        assert (c, layout_c) == (d, layout_d) and len(kinds) == 1
-        chosen = at(algorithm, (1,), RESULT)[0]
-        assert size == chosen["workspace_size"] and bool(workspace) == bool(size)
-        (name,) = (NAME[kind] for kind in kinds)
-        left, right, out = (self._matrix(*x) for x in ((layout_a, a), (layout_b, b), (layout_c, c)))
-        if name == "float32":
-            out[:] = left @ right
-        else:
-            product = half.from_bits(left, name) @ half.from_bits(right, name)
-            out[:] = half.to_bits(product, name)
-        self.launched.append((int(chosen["algo"]["data_"][0]), self.orders[layout_b], stream))
+    def matmul(self, handle, description, alpha, a, la, b, lb, beta, c, lc, d, ld, chosen, workspace, size, stream):
+        self.asked("matmul", handle, description, la, lb, lc)
+        said, chosen = partial(self.attributes.get), at(chosen, (1,), RESULT)[0]
+        number = int(chosen["algo"]["data_"][0])
+        if number in self.broken:
+            raise Refused("no launch")
+        kind = self.made[la][1]
+        assert self.made[description][1:] == (FAST_TF32 if kind == F32 else COMPUTE_32F, F32)
+        assert size == chosen["workspace_size"] and bool(workspace) == bool(size) and (c, lc) == (d, ld)
+        left, right, out = (self._matrix(*x) for x in ((la, a), (lb, b), (lc, c)))
+        left, right = left.T if said((description, 3)) else left, right.T if said((description, 4)) else right
+        scales = [at(said((description, x)), (1,), np.float32)[0] for x in (6, 7) if kind == E4M3]
+        store(
+            out,
+            np.float32(np.prod(scales)) * (numbers(left, kind) @ numbers(right, kind)),
+            self.made[lc][1],
+            alpha,
+            beta,
+        )
+        self.launched.append((number, said((lb, 1)), said((description, 5)), stream))
 
     def _matrix(self, layout: int, address: int) -> np.ndarray:
-        """The matrix of a layout at an address, to read and to write."""
-        kind, rows, columns, leading = self.what(layout)
-        dtype = np.float32 if kind == F32 else np.uint16
-        if self.orders[layout] == ORDERS["ROW"]:
-            assert leading == columns
-            return at(address, (rows, columns), dtype)
-        assert leading == rows
-        return at(address, (columns, rows), dtype).T
+        kind, *sizes = self.made[layout][1:]
+        return matrix(address, kind, *sizes, self.attributes.get((layout, 1)) == 1)
 
 
 class Matmul:
@@ -312,11 +294,9 @@ class Matmul:
         self.library, self.ids, self.refuse, self.calls, self.open = library, [7, 8, 9], None, [], 0
 
     def __call__(self, a, b, c=None, *, beta=None, options):
-        assert a.dtype == b.dtype and a.shape[1] == b.shape[0]
-        assert beta == (None if c is None else 0)
-        self.library.what(options["handle"])
-        matrices = (a, b) if c is None else (a, b, c)
-        strides = tuple(stride // a.itemsize for x in matrices for stride in x.strides)
+        assert a.dtype == b.dtype and a.shape[1] == b.shape[0] and beta == (None if c is None else 0)
+        self.library.asked("planned", options["handle"])
+        strides = tuple(stride // x.itemsize for x in (a, b, c) if x is not None for stride in x.strides)
         self.calls.append(("matmul", a.dtype, options["compute_type"], strides))
         return self
 
@@ -331,35 +311,126 @@ class Matmul:
         if self.refuse:
             raise RuntimeError(self.refuse)
         self.calls.append(("plan", preferences["limit"]))
-        self.algorithms = [_algorithm(number) for number in self.ids]
+        self.algorithms = [
+            SimpleNamespace(algorithm_id=i, split_k=1, custom_option=0, as_numpy=partial(algorithm, i))
+            for i in self.ids
+        ]
 
     def autotune(self, iterations, prune):
         self.calls.append(("autotune", iterations, prune))
         self.algorithms = self.algorithms[::-1][:prune]
 
 
-def _algorithm(number: int) -> SimpleNamespace:
-    def as_numpy():
-        result = np.zeros(1, RESULT)
-        result["algo"]["data_"][0, 0] = number
-        result["workspace_size"] = 128 * (number == 9)
-        return result
-
-    return SimpleNamespace(algorithm_id=number, split_k=1, custom_option=0, as_numpy=as_numpy)
+def algorithm(number: int) -> np.ndarray:
+    """What the library says of an algorithm."""
+    result = np.zeros(1, RESULT)
+    result["algo"]["data_"][0, 0], result["workspace_size"] = number, 128 * (number == 9)
+    return result
 
 
-def install_cublaslt(monkeypatch) -> CublasLt:
-    """cuBLASLt and what `Matmul` needs, in the place of nvmath's; `matmul_of_nvmath` is the latter."""
-    fake, cublas = CublasLt(), types.ModuleType("cublas")
-    cublas.ComputeType = SimpleNamespace(COMPUTE_32F=COMPUTE_32F, COMPUTE_32F_FAST_TF32=FAST_TF32)
-    install(monkeypatch, fake, cublas)
-    advanced, ml_dtypes = (types.ModuleType(x) for x in ("nvmath.linalg.advanced", "ml_dtypes"))
-    fake.matmul_of_nvmath = advanced.Matmul = Matmul(fake)
-    ml_dtypes.bfloat16 = BFLOAT16
-    monkeypatch.setitem(sys.modules, "nvmath.linalg", types.ModuleType("nvmath.linalg"))
-    monkeypatch.setitem(sys.modules, "nvmath.linalg.advanced", advanced)
-    monkeypatch.setitem(sys.modules, "ml_dtypes", ml_dtypes)
-    return fake
+class SplitKMode(enum.IntEnum):
+    INVALID_MODE, ONE_KERNEL, TWO_KERNELS, HEURISTIC, DATAPARALLEL, SPLITK, STREAMK = range(7)
+
+
+class Attribute(enum.IntEnum):
+    CONFIG_ID, CONFIG_MAX_ID, SEARCH_ITERATIONS, SPLIT_K, SPLIT_K_MODE, SPLIT_K_BUFFERS = range(6)
+
+
+class CusparseLt(Library):
+    """Stands in for nvmath.bindings.cusparseLt: multiplies on the CPU, at the addresses it is given.
+
+    Algorithms 0 to 4, of which 2 cannot be planned and 3 not launched; 4 needs a workspace. The search
+    finds `searches`. Modes as on Hopper.
+    """
+
+    SplitKMode, MatmulAlgAttribute, MatmulAlg = SplitKMode, Attribute, SimpleNamespace(DEFAULT=0)
+    Sparsity, ComputeType = SimpleNamespace(SPARSITY_50_PERCENT=0), SimpleNamespace(COMPUTE_32F=2)
+
+    def __init__(self):
+        super().__init__("cusparseLt")
+        self.selections, self.launched, self.searches = {}, [], 1
+
+    def get_error_string(self, status):
+        return {10: "operation not supported"}[status]
+
+    def matmul_alg_selection_init(self, handle, product, algorithm):
+        made = self.make("selection", handle, product)
+        attributes = {"CONFIG_ID": algorithm, "CONFIG_MAX_ID": 5, "SPLIT_K": 1, "SPLIT_K_MODE": SplitKMode.HEURISTIC}
+        self.selections[made] = attributes
+        return made
+
+    def matmul_alg_set_attribute(self, handle, selection, attribute, address, size):
+        self.asked("attribute", handle, selection)
+        value, name = int(at(address, (size // 4,), np.int32)[0]), Attribute(attribute).name
+        if (name == "SPLIT_K" and value not in (1, -1)) or (name == "CONFIG_ID" and value > 4):
+            raise Refused
+        self.selections[selection][name] = value
+
+    def matmul_alg_get_attribute(self, handle, selection, attribute, address, size):
+        self.asked("attribute", handle, selection)
+        at(address, (size // 4,), np.int32)[0] = self.selections[selection][Attribute(attribute).name]
+
+    def matmul_plan_init(self, handle, product, selection):
+        if self.selections[selection]["CONFIG_ID"] == 2:
+            raise Refused
+        return self.make("matmul_plan_init", handle, product, selection)
+
+    def matmul_get_workspace(self, handle, plan):
+        self.asked("workspace", handle, plan)
+        return 64 * (self.selections[self.made[plan][3]]["CONFIG_ID"] == 4)
+
+    def sp_mma_compressed_size2(self, handle, matrix):
+        rows, columns, _, _, kind = self.made[matrix][2:7]
+        return rows * columns * np.dtype(STORED[kind]).itemsize, 128
+
+    def sp_mma_compress2(self, handle, matrix, of_a, operation, dense, compressed, buffer, stream):
+        self.asked("compress", handle, matrix)
+        rows, columns, _, _, kind = self.made[matrix][2:7]
+        assert (of_a, operation) == (1, 0)
+        at(buffer, (128,), np.uint8)[:] = 1
+        at(compressed, (rows, columns), STORED[kind])[:] = at(dense, (rows, columns), STORED[kind])
+
+    def matmul(self, handle, plan, alpha, a, b, beta, c, d, workspace, streams, count, search=False):
+        self.asked("matmul", handle, plan)
+        _, op_a, op_b, mat_a, mat_b, mat_c, mat_d, sums = self.made[self.made[plan][2]][1:]
+        chosen = self.selections[self.made[plan][3]]
+        if chosen["CONFIG_ID"] == 3:
+            raise Refused
+        assert bool(workspace) == (chosen["CONFIG_ID"] == 4) or search
+        assert c == d and mat_c == mat_d and op_a == 0 and count == 1 and sums == 2
+        (left, kind), (right, _), (out, kind_c) = (self._matrix(*x) for x in ((mat_a, a), (mat_b, b), (mat_c, c)))
+        factor = at(alpha, (1,), np.float32)[0]
+        assert factor == 1 or kind == E4M3
+        product = numbers(left, kind) @ numbers(right.T if op_b else right, kind)
+        store(out, factor * product, kind_c, alpha, beta, factor)
+        stream = int(at(streams, (1,), np.uintp)[0])
+        self.launched.append((chosen["CONFIG_ID"], chosen["SPLIT_K_MODE"], stream))
+
+    def _matrix(self, descriptor: int, address: int) -> tuple[np.ndarray, int]:
+        rows, columns, leading, alignment, kind, order = self.made[descriptor][2:8]
+        assert alignment == 16
+        return matrix(address, kind, rows, columns, leading, order == Cusparse.Order.ROW), kind
+
+    def matmul_search(self, handle, plan, *arguments):
+        self.asked("search", handle, plan)
+        selection = self.selections[self.made[plan][3]]
+        assert selection["SEARCH_ITERATIONS"] and arguments[6], "the workspace does for every algorithm"
+        selection["CONFIG_ID"] = self.searches
+        self.matmul(handle, plan, *arguments, search=True)
+
+
+def install_all(monkeypatch) -> SimpleNamespace:
+    """All libraries, and what plans for cuBLASLt, in the place of nvmath's; whatever is timed takes as long."""
+    made = SimpleNamespace(cublas=Cublas("cublas"), lt=CublasLt(), cusparse=Cusparse(), sparse_lt=CusparseLt())
+    every = list(vars(made).values())
+    made.planner, made.alive = Matmul(made.lt), lambda: set().union(*(library.alive for library in every))
+    install(monkeypatch, *every)
+    for name, members in (("nvmath.linalg", {}), ("nvmath.linalg.advanced", {"Matmul": made.planner})):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        vars(sys.modules[name]).update(members)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", SimpleNamespace(bfloat16=BFLOAT16))
+    Timer(monkeypatch, lambda name, turn: 1.0)
+    return made
 
 
 def nm_problem(m, n, k, density=0.5, **what) -> Problem:
@@ -380,10 +451,13 @@ def bcsr_problem(m, n, k, density=0.3, **what) -> Problem:
     """A problem of the room async_sparse whose device operands are arrays of the fake CuPy."""
     problem = block_operands.problem(m, n, k, density, seed=1, **what)
     a = problem.host().a
-    arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
-    made = Bcsr(a.m, a.k, a.dtype, *arrays, a.nnz)
-    problem._device = _with_dense(problem, made, what.get("layout", "source"))
+    problem._device = _with_dense(problem, Bcsr(a.m, a.k, a.dtype, *_parts(a), a.nnz), what.get("layout", "source"))
     return problem
+
+
+def _parts(a) -> list[Array]:
+    """The arrays of a CSR or BCSR matrix, on the fake GPU."""
+    return [np.asarray(x).view(Array) for x in (a.row_ptr, a.col_idx, a.val)]
 
 
 def sparse_matrix(m: int, k: int, each: int = 3) -> csr.Csr:
@@ -397,9 +471,7 @@ def csr_problem(m, n, k, layout="row", **what) -> Problem:
     """The same as `bcsr_problem` with an A in CSR."""
     a = sparse_matrix(m, k)
     problem = block_operands.problem_from_csr(a, n, 1, layout=layout, format="csr", reorder="", **what)
-    a = problem.host().a
-    arrays = (x.view(Array) for x in (a.row_ptr, a.col_idx, a.val))
-    problem._device = _with_dense(problem, csr.Csr(m, k, *arrays), layout)
+    problem._device = _with_dense(problem, csr.Csr(m, k, *_parts(problem.host().a)), layout)
     return problem
 
 
@@ -419,8 +491,7 @@ def blocks_with_addresses(monkeypatch) -> None:
 
     def converted(a, **how):
         x = convert(a, **how)
-        arrays = (np.asarray(y).view(Array) for y in (x.row_ptr, x.col_idx, x.val))
-        return Bcsr(x.m, x.k, x.dtype, *arrays, x.nnz)
+        return Bcsr(x.m, x.k, x.dtype, *_parts(x), x.nnz)
 
     monkeypatch.setattr(bcsr, "from_csr", converted)
 

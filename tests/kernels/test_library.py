@@ -13,7 +13,10 @@ from kernels.contract import Operands, Problem
 
 
 def problem(room: str = "casper_sparse", make=lambda: Operands(1, 2)) -> Problem:
-    return Problem(room, "", 1, 1, 1, 1, 1.0, 0, 2, "", 0, 0, make, make)
+    sizes = dict.fromkeys(
+        ("m", "n", "k", "nnz", "density", "seed", "useful_flops", "least_bytes", "requested_bytes"), 1
+    )
+    return Problem(room=room, label="", flops_def="", make_host=make, make_device=make, **sizes)
 
 
 def test_the_rooms_are_those_that_are_on_trial():

@@ -39,7 +39,7 @@ ROWS = 16  # of a box
 
 def matrix(pointer: int = 0x7000, pitch: int = 256):
     """What tensor_map looks at before it asks cuda.core."""
-    return SimpleNamespace(data=SimpleNamespace(ptr=pointer), strides=(pitch, 2))
+    return SimpleNamespace(data=SimpleNamespace(ptr=pointer), strides=(pitch, 2), shape=(64, 64), dtype=np.dtype("u2"))
 
 
 @pytest.mark.parametrize("swizzle", [1, 16, 96, 256, -1, None, "64"])
@@ -91,10 +91,10 @@ def test_the_swizzle_is_one_that_cuda_core_takes(monkeypatch, swizzle, name):
             return TensorMapDescriptorOptions(box, **knobs)
 
     monkeypatch.setattr(utils, "StridedMemoryView", View)
-    made = tma.tensor_map(matrix(), (64, 32), swizzle)
+    made = tma.encoded(tma.tensor_map(matrix(), (64, 32), swizzle))
     assert made.box_dim == (64, 32) and made.swizzle.name == name and made.l2_promotion.name == "NONE"
     for ahead, called in tma.AHEAD.items():
-        assert tma.tensor_map(matrix(), (64, 32), swizzle, ahead).l2_promotion.name == called
+        assert tma.encoded(tma.tensor_map(matrix(), (64, 32), swizzle, ahead)).l2_promotion.name == called
     with pytest.raises(ValueError, match="fetch 64 bytes ahead"):
         tma.tensor_map(matrix(), (64, 32), swizzle, 64)
 
@@ -131,7 +131,7 @@ def test_a_box_is_rows_by_columns_and_ends_where_the_matrix_ends(device, tmp_pat
         target = buffer[:high, :wide]
         for x, y in ((0, 0), (8, 3), (24, 32), (32, 36), (64, 64)):
             buffer.fill(filler)
-            maps = [tma.tensor_map(a, (ROWS, columns), swizzle) for a in (source, target)]
+            maps = [tma.encoded(tma.tensor_map(a, (ROWS, columns), swizzle)) for a in (source, target)]
             device.sync()
             launch(stream, LaunchConfig(grid=1, block=32), kernel, *maps, np.int32(x), np.int32(y))
             stream.sync()

@@ -1,204 +1,27 @@
-import weakref
-from types import SimpleNamespace
+"""cuSPARSE: what CSR and block formats are made of the operands, how the library is told of orders, what it is
+refused."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from capturing import check_captured
-from fake_libraries import (
-    DEVICE,
-    STREAM,
-    Array,
-    Cusparse,
-    Library,
-    array,
-    bcsr_problem,
-    csr_problem,
-    install,
-    nm_problem,
-)
+from fake_libraries import DEVICE, STREAM, bcsr_problem, blocks_with_addresses, csr_problem, sparse_matrix
 
-from artifact.baselines import cusparse
+from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import check
-from kernels.async_sparse import operands as block_operands
-from kernels.contract import Operands, Problem
+from kernels.async_sparse import operands
+from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half, nm, stored
+from kernels.formats.half import Half
 
-
-class FakeLibrary(Library):
-    """Stands in for nvmath.bindings.cusparse."""
-
-    class cuSPARSEError(Exception):
-        pass
-
-    def __init__(self, refuse=None):
-        super().__init__("cusparse")
-        self.refuse = refuse
-        self.SpMMAlg = {"DEFAULT": 0, "CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12}
-        self.IndexType = SimpleNamespace(INDEX_32I=2)
-        self.IndexBase = SimpleNamespace(ZERO=0)
-        self.Order = SimpleNamespace(ROW=2)
-        self.Operation = SimpleNamespace(NON_TRANSPOSE=0, TRANSPOSE=1)
-        self.destroy = self.destroy_sp_mat = self.destroy_dn_mat = self.unmake
-
-    def create(self):
-        return self.make("handle")
-
-    def create_csr(self, *arguments):
-        return self.make("csr", *arguments)
-
-    def create_dn_mat(self, *arguments):
-        return self.make("dense", *arguments)
-
-    def set_stream(self, handle, stream):
-        self.log.append(("set_stream", handle, stream))
-
-    def sp_mm_buffer_size(self, *arguments):
-        assert len(arguments) == 10
-        return 512
-
-    def sp_mm_preprocess(self, *arguments):
-        assert len(arguments) == 11
-        self.log.append(("preprocess", *arguments))
-        if self.refuse:
-            raise self.cuSPARSEError(self.refuse)
-
-    def sp_mm(self, *arguments):
-        self.log.append(("multiply", *arguments))
+FORMATS = cusparse_block.FORMATS
+#: Sizes in whole blocks of 16, and some that are not.
+WHOLE, RAGGED = (64, 24, 96), (50, 24, 83)
 
 
 @pytest.fixture
-def library(monkeypatch):
-    fake = FakeLibrary()
-    install(monkeypatch, fake)
-    return fake
-
-
-def make_problem(m=4, n=8, k=6, nnz=5) -> Problem:
-    a = SimpleNamespace(
-        m=m,
-        k=k,
-        nnz=nnz,
-        row_ptr=array(m + 1, np.int32),
-        col_idx=array(nnz, np.int32),
-        val=array(nnz, np.float32),
-    )
-    operands = Operands(a, array((k, n), np.float32), array((m, n), np.float32))
-    return Problem(
-        room="test",
-        label="",
-        m=m,
-        n=n,
-        k=k,
-        nnz=nnz,
-        density=0.1,
-        seed=0,
-        useful_flops=1,
-        flops_def="",
-        least_bytes=1,
-        requested_bytes=1,
-        make_host=lambda: operands,
-        make_device=lambda: operands,
-    )
-
-
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-def test_bind_describes_the_problem_to_the_library(library, algorithm):
-    problem = make_problem()
-    bound = cusparse.bind(algorithm, problem, DEVICE)
-    assert bound.name == f"cusparse_{algorithm}"
-    assert bound.prepare_ms > 0 and bound.prepare_bytes == 512
-    assert bound.result() is problem.device().c
-    csr, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
-    operands = problem.device()
-    assert csr[1:4] == (4, 6, 5) and csr[6] == operands.a.val.data.ptr
-    assert csr[7:] == (2, 2, 0, 0), "int32 offsets and columns, from zero, float32"
-    # Row-major: the leading dimension is the number of columns.
-    assert b[1:] == (6, 8, 8, operands.b.data.ptr, 0, 2)
-    assert c[1:] == (4, 8, 8, operands.c.data.ptr, 0, 2)
-
-
-def test_launch_only_multiplies_and_sets_the_stream_when_it_changes(library):
-    bound = cusparse.bind("alg2", make_problem(), DEVICE)
-    before = len(library.log)
-    one, two = SimpleNamespace(handle=11), SimpleNamespace(handle=22)
-    for stream in (one, one, two, two, one):
-        bound.launch(stream)
-    assert [entry[0] for entry in library.log[before:]] == [
-        "set_stream",
-        "multiply",
-        "multiply",
-        "set_stream",
-        "multiply",
-        "multiply",
-        "set_stream",
-        "multiply",
-    ]
-    multiply = library.log[-1]
-    assert multiply[-2] == 6, "CUSPARSE_SPMM_CSR_ALG2"
-    assert multiply[1:] == library.log[before - 1][1:], "the arguments that were preprocessed"
-
-
-def test_everything_is_released_with_the_last_reference(library):
-    problem = make_problem()
-    operands = weakref.ref(problem.device())
-    bound = cusparse.bind("alg3", problem, DEVICE)
-    assert len(library.alive) == 4, "a handle and three descriptors"
-    problem.make_device = problem.make_host = None
-    problem.release()
-    assert operands() is not None, "the library still holds their addresses"
-    del bound
-    assert not library.alive and operands() is None
-
-
-def test_close_releases_early_and_once(library):
-    bound = cusparse.bind("default", make_problem(), DEVICE)
-    bound.close()
-    assert not library.alive
-    bound.close()
-    del bound
-
-
-def test_a_refusal_names_the_algorithm_and_leaves_nothing_behind(library):
-    library.refuse = "CUSPARSE_STATUS_NOT_SUPPORTED"
-    with pytest.raises(ValueError, match="cuSPARSE refuses alg1 at m=4, n=8.*NOT_SUPPORTED"):
-        cusparse.bind("alg1", make_problem(), DEVICE)
-    assert not library.alive
-
-
-@pytest.mark.parametrize("shape", [{"nnz": 0}, {"n": 0}])
-def test_an_empty_problem_is_refused(shape):
-    with pytest.raises(ValueError, match="nothing to multiply"):
-        cusparse.bind("alg1", make_problem(**shape), DEVICE)
-
-
-def test_contenders_have_the_names_of_the_records():
-    names = ["cusparse_default", "cusparse_alg1", "cusparse_alg2", "cusparse_alg3"]
-    assert list(cusparse.contenders(DEVICE)) == names
-
-
-def test_the_names_exist_in_the_library():
-    bindings = pytest.importorskip("nvmath.bindings.cusparse")
-    for member in cusparse._ENUM.values():
-        assert member in bindings.SpMMAlg.__members__
-    for name in ("sp_mm", "sp_mm_buffer_size", "sp_mm_preprocess", "create_csr", "create_dn_mat"):
-        assert callable(getattr(bindings, name))
-
-
-# ---------------------------------------------------------------- an N:M B
-
-
-@pytest.fixture
-def convert(monkeypatch):
-    """`transposed_csr` with arrays of the fake CuPy, and what it returned."""
-    made, convert = [], cusparse.transposed_csr
-
-    def with_addresses(b):
-        x = convert(b)
-        made.append(csr.Csr(x.m, x.k, *(y.view(Array) for y in (x.row_ptr, x.col_idx, x.val))))
-        return made[-1]
-
-    monkeypatch.setattr(cusparse, "transposed_csr", with_addresses)
-    return made
+def library(libraries):
+    return libraries.cusparse
 
 
 @pytest.mark.parametrize("vector", [1, 4, 128])
@@ -213,48 +36,6 @@ def test_the_transpose_is_csr_without_surplus_rows(k, keep, group, real, vector)
     assert (csr.to_dense(made) == nm.to_dense(b).T).all()
     ascending = np.diff(made.col_idx.reshape(10, real), axis=1) > 0
     assert ascending.all(), "no column twice, so that no algorithm meets repeated ones"
-
-
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-def test_an_nm_problem_is_multiplied_transposed_as_it_lies(library, convert, algorithm):
-    problem = nm_problem(6, 10, 40, 0.25)
-    bound = cusparse.bind(algorithm, problem, DEVICE)
-    operands, made = problem.device(), convert[-1]
-    assert bound.name == f"cusparse_{algorithm}" and bound.prepare_ms > 0
-    assert bound.result() is operands.c and bound.result().shape == (6, 10)
-    assert bound.prepare_bytes == 512 + made.nbytes, "the work buffer and the CSR matrix"
-    sparse, b, c = [entry for entry in library.log if entry[0] in ("csr", "dense")][-3:]
-    pointers = tuple(x.data.ptr for x in (made.row_ptr, made.col_idx, made.val))
-    assert sparse[1:7] == (10, 40, 160, *pointers)
-    # Row-major A^T and C^T: the leading dimension is m.
-    assert b[1:] == (40, 6, 6, operands.a.data.ptr, 0, 2)
-    assert c[1:] == (10, 6, 6, operands.c.data.ptr, 0, 2)
-
-
-def test_an_nm_problem_lives_as_long_as_its_addresses(library, convert):
-    problem = nm_problem(6, 10, 40)
-    a, c = (weakref.ref(x) for x in (problem.device().a, problem.device().c.base))
-    bound = cusparse.bind("alg2", problem, DEVICE)
-    values = weakref.ref(convert.pop().val)
-    convert.clear()
-    problem.make_device = problem.make_host = None
-    problem.release()
-    assert all(x() is not None for x in (a, c, values))
-    del bound
-    assert not library.alive and not any(x() is not None for x in (a, c, values))
-
-
-def test_an_nm_problem_in_another_order_or_dtype_is_refused(library, convert):
-    problem = nm_problem(6, 10, 40)
-    problem.device().c = np.zeros((6, 10), np.float32)
-    with pytest.raises(ValueError, match="cuSPARSE takes C as a float32 array in Fortran order"):
-        cusparse.bind("alg1", problem, DEVICE)
-    with pytest.raises(ValueError, match="cuSPARSE takes A as a float32 array .*nm_spmm has it"):
-        cusparse.bind("alg1", nm_problem(6, 10, 40, dtype="bfloat16"), DEVICE)
-    assert not library.alive
-
-
-# ---------------------------------------------------------------- a BCSR A
 
 
 @pytest.mark.parametrize("dtype", stored.DTYPES)
@@ -274,169 +55,192 @@ def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
     assert made.val.dtype == (np.float32 if dtype == "float32" else np.uint16)
 
 
-@pytest.fixture
-def multiplies(monkeypatch):
-    """A library that multiplies on the CPU, and `csr_of_blocks` with arrays of the fake CuPy."""
-    fake, convert = Cusparse(), cusparse.csr_of_blocks
-
-    def with_addresses(a):
-        x = convert(a)
-        return csr.Csr(x.m, x.k, *(y.view(Array) for y in (x.row_ptr, x.col_idx, x.val)))
-
-    install(monkeypatch, fake)
-    monkeypatch.setattr(cusparse, "csr_of_blocks", with_addresses)
-    return fake
-
-
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-@pytest.mark.parametrize("dtype", block_operands.DTYPES)
-@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
-def test_blocks_are_multiplied_as_csr_in_either_order(multiplies, algorithm, dtype, layout):
-    problem = bcsr_problem(50, 24, 83, block=16, dtype=dtype, layout=layout)
-    bound = cusparse.bind(algorithm, problem, DEVICE)
-    assert bound.name == f"cusparse_{algorithm}" and bound.prepare_ms > 0
-    assert bound.result() is problem.device().c
-    size = 4 if dtype == "tf32" else 2
-    assert bound.prepare_bytes == 512 + 4 * 51 + (4 + size) * problem.nnz
-    reference = check.oracle(problem, on="cpu")
-    for _ in range(2):
-        check.check(bound, problem, reference, STREAM)
-    assert {transposed for *_, transposed in multiplies.launched} == {layout == "source"}
-    assert multiplies.count("preprocess") == 2
-    del bound
-    assert not multiplies.alive
-
-
-@pytest.mark.parametrize("dtype", block_operands.CSR_DTYPES)
-@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
-def test_a_csr_matrix_is_multiplied_in_the_dtype_of_b(multiplies, monkeypatch, dtype, layout):
-    problem = csr_problem(50, 24, 83, layout, dtype=dtype)
-    rounded = cusparse.stored.rounded
-    monkeypatch.setattr(cusparse.stored, "rounded", lambda val, dtype: np.asarray(rounded(val, dtype)).view(Array))
-    bound = cusparse.bind("alg2", problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-    assert bound.prepare_bytes == 512 + 2 * problem.nnz * (dtype in half.DTYPES)
-
-
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 24, 40), (40, 1, 40), (40, 24, 1), (1, 1, 1)])
-@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
-def test_vectors_have_both_orders(multiplies, m, n, k, layout):
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+def test_vectors_have_both_orders(library, m, n, k, layout):
     problem = bcsr_problem(m, n, k, 1.0, block=16, layout=layout)
     bound = cusparse.bind("default", problem, DEVICE)
     check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
 
 
-def test_blocks_with_other_operands_are_refused(multiplies):
-    problem = bcsr_problem(50, 24, 83, block=16)
-    problem.device().b = half.Half("float16", problem.device().b.bits)
-    with pytest.raises(ValueError, match="cuSPARSE takes a BCSR A with a B and a C of its dtype"):
-        cusparse.bind("alg1", problem, DEVICE)
-    multiplies.refuses = lambda b, c, transposed: True
-    message = "cuSPARSE refuses alg3 at m=50, .* B column-major and C row-major in bfloat16: NOT_SUPP"
-    with pytest.raises(ValueError, match=message):
-        cusparse.bind("alg3", bcsr_problem(50, 24, 83, block=16), DEVICE)
-    assert not multiplies.alive
+@pytest.mark.parametrize(("layout", "transposed"), [("source", 1), ("linear", 0), ("row", 0)])
+def test_where_orders_differ_b_is_transposed_or_given_as_it_lies(library, layout, transposed):
+    bind = cusparse.bind("alg3", bcsr_problem(*RAGGED, block=16, layout=layout), DEVICE).launch
+    bind(STREAM)
+    assert library.log[-1][3] == transposed and library.log[-1][-2] == 12
+    assert len(library.calls("preprocess")) == 2, "the second is timed"
+    assert library.log[-1][2:] == library.calls("preprocess")[-1][2:], "the arguments that were preprocessed"
+    library.refuses = lambda b, c, transposed: transposed
+    problem = bcsr_problem(*RAGGED, block=16, layout=layout)
+    bound = cusparse_block.bind("bsr", problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    assert library.log[-1][3] == 0 and len(library.calls("preprocess")) == 2, "which does nothing for blocks"
+
+
+def test_rows_that_repeat_columns_are_not_for_alg3(library):
+    problem = csr_problem(8, 24, 64)
+    problem.k = 2
+    assert cusparse.bind("alg2", problem, DEVICE)
+    with pytest.raises(ValueError, match="alg3 fails where a row holds more entries than A has columns, here 3 in 2"):
+        cusparse.bind("alg3", problem, DEVICE)
+
+
+@pytest.mark.parametrize("dtype", stored.DTYPES)
+@pytest.mark.parametrize("shape", [(64, 96), (50, 83), (16, 16)])
+def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
+    a = bcsr.random(*shape, 0.4, 3, block=16, dtype=dtype)
+    columns, values = cusparse_block.blocked_ell(a)
+    lengths = np.diff(a.row_ptr)
+    assert columns.shape == (a.block_rows, lengths.max()) and columns.dtype == np.int32
+    assert values.shape == (16 * a.block_rows, 16 * lengths.max()) and values.dtype == a.val.dtype
+    assert columns.nbytes + values.nbytes == cusparse_block.ell_bytes(a)
+    assert ((columns >= 0).sum(axis=1) == lengths).all()
+    for row, length in enumerate(lengths):
+        first = a.row_ptr[row]
+        assert (columns[row, :length] == a.col_idx[first : first + length]).all()
+        assert (columns[row, length:] == -1).all()
+        cells = values[16 * row : 16 * row + 16].reshape(16, -1, 16).transpose(1, 0, 2)
+        assert (cells[:length] == a.val[first : first + length]).all()
+        assert not cells[length:].any()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32"])
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+def test_whole_operands_are_shared_and_others_padded(layout, dtype):
+    problem = bcsr_problem(*WHOLE, block=16, layout=layout, dtype=dtype)
+    given = problem.device()
+    whole, output = cusparse_block.padded(given)
+    assert whole.b is given.b and whole.c is given.c and output is given.c
+    problem = bcsr_problem(*RAGGED, block=16, layout=layout, dtype=dtype)
+    given = problem.device()
+    whole, output = cusparse_block.padded(given)
+    assert (whole.a.m, whole.a.k, whole.b.shape, whole.c.shape) == (64, 96, (96, 24), (64, 24))
+    b, c = map(cusparse.array_of, (whole.b, whole.c))
+    assert (b[:83] == cusparse.array_of(given.b)).all() and not b[83:].any()
+    for ours, theirs in ((b, given.b), (c, given.c)):
+        assert ours.flags.c_contiguous == cusparse.array_of(theirs).flags.c_contiguous
+    assert output.shape == (50, 24) and np.shares_memory(cusparse.array_of(output), c)
+    assert isinstance(output, Half) == (dtype == "bfloat16")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("m, n, k", [(128, 24, 192), (100, 24, 150)])
+def test_a_csr_matrix_is_made_blocks_first(monkeypatch, library, m, n, k, dtype, format):
+    blocks_with_addresses(monkeypatch)
+    problem = csr_problem(m, n, k, dtype=dtype)
+    bound = cusparse_block.bind(format, problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    size = 2 if dtype in half.DTYPES else 4
+    blocks = bcsr.from_csr(problem.device().a, dtype="bfloat16" if size == 2 else "float32")
+    made = blocks.nbytes + size * n * (128 + 192) * (m != 128)
+    made += cusparse_block.ell_bytes(blocks) * (format == "bell")
+    assert bound.prepare_bytes == 512 + made and bound.prepare_ms > 0
+    assert (bound.result() is problem.device().c) == (m == 128)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+def test_ragged_operands_are_padded_and_the_memory_counts(library, layout, format):
+    problem = bcsr_problem(*RAGGED, block=16, layout=layout)
+    bound = cusparse_block.bind(format, problem, DEVICE)
+    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    assert bound.result() is not problem.device().c
+    ell = cusparse_block.ell_bytes(problem.device().a) * (format == "bell")
+    assert bound.prepare_bytes == 512 + ell + 2 * 24 * (96 + 64), "B and C of whole blocks"
+
+
+def test_padding_beyond_the_memory_is_refused_with_its_bytes(monkeypatch, library):
+    problem = bcsr_problem(*WHOLE, block=16)
+    need = cusparse_block.ell_bytes(problem.device().a)
+    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need - 1)
+    with pytest.raises(ValueError, match=f"takes {need} bytes for m=64, k=96, and {need - 1} are"):
+        cusparse_block.bind("bell", problem, DEVICE)
+    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need)
+    assert cusparse_block.bind("bell", problem, DEVICE).name == "cusparse_bell"
 
 
 # ---------------------------------------------------------------- on a GPU
 
 
-@pytest.fixture(scope="module")
-def gpu(device):
-    return device
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 128, 257])
-def test_cusparse_is_right_on_repeated_and_unsorted_columns(gpu, algorithm, n):
-    from artifact.measure import check
+def test_cusparse_is_right_on_repeated_and_unsorted_columns(device, algorithm, n):
     from kernels import casper_sparse as room
 
     problem = room.problem(m=513, n=n, k=300, density=0.05, seed=n)
     reference = check.oracle(problem)
-    bound = cusparse.bind(algorithm, problem, gpu)
-    stream = gpu.create_stream()
+    bound = cusparse.bind(algorithm, problem, device)
+    stream = device.create_stream()
     errors = check.check(bound, problem, reference, stream)
     assert errors.rel_err < 1e-6
     assert bound.prepare_ms >= 0 and bound.prepare_bytes >= 0
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-def test_cusparse_can_be_captured(gpu, algorithm):
-    from artifact.measure import check
-    from kernels import casper_sparse as room
-
-    problem = room.problem(m=1000, n=64, k=500, density=0.05)
-    reference = check.oracle(problem)
-    bound = cusparse.bind(algorithm, problem, gpu)
-    assert check_captured(bound, problem, reference, gpu).rel_err < 1e-6
-
-
-@pytest.mark.gpu
-def test_two_algorithms_on_one_problem_do_not_disturb_each_other(gpu):
-    from artifact.measure import check
-    from kernels import casper_sparse as room
-
-    problem = room.problem(m=2000, n=32, k=1000, density=0.02)
-    reference = check.oracle(problem)
-    bounds = [cusparse.bind(a, problem, gpu) for a in cusparse.ALGORITHMS]
-    stream = gpu.create_stream()
-    for bound in bounds + bounds[::-1]:
-        assert check.check(bound, problem, reference, stream).rel_err < 1e-6
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-@pytest.mark.parametrize("shape", [(64, 96, 128, 0.25), (1, 33, 64, 0.5), (130, 100, 45, 0.5), (257, 5, 7, 1.0)])
-def test_cusparse_is_right_on_an_nm_problem(gpu, algorithm, shape):
-    from artifact.measure import check
-    from kernels.nm_spmm import operands
-
-    problem = operands.problem(*shape)
-    bound = cusparse.bind(algorithm, problem, gpu)
-    assert bound.result() is problem.device().c
-    made = nm.to_dense(problem.device().b).T
-    assert (csr.to_dense(csr.to_host(cusparse.transposed_csr(problem.device().b))) == made.get()).all()
-    stream, reference = gpu.create_stream(), check.oracle(problem)
-    for _ in range(2):
-        assert check.check(bound, problem, reference, stream).rel_err < 1e-6
-
-
-def make_signs(ops: Operands) -> None:
-    """Make 1 and -1 of A's and B's numbers, in place: their sums are exact, also where a library rounds to 16 bits on
-    the way. cuSPARSE does for rows of many non-zeros, and random numbers are then off by more than `check` allows."""
-    for bits, dtype in ((ops.a.val, ops.a.dtype), (ops.b.bits, ops.b.dtype)):
-        one = half.to_bits(np.ones(1, np.float32), dtype)[0]
-        bits[...] = (bits & 0x8000 | one) * (bits != 0)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("algorithm", cusparse.ALGORITHMS)
-@pytest.mark.parametrize("dtype", block_operands.DTYPES)
-@pytest.mark.parametrize("layout", block_operands.LAYOUTS)
-def test_cusparse_is_right_on_blocks(gpu, algorithm, dtype, layout):
-    stream = gpu.create_stream()
-    for shape in ((256, 64, 384), (300, 41, 500), (65, 1, 130)):
-        problem = block_operands.problem(*shape, 0.3, block=32, dtype=dtype, layout=layout)
-        if dtype in half.DTYPES:
-            make_signs(problem.device())
-        try:
-            bound = cusparse.bind(algorithm, problem, gpu)
-        except ValueError as error:
-            # What the library's documentation has for these types is its default and alg2.
-            assert algorithm in ("alg1", "alg3"), error
-            assert str(error).startswith(f"cuSPARSE refuses {algorithm} at m={problem.m}")
-            continue
-        reference = check.oracle(problem)
-        for _ in range(2):
-            check.check(bound, problem, reference, stream)
-
-
-@pytest.mark.gpu
-def test_the_csr_of_blocks_is_the_same_on_the_gpu(gpu):
+def test_the_csr_of_blocks_is_the_same_on_the_gpu(device):
     a = bcsr.random(300, 500, 0.3, 1, block=32)
     ours, theirs = cusparse.csr_of_blocks(a), cusparse.csr_of_blocks(bcsr.to_device(a))
     for name in ("row_ptr", "col_idx", "val"):
         assert (getattr(ours, name) == getattr(theirs, name).get()).all()
+
+
+def taken(format: str, problem, gpu):
+    """What is bound, or None where the library refuses the problem in a sentence that says so."""
+    try:
+        return cusparse_block.bind(format, problem, gpu)
+    except ValueError as error:
+        assert str(error).startswith(f"cuSPARSE refuses {'BSR' if format == 'bsr' else 'Blocked'}")
+        return None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_library_is_right_on_a_csr_matrix(device, format, dtype):
+    a = sparse_matrix(1000, 777)
+    problem = operands.problem_from_csr(a, 128, 1, dtype=dtype, format="csr", reorder="")
+    bound = taken(format, problem, device)
+    if bound is not None and not (format == "bell" and dtype == "float32"):  # it multiplies in TF32
+        check.check(bound, problem, check.oracle(problem), device.create_stream())
+        assert bound.prepare_ms > 0 and bound.prepare_bytes > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("format", FORMATS)
+def test_empty_rows_and_one_long_row_are_right(device, format):
+    problem = operands.problem(640, 64, 512, 0.2, layout="linear")
+    a = bcsr.to_host(problem.device().a)
+    row_ptr = np.array([0, 8, *[8] * 8, 9], np.int32)  # all columns, nothing eight times, one
+    columns = np.array([*range(8), 3], np.int32)
+    val = np.resize(a.val, (9, 64, 64))
+    made = replace(a, row_ptr=row_ptr, col_idx=columns, val=val, nnz=val.size)
+    problem.device().a = bcsr.to_device(bcsr.validate(made))
+    problem.host().a = made
+    bound = taken(format, problem, device)
+    assert bound is not None
+    check.check(bound, problem, check.oracle(problem), device.create_stream())
+
+
+@pytest.mark.gpu
+def test_padding_beyond_the_memory_of_the_gpu_is_refused(device):
+    import cupy
+
+    _, total = cupy.cuda.runtime.memGetInfo()
+    assert 0 < cusparse_block.free_bytes() <= total
+    blocks = int((total / 2 / 64**2) ** 0.5) + 1  # in one row, and rows: their square is too much
+    a = bcsr.Bcsr(
+        64 * blocks,
+        64 * blocks,
+        "bfloat16",
+        np.r_[0, np.full(blocks, blocks)].astype(np.int32),
+        np.arange(blocks, dtype=np.int32),
+        np.ones((blocks, 64, 64), np.uint16),
+        blocks * 64 * 64,
+    )
+    problem = operands.problem(64, 8, 64, density=1.0)
+    b, c = (Half("bfloat16", cupy.zeros((64 * blocks, 8), np.uint16)) for _ in range(2))
+    problem._device = Operands(bcsr.to_device(a), b, c)
+    with pytest.raises(ValueError, match="would pad every row of blocks .* bytes for"):
+        cusparse_block.bind("bell", problem, device)

@@ -16,11 +16,9 @@ from fake_libraries import (
     blocks_with_addresses,
     csr_problem,
     install,
-    nm_problem,
     sparse_matrix,
 )
 
-from artifact import registry
 from artifact.baselines import triton_bsr
 from artifact.measure import bench, check
 from kernels.async_sparse import operands
@@ -164,15 +162,6 @@ def test_a_launch_goes_to_the_stream_that_is_given(torch):
     assert torch.made == [11, 22], "made where it changes: that takes host time"
 
 
-@pytest.mark.parametrize(("n", "tiles"), [(32, []), (64, [64]), (384, [64, 128]), (512, [64, 128, 256])])
-def test_what_is_tried_divides_n(n, tiles):
-    tried = triton_bsr.parameters(n)
-    assert [n // meta["SPLIT_N"] for meta in tried] == [tile for tile in tiles for _ in range(3)]
-    assert [(meta["num_stages"], meta["num_warps"]) for meta in tried[:3]] == (
-        [(1, 4), (3, 4), (3, 8)] if tiles else []
-    )
-
-
 def test_the_fastest_wins_and_what_does_not_compile_is_left_out(monkeypatch, torch):
     torch.refuse = lambda meta: "out of resource" if meta.get("num_warps") == 8 else None
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if "SPLIT_N 1, " in name else 2.0)
@@ -209,13 +198,6 @@ def test_without_cuda_or_triton_it_is_a_sentence(monkeypatch, torch, what):
         triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
 
 
-def test_other_operands_and_names_are_refused(torch):
-    with pytest.raises(ValueError, match="triton_bsr takes a BCSR A .*nm_spmm has something else"):
-        triton_bsr.bind("triton_bsr", nm_problem(6, 32, 40), DEVICE)
-    with pytest.raises(ValueError, match="nothing to multiply"):
-        triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, density=0, block=16), DEVICE)
-
-
 @pytest.mark.parametrize(
     ("n", "block", "takes"),
     [
@@ -248,14 +230,6 @@ def test_what_32_bits_do_not_count_is_refused(monkeypatch, torch):
         triton_bsr.bind("triton_bsr", problem, DEVICE)
 
 
-def test_a_refusal_of_pytorch_is_one_sentence(torch):
-    torch.refuse = lambda meta: "PassManager::run failed\nand more"
-    message = "bsr_dense_mm refuses m=64, n=32, k=96 with PyTorch's own parameters: PassManager"
-    with pytest.raises(ValueError, match=message) as caught:
-        triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_operands_live_as_long_as_the_contender(torch, name):
     problem = bcsr_problem(*WHOLE, block=16)
@@ -267,10 +241,6 @@ def test_operands_live_as_long_as_the_contender(torch, name):
     assert all(x() is not None for x in seen)
     del bound
     assert not any(x() is not None for x in seen)
-
-
-def test_contenders_have_the_names_of_the_records():
-    assert tuple(registry.contenders(["triton_bsr"], None)) == NAMES
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import jinja2
-import pandas as pd
 import pytest
 
-from artifact import paths, registry
+from artifact import registry
 from artifact.book import facts, text
 from artifact.book.text import Text
 
 CHAPTERS = text.chapters()
-SHIPPED = list(facts.having_facts())
 SOURCE = """
 {% block ratio %}
 Measured: {{ speed.wide|span }}.
@@ -74,14 +71,6 @@ def test_a_page_of_nothing_known_says_so(name):
     assert made.blocks and all(map(made, made.blocks))
 
 
-@pytest.mark.parametrize(("room", "name"), CHAPTERS)
-def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
-    made = text.chapter(room, name)
-    assert made.blocks
-    for block in made.blocks:
-        assert made(block), f"{room}/{name}.md: {block} is empty"
-
-
 @pytest.mark.parametrize(
     "path",
     [*text.PAGES.glob("*.md"), *(registry.FOLDER / room / f"{name}.md" for room, name in CHAPTERS)],
@@ -91,26 +80,6 @@ def test_templates_have_no_branch_but_holds(path):
     source = path.read_text(encoding="utf-8")
     used = set(re.findall(r"\{%-?\s*(\w+)", source))
     assert used <= {"block", "endblock", "holds", "endholds", "for", "else", "endfor"}, used  # else: of an empty list
-
-
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_every_block_renders_with_the_facts_of_a_gpu(room, gpu):
-    known = facts.of(room, gpu)
-    for name in (name for other, name in CHAPTERS if other == room):
-        made = text.chapter(room, name)
-        made.add(known)
-        assert all(made(block) for block in made.blocks)
-
-
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
-    made = io.StringIO(facts.to_csv(facts.of(room, gpu)))
-    shipped, now = (
-        pd.read_csv(file, dtype=str, keep_default_na=False) for file in (paths.RECORDED / gpu / room / facts.FILE, made)
-    )
-    assert shipped["name"].tolist() == now["name"].tolist(), "python -m artifact.book.facts writes them anew"
-    for name, then, value in zip(shipped["name"], shipped["value"], now["value"], strict=True):
-        assert then == value or float(then) == pytest.approx(float(value), rel=1e-9), name
 
 
 def test_a_template_that_is_none_says_where():

@@ -110,7 +110,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(cuda.core, "launch", lambda stream, how, kernel, *given: found.append((how, kernel, given)))
     monkeypatch.setattr(layer.jit, "compile_cubin", lambda source, entry, arch: (source, entry))
     monkeypatch.setattr(layer.jit, "load", lambda cubin, bytes: (*cubin, bytes))
-    monkeypatch.setattr(tma, "tensor_map", lambda mapped, box, swizzle, ahead: (mapped, box, swizzle))
+    monkeypatch.setattr(tma, "encoded", lambda said: (said, said.box, said.swizzle))
     layer.launcher.cache_clear()
     yield found
     layer.launcher.cache_clear()

@@ -139,13 +139,11 @@ def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name):
     accuracy = asked.get("accuracy", {"bfloat16": "bf16", "float16": "fp16"}.get(dtype, "fp32"))
     way = routes.route(on_device(a), dtype, accuracy, strict)
     for n in (64, 1024):
-        problem, _, _ = routes.stand_ins(way, n)
-        family = importlib.import_module(f"kernels.{way.room}.family")
-        configs = family.candidates(problem, strict)
-        of = routes._family(way, problem, strict)
+        problem = routes.multiplication(way, n)
+        configs = way.family.candidates(problem, strict)
         assert configs
         for config in configs:
-            assert of.bind("trial", config).steps
+            assert routes.bind(way, config, problem, strict).steps
         room = importlib.import_module(f"kernels.{way.room}")
         for reference in TRIED[name]:
             with contextlib.suppress(ValueError):  # it does not take every shape

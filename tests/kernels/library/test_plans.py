@@ -15,11 +15,11 @@ from refused import says
 
 import kernels
 from kernels import formats, tma
-from kernels.contract import Launch, Operands
+from kernels.contract import Launch, Operand, Slot
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.library import buffers, current, dense, plans, routes, saved
 from kernels.library.dense import Dense
-from kernels.library.plans import OUT, VALUES, B
+from kernels.library.plans import SCRATCH
 
 M, K, N = 6, 10, 4
 B_AT, OUT_AT, VALUES_AT = 0x1000, 0x2000, 0x3000  # of arrays that stand for others
@@ -72,15 +72,15 @@ def launched() -> list:
     return []
 
 
-def planned(device, launched, *, in_place: bool = False, made=None, steps=None) -> plans.Plan:
+def planned(device, launched, *, in_place: bool = False, steps=None) -> plans.Plan:
     a = csr.from_scipy(sp.random(M, K, 0.5, format="csr", dtype=np.float32, random_state=0))
-    way = routes.Route("casper_sparse", "auto", a, "float32", in_place=in_place)
-    p = plans.Plan(way, a, N, "float32", "fp32", device, "any_n")
-    stand = {B_AT: B, OUT_AT: OUT}
     if in_place:
-        stand[VALUES_AT], p._own_values = VALUES, VALUES_AT
-    steps = steps or [("kernel", "grid", (np.int32(M), 0x9000, VALUES_AT, B_AT, OUT_AT))]
-    p._steps = plans.steps_of(Launch("", steps, None), made or {}, stand)
+        a = replace(a, val=SimpleNamespace(data=SimpleNamespace(ptr=VALUES_AT), shape=a.val.shape))
+    p = plans.Plan(
+        routes.Route("casper_sparse", "in_place", a, "float32", in_place=in_place), N, "float32", "fp32", device
+    )
+    arguments = np.int32(M), 0x9000, Operand.VALUES if in_place else VALUES_AT, Operand.B, Operand.OUT
+    p._repeat("any_n", Launch("", steps or [("kernel", "grid", arguments)], None))
     p._enqueue = lambda *given: launched.append(given)
     return p
 
@@ -110,32 +110,52 @@ def test_other_arrays_are_other_addresses(device, launched):
     assert [given[-2] for given in launched] == [0x10000, 0x50000, 0x10000]
 
 
-def test_sizes_are_never_taken_for_addresses(device, launched):
-    steps = [("kernel", "grid", (np.int32(B_AT), np.int64(OUT_AT), B_AT, OUT_AT, 0))]
-    p = planned(device, launched, steps=steps)
-    p(b(), out())
-    assert launched[0][3:] == (B_AT, OUT_AT, 0x10000, 0x20000, 0)
+def test_nothing_but_the_places_that_are_named_changes(device, launched):
+    steps = [("kernel", "grid", (np.int32(Operand.OUT), 0, int(Operand.OUT), 2.5, Operand.OUT, Operand.B, Operand.B))]
+    planned(device, launched, steps=steps)(b(), out())
+    assert launched[0][3:] == (16, 0, 16, 2.5, 0x20000, 0x10000, 0x10000)
+
+
+def test_scratch_is_the_buffers_of_a_call(device, launched, driver):
+    """A graph's launches have their own."""
+    made = [Slot(B_AT, (8,), "uint8"), Slot(OUT_AT, (0,), "uint8"), Slot(VALUES_AT, (4,), "float32")]
+    mapped = tma.Mapped(VALUES_AT, (4, 4), (16, 4), "<f4", (4, 4))
+    p = planned(device, launched)
+    bound = Launch("", [("kernel", "grid", (B_AT, OUT_AT, np.int64(B_AT), Operand.B))], None, scratch=tuple(made))
+    bound.named = [("kernel", "grid", (*bound.steps[0][2][:3], mapped))]
+    p._repeat("any_n", bound)
+    assert p._sizes == (8, 16) and p._buffers.scratch == (B_AT, VALUES_AT)
+    assert p._steps[0].places == [(0, SCRATCH, None), (3, SCRATCH + 1, mapped)]
 
 
 def test_tensor_maps_of_b_and_out_are_encoded_for_each_array_once(device, launched, monkeypatch):
     encoded = []
-    monkeypatch.setattr(tma, "tensor_map", lambda *x: encoded.append(x) or f"map {len(encoded)}")
-    maps = [object() for _ in range(3)]
-    said = {
-        id(x): (x, tma.Mapped(at, (64, 64), (128, 2), "<u2", (8, 64), 128))
-        for x, at in zip(maps, (0x9000, B_AT, OUT_AT), strict=True)
-    }
-    p = planned(device, launched, made=said, steps=[("kernel", "grid", tuple(maps))])
+    monkeypatch.setattr(tma, "encoded", lambda said: encoded.append(said) or f"map {len(encoded)}")
+    maps = [tma.Mapped(at, (64, 64), (128, 2), "<u2", (8, 64), 128) for at in (0x9000, Operand.B, Operand.OUT)]
+    p = planned(device, launched, steps=[("kernel", "grid", tuple(maps))])
     for at in (0x10000, 0x50000, 0x10000):
         p(b(at), out())
     assert [given[3:] for given in launched] == [
-        (maps[0], "map 1", "map 2"),
-        (maps[0], "map 3", "map 2"),
-        (maps[0], "map 1", "map 2"),
+        ("map 1", "map 2", "map 3"),
+        ("map 1", "map 4", "map 3"),
+        ("map 1", "map 2", "map 3"),
     ]
-    assert [x[0].address for x in encoded] == [0x10000, 0x20000, 0x50000]
-    assert encoded[0][1:] == ((8, 64), 128, 0)
-    assert p._steps[0].arguments[1:] != maps[1:], "those would hold the arrays that stood for others"
+    assert [x.address for x in encoded] == [0x9000, 0x10000, 0x20000, 0x50000]
+    assert all(replace(x, address=0) == replace(maps[0], address=0) for x in encoded)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("shape", [(6, 4), (1, 4), (6, 1), (1, 1), (7,)])
+def test_a_slot_says_of_itself_what_an_array_does(shape, order):
+    x, slot = np.zeros(shape, np.uint16, order), Slot(Operand.B, shape, np.uint16, order)
+    for of, its in ((x, slot), (x.T, slot.T)):
+        for name in ("shape", "dtype", "itemsize", "size", "nbytes", "ndim"):
+            assert getattr(its, name) == getattr(of, name)
+        assert its.flags.c_contiguous == of.flags.c_contiguous and its.flags.f_contiguous == of.flags.f_contiguous
+        assert its.data.ptr is Operand.B
+        assert its.reshape(-1).strides == of.reshape(-1).strides
+        if of.size > max(of.shape):
+            assert its.strides == of.strides
 
 
 def test_values_are_the_plans_own_until_others_are_given(device, launched):
@@ -363,21 +383,6 @@ def test_a_vector_is_a_column(device, launched, monkeypatch):
     assert p(x) is y and shapes == [(M,)] and names(launched) == ["kernel"]
 
 
-# ---------------------------------------------------------------- what is kept alive
-
-
-def test_the_arrays_that_stood_for_b_and_out_are_let_go():
-    def at(ptr):
-        return SimpleNamespace(data=SimpleNamespace(ptr=ptr))
-
-    a, work, b_, c = at(0x9000), at(0x9100), at(B_AT), at(OUT_AT)
-    arguments = (1, b_)
-    ops = Operands(a, b_, c)
-    bound = Launch("", [("kernel", "grid", arguments)], c, keep=(ops, work, b_, arguments, None, 3))
-    assert plans._kept(bound, ops, {B_AT, OUT_AT}) == (ops, work, None, 3)
-    assert ops.a is a and ops.b is None and ops.c is None
-
-
 # ---------------------------------------------------------------- on disk
 
 MATRICES = [
@@ -389,8 +394,8 @@ MATRICES = [
 
 
 def written(a, device, path, **options):
-    way = routes.Route(options.pop("room", "casper_sparse"), "auto", a, "float32", "C", "F")
-    made = plans.Plan(way, a, 24, "float32", "tf32", device, "any_n")
+    made = plans.Plan(routes.Route("casper_sparse", "in_place", a, "float32", "C", "F"), 24, "float32", "tf32", device)
+    made._config = "any_n"
     made.save(path)
     return made
 
@@ -537,25 +542,19 @@ def test_a_plan_is_written_through_a_link(device, tmp_path):
     assert link.is_symlink() and saved.read(path)
 
 
-@pytest.mark.parametrize("choice", ["scalar", "union rows=8", "any_n x", "shared_tiles"])
-def test_a_choice_that_nobody_would_make_is_not_taken(choice, device):
-    a = MATRICES[0]
-    way = routes.Route("casper_sparse", "auto", a, "float32", in_place=True)
-    problem = SimpleNamespace(n=24, m=20, k=30, nnz=a.nnz, device=lambda: SimpleNamespace(a=a))
-    assert routes.holds(way, "split_rows", problem, device)
-    assert not routes.holds(way, choice, problem, device)
-    assert plans._bound(way, choice, problem, device) is None
-
-
 @pytest.mark.parametrize(
-    "choice", ["union __class__=x", "union rows", "union rows=8 rows=8=", "union teeth=3", "nothing rows=8"]
+    ("room", "variant", "right", "choice"),
+    [("casper_sparse", "in_place", "split_rows", x) for x in ("scalar", "union rows=8", "any_n x", "shared_tiles")]
+    + [
+        ("async_sparse", "auto_fp32", "union rows=8", x)
+        for x in ("union __class__=x", "union rows", "union rows=8 rows=8=", "union teeth=3", "nothing rows=8", "")
+    ],
 )
-def test_a_configuration_that_nobody_would_choose_is_not_taken(choice, device):
-    a = MATRICES[0]
-    way = routes.Route("async_sparse", "auto_fp32", a, "float32")
-    problem = SimpleNamespace(n=24, m=20, k=30, nnz=a.nnz, device=lambda: SimpleNamespace(a=a))
-    assert routes.holds(way, "union rows=8", problem, device)
-    assert not routes.holds(way, choice, problem, device)
+def test_a_choice_that_nobody_would_make_is_not_taken(room, variant, right, choice, device):
+    way = routes.Route(room, variant, MATRICES[0], "float32")
+    p = routes.multiplication(way, 24)
+    assert routes.text(way, routes.written(way, right, p, device)).startswith(right)
+    assert routes.written(way, choice, p, device) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"PK\x03\x04 no zip", b"a,b\n1,2\n"])
@@ -581,16 +580,17 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(
     other, choice, device, tmp_path, monkeypatch
 ):
     path = tmp_path / "some.plan"
-    a = MATRICES[0]
-    way = routes.Route("casper_sparse", "auto", a, "float32")
-    plans.Plan(way, a, 24, "float32", "fp32", device, "any_n").save(path)
+    way = routes.Route("casper_sparse", "in_place", MATRICES[0], "float32")
+    made = plans.Plan(way, 24, "float32", "fp32", device)
+    made._config = "any_n"
+    made.save(path)
     changed(path, **{x: y for x, y in other.items() if x != "name"})
     device.name = other.get("name", device.name)
     monkeypatch.setattr(current.gpu, "open_device", lambda ordinal: device)
     monkeypatch.setattr(formats, "to_device", lambda x: x)
     calls = []
     monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
-    monkeypatch.setattr(routes, "_csr", lambda a, less, hopper: way)
+    monkeypatch.setattr(routes, "route", lambda *_, **__: way)
     saved.load_plan(path)
     assert calls[0][1:4] == (24, "float32", "fp32") and calls[0][6] == choice
 

@@ -89,7 +89,7 @@ def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(kind, dtype, acc
 @pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
 def test_without_trials_nothing_is_made_for_b_and_out(kind, dtype, accuracy, request, monkeypatch):
     request.getfixturevalue("pretended")(racing.H200)
-    monkeypatch.setattr(routes, "problem", lambda *_: pytest.fail("B and out are made"))
+    monkeypatch.setattr(routes, "_laid", lambda *_: pytest.fail("B and out are made"))
     made = kernels.plan(KINDS[kind], 64, dtype=dtype, accuracy=accuracy, tune=False)
     assert made._steps
 
@@ -118,11 +118,14 @@ def test_a_saved_plan_is_the_same_plan(kind, request, tmp_path):
 
 
 @pytest.mark.parametrize("edited", ["unit width=7", "unit nothing", "unit height=3", "nothing"])
-def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path):
+def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path, monkeypatch):
     request.getfixturevalue("pretended")(racing.H200)
     made = kernels.plan(KINDS["blocks"], 64, dtype="bfloat16", tune=False)
-    right, made.choice = made.choice, edited
+    right = made.choice
+    monkeypatch.setattr(kernels.Plan, "choice", edited)
     made.save(tmp_path / "some.plan")
+    monkeypatch.undo()
+    request.getfixturevalue("pretended")(racing.H200)
     assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
 
 
@@ -155,6 +158,6 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, reques
     made = kernels.plan(a, 64, accuracy=accuracy, tune=False)
     assert made.choice.startswith("union rows=2") and kept == [True, False]
     way = routes.Route("async_sparse", "auto_fp32", made.a, "float32")
-    p = routes.problem(way, 64, kernels.library.dense.need_cupy())[0]
-    name = f"windows {tuning.knobs(exact)}"
-    says(["infinite", "union_rows"], lambda: routes.bind(way, name, p, racing.H200))
+    p = routes.multiplication(way, 64)
+    assert routes.written(way, f"windows {tuning.knobs(exact)}", p, racing.H200) is None
+    says(["infinite", "union_rows"], lambda: routes.bind(way, exact, p, racing.H200))

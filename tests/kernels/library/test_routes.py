@@ -12,9 +12,8 @@ from refused import says
 
 from kernels import async_sparse, casper_sparse, gpu, jit, nm_spmm, tensor_core_24, tuning
 from kernels.async_sparse import any_csr
-from kernels.contract import Operands
+from kernels.contract import Operand
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
-from kernels.formats.half import Half
 from kernels.library import operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
@@ -80,11 +79,7 @@ ELSEWHERE = [
 def test_each_format_dtype_and_accuracy_has_its_kernels(kind, dtype, accuracy, room, variant, numbers, device):
     made = way(kind, dtype, accuracy, device)
     assert (made.room, made.variant, made.numbers) == (room, variant, numbers)
-    assert variant in ROOMS[room].VARIANTS, "and the room has them"
-    targets = ROOMS[room].VARIANTS[variant].targets
-    portable = targets == jit.TARGETS
-    assert portable or variant == "auto" or jit.arch_of(device) in targets
-    assert portable or variant == "auto" or device is H200
+    assert made.family is ROOMS[room].FAMILIES[variant], "and the room has them"
 
 
 @pytest.mark.parametrize("device", [A100, L4, B200, PORTABLE], ids=lambda device: device.name)
@@ -95,7 +90,7 @@ def test_each_format_dtype_and_accuracy_has_its_kernels(kind, dtype, accuracy, r
 def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, monkeypatch):
     """Neither by prediction nor to the trials."""
     made = way(kind, dtype, None, device)
-    p, _, _ = routes.problem(made, 96, np)
+    p = routes.multiplication(made, 96, np)
     offered, room = [], ROOMS[made.room]
 
     def tune(problem, configs, *_):
@@ -103,12 +98,11 @@ def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, m
         return tuning.Winner(configs[0], 1.0, None, 0.0)
 
     monkeypatch.setattr(tuning, "tune", tune)
-    family = routes._family(made, p, device)
-    family.tune(p)
+    made.family.tune(p, device)
     assert offered
-    offered.append(family.likely())
+    offered.append(made.family.likely(p, device))
     for config in offered:
-        assert family.fits(config)
+        assert made.family.fits(config, p, device)
         for source, entry in _entries(made, config, p):
             (kernel,) = {k.targets for k in room.VARIANTS.values() if k.source == source} & {jit.TARGETS}
             assert kernel == jit.TARGETS and entry
@@ -196,25 +190,22 @@ def test_memory_orders_are_the_kernels_where_it_has_them(kind, dtype, accuracy, 
     ],
 )
 def test_a_problem_is_what_the_room_would_make_of_the_same_operands(kind, dtype, accuracy):
+    """With numbers, or slots in their place."""
     made = way(kind, dtype, accuracy, H200)
-    p, b, c = routes.problem(made, 96, np)
-    assert b.shape == (256, 96) and c.shape == (128, 96)
-    assert b.flags[f"{made.b_order}_CONTIGUOUS"] and c.flags[f"{made.c_order}_CONTIGUOUS"]
+    p, slots = routes.multiplication(made, 96, np), routes.multiplication(made, 96)
+    assert (p.m, p.n, p.k) == ((96, 128, 256) if made.turned else (128, 96, 256)) and p.nnz == made.a.nnz
     ops = p.device()
-    assert isinstance(ops, Operands) and ops is p.device()
-    if made.turned:
-        assert (p.m, p.n, p.k) == (96, 128, 256) and ops.b is made.a
-        dense = ops.a.bits if isinstance(ops.a, Half) else ops.a
-        assert dense.shape == (96, 256) and dense.flags.f_contiguous
-        assert np.shares_memory(dense, b)
-    else:
-        assert (p.m, p.n, p.k) == (128, 96, 256) and ops.a is made.a
-    assert p.nnz == made.a.nnz
-
-
-def test_what_trials_multiply_is_never_all_zeros_and_exact_in_tf32():
-    _, b, _ = routes.problem(way("nm32", "float32", "tf32", H200), 64, np)
-    assert (b != 0).all() and not (b.view(np.uint32) & 0x1FFF).any()
+    assert ops is p.device() and (ops.b if made.turned else ops.a) is made.a
+    b, order = (ops.a, "CF"[made.b_order == "C"]) if made.turned else (ops.b, made.b_order)
+    b, c = half.array_of(b), half.array_of(ops.c)
+    assert b.shape == ((96, 256) if made.turned else (256, 96)) and b.flags[f"{order}_CONTIGUOUS"]
+    assert (b.view(np.uint16) if b.dtype == np.uint16 else b).all(), "never all zeros"
+    if made.numbers == "tf32":
+        assert not (b.T.view(np.uint32) & 0x1FFF).any()
+    named = slots.device()
+    for x, slot, operand in ((b, named.a if made.turned else named.b, Operand.B), (c, named.c, Operand.OUT)):
+        slot = half.array_of(slot)
+        assert (slot.shape, slot.strides, slot.dtype) == (x.shape, x.strides, x.dtype) and slot.data.ptr is operand
 
 
 @pytest.mark.parametrize(
@@ -236,14 +227,10 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
     monkeypatch.setattr(tuning, "look_up", lambda *_, **__: None)  # nothing is kept
     monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
-    p, _, _ = routes.problem(made, 96, np)
-    choice, _ = routes.choose(made, p, device, tune=None)
-    bound = []
-    family = routes._family(made, p, device)
-    fake = replace(family, bind=lambda name, config: bound.append(config))
-    monkeypatch.setattr(routes, "_family", lambda *_: fake)
-    routes.bind(made, choice, p, device)
-    assert bound == [family.likely()] and family.fits(bound[0])
+    p = routes.multiplication(made, 96, np)
+    config, note = routes.choose(made, p, device)
+    assert made.family.fits(config, p, device) and not note
+    assert routes.written(made, routes.text(made, config), p, device) == config
 
 
 def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
@@ -257,21 +244,13 @@ def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a
 
     monkeypatch.setattr(tuning, "tune", tune)
     made = way("csr", "float32", None, A100, in_place=True)
-    p, _, _ = routes.problem(made, 128, np)
-    assert routes.choose(made, p, A100, tune=lambda: p)[0] == tried[-1][0][-1]
+    p = routes.multiplication(made, 128, np)
+    assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
     every = casper_sparse.family.candidates(p, A100)
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
-
-
-def test_a_choice_that_is_none_of_the_rooms_is_refused():
-    made = way("b64", "bfloat16", None, H200)
-    p, _, _ = routes.problem(made, 64, np)
-    says(["'nothing'", "unit"], lambda: routes.bind(made, "nothing width=64", p, H200))
-    csr = way("csr", "float32", None, A100, in_place=True)
-    says(["'nothing'"], lambda: routes.bind(csr, "nothing", routes.problem(csr, 64, np)[0], A100))
 
 
 def test_kernels_of_rooms_have_digests_of_their_own():

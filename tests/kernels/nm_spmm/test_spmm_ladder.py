@@ -533,9 +533,9 @@ def test_bind_takes_trials(loaded, name):
 def test_a_copy_of_a_is_read_as_it_lies(loaded, monkeypatch, m, lda, name):
     """Where m is no multiple of 4, or A begins between two multiples of 16 bytes."""
     copied = np.zeros((96, lda), np.float32).view(type(as_array(np.zeros(1))))
-    monkeypatch.setattr(pitch, "aligned", lambda a, device: (copied, lda, ["copy"]))
+    monkeypatch.setattr(pitch, "aligned", lambda a, device: (copied, lda, [("copy", None, ())]))
     bound = ladder.bind(name, on_fake_gpu(operands.problem(m, 64, 96, 0.5)), H200)
-    assert bound.steps[0] == "copy" and ("false>" in bound.steps[1][0]) == (m % 4 != 0)
+    assert bound.steps[0][0] == "copy" and ("false>" in bound.steps[1][0]) == (m % 4 != 0)
     ((rows_of_a, _),) = loaded.maps
     assert rows_of_a.shape == (96, m) and np.shares_memory(rows_of_a, copied)
 

@@ -169,7 +169,22 @@ class Prefill:
                 f: Prepared(ms, sum(_bytes(m.buffers()) for m in made.values())) for f, (made, ms) in ffns.items()
             }
         none = partial(Operands, None, None)  # nobody asks for them
-        problem = Problem(ROOM, label(self.run), M, n, K, nnz, density, seed, work, said, least, least, none, none)
+        problem = Problem(
+            room=ROOM,
+            label=label(self.run),
+            m=M,
+            n=n,
+            k=K,
+            nnz=nnz,
+            density=density,
+            seed=seed,
+            useful_flops=work,
+            flops_def=said,
+            least_bytes=least,
+            requested_bytes=least,
+            make_host=none,
+            make_device=none,
+        )
         rows = [
             row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
             for name, c in PLANS[record].items()

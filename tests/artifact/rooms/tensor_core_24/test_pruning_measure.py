@@ -73,13 +73,6 @@ def kernel(monkeypatch):
     return made
 
 
-def test_a_kernel_that_is_wrong_after_timing_is_not_recorded(tmp_path, kernel):
-    kernel.later["val"] = (3, 1)
-    with pytest.raises(check.WrongResult, match="differs from NumPy in 1 of .* of val, .* row 3, column 1"):
-        experiments.pruning(a_run(tmp_path))
-    assert not list(tmp_path.glob("*.csv"))
-
-
 def test_a_measurement_is_one_row_per_size(tmp_path, kernel):
     df = experiments.pruning(a_run(tmp_path))
     assert list(df.columns) == list(records.COLUMNS)
@@ -101,20 +94,6 @@ def test_what_was_measured_is_not_measured_again(tmp_path, kernel):
     assert kernel.sizes == [32, 80]
 
 
-def test_records_of_two_seeds_are_not_mixed(tmp_path, kernel):
-    experiments.pruning(a_run(tmp_path))
-    with pytest.raises(ValueError, match="column 'seed': 8 differs from 7"):
-        experiments.pruning(a_run(tmp_path, seed=8))
-
-
-def test_recorded_times_are_read(tmp_path, kernel):
-    measured = experiments.pruning(a_run(tmp_path))
-    kernel.sizes.clear()
-    assert experiments.pruning(a_run(tmp_path, "recorded")).equals(measured)
-    assert list(experiments.pruning(a_run(tmp_path, "recorded", "kick"))["m"]) == [32]
-    assert not kernel.sizes
-
-
 def test_no_recorded_times(tmp_path, kernel):
     with pytest.raises(FileNotFoundError, match="prepare.csv"):
         experiments.pruning(a_run(tmp_path, "recorded"))
@@ -130,10 +109,3 @@ def test_one_wrong_element_leaves_no_record(tmp_path, kernel, name, place):
     with pytest.raises(check.WrongResult, match=f"^prune_compress of 32 x 32 .*{where}"):
         experiments.pruning(a_run(tmp_path))
     assert not kernel.budgets and not list(tmp_path.glob("*.csv"))
-
-
-def test_a_wrong_size_keeps_those_before_it(tmp_path, kernel):
-    kernel.unwritten[80]["meta"] = (40, 0)
-    with pytest.raises(check.WrongResult, match="prune_compress of 80 x 80"):
-        experiments.pruning(a_run(tmp_path))
-    assert list(records.read(tmp_path / "prepare.csv")["m"]) == [32]

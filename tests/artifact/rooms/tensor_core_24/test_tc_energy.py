@@ -5,11 +5,8 @@ import pandas as pd
 import pytest
 
 from artifact.book.study import Counters
-from artifact.measure import ceilings as ceilings_
 from artifact.measure import records
 from artifact.rooms.tensor_core_24 import energy, experiments
-from kernels import tensor_core_24 as room
-from kernels.tensor_core_24 import family
 
 WEIGHTS = {"clocks": 0.2, "tensor": 0.1, "slices": 0.02, "port": 0.01, "dram": 0.05}
 SMS = 132
@@ -61,16 +58,6 @@ def test_a_contender_that_keeps_to_no_model_is_missed_and_spoils_no_other():
     assert exact.abs().max() < 1e-9
 
 
-def test_a_size_is_predicted_from_the_others_alone():
-    rows = launches(count=24)
-    assert energy.held_out(rows, "size")["error"].abs().max() < 1e-9
-    slower = rows.assign(us=rows["us"].where(rows["size"] == 4096, 2 * rows["us"]))
-    slower["ghz"] = slower["clocks"] * 1e3 / slower["us"]
-    errors = energy.held_out(slower, "size").groupby("size")["error"].mean()
-    assert errors[8192] == pytest.approx(-0.5) and errors[4096] == pytest.approx(1.0)
-    assert energy.held_out(rows[rows["size"] == 4096], "size").empty
-
-
 # ---------------------------------------------------------------- what was counted
 
 
@@ -88,26 +75,6 @@ def test_activity_of_a_launch():
 def test_without_counters_there_is_no_launch():
     nothing = experiments.launches(Counters(pd.DataFrame(columns=records.COUNTER_COLUMNS)), {"sm_count": SMS})
     assert nothing.empty and {"size", "variant", "clocks"} <= set(nothing)
-
-
-@pytest.mark.parametrize("variant", ["wgmma_one_stage", "wgmma_keep", "wgmma_tall", "wgmma_packed"])
-@pytest.mark.parametrize("size", [4096, 8192])
-def test_the_bytes_of_a_tile_are_those_that_were_counted(post, variant, size):
-    counted = post.counted.set_index(["variant", "size"])["port"][variant, size]
-    assert energy.port_bytes(room.RUNGS[variant][0], size) == pytest.approx(1e9 * counted, rel=1e-3)
-
-
-def test_the_larger_tile_is_three_warpgroups_and_moves_less():
-    c = energy.THREE_GROUPS
-    assert (c.m, c.n) == (192, 256) and c.shared_bytes <= 227 * 1024
-    step = 192 * 64 + 192 * 8 + 256 * 128  # values of A, metadata, B
-    assert energy.port_bytes(c, 192 * 256) == 256 * 192 * (192 * 256 // 64) * step
-    assert energy.port_bytes(c, 8192) < 0.8 * energy.port_bytes(family.Wgmma(), 8192)
-
-
-def test_who_computes_the_larger_tile():
-    assert energy.OF_THREE == ("wgmma_refilling", "wgmma_three", "wgmma_pieces")
-    assert all((room.RUNGS[name][0].m, room.RUNGS[name][0].n) == (192, 256) for name in energy.OF_THREE)
 
 
 # ---------------------------------------------------------------- NVML
@@ -138,29 +105,11 @@ def test_a_point_far_from_the_limit_says_nothing(watt):
     assert energy.joules(a_record(power_w=watt), 700.0).empty
 
 
-def test_without_a_limit_nothing_is_said():
-    assert energy.joules(a_record(), np.nan).empty
-
-
-def test_4096_is_too_short_to_tell(view):
-    assert 4096 not in set(view.joules["m"]) and {12288, 16384} <= set(view.joules["m"])
-
-
 def test_how_often_nvml_was_asked():
     df = pd.concat([a_record(samples=25), a_record(samples=100, variant="mma_sp"), a_record(samples=1, m=16)])
     found = energy.asked(df).set_index("m")
     assert found["ms"].to_dict() == pytest.approx({8: 125.0, 16: 1.0})
     assert found["times"].to_dict() == {8: 3, 16: 1}, "at once, and every 50 ms"
-
-
-# ---------------------------------------------------------------- a peak's clock
-
-
-def test_the_least_clock_of_a_peak_does_its_rate():
-    hopper = {"compute_capability": "9.0", "sm_count": 132}
-    assert ceilings_.least_mhz("wgmma", 4096 * 132 * 1500 / 1e6, hopper) == pytest.approx(1500)
-    assert ceilings_.least_mhz("wgmma_sp", 4096 * 132 * 1500 / 1e6, hopper) == pytest.approx(750)
-    assert np.isnan(ceilings_.least_mhz("mma", 100.0, {"compute_capability": "8.9", "sm_count": 46}))
 
 
 # ---------------------------------------------------------------- the chapter
@@ -196,18 +145,3 @@ def test_one_by_one_times_each_without_the_others(monkeypatch):
     found = experiments.one_by_one({"x": 1, "y": 2}, None, budget_s=0.15, verify=len)
     assert found == {"x": 1, "y": 2} and [names for names, _ in seen] == [["x"], ["y"]]
     assert all(how["budget_s"] == experiments.ALONE_S and how["verify"] is len for _, how in seen)
-
-
-def test_both_models_together_are_further_off_than_the_one(view):
-    found, judged = energy.both(view.rows, SMS), energy.held_out(view.rows)
-    assert set(found["variant"]) == set(energy.STREAMING)
-    alone = judged.set_index(["size", "variant"])["error"].abs()
-    assert found["error"].abs().max() > alone[list(zip(found["size"], found["variant"], strict=True))].max()
-
-
-def test_the_table_has_what_was_measured_alone(post, view):
-    table = energy.table(post).set_index("variant")
-    assert "wgmma_split_k" not in table.index, "it was not profiled"
-    auto = post.ladder[(post.ladder["m"] == view.size) & (post.ladder["variant"] == "auto")].iloc[0]
-    assert table.loc["auto", "high_j"] == pytest.approx(700e-6 * auto["median_us"])
-    assert table.loc["auto", "harness"] < table.loc["auto", "ghz"]

@@ -1,19 +1,22 @@
-"""Tables and facts of the chapter: on the shipped records, and on made-up ones whose answers are known."""
+"""What the chapter computes, on made-up records whose answers are known, and the measures that only its claims need."""
 
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+import synthetic
+from judging import evidence, frames, outcome
 
 from artifact import paths
 from artifact.baselines.cublas import READINGS
 from artifact.book.study import Counters, Study
 from artifact.drawing import cells
 from artifact.measure import records, run
-from artifact.profiling import ncu
-from artifact.rooms.nm_cuda_core import experiments, facts, tables
-from artifact.rooms.nm_cuda_core.experiments import LETTER, PUBLISHED, VARIANTS, measure
+from artifact.rooms.nm_cuda_core import experiments, facts
+from artifact.rooms.nm_cuda_core.experiments import VARIANTS, measure
+from artifact.verdicts.evidence import NotMeasured
+from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
 from kernels import nm_cuda_core as room
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
@@ -40,16 +43,6 @@ def every(times: dict[int, float], **factors: float) -> pd.DataFrame:
 # ---------------------------------------------------------------- experiments
 
 
-def test_experiments_are_read_whole(study):
-    for name, contenders in experiments.CONTENDERS.items():
-        df = measure(study, name)
-        assert list(dict.fromkeys(df["variant"])) == contenders
-        assert len(df) == len(contenders) * len(experiments.shapes(name, "full"))
-    second = experiments.second(study)
-    assert {*PUBLISHED, "cublas"} <= set(second["variant"])
-    assert facts.repeats(measure(study, "scaling"), second)["again"]["count"] == len(second)
-
-
 def test_what_was_not_measured_is_said(tmp_path):
     folder = tmp_path / "nvidia-h200" / "nm_cuda_core"
     folder.mkdir(parents=True)
@@ -61,13 +54,6 @@ def test_what_was_not_measured_is_said(tmp_path):
 
 
 # ---------------------------------------------------------------- which index, machine code
-
-
-def test_which_index(study):
-    found = dict(facts.which_index(study.run))
-    assert found["gather.same_if_shared"] and 0.1 < found["gather.error"] < 1.5
-    assert 1 <= found["gather.right"] < 32 and found["gather.where"].startswith("column 0")
-    assert not [name for name in found if name.startswith("run_here")]
 
 
 @pytest.mark.gpu
@@ -149,57 +135,11 @@ def test_the_reversal_is_of_4096():
     assert found["from_dram_ms"] == pytest.approx(1)
 
 
-def test_the_right_gather_is_held_against_the_baseline_on_vectors():
-    found = facts.right_gather(every({512: 10.0}, element_wise=2.0), every({512: 10.0}, element_wise=4.0))
-    assert (found["element_wise"]["vectors"], found["element_wise"]["elements"]) == (2, 4)
-    assert found["element_wise"]["over_cublas"]["largest"] == 0.25
-    assert found["element_wise"]["ahead_at"] == "no size"
-
-
-def test_a_second_run_is_counted_by_measurement():
-    found = facts.repeats(every({512: 10.0}), every({512: 10.2}))
-    assert found["again"]["count"] == len(VARIANTS) + 1 and found["again"]["most"] == pytest.approx(0.02)
-
-
 def test_counters_that_a_gpu_does_not_have_are_no_facts(study):
     without, pipe = Study(study.run), facts.PIPES["dram"]
     without.__dict__["counters"] = Counters(study.counters.rows[study.counters.rows["metric"] != pipe])
     everything, some = (dict(facts.flat(facts.counted(s))) for s in (study, without))
     assert set(everything) - set(some) == {f"busy.{v}.dram" for v in ("baseline", "verbatim", "zigzag")}
-
-
-# ---------------------------------------------------------------- tables
-
-
-def test_tables_of_the_shipped_records(study):
-    scaling, published = measure(study, "scaling"), measure(study, "published")
-    table = tables.over_cublas(published, scaling, study.ceiling("fma", "tflops")).set_index("size")
-    us = scaling[scaling["m"] == 512].set_index("variant")["median_us"]
-    assert table.loc[512, ["kernel", "ours"]].tolist() == [us["cublas"] / us[v] for v in ("verbatim", "baseline")]
-    patterns = tables.patterns(measure(study, "patterns"))
-    assert list(patterns["ideal"]) == list(1 / patterns["density"]) and "2:4" in set(patterns["label"])
-    cpu = tables.on_cpu(experiments.on_cpu(study))
-    assert (cpu["over_cpu_loop"] > cpu["over_cpu_blas"]).all()
-    pipes = tables.pipes(study).set_index(["variant", "size"])
-    assert pipes.loc[("zigzag", 2048), "waves"] < pipes.loc[("baseline", 2048), "waves"]
-    assert set(tables.metrics(study)["here"]) == {"yes", "ratio", "–"}
-
-
-def test_fig3_has_measured_above_stated(study):
-    shown, data = tables.fig3(study)
-    assert len(shown) == 2 * 2 * len(ncu.REPORT_METRICS)
-    at = data.set_index(tables.NUMBER)["low"]
-    for metric, (counter, factor) in ncu.REPORT_METRICS.items():
-        ours, base = (study.counters.get(v, counter, m=2048) for v in (LETTER[2], LETTER[0]))
-        assert at[metric, "measured", 2048, LETTER[2], "value"] == factor * ours
-        assert at[metric, "measured", 2048, LETTER[2], "ratio"] == pytest.approx(ours / base)
-        for size in tables.SIZES:  # every value of the report's table, and its ratio
-            assert {(metric, "stated", size, LETTER[2], what) for what in ("value", "ratio")} <= set(at.index)
-    below = shown[shown["source"] == "stated"].set_index(["size", "metric"])
-    assert below.loc[(256, "SM throughput (%)"), "verbatim_double_buffer ratio"] == "2.50×"
-    assert below.loc[(256, "Store bank conflicts"), "verbatim_double_buffer ratio"] == "∞×"
-    assert below.loc[(2048, "SM throughput (%)"), "verbatim_prefetch ratio"] == "< 1.00×"
-    assert below.loc[(2048, "Store bank conflicts"), "verbatim"] == "1\u202f166\u202f393"
 
 
 # ---------------------------------------------------------------- readings of a cuBLAS call
@@ -257,7 +197,58 @@ def test_a_reading_is_recognised_on_another_machine(truth):
         assert others["rms_error"].min() > 0.02 and others["worst_factor"].min() > 1.05
 
 
-def test_the_reports_times_come_from_its_rates(study):
-    theirs = experiments.stated(study)
-    assert list(theirs.index) == [64, 512, 2048, 4096, 8192]
-    assert theirs[2048] == pytest.approx(2 * 2048**3 / 2.9e12)
+ROOM = "nm_cuda_core"
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+LARGEST = ({"share_of_points_above": 1.0}, {"at_least": 1.0, "partly": 0.5})
+QUANTITY = {"stall": "long_scoreboard", "of": ["warp_per_row"]}
+
+
+def stalls(**values: float):
+    named = {STALL.format(reason): value for reason, value in values.items()}
+    return synthetic.counters({"warp_per_row": named})
+
+
+@pytest.mark.parametrize(
+    "memory,others,expected",
+    [
+        (4.2, {"wait": 1.0, "barrier": 2.0}, REPRODUCED),
+        (4.2, {"wait": 1.0, "selected": 9.0}, REPRODUCED),  # a warp that issues does not wait
+        (1.5, {"wait": 1.0, "barrier": 2.0}, NOT_REPRODUCED),
+    ],
+)
+def test_the_largest_stall(memory, others, expected):
+    e = evidence(counters=stalls(long_scoreboard=memory, **others))
+    got = outcome(e, QUANTITY, *LARGEST, room=ROOM)
+    assert got.verdict == expected and "long_scoreboard the largest stall at" in got.measured
+
+
+def test_one_stall_alone_is_not_measured():
+    e = evidence(counters=stalls(long_scoreboard=4.2, selected=1.0))
+    with pytest.raises(NotMeasured, match="not profiled, long_scoreboard among others"):
+        outcome(e, QUANTITY, *LARGEST, room=ROOM)
+
+
+@pytest.mark.parametrize(
+    "knee,expected",
+    [
+        (2048, REPRODUCED),
+        (1024, PARTLY),  # one step off
+        (4096, PARTLY),
+        (8192, NOT_REPRODUCED),
+        (512, NOT_REPRODUCED),
+    ],
+)
+def test_the_knee(knee, expected):
+    made = frames()
+    wide = made["wide"]
+    wide["tflops"] = np.minimum(wide["n"], knee) * np.where(wide["n"] > knee, 0.95, 1.0)
+    expect = {"near": [2048, 2048], "factor": 1.0, "partly": 2.0}
+    quantity = {"tflops": ["warp_per_row", "any_n"]}
+    got = outcome(evidence(made), quantity, {"knee": "n", "flat": 0.1}, expect, ["wide"], ROOM)
+    assert got.verdict == expected and f"any_n from N = {knee} on" in got.measured
+
+
+def test_a_knee_needs_three_sizes():
+    e, expect = evidence().only({"n": [512, 1024]}), {"near": [1, 1], "factor": 1.0, "partly": 2.0}
+    with pytest.raises(NotMeasured, match="three sizes"):
+        outcome(e, {"tflops": "any_n"}, {"knee": "n", "flat": 0.1}, expect, ["wide"], ROOM)

@@ -1,10 +1,9 @@
-"""The chapter's experiments: what is asked for, what is left out, and what is read."""
+"""What the chapter measures, and what its tables, figures and rules are computed from."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-import async_records as made
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,50 +12,11 @@ import scipy.sparse
 from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices
-from artifact.rooms.async_sparse import contenders, experiments, facts
-from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
+from artifact.rooms.async_sparse import contenders, experiments, facts, scripts, shown
+from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, UNION, WCSR
 from artifact.rooms.async_sparse.experiments import get
-from kernels import async_sparse as room
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr
-
-SMALL = [{"m": 512, "n": 256, "k": 384, "density": d} for d in (0.5, 0.1)]
-
-
-@pytest.fixture
-def sweeps(monkeypatch):
-    """Kernels whose sweep "ladder" has small shapes."""
-    offered = SimpleNamespace(sweeps=lambda preset: {"ladder": SMALL}, problem=room.problem)
-    monkeypatch.setattr(experiments, "kernels", offered)
-
-
-def test_a_record_that_is_not_there_leaves_the_others(tmp_path, sweeps):
-    made.folder(tmp_path, without=["ladder", "spmm_tf32", "counters"])
-    run = start("async_sparse", "recorded", folder=str(tmp_path)).run
-    assert get(run, "ladder") is None and get(run, "spmm_tf32") is None
-    assert len(get(run, "ablation")) > 0
-    assert experiments.trace(run) is None and experiments.conversions(run) is None
-
-
-def test_a_sweep_is_read_for_the_contenders_that_it_has(tmp_path, sweeps):
-    rows = []
-    for shape in SMALL:
-        nnz = room.problem(**shape).nnz
-        at = (shape["m"], shape["n"], shape["k"])
-        rows += [made.row("ladder", v, "", at, shape["density"], nnz, 5.0, 2.0 * nnz) for v in (KEPT, TORCH)]
-    made.folder(tmp_path, ladder=made.frame(rows))
-    df = get(start("async_sparse", "recorded", folder=str(tmp_path)).run, "ladder")
-    assert df["variant"].tolist() == [KEPT, TORCH] * 2 and df["density"].tolist() == [0.5, 0.5, 0.1, 0.1]
-
-
-def test_the_fastest_algorithm_for_csr_stands_for_them(run):
-    assert (get(run, "ablation")["variant"] == CSR).sum() == 8
-    two = pd.concat([made.ablation(), made.ablation().replace("cusparse_alg2", "cusparse_alg3")], ignore_index=True)
-    two = made.faster(two, "cusparse_alg3", 3.0)
-    best = experiments.with_csr(two).query("variant == @CSR")
-    np.testing.assert_allclose(best["median_us"], two.loc[two["variant"] == "cusparse_alg3", "median_us"])
-    none = made.ablation().query("variant != 'cusparse_alg2'")
-    assert experiments.with_csr(none) is none
 
 
 def test_matrices_of_the_folder_are_measured_once(measuring):
@@ -120,24 +80,6 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
     assert asked == []
 
 
-def test_orders_of_rows_are_kept_apart(measuring):
-    run, names, _ = measuring
-    given, ordered = (experiments.matrix(names[0], matrices.folder(), order) for order in ("", "rcm"))
-    assert given.nnz == ordered.nnz and given.k == ordered.k == 128
-    assert not np.array_equal(given.col_idx, ordered.col_idx)
-
-
-def test_a_kick_takes_few_matrices_and_one_n(measuring):
-    run, names, asked = measuring
-    run.preset = "kick"
-    run.variants = lambda names=("wcsr",): dict.fromkeys(names)
-    get(run, "spmm_tf32")
-    assert [(label, n) for _, label, n, _ in asked] == [(name, 256) for name in names[:3]]
-    asked.clear()
-    get(run, "wcsr_parts")
-    assert [n for _, _, n, _ in asked] == [256]
-
-
 def test_a_gpu_without_wgmma_is_asked_for_what_it_has(measuring):
     run, names, asked = measuring
     run.machine["compute_capability"] = "8.9"
@@ -145,28 +87,6 @@ def test_a_gpu_without_wgmma_is_asked_for_what_it_has(measuring):
     get(run, "ablation")
     assert {tuple(offered) for *_, offered in asked} == {("opt0", BELL)}
     assert get(run, "tile_n") is None and experiments.trace(run) is None
-
-
-def test_a_trace_is_written_where_clocks_are_kept(measuring, monkeypatch):
-    run, *_ = measuring
-    monkeypatch.setattr(
-        "kernels.async_sparse.timeline.timeline", lambda problem, device: made.timeline().to_dict("records")
-    )
-    run.device = None
-    pd.testing.assert_frame_equal(experiments.trace(run), made.timeline())
-
-
-def test_widths_of_the_tile_are_asked_for_by_name(measuring):
-    run, _, asked = measuring
-    get(run, "tile_n")
-    assert asked[0][3] == [f"opt5_n{width}" for width in range(8, 257, 8)]
-
-
-def test_without_a_folder_of_matrices_records_are_read(tmp_path, monkeypatch):
-    monkeypatch.delenv(matrices.VARIABLE, raising=False)
-    folder = made.folder(tmp_path) / made.ROOM
-    run = SimpleNamespace(mode="measure", folder=folder, preset="full", seed=0)
-    assert get(run, "ablation")["label"].nunique() == 8
 
 
 def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):
@@ -217,7 +137,7 @@ def one_matrix(tmp_path, monkeypatch):
     """The name of a matrix that the user's folder has."""
     where = tmp_path / "matrices"
     where.mkdir()
-    name = matrices.listed(registry.FOLDER / made.ROOM / registry.MATRICES)["name"].iloc[0]
+    name = matrices.listed(registry.FOLDER / contenders.ROOM / registry.MATRICES)["name"].iloc[0]
     a = scipy.sparse.random(1000, 1000, 0.03, format="csr", random_state=1)
     scipy.sparse.save_npz(where / f"{name}.npz", a)
     monkeypatch.setenv(matrices.VARIABLE, str(where))
@@ -243,3 +163,91 @@ def test_a_matrix_is_measured_on_a_gpu(tmp_path, one_matrix):
 def test_a_sweep_is_measured_on_a_gpu(tmp_path):
     df = get(start("async_sparse", "measure", preset="kick", folder=str(tmp_path)).run, "gate_proj")
     assert {KEPT, "auto", TORCH} <= set(df["variant"]) and (df["rel_err"] < 0.01).all()
+
+
+def test_break_even_lies_between_the_points_or_nowhere():
+    s = pd.Series({0.5: 0.5, 0.125: 2.0, 0.01: 8.0})
+    assert contenders.break_even(s) == pytest.approx(0.25)
+    assert np.isnan(contenders.break_even(s * 0.1)) and np.isnan(contenders.break_even(s * 10))
+
+
+# ---------------------------------------------------------------- who is ahead, and the rule
+
+
+def test_statistics_of_a_record_are_those_of_the_matrix():
+    rng = np.random.default_rng(1)
+    row_ptr = np.arange(0, 200 * 7 + 1, 7).astype(np.int32)
+    a = csr.Csr(200, 300, row_ptr, rng.integers(0, 300, 1400).astype(np.int32), np.ones(1400, np.float32))
+    for n in (64, 200, 1024):
+        p = operands.problem_from_csr(a, n, dtype="tf32", reorder="", format="csr")
+        row = {x: [getattr(p, x)] for x in ("m", "n", "k", "nnz", "requested_bytes")}
+        found, kept = facts.statistics(pd.DataFrame(row)).iloc[0], p.host().a
+        assert found["per_row"] == pytest.approx(kept.nnz / 200)
+        assert found["shared"] == pytest.approx(kept.nnz / operands.column_vectors(kept))
+
+
+def points(shared, a, b) -> pd.DataFrame:
+    df = pd.DataFrame({"shared": shared, "per_row": 5.0, "a": a, "b": b})
+    winner = pd.Categorical(df[["a", "b"]].idxmin(axis=1), ["a", "b"])
+    return df.assign(label=[f"matrix{i}" for i in range(len(df))], winner=winner)
+
+
+def test_a_split_lies_between_the_points_that_differ():
+    found = facts.split(points([1.0, 2.0, 8.0, 9.0], [1, 1, 4, 4], [2, 2, 2, 2]))
+    assert (found["statistic"], found["below"], found["above"]) == ("shared", "a", "b")
+    assert found["at"] == pytest.approx(4.0)
+    same = facts.split(points([3.0, 3.0], [1, 1], [2, 2]))
+    assert same["below"] == same["above"] == "a"
+
+
+def test_what_a_rule_costs_is_asked_where_it_has_not_looked():
+    """One odd matrix among many: a rule that knew it would lose nothing; without it, it chooses the other kernel."""
+    shared = [1.0, 1.1, 1.2, 8.0, 8.1, 8.2, 100.0]
+    a, b = [1, 1, 1, 2, 2, 2, 1], [2, 2, 2, 1, 1, 1, 3]
+    found = facts.leave_out(points(shared, a, b))
+    assert found["right"] == pytest.approx(6 / 7)
+    assert found["worst"] == pytest.approx(2) and found["lost"] == pytest.approx(3 ** (1 / 7) - 1)
+    assert found["fixed"] in ("a", "b") and found["fixed_lost"] > found["lost"]
+
+
+def test_all_n_of_a_matrix_are_left_out_together():
+    odd = points([1.0, 1.2, 8.0, 9.0], [1, 1, 2, 1], [2, 2, 1, 9])
+    assert facts.leave_out(pd.concat([odd] * 3, ignore_index=True))["worst"] == 8
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_preparing_pays_off_after_so_many_multiplications():
+    at = {"label": "x", "m": 8, "n": 4, "k": 8, "density": 0.1}
+    rows = [(CSR, 30.0, 1.0), (WCSR, 10.0, 5.0), (UNION, 40.0, 2.0), ("windows", 20.0, 0.5)]
+    df = pd.DataFrame([at | {"variant": v, "median_us": us, "prepare_ms": ms} for v, us, ms in rows])
+    count = shown.multiplications(df).set_index("variant")["count"]
+    assert count[WCSR] == pytest.approx(200) and count[UNION] == np.inf and count["windows"] == 0
+
+
+def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():
+    df = pd.DataFrame({"plan_us": [500.0, 500.0, 100.0], "us": [10.0, 30.0, 10.0], "cusparse_us": [30.0, 30.0, 20.0]})
+    assert list(scripts.paid(df.assign(cusparse_prepare_us=[100.0, 100.0, 150.0]))["count"]) == [20.0, np.inf, 0.0]
+    assert shown.planned()["matrices"].sum() == 74
+
+
+def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
+    rows = [("a", "auto_fp32", 2, 10.0, 10.0), ("b", "auto_fp32", 3, 10.0, 12.1), ("c", "auto_half", 1, 5.0, 5.0)]
+    df = pd.DataFrame(rows, columns=["matrix", "auto", "parts", "us", "in_order_us"])
+    exact, sixteen = scripts.price(df).to_dict("records")
+    assert exact["mean"] == pytest.approx(1.1) and exact["largest"] == exact["cut_mean"] == pytest.approx(1.21)
+    assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")
+    assert sixteen["mean"] == 1 and sixteen["cut"] == 0 and np.isnan(sixteen["cut_mean"])
+
+
+# ---------------------------------------------------------------- counters and clocks
+
+
+def test_ncu_is_read_for_the_last_launch():
+    names = dict(zip(scripts.METRICS, ("8,000,000", "32,000", "4,000", "2,000", "500"), strict=True))
+    lines = ["==PROF== Connected", '"ID","Metric Name","Metric Value"', '"0","gpu__time_duration.sum","9,999"']
+    found = scripts.counted([*lines, *(f'"1","{metric}","{value}"' for metric, value in names.items())])
+    assert found == {"ms": 8.0, "dram_read_bytes": 32000, "dram_write_bytes": 4000, "l2_hit": 0.25}
+    with pytest.raises(ValueError, match="ncu counted no launch"):
+        scripts.counted(["==ERROR== no"])

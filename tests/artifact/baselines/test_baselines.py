@@ -1,0 +1,432 @@
+"""What holds of every library that kernels are compared with: it multiplies the same operands, counts what it makes
+of them, refuses in one sentence, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from capturing import check_captured
+from fake_libraries import (
+    BF16,
+    DEVICE,
+    E4M3,
+    F32,
+    FP16,
+    NAME,
+    STREAM,
+    array,
+    bcsr_problem,
+    csr_problem,
+    eight_problem,
+    install_all,
+    nm_problem,
+    two_four_problem,
+)
+
+from artifact import registry
+from artifact.baselines import (
+    cublas,
+    cublas_dense,
+    cublas_tensor,
+    cublaslt,
+    cublaslt_eight,
+    cusparse,
+    cusparse_block,
+    cusparselt,
+)
+from artifact.measure import bench, check
+from kernels.async_sparse import operands as of_blocks
+from kernels.contract import Operands
+from kernels.formats import half, nm
+from kernels.formats.half import Half, array_of
+from kernels.nm_spmm import operands as of_nm
+from kernels.tensor_core_24 import operands as of_24
+
+runtime = pytest.importorskip("cuda.bindings.runtime")
+
+
+MODULES = sorted(path.stem for path in (registry.FOLDER.parent / "baselines").glob("[!_]*.py"))
+
+
+class Case(NamedTuple):
+    bind: Callable
+    problem: Callable  #: of monkeypatch
+    held: int  #: how many things of the libraries a bound contender holds
+    refuse: tuple[str, str]  #: a library and its call whose refusal is the problem's
+    nbytes: Callable[[Any], int]  #: of the problem: what is made of the operands, and the workspace
+
+
+def blocks(*sizes, **what) -> Callable:
+    return lambda _: bcsr_problem(*sizes, block=16, **what)
+
+
+def size(dtype: str) -> int:
+    return 2 if dtype in half.DTYPES else 4
+
+
+WHOLE, RAGGED = (64, 24, 96), (50, 24, 83)
+DENSE = {"cublas_dense": (9, ("lt", "matmul"), 128), "cublas_dense_default": (1, ("cublas", "gemm"), 0)}
+MULTIPLY = ("cusparse", "multiply")
+CASES = {
+    "cublas": Case(
+        partial(cublas.bind, "cublas"), lambda _: nm_problem(6, 10, 40), 1, ("cublas", "create"), lambda _: 1600
+    ),
+    **{
+        f"{name} {dtype} {layout}": Case(
+            partial(cublas_dense.bind, name),
+            blocks(*RAGGED, dtype=dtype, layout=layout),
+            held,
+            refuse,
+            lambda p, more=more, dtype=dtype: size(dtype) * p.m * p.k + more,
+        )
+        for name, (held, refuse, more) in DENSE.items()
+        for dtype in of_blocks.DTYPES
+        for layout in of_blocks.LAYOUTS
+    },
+    **{
+        f"{name} {vector}": Case(
+            partial(cublas_tensor.bind, dtype),
+            lambda _, dtype=dtype, vector=vector: nm_problem(10, 24, 33, 0.25, dtype=dtype, vector=vector),
+            9,
+            ("lt", "matmul"),
+            lambda p, dtype=dtype: size(dtype) * p.k * p.n + 128,
+        )
+        for dtype, name in cublas_tensor.NAMES.items()
+        for vector in (1, 32)
+    },
+    **{
+        f"cublaslt {dtype}": Case(
+            cublaslt.bind,
+            partial(two_four_problem, m=10, n=24, k=33, dtype=dtype),
+            5,
+            ("lt", "matmul"),
+            lambda p: 2 * p.m * p.k + 128,
+        )
+        for dtype in half.DTYPES
+    },
+    "cublaslt_eight": Case(
+        cublaslt_eight.bind,
+        partial(eight_problem, m=16, n=48, k=32),
+        11,
+        ("lt", "matmul_desc_create"),
+        lambda p: p.m * p.k,
+    ),
+    **{
+        f"cusparselt {algorithm} {dtype} {orders}": Case(
+            partial(cusparselt.bind, algorithm),
+            partial(two_four_problem, m=16, n=24, k=32, dtype=dtype, orders=orders),
+            7,
+            ("sparse_lt", "matmul_plan_init"),
+            lambda p: 2 * p.m * p.k,
+        )
+        for algorithm in cusparselt.NAMES
+        for dtype in half.DTYPES
+        for orders in of_24.ORDERS
+    },
+    "cusparselt e4m3": Case(
+        partial(cusparselt.bind, "best"),
+        partial(eight_problem, m=16, n=32, k=32),
+        7,
+        ("sparse_lt", "matmul_descriptor_init"),
+        lambda p: p.m * p.k,
+    ),
+    **{
+        f"cusparse {algorithm} {dtype} {layout}": Case(
+            partial(cusparse.bind, algorithm),
+            blocks(*RAGGED, dtype=dtype, layout=layout),
+            4,
+            MULTIPLY,
+            lambda p, dtype=dtype: 512 + 4 * (p.m + 1) + (4 + size(dtype)) * p.nnz,
+        )
+        for algorithm in cusparse.ALGORITHMS
+        for dtype in of_blocks.DTYPES
+        for layout in of_blocks.LAYOUTS
+    },
+    **{
+        f"cusparse csr {dtype} {layout}": Case(
+            partial(cusparse.bind, "alg2"),
+            lambda _, dtype=dtype, layout=layout: csr_problem(50, 24, 83, layout, dtype=dtype),
+            4,
+            MULTIPLY,
+            lambda p, dtype=dtype: 512 + 2 * p.nnz * (dtype in half.DTYPES),
+        )
+        for dtype in of_blocks.CSR_DTYPES
+        for layout in of_blocks.LAYOUTS
+    },
+    "cusparse nm": Case(
+        partial(cusparse.bind, "alg1"),
+        lambda _: nm_problem(6, 10, 40, 0.25),
+        4,
+        MULTIPLY,
+        lambda p: 512 + cusparse.transposed_csr(p.device().b).nbytes,
+    ),
+    **{
+        f"cusparse_{form} {dtype} {layout}": Case(
+            partial(cusparse_block.bind, form),
+            blocks(*WHOLE, dtype=dtype, layout=layout),
+            4,
+            MULTIPLY,
+            lambda p, form=form: 512 + cusparse_block.ell_bytes(p.device().a) * (form == "bell"),
+        )
+        for form in cusparse_block.FORMATS
+        for dtype in of_blocks.DTYPES
+        for layout in of_blocks.LAYOUTS
+    },
+}
+#: One of each kind, for what does not depend on dtypes and orders.
+EACH = {" ".join(name.split()[: 2 if name.startswith(("cusparselt", "cusparse ")) else 1]): name for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_product_is_that_of_the_same_operands(libraries, monkeypatch, name):
+    problem = CASES[name].problem(monkeypatch)
+    bound = CASES[name].bind(problem, DEVICE)
+    reference = check.oracle(problem, on="cpu")
+    for _ in range(2):
+        check.check(bound, problem, reference, STREAM)
+    assert bound.result() is problem.device().c and bound.prepare_ms > 0
+    assert bound.prepare_bytes == CASES[name].nbytes(problem)
+
+
+@pytest.mark.parametrize("name", EACH.values())
+def test_everything_is_released_with_the_last_reference(libraries, monkeypatch, name):
+    problem = CASES[name].problem(monkeypatch)
+    root = array_of(problem.device().c)
+    while root.base is not None:
+        root = root.base
+    c, early = weakref.ref(root), CASES[name].bind(problem, DEVICE)
+    del root
+    early.close()
+    early.close()
+    assert not libraries.alive()
+    bound = CASES[name].bind(problem, DEVICE)
+    assert len(libraries.alive()) == CASES[name].held
+    problem.make_device = problem.make_host = early = None
+    problem.release()
+    assert c() is not None, "the library still holds its address"
+    bound.launch(STREAM)
+    del bound
+    assert not libraries.alive() and c() is None
+
+
+@pytest.mark.parametrize("name", EACH.values())
+def test_a_refusal_is_one_sentence_and_leaves_nothing_behind(libraries, monkeypatch, name):
+    library, call = CASES[name].refuse
+    getattr(libraries, library).refuse = call
+    with pytest.raises(ValueError, match=r"refuses .*m=\d+, n=\d+, k=\d+.*: .*not supported") as caught:
+        CASES[name].bind(CASES[name].problem(monkeypatch), DEVICE)
+    assert "\n" not in str(caught.value) and not libraries.alive()
+
+
+@pytest.mark.parametrize("name", ["cublas_dense", "cublas_tf32", "cublaslt", "cublaslt_eight", "cusparselt best"])
+def test_a_bind_that_fails_elsewhere_leaves_nothing_behind(libraries, monkeypatch, name):
+    def fails(*arguments, **budget):
+        raise MemoryError
+
+    monkeypatch.setattr(bench, "time", fails)
+    with pytest.raises(MemoryError):
+        CASES[EACH[name]].bind(CASES[EACH[name]].problem(monkeypatch), DEVICE)
+    assert not libraries.alive()
+
+
+@pytest.mark.parametrize("name", ["cublas", "cublas_dense_default", "cusparse alg1", "cusparse_bsr"])
+def test_a_launch_only_multiplies_and_sets_the_stream_where_it_changes(libraries, monkeypatch, name):
+    case = CASES[EACH[name]]
+    bound, library = case.bind(case.problem(monkeypatch), DEVICE), getattr(libraries, case.refuse[0])
+    library.log.clear()
+    for handle in (11, 11, 22, 11):
+        bound.launch(SimpleNamespace(handle=handle))
+    assert [entry[1] if entry[0] == "stream" else entry[0][0] for entry in library.log] == [
+        *(11, library.log[1][0][0], library.log[1][0][0]),
+        *(22, library.log[1][0][0], 11, library.log[1][0][0]),
+    ]
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def changed(made: Callable, **operands) -> Callable:
+    """A problem of which operands are others: name -> what makes one of the operands."""
+
+    def problem(monkeypatch):
+        found = made(monkeypatch)
+        given = found.device()
+        found._device = Operands(*(operands.get(x, lambda o, x=x: getattr(o, x))(given) for x in "abc"))
+        return found
+
+    return problem
+
+
+def off(operand: str, made: Callable) -> Callable:
+    """A problem of which one value is not what its dtype holds."""
+
+    def problem(monkeypatch):
+        found = made(monkeypatch)
+        x = getattr(found.device(), operand)
+        getattr(x, "val", x)[1, 2] = np.float32(1 / 3)
+        return found
+
+    return problem
+
+
+ANY, BLOCKS, NM = blocks(*WHOLE), blocks(*RAGGED), lambda _: nm_problem(6, 10, 40)
+TF32 = lambda _: nm_problem(10, 24, 33, dtype="tf32")  # noqa: E731
+NM_BF16, TWO_FOUR = lambda _: nm_problem(6, 10, 40, dtype="bfloat16"), partial(two_four_problem, m=16, n=24, k=32)
+EIGHT = partial(eight_problem, m=16, n=32, k=32)
+OTHER = {"b": lambda o: Half("float16", o.b.bits)}
+
+
+@pytest.mark.parametrize(
+    ("bind", "problem", "says"),
+    [
+        (cublas.bind, NM_BF16, "takes A as a float32 array .* nm_spmm has it otherwise"),
+        (cublas.bind, changed(NM, c=lambda o: np.zeros((6, 10), np.float32)), "takes C as a float32 array in Fortran"),
+        (partial(cusparse.bind, "alg1"), NM_BF16, "cuSPARSE takes A as a float32 array .*nm_spmm has it"),
+        (partial(cusparse.bind, "alg1"), changed(BLOCKS, **OTHER), "takes a BCSR A with a B and a C of its dtype"),
+        (partial(cusparse.bind, "alg1"), blocks(*WHOLE, density=0), "nothing to multiply"),
+        (partial(cusparse_block.bind, "bsr"), NM, "cusparse_bsr takes a BCSR A .*nm_spmm has something"),
+        (partial(cusparse_block.bind, "bsr"), blocks(*WHOLE, density=0), "nothing to multiply"),
+        (partial(cusparse_block.bind, "bell"), changed(ANY, **OTHER), "a B and a C of its dtype, without gaps"),
+        (
+            partial(cusparse_block.bind, "bell"),
+            changed(ANY, b=lambda o: Half("bfloat16", np.zeros((96, 48), np.uint16)[:, ::2])),
+            "a B and a C of its dtype, without gaps",
+        ),
+        (
+            partial(cusparse_block.bind, "bell"),
+            lambda _: bcsr_problem(*WHOLE, block=(16, 32)),
+            "square blocks only, and here they are 16 x 32",
+        ),
+        (partial(cublas_dense.bind, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
+        (partial(cublas_dense.bind, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
+        (
+            partial(cublas_dense.bind, "cublas_dense"),
+            off("b", blocks(*RAGGED, dtype="tf32")),
+            "that tf32 holds exactly",
+        ),
+        (partial(cublas_tensor.bind, "bfloat16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
+        (partial(cublas_tensor.bind, "tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
+        (partial(cublas_tensor.bind, "tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
+        (
+            partial(cublas_tensor.bind, "tf32"),
+            changed(TF32, b=lambda o: nm.to_dense(o.b)),
+            "an N:M B with a column-major A and C in tf32",
+        ),
+        (partial(cublas_tensor.bind, "tf32"), lambda _: of_nm.problem(1, 24, 32, 1.0, dtype="tf32"), "one is a vector"),
+        (cublaslt.bind, lambda _: of_24.problem(16, 1, 32), "one is a vector"),
+        (cublaslt.bind, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
+        (partial(cusparselt.bind, "best"), lambda _: of_24.problem(16, 20, 32), "multiples of 8 only.*n=20"),
+        (partial(cusparselt.bind, "best"), changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "takes a 2:4 A"),
+        *(
+            (bind, partial(eight_problem, m=16, n=n, k=32, **what), says)
+            for bind in (partial(cusparselt.bind, "best"), cublaslt_eight.bind)
+            for n, what, says in (
+                (24, {}, "multiples of 16 only"),
+                (32, {"scale": "vectors"}, "with one scale each"),
+                (32, {"out": "e4m3"}, "takes a bfloat16 C"),
+            )
+        ),
+    ],
+)
+def test_other_operands_are_refused_in_one_sentence(libraries, monkeypatch, bind, problem, says):
+    bind = partial(bind, "cublas") if bind is cublas.bind else bind
+    with pytest.raises(ValueError, match=says) as caught:
+        bind(problem(monkeypatch), DEVICE)
+    assert "\n" not in str(caught.value) and not libraries.alive()
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_contenders_have_the_names_of_the_records():
+    for module in MODULES:
+        names = list(registry.contenders([module], None))
+        assert names and len(set(names)) == len(names)
+        assert all(name.startswith(registry.PREFIXES) for name in names), names
+    assert list(registry.contenders(("cusparse_block", "cublas"), None))[-1] == "cublas"
+    with pytest.raises(ValueError, match="no baseline 'mkl'; known: cpu, cublas"):
+        registry.contenders(("cublas", "mkl"), None)
+
+
+@pytest.mark.parametrize("name", ["cublas", "cublasLt", "cusparse", "cusparseLt"])
+def test_what_is_asked_of_a_library_is_in_it(monkeypatch, name):
+    bindings = pytest.importorskip(f"nvmath.bindings.{name}")
+    word = "library" if name == "cusparseLt" else name
+    trees = [ast.parse(path.read_text()) for path in (registry.FOLDER.parent / "baselines").glob("*.py")]
+    used = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    asked = {node.attr for node in used if word in (getattr(node.value, "id", ""), getattr(node.value, "attr", ""))}
+    assert asked and not [x for x in asked if not hasattr(bindings, x)]
+    fake = {"cublas": "cublas", "cublasLt": "lt", "cusparse": "cusparse", "cusparseLt": "sparse_lt"}[name]
+    kinds = ("Order", "Operation", "ComputeType", "SpMMAlg", "GemmAlgo", "SplitKMode", "MatmulAlgAttribute")
+    for kind in {*kinds} & {*vars(type(getattr(install_all(monkeypatch), fake)))}:
+        here, there = getattr(getattr(install_all(monkeypatch), fake), kind), getattr(bindings, kind).__members__
+        known = getattr(here, "__members__", here if isinstance(here, dict) else vars(here))
+        assert all(there[member] == value for member, value in known.items() if member in there), kind
+    for number, type_ in NAME.items():
+        cuda = {F32: "CUDA_R_32F", FP16: "CUDA_R_16F", BF16: "CUDA_R_16BF", E4M3: "CUDA_R_8F_E4M3"}[number]
+        assert int(getattr(runtime.cudaDataType, cuda)) == number, type_
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+def signed(problem):
+    """Of 1 and -1: sums are exact, also where a library rounds to 16 bits on the way, as cuSPARSE does for rows of
+    many non-zeros."""
+    a, b = problem.device().a, problem.device().b
+    for bits, dtype in ((a.val, a.dtype), (b.bits, b.dtype)) if isinstance(b, Half) else ():
+        one = half.to_bits(np.ones(1, np.float32), dtype)[0]
+        bits[...] = (bits & 0x8000 | one) * (bits != 0)
+    return problem
+
+
+def on_blocks(*shape: int, **what) -> Callable:
+    return lambda: signed(of_blocks.problem(*shape, 0.3, **what))
+
+
+ON_GPU = [
+    *((f"cusparse_{a}", lambda: of_nm.problem(130, 100, 45, 0.5), 1e-6) for a in cusparse.ALGORITHMS),
+    *(("cublas", partial(of_nm.problem, *shape), 1e-6) for shape in ((1, 33, 64, 0.5), (130, 100, 45, 0.5))),
+    *(
+        (name, partial(of_nm.problem, *shape, dtype=dtype), 0.0)
+        for dtype, name in cublas_tensor.NAMES.items()
+        for shape in ((256, 128, 512, 0.25), (101, 60, 301, 0.5))
+    ),
+    *(
+        (name, partial(of_24.problem, *shape, dtype=dtype), 0.0)
+        for name in ("cublaslt", "cusparselt", "cusparselt_default")
+        for dtype in half.DTYPES
+        for shape in ((64, 64, 64), (256, 128, 512))
+    ),
+    *(
+        (name, on_blocks(*shape, dtype=dtype, layout=layout), 0.0)
+        for name in ("cublas_dense", "cublas_dense_default", "cusparse_alg2", "cusparse_bell", "cusparse_bsr")
+        for dtype in of_blocks.DTYPES
+        for layout in of_blocks.LAYOUTS
+        for shape in ((300, 40, 500), *((256, 64, 384),) * name.startswith("cusparse_b"))
+    ),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "made", "most"), ON_GPU)
+def test_a_library_is_right_on_a_gpu_also_from_a_graph(device, name, made, most):
+    problem = made()
+    try:
+        bound = registry.contenders(MODULES, device)[name](problem)
+    except ValueError as error:  # both block formats take B and C in one order only
+        assert name.startswith("cusparse_b") and str(error).startswith("cuSPARSE refuses")
+        return
+    reference, stream = check.oracle(problem), device.create_stream()
+    for _ in range(2):
+        errors = check.check(bound, problem, reference, stream)
+        assert not most or errors.rel_err < most
+    assert bound.prepare_ms > 0 and bound.prepare_bytes >= 0 and bound.name == name
+    check_captured(bound, problem, reference, device)

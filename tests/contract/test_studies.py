@@ -1,0 +1,178 @@
+"""The contract of a system on trial, over every system and every GPU with shipped records: records are valid, each
+claim has a verdict, the chapter renders whatever was measured and whatever holds, each figure and table shows what
+the records say.
+
+What is shown is held against `shown.csv`: for each figure and table its rows, its text and its numbers, in short.
+Who ships records, or means another table, writes it anew: `python -m tests.contract.test_studies`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from contextlib import ExitStack, redirect_stdout, suppress
+from functools import cache
+from pathlib import Path
+from unittest import mock
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+
+from artifact import paths, registry
+from artifact.book import facts, figures, study, tables, text
+from artifact.drawing import cells
+from artifact.measure import records
+from artifact.verdicts import load, measures
+from kernels import jit
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "artifact"))
+from drawn import legible
+
+SHIPPED = list(facts.having_facts())
+CHAPTERS = text.chapters()
+#: Notebook, its system, and a GPU whose records it reads.
+PAGES = [(room if name == "chapter" else name, room, gpu) for room, name in CHAPTERS for r, gpu in SHIPPED if r == room]
+FIGURES = [path for room in registry.find() for path in (registry.FOLDER / room / registry.PUBLISHED).glob("*.csv")]
+SHOWN = Path(__file__).with_name("shown.csv")
+
+
+class Compiles(Exception):
+    """A cell compiles a kernel, which is another test's."""
+
+
+def digest(df: pd.DataFrame) -> tuple[int, int, float]:
+    """Return how many rows a table has, a checksum of its columns and texts, and a sum over its numbers, in which each
+    has a weight of its own and a large one hides no small one."""
+    numbers = df.select_dtypes("number").astype(float)
+    texts = df.drop(columns=numbers.columns).map(str)
+    told = "\n".join([*map(str, df.columns), *texts.to_numpy().ravel()])
+    sizes = np.nan_to_num(np.arcsinh(1e3 * numbers.to_numpy().ravel()), nan=0.1, posinf=1e3, neginf=-1e3)
+    return len(df), crc32(told.encode()), round(float(sizes @ np.cos(np.arange(sizes.size))), 6)
+
+
+@cache
+def page(name: str, room: str, gpu: str) -> pd.DataFrame:
+    """Run the cells of a notebook but for what compiles and what is drawn of tables; return what it shows: kind, name,
+    rows, texts, numbers. Asserts that every figure has data, a caption and a text in its place, and that one drawn by
+    code can be read."""
+    seen: list[tuple] = []
+
+    def figure(room, name, fig, data, alt, caption, fold="", narrow=None):
+        assert len(data) and alt.strip() and caption.strip() and text.NOT_MEASURED[:20] not in alt + caption, name
+        if fig is not None and gpu == paths.HOME:
+            legible(fig)
+        pyplot.close(fig)
+        seen.append(("figure", name, *digest(data)))
+
+    def table(room, name, styler, spec, caption, fold=""):
+        assert caption.strip(), name
+        seen.append(("table", name, *digest(styler.data)))
+
+    def compiles(*_, **__):
+        raise Compiles
+
+    notebook = json.loads((paths.ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    first, *rest = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict = {}
+    with ExitStack() as stack, redirect_stdout(io.StringIO()):
+        for where, what, other in (
+            *((figures, "shown", figure), (figures, "draw", lambda *_: None), (tables, "shown", table)),
+            *((module, "display", lambda _: None) for module in (figures, tables, cells)),
+            *((cells, what, lambda *_, **__: None) for what in ("banner", "when", "run_own")),
+            (cells, "verdicts", lambda run: study.Study(run).verdicts),
+            *((jit, what, compiles) for what in ("compile_cubin", "disassemble")),
+        ):
+            stack.enter_context(mock.patch.object(where, what, other))
+        exec(f"{first}\nmode, gpu = 'recorded', {gpu!r}", names)
+        for cell in rest:
+            with suppress(Compiles, NameError):  # or it needs what another cell compiles
+                exec(cell, names)
+    return pd.DataFrame(seen, columns=["kind", "name", "rows", "texts", "numbers"]).assign(page=name, gpu=gpu)
+
+
+@cache
+def known(room: str, gpu: str) -> list[facts.Fact]:
+    """Make the facts of a system's records of a GPU."""
+    return facts.of(room, gpu)
+
+
+# ---------------------------------------------------------------- what is shipped
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_records_are_valid_and_their_claims_are_judged(room, gpu):
+    folder = paths.RECORDED / gpu / room
+    assert records.read_machine(folder)["gpu"] and list(folder.glob("*.csv"))
+    claims = [claim for claim in load.claims() if claim.room == room]
+    for name in {name for claim in claims for name in claim.experiment if (folder / f"{name}.csv").is_file()}:
+        read = records.read_counters if name == "counters" else records.read
+        assert len(read(folder / f"{name}.csv")), name
+    judged = study.start(room, "recorded", gpu).verdicts.set_index("id")["verdict"]
+    assert list(judged.index) == [claim.id for claim in claims] and set(judged) <= set(measures.VERDICTS)
+
+
+@pytest.mark.parametrize("path", FIGURES, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
+def test_what_a_source_states_says_where_it_stands(path):
+    df = records.published(path)
+    assert df.attrs["source"] and len(df)
+    if {"low", "high"} <= {*df}:
+        assert not (df["low"] > df["high"]).any()
+    for column in {"where", "quote"} & {*df}:
+        assert df[column].str.strip().ne("").all(), column
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
+    made = io.StringIO(facts.to_csv(known(room, gpu)))
+    shipped, now = (
+        pd.read_csv(file, dtype=str, keep_default_na=False) for file in (paths.RECORDED / gpu / room / facts.FILE, made)
+    )
+    assert shipped["name"].tolist() == now["name"].tolist(), "python -m artifact.book.facts writes them anew"
+    for name, then, value in zip(shipped["name"], shipped["value"], now["value"], strict=True):
+        assert then == value or float(then) == pytest.approx(float(value), rel=1e-9), name
+
+
+# ---------------------------------------------------------------- the chapter
+
+
+@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
+def test_a_chapter_renders_with_the_facts_of_a_gpu(room, gpu):
+    for name in (name for other, name in CHAPTERS if other == room):
+        made = text.chapter(room, name)
+        made.add(known(room, gpu))
+        assert all(made(block) for block in made.blocks)
+
+
+@pytest.mark.parametrize(("room", "name"), CHAPTERS)
+def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
+    made = text.chapter(room, name)
+    assert made.blocks and all(map(made, made.blocks))
+
+
+@pytest.mark.parametrize(("room", "name"), CHAPTERS)
+def test_a_chapter_renders_where_no_condition_is_true(room, name):
+    source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
+    false = re.sub(r"(\{%-?\s*holds\s)(.+?)(\s*-?%\})", r"\1(\2) and false\3", source, flags=re.DOTALL)
+    made = text.Text(text._environment().from_string(false))
+    made.add(known(room, paths.HOME))
+    said = list(map(made, made.blocks))
+    assert all(said) and ("does not hold" in " ".join(said)) == bool(text.conditions(room, name))
+
+
+@pytest.mark.parametrize(("name", "room", "gpu"), PAGES)
+def test_figures_and_tables_show_what_the_records_say(name, room, gpu):
+    key, shipped = ["kind", "name"], pd.read_csv(SHOWN)
+    now, then = page(name, room, gpu), shipped[(shipped["page"] == name) & (shipped["gpu"] == gpu)]
+    assert list(now[key].itertuples(index=False)) == list(then[key].itertuples(index=False))
+    same = (now[["rows", "texts"]].to_numpy() == then[["rows", "texts"]].to_numpy()).all(axis=1)
+    off = ~np.isclose(now["numbers"].to_numpy(), then["numbers"].to_numpy(), rtol=1e-7, atol=1e-4)
+    assert now["name"][~same | off].tolist() == [], "python -m tests.contract.test_studies writes shown.csv anew"
+
+
+if __name__ == "__main__":
+    pd.concat(page(*each) for each in PAGES).to_csv(SHOWN, index=False)

@@ -180,8 +180,8 @@ def module(room: str, name: str) -> ModuleType:
 
 
 def checked(schema: Any, table: Mapping[str, Any], where: object) -> Any:
-    """Return what a schema makes of a TOML table: a dataclass, or of what `keys` made the table itself. Raises ValueError, one sentence with
-    `where`, the key, its value and what it must be."""
+    """Return what a schema makes of a TOML table: a dataclass, or of what `keys` made the table itself. Raises
+    ValueError, one sentence with `where`, the key, its value and what it must be."""
     try:
         # As JSON: strict about types, and a table may still become a dataclass.
         made = _adapter(schema).validate_json(json.dumps(table, default=str))

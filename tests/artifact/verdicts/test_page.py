@@ -1,4 +1,4 @@
-"""The ledger: what each cell holds, sections, columns of GPUs, counts, rules; and that nothing of a source is skipped."""
+"""The ledger: its cells, sections, columns of GPUs, counts and rules; and that nothing of a source is skipped."""
 
 import re
 

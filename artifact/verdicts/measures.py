@@ -77,8 +77,7 @@ class Reduced:
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
     named = ", ".join(f"{name} {_digits(s * v.scale)}{v.unit}" for name, s in v.by.items())
-    low, high = v.range([v.all.min()]), v.range([v.all.max()])
-    mean = f", geometric mean {v.one(records.geomean(v.all))}" if low != high else ""
+    mean = f", geometric mean {v.one(records.geomean(v.all))}" * (v.range([v.all.min()]) != v.range([v.all.max()]))
     shown = f"{named}{v.tail}" if v.named else f"{v.range(v.all)}{v.tail}{mean}"
     return Reduced(v, v.all, v.text or shown, f"{v.points}.")
 

@@ -137,7 +137,7 @@ def test_the_figure_has_a_row_for_a_race_and_marks_for_each_gpu(tmp_path, race, 
     """A GPU that did not run the race has its verdicts, and is named."""
     df, counts = of_two(tmp_path)
     third = df[df["gpu"] == "X1"].assign(gpu="Y2", published=3.0)
-    df = pd.concat([df, third]).iloc[:gpus]
+    df = pd.concat([df, third], ignore_index=True).iloc[:gpus]
     fig, data = races.figure(df, counts, layout)
     drawn.legible(fig)
     ax, bars = fig.axes

@@ -107,6 +107,9 @@ class Multiplication:
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
     orders: str = "CC"  #: memory orders of B and of C, each "C" or "F", where a room knows of others than rows
+    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
+    #: as it is. An oracle multiplies this one, which no conversion has touched.
+    source: Any = field(default=None, repr=False)
     _host: Operands | None = field(default=None, repr=False)
     _device: Operands | None = field(default=None, repr=False)
 
@@ -143,9 +146,6 @@ class Problem(Multiplication):
     flops_def: str
     least_bytes: int  #: each operand read once, the output written once
     requested_bytes: int  #: what the source's kernel asks of the memory system, reuse not counted
-    #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
-    #: as it is. An oracle multiplies this one, which no conversion has touched.
-    source: Any = field(default=None, repr=False)
 
 
 class Bound(Protocol):
@@ -293,7 +293,7 @@ def require_seed(seed) -> None:
     require_whole("seed", seed, 0, 2**32 - 1, "2^32 - 1")
 
 
-def require(condition: bool, message: str) -> None:
+def require(condition: Any, message: str) -> None:
     """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `bind`."""
     if not condition:
         raise ValueError(message)

@@ -75,14 +75,14 @@ def of(device) -> Workspace:
 
 
 @functools.lru_cache(1024)
-def config(blocks: int, threads: int):
+def config(blocks: int, threads: int | tuple[int, ...]):
     """The `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
     from cuda.core import LaunchConfig
 
     return LaunchConfig(grid=blocks, block=threads)
 
 
-def enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments) -> None:
+def enqueue(device, stream, source: Path, entry: str, blocks: int, threads, *arguments) -> None:
     """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
     from cuda.core import launch
 
@@ -111,12 +111,6 @@ def stream_at(address: int, device):
     if found is None:
         found = _streams[key] = device.create_stream(jit.StreamAt(address))
     return found
-
-
-@functools.cache
-def side_stream(device):
-    """A stream of a `cuda.core.Device` that waits for no other."""
-    return device.create_stream()
 
 
 _archs: dict[int, str] = {}

@@ -3,21 +3,20 @@
     python -m artifact.distributed.farm --gpus all --target build/farm notebooks/*.ipynb -- --preset full
     python -m artifact.distributed.farm --scheduler tcp://head:8786 --target … notebooks/*.ipynb
 
-Dask gives each GPU every chapter, in a process of its own. A chapter goes through its points as always, and measures
-those that no other has begun (`artifact.measure.dealt`). With --scheduler the GPUs are those of a cluster, whose
-workers, one a GPU with CUDA_VISIBLE_DEVICES set, share this folder. Interrupted, it goes on from what is recorded; a
-process that dies takes its point with it, and another measures that.
+One chapter runs after the other, each in a process that hands its points to Dask's scheduler and appends what comes
+back (`artifact.measure.dealt`); workers, one a GPU with CUDA_VISIBLE_DEVICES set and one thread, measure them. With
+--scheduler they are those of a cluster, whose workers (`dask worker --nthreads 1 --memory-limit 0`) find this folder's
+code. Interrupted, it goes on from what is recorded; the point of a worker that dies goes to another one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from artifact import command
 from artifact.measure import dealt
 from artifact.paths import ROOT
 
-#: Times that a chapter is begun again on a GPU where its process died.
-RETRIES = 2
+#: Of a worker: nothing looks at its thread while it measures, and it finds what is measured.
+SETTINGS = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "PYTHONPATH": str(ROOT)}
 
 
 def visible(asked: str, environment=os.environ) -> list[str]:
@@ -56,56 +55,49 @@ def _counted() -> list[str]:
         return []
 
 
-def execute(notebook: str, gpu: str | None, target: str, options: Sequence[str]) -> str:
-    """Run a chapter in a process of its own; what it says at the end where it failed, else nothing.
-
-    gpu: of this process; None on a cluster, whose worker knows by CUDA_VISIBLE_DEVICES. target: folder of what GPUs
-    execute. Raises RuntimeError where the process was ended by a signal.
-    """
-    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if gpu is None else gpu
-    to = Path(target) / gpu / Path(notebook).name
-    to.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "artifact.build", "notebook", notebook, str(to), *options],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu, dealt.VARIABLE: gpu},
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    if done.returncode < 0:  # killed: it may go well next time
-        raise RuntimeError(f"{to.stem} on GPU {gpu} was ended by signal {-done.returncode}: {last}")
-    return f"{to.stem} on GPU {gpu}: {last.removeprefix('error: ')}" if done.returncode else ""
-
-
-def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
-    """Give every GPU every chapter that `given` names, in order; options: of each chapter."""
+@contextmanager
+def workers(gpus: Sequence[str]) -> Iterator[str]:
+    """Start a scheduler of this host alone with a worker for each GPU; yields its address."""
     try:
-        from distributed import Client, LocalCluster, as_completed
+        from distributed import Nanny, Scheduler, SpecCluster
     except ImportError:
         raise ValueError(
             "points are dealt out by Dask, which is not installed: pip install distributed, or leave GPUS out"
         ) from None
-    with contextlib.ExitStack() as stack:
-        if given.scheduler:
-            client = stack.enter_context(Client(given.scheduler, timeout=20))
-            gpus: dict[str, str | None] = dict.fromkeys(client.nthreads())
-        else:
-            chosen = visible(given.gpus)
-            how: Any = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
-            client = stack.enter_context(Client(stack.enter_context(LocalCluster(n_workers=len(chosen), **how))))
-            gpus = dict(zip(client.nthreads(), chosen, strict=True))
-        print(f"measure: {len(given.notebooks)} chapters on {len(gpus)} GPUs", flush=True)
-        futures = {}
-        for (number, name), (worker, gpu) in product(enumerate(given.notebooks), gpus.items()):
-            where: Any = {"workers": [worker], "pure": False, "retries": RETRIES, "priority": -number}
-            future = client.submit(execute, name, gpu, given.target, options, **where)
-            futures[future] = f"{Path(name).stem} on GPU {gpu or worker}"
-        failed = []
-        for future in as_completed(list(futures)):
-            why = str(future.exception()) if future.status == "error" else future.result()
-            print(f"{futures[future]}: {'failed' if why else 'done'}", flush=True)
+    of_each: Any = {"nthreads": 1, "memory_limit": 0, "host": "127.0.0.1"}
+    made = {gpu: {"cls": Nanny, "options": of_each | {"env": SETTINGS | {"CUDA_VISIBLE_DEVICES": gpu}}} for gpu in gpus}
+    alone = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    with SpecCluster(workers=made, scheduler=alone) as cluster:
+        yield cluster.scheduler_address
+
+
+def execute(notebook: str, scheduler: str, target: str, options: Sequence[str]) -> str:
+    """Run a chapter in a process of its own, which deals its points out; its last words where it failed, else nothing.
+
+    target: folder of what is executed.
+    """
+    to = Path(target) / Path(notebook).name
+    to.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "artifact.build", "notebook", notebook, str(to), *options],
+        cwd=ROOT,
+        env=os.environ | {dealt.VARIABLE: scheduler},
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    )
+    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    return f"{to.stem}: {last.removeprefix('error: ')}" if done.returncode else ""
+
+
+def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
+    """Execute the chapters that `given` names, in order, with their points dealt out; options: of each chapter."""
+    failed = []
+    with nullcontext(given.scheduler) if given.scheduler else workers(visible(given.gpus)) as scheduler:
+        print(f"measure: {len(given.notebooks)} chapters, points dealt out by {scheduler}", flush=True)
+        for name in given.notebooks:
+            why = execute(name, scheduler, given.target, options)
+            print(f"{Path(name).stem}: {'failed' if why else 'done'}", flush=True)
             failed += [why] * bool(why)
     for why in failed:
         command.failed(why)
@@ -113,7 +105,7 @@ def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Deal chapters out; what stands behind -- are the options of each."""
+    """Execute chapters; what stands behind -- are the options of each."""
     given = list(sys.argv[1:] if argv is None else argv)
     at = given.index("--") if "--" in given else len(given)
     options = (

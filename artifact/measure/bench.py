@@ -1,4 +1,4 @@
-"""The only timer, with two protocols: `time`, ours, and `time_calls`, which others publish with.
+"""Two protocols of timing: `time`, ours, on `kernels.timing`, and `time_calls`, which others publish with.
 
     flush L2  event  launch A  event  flush L2  event  launch B  event  flush L2  event ...
               └─── a sample of A ──┘            └─── a sample of B ──┘
@@ -14,15 +14,13 @@
 
 `time_calls` times loops of calls instead: caches stay warm, and the host's time counts.
 
-The method page of the book quotes the constants below from here.
+The method page of the book quotes the constants below, and those of `kernels.timing`.
 """
 
-import gc
 import math
 import statistics
 import time as host_clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,12 +29,10 @@ import numpy as np
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
 from artifact.measure.lazy import driver
+from kernels.timing import FLUSH_BYTES_MIN, FLUSH_FACTOR, Stopwatch, flush_bytes, uncollected
 
-#: The flush writes this many times the L2's size before every launch. The lines that it leaves
-#: there are dirty, so the launch also waits for write-backs: alike for all, at most one L2 full ...
-FLUSH_FACTOR = 4
-#: ... and at least this many bytes: the flush also is the time in which the host runs ahead.
-FLUSH_BYTES_MIN = 256 * 2**20
+__all__ = ["FLUSH_BYTES_MIN", "FLUSH_FACTOR", "flush_bytes"]
+
 #: Launches of a contender whose median makes one step of the warm-up.
 WARMUP_BATCH = 3
 #: The warm-up of a contender ends when two successive medians differ by at most this fraction,
@@ -118,29 +114,20 @@ def time(
         # Its launch would be captured as a graph of what little of it the GPU does.
         if getattr(bound, "needs_host_clock", False):
             raise ValueError(f"{name} works on the host as well, which this timer hides: use time_calls")
-    stream = device.create_stream()
-    flush = device.allocate(flush_bytes(device.properties.l2_cache_size), stream=stream)
+    stopwatch = Stopwatch(device, max(BATCH, WARMUP_BATCH * len(contenders)))
     graphs: list[Graph] = []
     try:
-        engine = _engine(contenders, device, stream, flush, graphs)
+        engine = _engine(contenders, device, stopwatch, graphs)
         timed = measure(list(contenders), engine, budget_s, min_samples, max_samples)
         if verify is not None:
             for name in contenders:
                 verify(name, partial(engine.run, [name]))
         return timed
     finally:
-        # Sync before closing: a failed launch must surface as itself, and nothing may be freed
-        # while it runs.
-        stream.sync()
+        stopwatch.stream.sync()
         for graph in graphs:
             graph.close()
-        flush.close(stream)
-        stream.close()
-
-
-def flush_bytes(l2_bytes: int) -> int:
-    """Bytes that the flush overwrites on a GPU with this much L2."""
-    return max(FLUSH_FACTOR * l2_bytes, FLUSH_BYTES_MIN)
+        stopwatch.close()
 
 
 def measure(
@@ -301,7 +288,7 @@ def time_calls(
         for _ in range(warmup):
             launch(stream)
         stream.sync()
-        with _uncollected():
+        with uncollected():
             began = host_clock.perf_counter()
             for _ in range(calls):
                 launch(stream)
@@ -379,16 +366,6 @@ def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: 
 # ---------------------------------------------------------------- the machine
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep Python's collector of garbage from running."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @dataclass(frozen=True)
 class Graph:
     """An executable CUDA graph."""
@@ -402,38 +379,17 @@ class Graph:
         _succeed("cuGraphExecDestroy", *driver.cuGraphExecDestroy(self.executable))
 
 
-def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[Graph]) -> Engine:
+def _engine(contenders: Mapping[str, Any], device, stopwatch: Stopwatch, graphs: list[Graph]) -> Engine:
     """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
-    from cuda.core import EventOptions
-
-    options = EventOptions(timing_enabled=True)
-    most = max(BATCH, WARMUP_BATCH * len(contenders))
-    events = [(device.create_event(options), device.create_event(options)) for _ in range(most)]
     launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
-    device.sync()  # operands were made on other streams
+    stream = stopwatch.stream
 
     def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        pairs = events[: len(names)]
-        with _uncollected():  # a collection in the middle would let the GPU catch up with the host
-            flush.fill(0, stream=stream)  # a head start for the host
-            for name, (begin, end) in zip(names, pairs, strict=True):
-                flush.fill(0, stream=stream)
-                stream.record(begin)
-                launch[name](stream)
-                stream.record(end)
-        seen = watch(lambda: sample(device), lambda: pairs[-1][1].is_done)
-        stream.sync()
-        return [(end - begin) * 1e3 for begin, end in pairs], seen
+        stopwatch.enqueue([launch[name] for name in names])
+        seen = watch(lambda: sample(device), lambda: stopwatch.events[len(names) - 1][1].is_done)
+        return stopwatch.read(len(names)), seen
 
-    # Back to back between two events, so that no gap between flushes counts as flushing.
-    begin, end = events[0]
-    flush.fill(0, stream=stream)
-    stream.record(begin)
-    for _ in range(HOST_PROBES):
-        flush.fill(0, stream=stream)
-    stream.record(end)
-    stream.sync()
-    flush_us = (end - begin) * 1e3 / HOST_PROBES
+    flush_us = stopwatch.flush_us(HOST_PROBES)
 
     def host_us(name: str) -> float:
         bound = contenders[name]
@@ -444,7 +400,7 @@ def _engine(contenders: Mapping[str, Any], device, stream, flush, graphs: list[G
         costs = []
         for _ in range(HOST_PROBES if quick else 1):
             # Behind a flush, so that a launch which waits for the GPU shows it.
-            flush.fill(0, stream=stream)
+            stopwatch.flush()
             before = host_clock.perf_counter()
             bound.launch(stream)
             costs.append((host_clock.perf_counter() - before) * 1e6)

@@ -1,60 +1,60 @@
-"""Points of an experiment dealt out to several processes, one a GPU, that measure into one folder of records.
+"""Points of an experiment dealt out by Dask's scheduler to workers, one a GPU, of a host or of a cluster.
 
-Every process goes through the same points. One that begins with a point locks a file of it: the others leave it out,
-and look again at the end. A lock ends with its process, so that the point of one that died is taken by another. A point
-is never split: its contenders stay on one GPU. `distributed.farm` starts the processes, and tells each by a variable of
-the environment which GPU it has; without it nothing is locked.
+`distributed.farm` starts them, and names the scheduler in the environment of the process that goes through a chapter.
+That one hands in all points that are missing (`each`), and alone appends what comes back, point by point. A point is
+never split: its contenders stay on one GPU. That of a worker that died goes to another. Without a scheduler the points
+are measured here, in their order.
 """
 
-import fcntl
 import hashlib
 import json
 import os
+import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
-#: Set to a GPU's name, "0" say, in the process that measures on it.
-VARIABLE = "SPARSITY_DEALT"
-#: Beside the records: locks, and for each experiment which GPU measured which point.
+from artifact.measure import device
+
+#: Set to the address of Dask's scheduler in the process that deals.
+VARIABLE = "SPARSITY_SCHEDULER"
+#: Beside the records: for each experiment, which GPU measured which point.
 FOLDER = ".dealt"
 
-
-def gpu() -> str:
-    """Which of several GPUs this process measures on; empty where it is the only one."""
-    return os.environ.get(VARIABLE, "")
+Point = TypeVar("Point")
 
 
-def points(todo: Iterable, folder: Path, name: Callable, there: Callable) -> Iterator:
-    """Those of the points that this process shall measure, each locked until the next is asked for.
+def each(work: Callable[[Point], Any], points: Iterable[Point]) -> Iterator[tuple[Point, dict[str, str], Any]]:
+    """Yield each point as it is done, who did it ("gpu" and "host"; nothing where nobody dealt), and what `work` made
+    of it. Raises what `work` raises."""
+    if VARIABLE not in os.environ:
+        yield from ((point, {}, work(point)) for point in points)
+        return
+    import cloudpickle
+    from distributed import Client, as_completed
 
-    name: point -> text, the same in all processes. there: point -> whether the record has it by now.
-    """
-    later: list = []
-    for waits in (False, True):
-        for point in later if waits else todo:
-            file = hashlib.sha256(name(point).encode()).hexdigest()[:16]
-            with _locked(folder, file, waits) as mine:
-                if not mine:
-                    later.append(point)
-                elif not (gpu() and there(point)):
-                    yield point
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else changes the folder's records meanwhile."""
-    with _locked(folder, "records", True):
-        yield
+    with Client(os.environ[VARIABLE]) as client:
+        # Unpickled by the thread that measures, in which the GPU is current.
+        futures = {client.submit(_there, cloudpickle.dumps((work, point)), pure=False): point for point in points}
+        for future, (who, made) in as_completed(list(futures), with_results=True):
+            yield futures[future], who, made
 
 
-def mark(folder: Path, experiment: str, name: str) -> None:
-    """Write down that this process's GPU measured a point."""
-    if gpu():
-        host, when = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8], datetime.now(UTC)
-        line = {"point": name, "gpu": gpu(), "host": host, "when": when.isoformat(timespec="seconds")}
+def _there(task: bytes) -> tuple[dict[str, str], Any]:
+    if gpu := device.find():
+        gpu.open()
+    work, point = pickle.loads(task)
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    return {"gpu": os.environ.get("CUDA_VISIBLE_DEVICES", "0"), "host": host}, work(point)
+
+
+def mark(folder: Path, experiment: str, name: str, who: dict[str, str]) -> None:
+    """Write down which GPU measured a point, where points are dealt out."""
+    if who:
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        line = {"point": name, **who, "when": datetime.now(UTC).isoformat(timespec="seconds")}
         with (folder / FOLDER / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -64,19 +64,3 @@ def marks(folder: Path, experiment: str) -> dict[str, str]:
     path = folder / FOLDER / f"{experiment}.jsonl"
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.is_file() else ())
     return {line["point"]: f"{line['host']} {line['gpu']}" for line in lines}
-
-
-@contextmanager
-def _locked(folder: Path, name: str, waits: bool) -> Iterator[bool]:
-    """Whether the lock was had; without several GPUs there is none."""
-    if not gpu():
-        yield True
-        return
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    with (folder / FOLDER / f"{name}.lock").open("w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True

@@ -138,34 +138,28 @@ class Run:
         contenders: Mapping[str, Contender],
         timer: Timer,
     ) -> None:
-        def called(problem: Problem) -> str:
-            return f"{experiment} {point_name(problem)}"
-
-        def missing(problems: Iterable[Problem]) -> list[Problem]:
-            df = records.read(path) if path.exists() else pd.DataFrame()
-            known = {_key(row.variant, row) for row in df.itertuples()}
-            return [p for p in problems if any(_key(name, p) not in known for name in contenders)]
-
-        todo = missing(problems)
+        df = records.read(path) if path.exists() else pd.DataFrame()
+        known = {_key(row.variant, row) for row in df.itertuples()}
+        todo = [p for p in problems if any(_key(name, p) not in known for name in contenders)]
         if problems and contenders:
-            with dealt.alone(self.folder):
-                records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
+            records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))
         if done := len(problems) - len(todo):
             _say(f"{self.room}/{experiment}: {done} of {len(problems)} points are already there")
-        dealt_out = dealt.points(todo, self.folder, called, lambda problem: not missing([problem]))
-        for number, problem in enumerate(dealt_out, done + 1):
-            began = time.perf_counter()
-            timed = measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
+        began = time.perf_counter()
+
+        def work(problem: Problem) -> dict:
+            return measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
+
+        for number, (problem, who, timed) in enumerate(dealt.each(work, todo), done + 1):
             said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
             rows = [row(problem, name, experiment, *result, **said) for name, result in timed.items()]
-            with dealt.alone(self.folder):
-                records.append(path, rows)
-            dealt.mark(self.folder, experiment, called(problem))
+            records.append(path, rows)
+            dealt.mark(self.folder, experiment, f"{experiment} {point_name(problem)}", who)
             best = min(rows, key=lambda r: r["median_us"])
+            took, began = time.perf_counter() - began, time.perf_counter()
             _say(
                 f"{self.room}/{experiment} {number}/{len(problems)}: {point_name(problem)}: "
-                f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs "
-                f"({time.perf_counter() - began:.1f} s)"
+                f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs ({took:.1f} s)"
             )
 
     def compile_report(self, target: str | None = None, first: bool = False) -> pd.DataFrame:
@@ -424,8 +418,11 @@ class Refused(ValueError):
     """A contender does not take a problem; `name` says which, as the message does."""
 
     def __init__(self, name: str, why: str):
-        super().__init__(why if name in why else f"{name}: {why}")
-        self.name = name
+        super().__init__(name, why)  # as they came: so it travels between processes
+        self.name, self.why = name, why
+
+    def __str__(self) -> str:
+        return self.why if self.name in self.why else f"{self.name}: {self.why}"
 
 
 def willing(

@@ -55,6 +55,7 @@ class Place:
     rank: int
     size: int
     local: int  #: rank on its host, which is the number of its GPU
+    ended: bool = False  #: whether what started it ends all processes where one dies, and says so (see `faults`)
 
 
 def place(environment=os.environ) -> Place:
@@ -65,44 +66,22 @@ def place(environment=os.environ) -> Place:
     for rank, size, local in STARTERS:
         if rank in environment and size in environment:
             try:
-                found = Place(*(int(environment.get(name, 0)) for name in (rank, size, local)))
+                one, of, here = (int(environment.get(name, 0)) for name in (rank, size, local))
             except ValueError:
                 raise ValueError(
                     f"{rank}, {size} and {local} are {environment[rank]!r}, {environment[size]!r} and "
                     f"{environment.get(local)!r}, but must be numbers: start the processes with torchrun"
                 ) from None
             require(
-                0 <= found.rank < found.size,
-                f"{rank} is {found.rank}, but ranks of {size} = {found.size} are 0 to {found.size - 1}: start as many "
-                "processes as that",
+                0 <= one < of,
+                f"{rank} is {one}, but ranks of {size} = {of} are 0 to {of - 1}: start as many processes as that",
             )
-            return found
+            one_host = "TORCHELASTIC_RUN_ID" in environment and environment.get("LOCAL_WORLD_SIZE") == environment[size]
+            return Place(one, of, here, ended=one_host if rank == "RANK" else rank.startswith("OMPI"))
     return Place(0, 1, 0)
 
 
-class Alone:
-    """One part, which talks to nobody."""
-
-    rank, size = 0, 1
-
-    def gather(self, x) -> list:
-        return [x]
-
-    def ready(self, send: list, recv: list) -> Callable[..., None]:
-        def copy(stream=None) -> None:
-            if recv[0].size:
-                recv[0][...] = send[0]
-
-        return copy
-
-    def split(self, color: int) -> Alone:
-        return self
-
-    def close(self) -> None:
-        pass
-
-
-# ---------------------------------------------------------------- threads, for tests and to look at
+# ---------------------------------------------------------------- threads: a rank alone, tests, and to look at
 
 
 class _Shared:
@@ -143,6 +122,11 @@ class Threads:
 
     def close(self) -> None:
         pass
+
+
+def alone() -> Threads:
+    """One part, which talks to nobody."""
+    return Threads(0, _Shared(1))
 
 
 def run_threads(size: int, work: Callable[[Comm], Any]) -> list:

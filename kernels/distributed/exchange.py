@@ -22,18 +22,16 @@ STEP = 1 << 26
 
 
 def needed(names: Sequence, units: int, own: tuple[int, int]):
-    """(ids of the units outside `own` that entries name, ascending and each once; whether each own unit is named).
+    """int64 (needed,): units outside `own` that entries name, ascending and each once.
 
-    names: int32 arrays, of each slab of a part. int64 (needed,), bool (own,). A table of `units` bytes is the largest
-    thing made.
+    names: int32 arrays, of each slab of a part. A table of `units` bytes is the largest thing made.
     """
     xp = array_module(names[0])
     named = xp.zeros(units, bool)
     for col_idx in names:
         named[col_idx] = True
-    inside = named[own[0] : own[1]].copy()
     named[own[0] : own[1]] = False
-    return xp.flatnonzero(named).astype(xp.int64), inside
+    return xp.flatnonzero(named).astype(xp.int64)
 
 
 def counts_of(ids, columns: np.ndarray) -> np.ndarray:
@@ -84,7 +82,7 @@ def exchange(names: Sequence, columns: np.ndarray, comm) -> Exchange:
     """
     xp, units = array_module(names[0]), int(columns[-1])
     own = int(columns[comm.rank]), int(columns[comm.rank + 1])
-    received, _ = needed(names, units, own)
+    received = needed(names, units, own)
     recv_counts = counts_of(received, columns)
     table = np.stack(comm.gather(recv_counts))  # table[p, q]: what p gets of q
     send_counts = table[:, comm.rank].copy()
@@ -108,8 +106,7 @@ def volumes(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
     table = np.zeros((parts, parts), np.int64)
     for p in range(parts):
         mine = col_idx[int(row_ptr[rows[p]]) : int(row_ptr[rows[p + 1]])]
-        ids, _ = needed([mine], int(columns[-1]), (0, 0))
-        table[p] = counts_of(ids, columns)
+        table[p] = counts_of(needed([mine], int(columns[-1]), (0, 0)), columns)
     return table
 
 
@@ -121,16 +118,3 @@ def sent(table: np.ndarray) -> int:
 def gathered(columns: np.ndarray) -> int:
     """Units that travel where every part gets all of B."""
     return int(columns[-1]) * (len(columns) - 2)
-
-
-def between(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray, domain: int) -> tuple[int, int]:
-    """(units that cross from domain to domain one by one, and where a domain gets each unit once and hands it round).
-
-    domain: parts that a fast link joins, one after the other; it divides the parts.
-    """
-    parts = len(rows) - 1
-    table = volumes(row_ptr, col_idx, rows, columns)
-    where = np.arange(parts) // domain
-    apart = int(table[where[:, None] != where[None, :]].sum())
-    step = slice(None, None, domain)
-    return apart, sent(volumes(row_ptr, col_idx, rows[step], columns[step]))

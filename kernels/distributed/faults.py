@@ -1,196 +1,155 @@
-"""A process that dies ends all: every rank holds a connection to rank 0, and a broken one says who died.
+"""End every rank, with one sentence, when one dies: by what started them, and by a watch of our own where that does
+not.
 
     with faults.watched(place):     # rank, size
         …                           # what ends here with an exception ends every rank, with that sentence
 
-Collective operations on a GPU wait for ever for a rank that is gone. So each rank has a thread that waits for the end
-of its connection instead. Rank 0 hears of the first death, or misses heartbeats where a host lost its power, tells the
-others, and all exit: the lowest rank that is left says one sentence on stderr, who died and of what. Where rank 0 is
-the one, the others see it by themselves.
+A collective operation on a GPU waits for a rank that is gone, for ever where NVLink joins them: NCCL notices
+connections of other hosts alone, and those of InfiniBand late. What launchers do when a rank is killed or fails:
+
+    torchrun, all ranks on one host    ends the others within a second, says which rank, and its exit code or signal
+    mpirun of Open MPI                 the same, on all hosts
+    torchrun over several hosts        ends those of the same host; the others wait
+    srun                               nothing, unless -K, --kill-on-bad-exit or the site's KillOnBadExit asks for it
+    other MPIs, a bare start per rank  nothing that can be relied on
+
+So under the first two a rank that fails says why, and exits. Under the others every rank also holds a connection to
+rank 0, whose end says who died: rank 0 says one sentence on stderr, and all exit; where rank 0 is the one, rank 1 says
+so. Keepalive finds a host that lost its power.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from .comm import Place
 
-BEAT = 2.0  #: seconds from heartbeat to heartbeat
-SILENCE = 12.0  #: seconds without one after which a rank counts as dead
+SILENCE = 12  #: seconds without a sign of life of its host after which a rank counts as dead
 ARRIVAL = 20.0  #: seconds that ranks have to come after the first
-#: Seconds that a rank waits with its own error, in case that another's death made it.
-ECHO = 1.0
+#: Seconds that a rank waits with its own error, in case that another's death made it, and for all to be told of it.
+ECHO, TOLD = 1.0, 4.0
 CODE = 70  #: exit code of the ranks that are ended
 SILENT = "its process ended without a word (killed, out of memory, or a crash)"
+#: Seconds of silence, seconds from question to question then, and how many are asked.
+KEEPALIVE = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+_ENDING = threading.RLock()  #: of the thread that ends this process: what follows from that is not told
+#: Names of rank 0's host that only processes of the same host use: no other is listened to.
+HERE = ("localhost", "127.0.0.1")
 
 
 @contextmanager
 def watched(place: Place, *, arrival: float = ARRIVAL, port: int | None = None):
     """Watch the other ranks, and be watched, until the end of the block.
 
-    port: of rank 0's host, MASTER_ADDR; by default MASTER_PORT and 1. An exception inside is told to all and ends this
-    process with a sentence; ranks that do not come within `arrival` seconds end all.
+    port: of rank 0's host, MASTER_ADDR (this host alone, by default); by default MASTER_PORT and 1. An exception inside
+    is told to all and ends this process with a sentence; ranks that do not come within `arrival` seconds end all.
     """
     if place.size == 1:
         yield
         return
-    host = os.environ.get("MASTER_ADDR", "localhost")
+    host = os.environ.get("MASTER_ADDR", HERE[0])
     port = port or int(os.environ.get("MASTER_PORT", "29517")) + 1
-    hub = _Hub(place, port, arrival) if place.rank == 0 else None
-    link = _Link(place, host, port, arrival)
-    before = _patient()
+    watch = None if place.ended else (_Link if place.rank else _Hub)(place, host, port, arrival)
     try:
         yield
     except BaseException as error:  # a KeyboardInterrupt as well ends all
-        if isinstance(error, SystemExit) and error.code in (None, 0):  # who says that all is well
-            _leave(link, hub, before)
-            raise
-        time.sleep(ECHO)  # where it is only the echo of another's death, that is told first
-        said = (str(error).strip().splitlines() or [""])[0]
-        link.tell({"dies": f"{type(error).__name__}: {said}" if said else type(error).__name__})
-        time.sleep(2 * BEAT)  # what was told comes back, and ends this process too
-        _end(f"rank {place.rank} died: {type(error).__name__}: {said}")
-    else:
-        _leave(link, hub, before)
-
-
-def _leave(link: _Link, hub: _Hub | None, before) -> None:
-    link.bye()
-    if hub is not None:
-        hub.last(SILENCE)
-    if before is not None:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _patient():
-    """On SIGTERM wait a little, for what the others tell; what was done before, or None outside of the main thread.
-
-    torchrun sends it to the ranks that are left as soon as one is gone, which would leave nobody to say who it was.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return None
-
-    def end(*_) -> None:
-        time.sleep(2 * ECHO)
-        os._exit(128 + signal.SIGTERM)
-
-    return signal.signal(signal.SIGTERM, end)
+        if not isinstance(error, SystemExit) or error.code not in (None, 0):  # else it says that all is well
+            time.sleep(ECHO)  # where it is only the echo of another's death, that is told first
+            why = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+            if watch:
+                watch.dies(why)
+            _end(f"rank {place.rank} died: {why}")
+        raise
+    finally:
+        if watch:
+            watch.leave()
 
 
 class _Hub:
-    """Rank 0's ear: one connection of each rank, its own included."""
+    """Rank 0's ear: a connection of each other rank."""
 
-    def __init__(self, place: Place, port: int, arrival: float):
-        self._size, self._arrival = place.size, arrival
-        self._lock, self._done = threading.Lock(), threading.Event()
+    def __init__(self, place: Place, host: str, port: int, arrival: float):
+        self._size, self._lock = place.size, threading.Lock()
         self._links: dict[int, socket.socket] = {}
         self._left: set[int] = set()
-        self._dead = ""  #: the sentence with which all ended
-        self._server = socket.create_server(("", port), backlog=place.size)
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._whole, self._gone = threading.Event(), threading.Event()
+        self._server = socket.create_server((HERE[1] if host in HERE else "", port), backlog=place.size)
+        _at_once(self._listen)
+        if not self._whole.wait(arrival):
+            missing = ", ".join(str(rank) for rank in range(1, place.size) if rank not in self._links)
+            self._end(
+                f"{1 + len(self._links)} of {place.size} ranks came within {arrival:g} s, rank {missing} did not: "
+                f"start {place.size} processes, or say another world size"
+            )
 
     def _listen(self) -> None:
-        deadline, whole = time.monotonic() + self._arrival, False
-        while True:
-            waits = not whole and not self._dead
-            self._server.settimeout(max(0.01, deadline - time.monotonic()) if waits else None)
-            try:
-                link, _ = self._server.accept()
-            except TimeoutError:
-                self._tell(self._missing())
-                continue
-            except OSError:
-                return  # closed, at the end
-            link.settimeout(SILENCE)
-            lines = link.makefile("r")
-            try:
-                said = json.loads(lines.readline())
-            except (ValueError, OSError):
-                continue  # no rank of ours
-            wrong = self._wrong(said)
-            with self._lock:
-                if self._dead:  # who comes late is told as well
-                    _send(link, {"end": self._dead, "speak": False})
-                    continue
-                self._links[-1 if wrong else said["rank"]] = link
-                whole = len(self._links) == self._size and not wrong
-            if wrong:
-                self._tell(wrong)
-                continue
-            threading.Thread(target=self._hear, args=(said["rank"], lines), daemon=True).start()
-            if whole:
+        with suppress(OSError):  # closed, at the end
+            while True:
+                _at_once(self._hear, self._server.accept()[0])
+
+    def _hear(self, link: socket.socket) -> None:
+        lines = _said(link)
+        hello = next(lines, {})
+        rank, size = hello.get("rank"), hello.get("size")
+        if type(rank) is not int or type(size) is not int or not 0 <= rank < size:
+            link.close()  # no rank of ours
+            return
+        with self._lock:
+            if size != self._size:
+                self._end(
+                    f"rank {rank} was started as one of {size}, but rank 0 as one of {self._size}: start all with the "
+                    "same number of processes",
+                    link,
+                )
+            if rank in (0, *self._links):
+                self._end(f"rank {rank} was started twice: give each process a rank of its own", link)
+            self._links[rank] = link
+            if len(self._links) == self._size - 1:
                 for other in self._links.values():
-                    _send(other, {"go": True})
-
-    def _wrong(self, said: dict) -> str:
-        """What is wrong with a rank that comes, in a sentence; or nothing."""
-        if said["size"] != self._size:
-            return (
-                f"rank {said['rank']} was started as one of {said['size']}, but rank 0 as one of {self._size}: "
-                "start all with the same number of processes"
-            )
-        if said["rank"] in self._links:
-            return f"rank {said['rank']} was started twice: give each process a rank of its own"
-        return ""
-
-    def _missing(self) -> str:
-        missing = sorted(set(range(self._size)) - set(self._links))
-        names = ", ".join(map(str, missing))
-        return (
-            f"{self._size - len(missing)} of {self._size} ranks came within {self._arrival:g} s, rank {names} did "
-            f"not: start {self._size} processes, or say another world size"
-        )
-
-    def _hear(self, rank: int, lines) -> None:
+                    _send(other, go=True)
+                self._whole.set()
         why = SILENT
         try:
-            for line in lines:
-                said = json.loads(line)
+            for said in lines:
                 if "bye" in said:
-                    with self._lock:
-                        self._left.add(rank)
-                        if len(self._left) == self._size:
-                            self._done.set()
+                    self._left.add(rank)
+                    if len(self._left) == self._size - 1:
+                        self._gone.set()
                     return
                 if "dies" in said:
                     why = said["dies"]
                     break
-        except TimeoutError:
-            why = f"nothing was heard of it for {SILENCE:g} s"
-        except (OSError, ValueError):
-            pass
-        self._tell(f"rank {rank} died: {why}", rank)
+        except OSError:
+            why = f"nothing was heard of it for {SILENCE} s"
+        self._end(f"rank {rank} died: {why}")
 
-    def _tell(self, sentence: str, dead: int = -1) -> None:
-        with self._lock:
-            if self._dead:
-                return
-            self._dead = sentence
-            alive = sorted(r for r in self._links if r != dead and r not in self._left)
-            speaks = alive[0] if alive else dead
-            # This process ends when it hears of it itself: so it tells itself last.
-            for rank, link in sorted(self._links.items(), key=lambda of: (of[0] == 0, of[0])):
-                _send(link, {"end": sentence, "speak": rank == speaks})
+    def _end(self, sentence: str, *more: socket.socket) -> None:
+        _ENDING.acquire()
+        for link in (*self._links.values(), *more):
+            _send(link, end=True)
+        _end(sentence)
 
-    def last(self, patience: float) -> None:
+    def dies(self, why: str) -> None:
+        self._end(f"rank 0 died: {why}")
+
+    def leave(self) -> None:
         """Wait for the others' goodbyes, so that they do not take this rank's end for a death."""
-        self._done.wait(patience)
+        self._gone.wait(SILENCE)
         self._server.close()
 
 
 class _Link:
-    """This rank's connection to rank 0."""
+    """Another rank's connection to rank 0."""
 
     def __init__(self, place: Place, host: str, port: int, arrival: float):
-        self._place, self._lock, self._left = place, threading.Lock(), False
-        self._all_here = threading.Event()
+        self._rank, self._left, self._all_here = place.rank, False, threading.Event()
         deadline = time.monotonic() + arrival
         while True:
             try:
@@ -204,52 +163,66 @@ class _Link:
                     )
                 time.sleep(0.1)
         self._socket.settimeout(None)
-        self.tell({"rank": place.rank, "size": place.size})
-        threading.Thread(target=self._hear, daemon=True).start()
-        threading.Thread(target=self._beat, daemon=True).start()
+        _send(self._socket, rank=place.rank, size=place.size)
+        _at_once(self._hear)
         if not self._all_here.wait(arrival + SILENCE):
             _end(
                 f"rank {place.rank} of {place.size} came to rank 0 at {host}:{port}, which waits for others: start "
                 "all with the same number of processes"
             )
 
-    def tell(self, said: dict) -> None:
-        with self._lock:
-            _send(self._socket, said)
-
-    def bye(self) -> None:
-        self._left = True
-        self.tell({"bye": True})
-
-    def _beat(self) -> None:
-        while not self._left:
-            time.sleep(BEAT)
-            if not self._left:
-                self.tell({"beat": True})
-
     def _hear(self) -> None:
-        try:
-            for line in self._socket.makefile("r"):
-                said = json.loads(line)
+        with suppress(OSError):
+            for said in _said(self._socket):
                 if "end" in said:
-                    _end(said["end"] if said["speak"] else "")
+                    _end()
                 self._all_here.set()
-        except OSError:
-            pass  # the connection broke, as below
         if not self._left:
             # Rank 0 is gone: of those who see it, rank 1 speaks.
-            _end(f"rank 0 died: {SILENT}" if self._place.rank == 1 else "")
+            _end(f"rank 0 died: {SILENT}" if self._rank == 1 else "")
+
+    def dies(self, why: str) -> None:
+        _send(self._socket, dies=why)
+        time.sleep(TOLD)  # rank 0 says so, and ends this process too
+
+    def leave(self) -> None:
+        self._left = True
+        _send(self._socket, bye=True)
 
 
-def _send(link: socket.socket, said: dict) -> None:
-    try:
+def _at_once(work, *given) -> None:
+    threading.Thread(target=work, args=given, daemon=True).start()
+
+
+def _said(link: socket.socket) -> Iterator[dict]:
+    """Yield what the other end says, until it is gone; lines that are none of ours are passed over.
+
+    Raises OSError where its host is no longer there.
+    """
+    for option, value in (
+        ("SO_KEEPALIVE", 1),
+        ("TCP_KEEPIDLE", SILENCE // 2),
+        ("TCP_KEEPINTVL", 2),
+        ("TCP_KEEPCNT", 3),
+    ):
+        level = socket.SOL_SOCKET if option.startswith("SO") else socket.IPPROTO_TCP
+        link.setsockopt(level, getattr(socket, option), value)
+    with suppress(ConnectionError):
+        for line in link.makefile("rb"):
+            with suppress(ValueError, RecursionError):
+                said = json.loads(line)
+                if isinstance(said, dict):
+                    yield said
+
+
+def _send(link: socket.socket, **said) -> None:
+    with suppress(OSError):  # who listens at the other end is gone, which is seen there where its own words are read
         link.sendall((json.dumps(said) + "\n").encode())
-    except OSError:
-        pass  # who listens at the other end is gone, which is seen there where its own words are read
 
 
-def _end(sentence: str) -> None:
+def _end(sentence: str = "") -> None:
     """End the process at once: a thread of it may wait for a GPU that never answers."""
+    _ENDING.acquire()
     if sentence:
         print(f"error: {sentence}", file=sys.stderr, flush=True)
     time.sleep(0.2)  # what the others are told is on its way

@@ -7,17 +7,19 @@ Both make local products, gather rows, and keep time on streams. On the host eve
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .. import formats, jit
 from ..contract import require
-from ..formats import bcsr, csr, half
+from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -34,6 +36,21 @@ SAMPLE = 2_000_000
 Product = Callable[..., None]  #: (b, out, adds, stream) -> None
 
 
+def numbers(array, dtype: str):
+    """The floats of an array as parts have it: 16-bit ones are bit patterns there."""
+    return half.from_bits(array, dtype) if dtype in half.DTYPES else array
+
+
+def stored_as(x, dtype: str):
+    """The other way round; x: float32."""
+    return half.to_bits(x, dtype) if dtype in half.DTYPES else x
+
+
+def element(dtype: str) -> type:
+    """Of arrays of a dtype."""
+    return np.uint16 if dtype in half.DTYPES else np.float32
+
+
 class Host:
     """NumPy's arrays; products in float64, rounded once."""
 
@@ -41,31 +58,20 @@ class Host:
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return np.empty((rows, columns), np.uint16 if dtype in half.DTYPES else np.float32)
+        return np.empty((rows, columns), element(dtype))
 
     def to_here(self, a):
         return formats.to_host(a)
 
-    def product(
-        self,
-        a,
-        n: int,
-        dtype: str,
-        accuracy: str | None,
-        tune: bool,
-        choice: str = "",
-        in_place: bool = False,
-    ) -> Product:
+    def product(self, a, n: int, dtype: str, accuracy: str | None, tune: bool, **knobs) -> Product:
         """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
-            matrix = csr.to_scipy(bcsr.to_csr(a) if isinstance(a, Bcsr) else a).astype(np.float64)
-            wide = half.from_bits(b, dtype) if dtype in half.DTYPES else b
-            made = matrix @ wide.astype(np.float64)
+            matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
+            made = matrix @ numbers(b, dtype).astype(np.float64)
             if adds:
-                made += half.from_bits(out, dtype) if dtype in half.DTYPES else out
-            made = made.astype(np.float32)
-            out[...] = half.to_bits(made, dtype) if dtype in half.DTYPES else made
+                made += numbers(out, dtype)
+            out[...] = stored_as(made.astype(np.float32), dtype)
 
         return multiply
 
@@ -79,7 +85,7 @@ class Host:
     def copy(self, source: np.ndarray, to, stream=None) -> None:
         to[...] = source
 
-    def streams(self) -> tuple[None, None]:
+    def streams(self) -> tuple:
         return None, None
 
     def on(self, stream):
@@ -109,17 +115,15 @@ class Gpu:
         from ..library import current
         from ..library.dense import need_cupy
 
-        cupy = need_cupy()
-        self.xp, self.ordinal = cupy, ordinal
+        self.xp, self.ordinal = need_cupy(), ordinal
         with current.opened(ordinal) as self.device:
             pass
         self.device.set_current()
-        cupy.cuda.Device(ordinal).use()
+        self.xp.cuda.Device(ordinal).use()
         self._gathers: dict = {}
 
     def empty(self, rows: int, columns: int, dtype: str):
-        kind = self.xp.uint16 if dtype in half.DTYPES else self.xp.float32
-        return self.xp.empty((rows, columns), kind)
+        return self.xp.empty((rows, columns), element(dtype))
 
     def to_here(self, a):
         return formats.to_device(a)
@@ -131,6 +135,7 @@ class Gpu:
         dtype: str,
         accuracy: str | None,
         tune: bool,
+        *,
         choice: str = "",
         in_place: bool = False,
     ) -> Product:
@@ -142,24 +147,25 @@ class Gpu:
         asked = operands.resolved(accuracy, dtype)
         exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
         exact = exact and a.m > 0 and a.nnz > 0  # of nothing there are no statistics
+        free = self.xp.get_default_memory_pool().free_all_blocks
+        made: Any = None
         if exact and (choice or in_place or a.nnz > TRIED):
             way = routes.Route("async_sparse", "auto_fp32", a, "float32")
-            made, chosen = None, choice or choice_of(a, n, in_place)
+            build = partial(plans.built, way, n, dtype, asked, self.device, False)
             try:
-                made = plans.built(way, n, dtype, asked, self.device, False, chosen)
+                made = build(choice or choice_of(a, n, in_place))
             except MemoryError:  # its frames hold what was made so far: nothing is free before this block's end
                 if choice or in_place:
                     raise
             if made is None:
                 # Groups of rows are made beside A, for which there was no room: single rows lie there already.
-                self.xp.get_default_memory_pool().free_all_blocks()
-                chosen = choice_of(a, n, in_place=True)
-                made = plans.built(way, n, dtype, asked, self.device, False, chosen)
+                free()
+                made = build(choice_of(a, n, in_place=True))
         else:
             made = library.plan(a, n, dtype=dtype, accuracy=accuracy, tune=tune, device=self.ordinal)
-        wrap = (lambda x: Half(dtype, x)) if dtype in half.DTYPES else (lambda x: x)
+        wrap = partial(Half, dtype) if dtype in half.DTYPES else lambda x: x
         self.device.sync()
-        self.xp.get_default_memory_pool().free_all_blocks()  # what stood for B and out
+        free()  # what stood for B and out
 
         def multiply(plan, b, out, adds: bool = False, stream=None) -> None:
             plan(wrap(b), wrap(out), beta=1.0 if adds else 0.0, stream=stream)
@@ -177,16 +183,9 @@ class Gpu:
             cubin = jit.compile_cubin(SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device))
             self._gathers[word] = jit.load(cubin)
         blocks = min(MOST_BLOCKS, -(-rows * (size // word) // THREADS))
-        launch(
-            self._stream(stream),
-            LaunchConfig(grid=blocks, block=THREADS),
-            self._gathers[word],
-            np.int64(rows),
-            np.int32(size // word),
-            ids.data.ptr,
-            b.data.ptr,
-            out.data.ptr,
-        )
+        sizes, addresses = (np.int64(rows), np.int32(size // word)), (x.data.ptr for x in (ids, b, out))
+        config = LaunchConfig(grid=blocks, block=THREADS)
+        launch(self._stream(stream), config, self._gathers[word], *sizes, *addresses)
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
         import cupyx
@@ -199,11 +198,13 @@ class Gpu:
         if source.size:
             to.set(source, stream)
 
+    def _or_current(self, stream):
+        return self.xp.cuda.get_current_stream() if stream is None else stream
+
     def _stream(self, stream):
         from ..library import dense
 
-        at = self.xp.cuda.get_current_stream() if stream is None else stream
-        return dense.opened(at.ptr, self.device)
+        return dense.opened(self._or_current(stream).ptr, self.device)
 
     def streams(self):
         """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""
@@ -215,11 +216,11 @@ class Gpu:
 
     def mark(self, stream=None):
         event = self.xp.cuda.Event()
-        event.record(self.xp.cuda.get_current_stream() if stream is None else stream)
+        event.record(self._or_current(stream))
         return event
 
     def wait(self, stream, mark) -> None:
-        (self.xp.cuda.get_current_stream() if stream is None else stream).wait_event(mark)
+        self._or_current(stream).wait_event(mark)
 
     def ms(self, begin, end) -> float:
         return self.xp.cuda.get_elapsed_time(begin, end)
@@ -229,6 +230,50 @@ class Gpu:
 
     def uuid(self) -> str:
         return str(self.device.uuid)
+
+
+class Streams:
+    """A machine's streams of products and of what travels, behind the caller's, call after call; what they do when."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.products, self.travels = machine.streams()
+        self._end: Any = None
+        self._spans: dict[str, list] = {}
+
+    def begin(self) -> None:
+        """Let both wait for the caller, and for the call before, whose buffers they write."""
+        here, self._spans = self.machine, defaultdict(list)
+        for mark in (here.mark(), self._end):
+            for stream in (self.products, self.travels):
+                if mark is not None:
+                    here.wait(stream, mark)
+        self._start = here.mark(self.products)
+
+    def spend(self, name: str, stream, work: Callable[..., Any], *given) -> Any:
+        """Enqueue `work(*given)`; the mark of its end. name: what the time between counts as."""
+        begin = self.machine.mark(stream)
+        work(*given)
+        end = self.machine.mark(stream)
+        self._spans[name].append((begin, end))
+        return end
+
+    def waiting(self, mark) -> None:
+        """Let products wait for a mark of what travels."""
+        self.spend("waiting", self.products, self.machine.wait, self.products, mark)
+
+    def end(self, *marks) -> None:
+        """Let the caller wait for the last product, and for these."""
+        self._end = self.machine.mark(self.products)
+        for mark in (self._end, *marks):
+            self.machine.wait(None, mark)
+
+    def ms(self) -> dict[str, float]:
+        """Milliseconds of the last call by `spend`'s names, and "total"; waits for its end."""
+        here = self.machine
+        here.sync()
+        sums = {name: sum(here.ms(*span) for span in every) for name, every in self._spans.items()}
+        return {"total": here.ms(self._start, self._end)} | sums
 
 
 def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
@@ -242,8 +287,7 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     from ..async_sparse.statistics import statistics
     from ..tuning import knobs
 
-    sample = rows_of(a, *_middle(a))
-    of = statistics(sample)
+    of = statistics(rows_of(a, *_middle(a)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,
@@ -269,18 +313,22 @@ def _middle(a: Csr) -> tuple[int, int]:
 
 def rows_of(a, begin: int, end: int):
     """Rows begin … end - 1 of a CSR matrix, or of a BCSR one from block to block; entries are shared."""
-    unit = a.block[0] if isinstance(a, Bcsr) else 1
+    unit = units(a)[0]
     require(
         (begin % unit == 0 or begin == a.m) and (end % unit == 0 or end == a.m),
         f"rows {begin} to {end} cut a block of {unit} rows: cut between blocks",
     )
     row_ptr = a.row_ptr[-(-begin // unit) : -(-end // unit) + 1]
     first, last = (int(row_ptr[0]), int(row_ptr[-1])) if len(row_ptr) else (0, 0)
-    made = replace(a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last])
-    return replace(made, nnz=_count(made)) if isinstance(a, Bcsr) else made
+    return changed(a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last])
 
 
-def _count(a: Bcsr) -> int:
-    from ..formats import stored
+def units(a) -> tuple[int, int]:
+    """Rows and columns that an entry of the pattern stands for."""
+    return a.block if isinstance(a, Bcsr) else (1, 1)
 
-    return int(stored.nonzero(a.val).sum())
+
+def changed(a, **arrays):
+    """The matrix with other entries; of blocks the non-zeros are counted anew."""
+    made = replace(a, **arrays)
+    return replace(made, nnz=int(stored.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made

@@ -22,6 +22,7 @@ import numpy as np
 from .. import formats
 from ..contract import require, require_whole
 from ..formats.csr import INT32_MAX
+from ..formats.half import array_module
 
 _MOST = 2**20
 #: Non-zeros of a slab: half of what 32 bits count, so that a long row more does no harm.
@@ -66,7 +67,7 @@ def by_nonzeros(row_ptr, parts: int, *, row_cost: float = 1.0) -> np.ndarray:
     row of B, and `row_cost` for the row of C that is written: parts of empty rows alone would not fit memory. No part
     costs more than its share and half of the longest row at each end.
     """
-    xp = _module(row_ptr)
+    xp = array_module(row_ptr)
     m = int(row_ptr.shape[0]) - 1
     if parts == 1:
         return np.array([0, m], np.int64)
@@ -107,15 +108,3 @@ def require_bounds(name: str, bounds, parts: int, size: int, unit: int = 1) -> n
         f"{name} cut {made.tolist()}, but blocks of {unit} rows must stay whole",
     )
     return made
-
-
-def imbalance(row_ptr, bounds) -> float:
-    """The non-zeros of the part that has most, over the mean; 1 for an empty matrix."""
-    of = np.diff(formats.to_host(row_ptr[bounds]).astype(np.int64))
-    return float(of.max() / of.mean()) if of.sum() else 1.0
-
-
-def _module(array):
-    from ..formats.half import array_module
-
-    return array_module(array)

@@ -21,7 +21,7 @@ from typing import Any
 from ..formats.bcsr import Bcsr
 from ..formats.csr import changes, owners
 from ..formats.half import array_module
-from .machine import rows_of
+from .machine import changed, rows_of, units
 
 FIRST = ("auto", "local", "whole")
 #: A run of interior rows with less than this share of the entries is not worth three products.
@@ -55,15 +55,15 @@ def pieces(a, own_units: int, first: str, sums_exactly: bool) -> tuple[list[Piec
     begin, end = interior(a, remote)
     entries = int(a.row_ptr[end]) - int(a.row_ptr[begin])
     if entries >= WORTH * every:
-        unit = a.block[0] if isinstance(a, Bcsr) else 1
+        unit = units(a)[0]
         begin, end = begin * unit, min(end * unit, a.m)
         ranges = [(begin, end, True), (0, begin, False), (end, a.m, False)]
         cut = [Piece(rows_of(a, x, y), (x, y), early) for x, y, early in ranges if y > x]
         return cut, cut
     if count == every or (first == "auto" and not sums_exactly):
         return whole, whole
-    local = Piece(_kept(a, ~remote), (0, a.m), early=True)
-    return [local, Piece(_kept(a, remote), (0, a.m), early=False, adds=True)], whole
+    local = Piece(kept(a, ~remote), (0, a.m), early=True)
+    return [local, Piece(kept(a, remote), (0, a.m), early=False, adds=True)], whole
 
 
 def of_slabs(slabs, own_units: int, first: str, adds: bool) -> tuple[list[Piece], list[Piece]]:
@@ -96,18 +96,12 @@ def interior(a, remote) -> tuple[int, int]:
     return begin, begin + int(gap[at]) - 1
 
 
-def _kept(a, mask):
+def kept(a, mask):
     """The matrix with some of its entries, or blocks."""
     xp = array_module(a.col_idx)
     before = xp.zeros(int(mask.shape[0]) + 1, xp.int32)
     before[1:] = xp.cumsum(mask, dtype=xp.int32)
-    row_ptr = before[a.row_ptr]
-    made = replace(a, row_ptr=row_ptr, col_idx=a.col_idx[mask], val=a.val[mask])
-    if isinstance(a, Bcsr):
-        from ..formats import stored
-
-        made = replace(made, nnz=int(stored.nonzero(made.val).sum()))
-    return made
+    return changed(a, row_ptr=before[a.row_ptr], col_idx=a.col_idx[mask], val=a.val[mask])
 
 
 def ascending(a):

@@ -29,7 +29,7 @@ from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import comm as talk
 from . import exchange, partition, pieces
-from .machine import Gpu, rows_of
+from .machine import Gpu, Streams, element, numbers, rows_of, stored_as, units
 from .partition import Grid
 
 LAYOUTS = ("distributed", "replicated")
@@ -76,9 +76,8 @@ class Panels:
         """Copy a matrix (rows, n) in, of the same dtype; of a 16-bit one as a `Half`, its bit patterns, or an array."""
         shape, given = (self.arrays[0].shape[0], self.edges[-1]), half.array_of(x)
         name = str(getattr(x, "dtype", type(x).__name__)).removeprefix("torch.")
-        bits = self.dtype in half.DTYPES and name == "uint16"
         require(
-            bits or name == self.dtype,
+            name == self.dtype or (self.dtype in half.DTYPES and name == "uint16"),
             f"B is {name}, but the plan is for {self.dtype}: convert it, or plan with another dtype",
         )
         require(
@@ -94,6 +93,10 @@ class Panels:
         if len(self.arrays) == 1:
             return self.arrays[0]
         return half.array_module(self.arrays[0]).concatenate(self.arrays, axis=1)
+
+    def rows(self, begin: int, end: int) -> Panels:
+        """Some rows of it, shared."""
+        return replace(self, arrays=[x[begin:end] for x in self.arrays])
 
 
 def _stored(x, like):
@@ -123,18 +126,15 @@ class Plan:
     with timed=True.
     """
 
-    def __init__(self, machine, comm, grid: Grid, shape: tuple[int, int, int], dtype: str):
+    def __init__(self, machine, comm, grid: Grid, shape: tuple[int, int, int], dtype: str, edges: tuple[int, ...]):
         self.machine, self.comm, self.grid, self.dtype = machine, comm, grid, dtype
         self.m, self.k, self.n = shape
         self.b_rows = self.c_rows = (0, 0)
-        self.edges: tuple[int, ...] = ()  #: of chunks
-        self.pieces: tuple = (
-            [],
-            [],
-        )  #: of the first chunk and of later ones, for each a `pieces.Piece`
+        self.edges = edges  #: of chunks
+        self.pieces: tuple = ([], [])  #: of the first chunk and of later ones, for each a `pieces.Piece`
         self.sent_bytes = self.least_bytes = self.gathered_bytes = 0
         self.times: Times | None = None
-        self._row, self._travel = machine.streams()
+        self._streams = Streams(machine)
         self._b: Panels  #: own rows
         self._all: Panels  #: own and received rows, which products read
         self._c: Panels  #: sums of this part
@@ -142,14 +142,17 @@ class Plan:
         self._steps: list[list[tuple]] = []  #: of each chunk (product, rows, early, adds)
         self._move: list[tuple] = []  #: of each chunk (what packs, what exchanges)
         self._ahead = False  #: all chunks are packed at first, each in a buffer of its own
-        self._reduce: list = []  #: of each chunk (exchange, parts to add), or None
-        self._spread: list = []  #: of each chunk an exchange of C, or None
-        self._end = None
+        #: What is left of each chunk once its sums are there, in turn: an exchange of C and what adds then, or None.
+        self._after: list[list[tuple]] = []
 
     @property
     def widths(self) -> list[int]:
         """Columns of each chunk."""
         return np.diff(self.edges).tolist()
+
+    def panels(self, rows: int) -> Panels:
+        """Unwritten ones of this plan's chunks, where it multiplies."""
+        return Panels(self.edges, [self.machine.empty(rows, w, self.dtype) for w in self.widths], self.dtype)
 
     def operand(self) -> Panels:
         """B's rows of this rank, to be filled: (b_rows, n); all of B where it is replicated."""
@@ -161,81 +164,43 @@ class Plan:
 
     def __call__(self, b=None, *, timed: bool = False) -> Panels:
         """Multiply; collective. b: this rank's rows of B (rows, n), copied in; None: `operand` is filled already."""
-        here = self.machine
         if b is not None:
             self._b.fill(b)
-        begin = here.mark()
-        for stream in (self._row, self._travel):
-            here.wait(stream, begin)
-            if self._end is not None:
-                here.wait(stream, self._end)
-        spans: dict[str, list] = {"communication": [], "waiting": [], "multiplication": []}
-        start, arrived = here.mark(self._row), [None] * len(self._steps)
+        streams, count = self._streams, len(self._steps)
+        streams.begin()
         if self._ahead:
-            packing = here.mark(self._travel)
-            for pack, _ in self._move:
-                pack(self._travel)
-            spans["communication"].append((packing, here.mark(self._travel)))
-        for chunk in range(len(self._steps)):
-            last = len(self._steps) if self._ahead else min(chunk + 2, len(self._steps))
-            for ahead in range(chunk, last):
-                if arrived[ahead] is None:
-                    arrived[ahead] = self._fetch(ahead, spans)
-            self._multiply(chunk, arrived[chunk], spans)
-            self._finish(chunk, spans)
-        self._end = here.mark(self._row)
-        here.wait(None, self._end)
+            streams.spend("communication", streams.travels, self._each, [pack for pack, _ in self._move])
+        arrived: list[Any] = []
+        for chunk in range(count):
+            for ahead in range(len(arrived), count if self._ahead else min(chunk + 2, count)):
+                here = [x for x in self._move[ahead : ahead + 1] for x in x[self._ahead :]]
+                arrived.append(streams.spend("communication", streams.travels, self._each, here))
+            self._multiply(chunk, arrived[chunk])
         # Where nothing of another rank is multiplied, nobody has waited yet for B to be sent.
-        here.wait(None, arrived[-1])
+        streams.end(arrived[-1])
         if timed:
-            here.sync()
-            sums = {name: sum(here.ms(a, b) for a, b in every) for name, every in spans.items()}
-            self.times = Times(here.ms(start, self._end), **sums)
+            self.times = Times(**streams.ms())
         return self._out
 
-    def _fetch(self, chunk: int, spans) -> Any:
-        """Enqueue what travels for a chunk; the mark of its arrival."""
-        here, stream = self.machine, self._travel
-        begin = here.mark(stream)
-        if self._move:
-            pack, go = self._move[chunk]
-            if not self._ahead:
-                pack(stream)
-            go(stream)
-        end = here.mark(stream)
-        spans["communication"].append((begin, end))
-        return end
+    def _each(self, moves) -> None:
+        for move in moves:
+            move(self._streams.travels)
 
-    def _multiply(self, chunk: int, arrived, spans) -> None:
-        here, waited = self.machine, False
+    def _multiply(self, chunk: int, arrived) -> None:
+        """A chunk's products, and what is left of it then: sums of other parts are added, C is spread."""
+        streams, here = self._streams, self.machine
         b, c = self._all.arrays[chunk], self._c.arrays[chunk]
         for product, (begin, end), early, adds in self._steps[chunk]:
-            if not early and not waited:
-                before = here.mark(self._row)
-                here.wait(self._row, arrived)
-                spans["waiting"].append((before, here.mark(self._row)))
-                waited = True
-            before = here.mark(self._row)
-            product(b, c[begin:end], adds, self._row)
-            spans["multiplication"].append((before, here.mark(self._row)))
-
-    def _finish(self, chunk: int, spans) -> None:
-        """What is left of a chunk once its sums are there: those of other parts are added, C is spread."""
-        here = self.machine
-        for kind, every in (("reduce", self._reduce), ("spread", self._spread)):
-            if not every:
-                continue
+            if not early and arrived is not None:
+                streams.waiting(arrived)
+                arrived = None
+            streams.spend("multiplication", streams.products, product, b, c[begin:end], adds, streams.products)
+        for every in self._after:
             move, add = every[chunk]
-            here.wait(self._travel, here.mark(self._row))
-            begin = here.mark(self._travel)
-            move(self._travel)
-            end = here.mark(self._travel)
-            spans["communication"].append((begin, end))
-            before = here.mark(self._row)
-            here.wait(self._row, end)
-            spans["waiting"].append((before, here.mark(self._row)))
-            if kind == "reduce":
-                with here.on(self._row):
+            here.wait(streams.travels, here.mark(streams.products))
+            streams.waiting(streams.spend("communication", streams.travels, move, streams.travels))
+            if add:
+                with here.on(streams.products):
                     add()
 
 
@@ -271,7 +236,7 @@ def plan(
     Raises ValueError on every rank, one sentence, where ranks bring different sizes, two use one GPU, or the grid, the
     edges or the dtype do not fit.
     """
-    comm = comm or talk.Alone()
+    comm = comm or talk.alone()
     machine = machine or Gpu(_current())
     grid = Grid(comm.size, replicas)
     for name, value in (("b", b), ("c", c)):
@@ -288,23 +253,12 @@ def plan(
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
     slabs, rows, columns = talk.together(comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype))
     m, k = int(rows[-1]), int(columns[-1][-1])
-    talk.same(
-        comm,
-        m=m,
-        k=k,
-        n=int(n),
-        dtype=dtype,
-        chunks=chunks,
-        replicas=replicas,
-        b=b,
-        c=c,
-        rows=rows.tolist(),
-        columns=[x.tolist() for x in columns],
-    )
+    asked = {"m": m, "k": k, "n": int(n), "dtype": dtype, "chunks": chunks, "replicas": replicas, "b": b, "c": c}
+    talk.same(comm, **asked, rows=rows.tolist(), columns=[x.tolist() for x in columns])
     if machine.uuid():
         talk.one_gpu_each(comm, machine.uuid())
-    made = Plan(machine, comm, grid, (m, k, int(n)), dtype)
-    made.edges = _edges(n, chunks, comm.size > 1 and b == "distributed")
+    edges = _edges(n, chunks, comm.size > 1 and b == "distributed")
+    made = Plan(machine, comm, grid, (m, k, int(n)), dtype, edges)
     consumed = isinstance(a, Part) and a.consumed
     _lay_out(made, slabs, rows, columns, b, c, first, accuracy, tune, consumed)
     return made
@@ -362,7 +316,7 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
         rows = np.asarray(a.rows, np.int64)
         rows = partition.require_bounds("rows", rows, grid.rows, int(rows[-1]))
         own = rows if a.columns is None else np.asarray(a.columns, np.int64)
-        own = partition.require_bounds("columns", own, grid.rows, a.k, _units(slabs[0])[1])
+        own = partition.require_bounds("columns", own, grid.rows, a.k, units(slabs[0])[1])
         mine, found = int(rows[i + 1] - rows[i]), sum(x.m for x in slabs)
         widths = sorted({x.k for x in slabs})
         require(
@@ -377,7 +331,7 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
     whole = operands.operand(a, accuracy=accuracy, dtype=dtype)
     if not isinstance(whole, Csr | Bcsr):
         whole = operands.as_csr(whole)
-    u_row, u_col = _units(whole)
+    u_row, u_col = units(whole)
     if rows is None:
         rows = np.minimum(partition.by_nonzeros(whole.row_ptr, grid.rows) * u_row, whole.m)
     rows = partition.require_bounds("rows", rows, grid.rows, whole.m, u_row)
@@ -396,17 +350,13 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
     return [_columns_of(local, int(every[j][0]), int(every[j][-1]))], rows, every
 
 
-def _units(a) -> tuple[int, int]:
-    return a.block if isinstance(a, Bcsr) else (1, 1)
-
-
 def _columns_of(a, begin: int, end: int):
     """The columns of a part in a range, counted from its begin."""
     if (begin, end) == (0, a.k):
         return a
-    unit = _units(a)[1]
+    unit = units(a)[1]
     first, last = begin // unit, -(-end // unit)
-    kept = pieces._kept(a, (a.col_idx >= first) & (a.col_idx < last))
+    kept = pieces.kept(a, (a.col_idx >= first) & (a.col_idx < last))
     return replace(kept, k=end - begin, col_idx=(kept.col_idx - first).astype(np.int32))
 
 
@@ -415,8 +365,7 @@ def _lay_out(made: Plan, slabs, rows, columns, b, c, first, accuracy, tune, cons
     here, comm, grid = made.machine, made.comm, made.grid
     i, j = grid.at(comm.rank)
     slabs, mine = [here.to_here(x) for x in slabs], columns[j]
-    unit, size = _units(slabs[0])[1], (2 if made.dtype in half.DTYPES else 4)
-    k = slabs[0].k
+    unit, k = units(slabs[0])[1], slabs[0].k
     begin, of, own_units = int(mine[0]), None, -(-k // unit)
     if b == "distributed" and grid.rows > 1:
         column = comm if grid.replicas == 1 else comm.split(j)
@@ -434,17 +383,24 @@ def _lay_out(made: Plan, slabs, rows, columns, b, c, first, accuracy, tune, cons
     adds = made.dtype not in half.DTYPES and not consumed
     made.pieces = pieces.of_slabs(slabs, own_units, first, adds)
     made._steps = _products(made, accuracy, tune, consumed)
-    _buffers(made, k, begin, min(own_units * unit, k), int(rows[i + 1] - rows[i]), b == "replicated")
     made.c_rows = int(rows[i]), int(rows[i + 1])
+    if b == "replicated":
+        made.b_rows, made._b = (0, made.k), made.panels(made.k)
+        made._all = made._b.rows(begin, begin + k)
+    else:
+        own = min(own_units * unit, k)
+        first_row = begin if of is None else int(mine[i])
+        made.b_rows, made._all = (first_row, first_row + own), made.panels(k)
+        made._b = made._all.rows(0, own)
+    made._c = made._out = made.panels(made.c_rows[1] - made.c_rows[0])
     if of is not None:
-        made.b_rows = int(mine[i]), int(mine[i + 1])
-        row_bytes = made.n * size * unit
+        row_bytes = made.n * np.dtype(element(made.dtype)).itemsize * unit
         made.least_bytes = int(of.send_counts.sum()) * row_bytes
         made.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
         if any(comm.gather(made.least_bytes)):
             _moves(made, of, unit, column)
     if grid.replicas > 1:
-        _reduces(made, comm if grid.rows == 1 else comm.split(i), size)
+        _reduces(made, comm if grid.rows == 1 else comm.split(i))
     if c == "replicated" and comm.size > 1:
         _spreads(made)
     here.sync()
@@ -464,24 +420,6 @@ def _products(made: Plan, accuracy, tune: bool, in_place: bool) -> list[list[tup
     return steps
 
 
-def _buffers(made: Plan, k: int, begin: int, own: int, m: int, replicated: bool) -> None:
-    """Panels of B (k, n), of which this rank's own rows are the first, and of C (m, n)."""
-    here = made.machine
-
-    def panels(rows: int) -> Panels:
-        every = [here.empty(rows, width, made.dtype) for width in made.widths]
-        return Panels(made.edges, every, made.dtype)
-
-    if replicated:
-        made.b_rows, made._b = (0, made.k), panels(made.k)
-        every = [x[begin : begin + k] for x in made._b.arrays]
-        made._all = Panels(made.edges, every, made.dtype)
-    else:
-        made.b_rows, made._all = (begin, begin + own), panels(k)
-        made._b = Panels(made.edges, [x[:own] for x in made._all.arrays], made.dtype)
-    made._c = made._out = panels(m)
-
-
 def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
     """For each chunk the calls that pack and send its rows.
 
@@ -492,16 +430,12 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
     here, own = made.machine, (of.own[1] - of.own[0])
     complete = all(rows in (0, own) for rows in of.send_counts.tolist())
     count = 0 if complete else int(of.send_counts.sum())
-
-    def buffer(width: int):
-        return here.empty(count * unit, width, made.dtype).reshape(-1)
-
     made._ahead = all(column.gather(complete or made.least_bytes <= MOST_AHEAD))
-    shared = None if made._ahead else buffer(max(made.widths))
+    shared = None if made._ahead else here.empty(count * unit, max(made.widths), made.dtype)
     for x in made._all.arrays:
         by_unit = x.reshape(-1, unit * x.shape[1])
-        packed = buffer(x.shape[1]) if shared is None else shared
-        packed = packed[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
+        buffer = here.empty(count * unit, x.shape[1], made.dtype) if shared is None else shared
+        packed = buffer.reshape(-1)[: count * by_unit.shape[1]].reshape(count, by_unit.shape[1])
         if complete:
             send = [by_unit[: int(rows)] for rows in of.send_counts]
         else:
@@ -516,52 +450,40 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
         made.sent_bytes += sum(s.nbytes for q, s in enumerate(send) if q != column.rank)
 
 
-def _reduces(made: Plan, row, size: int) -> None:
+def _reduces(made: Plan, row) -> None:
     """Sums of a row of the grid: each of its parts gets the others' sums of its share of the rows, and adds them."""
-    here, m = made.machine, made.c_rows[1] - made.c_rows[0]
-    edges = partition.even(m, row.size)
+    first, last = made.c_rows
+    edges = partition.even(last - first, row.size)
     begin, end = int(edges[row.rank]), int(edges[row.rank + 1])
-    counts = np.diff(edges)
-    out = []
-    for c, width in zip(made._c.arrays, made.widths, strict=True):
-        mine = c[begin:end]
+    counts, after = np.diff(edges), []
+    made._out = made._c.rows(begin, end)
+    for c, mine in zip(made._c.arrays, made._out.arrays, strict=True):
         # What comes of this part itself is there already.
-        into = [here.empty((end - begin) * (q != row.rank), width, made.dtype) for q in range(row.size)]
+        into = [made.machine.empty((end - begin) * (q != row.rank), c.shape[1], made.dtype) for q in range(row.size)]
         send = exchange.split(c, counts)
         send[row.rank] = into[row.rank]
 
         def add(mine=mine, into=into):
-            _add(mine, [x for q, x in enumerate(into) if q != row.rank], made.dtype)
+            total = numbers(mine, made.dtype)
+            for x in into[: row.rank] + into[row.rank + 1 :]:
+                total += numbers(x, made.dtype)
+            if total is not mine:
+                mine[...] = stored_as(total, made.dtype)
 
-        made._reduce.append((row.ready(send, into), add))
-        out.append(mine)
-        moved = (m - (end - begin)) * width * size
-        made.sent_bytes += moved
-        made.least_bytes += moved
-    made._out = Panels(made.edges, out, made.dtype)
-    made.c_rows = made.c_rows[0] + begin, made.c_rows[0] + end
-
-
-def _add(to, others, dtype: str) -> None:
-    if dtype not in half.DTYPES:
-        for x in others:
-            to += x
-        return
-    total = half.from_bits(to, dtype)
-    for x in others:
-        total += half.from_bits(x, dtype)
-    to[...] = half.to_bits(total, dtype)
+        after.append((row.ready(send, into), add))
+        made.sent_bytes += c.nbytes - mine.nbytes
+        made.least_bytes += c.nbytes - mine.nbytes
+    made._after.append(after)
+    made.c_rows = first + begin, first + end
 
 
 def _spreads(made: Plan) -> None:
     """Every rank gets all of C."""
-    comm, here = made.comm, made.machine
-    ranges = comm.gather(made.c_rows)
-    every = [here.empty(made.m, w, made.dtype) for w in made.widths]
-    whole = Panels(made.edges, every, made.dtype)
+    comm, whole = made.comm, made.panels(made.m)
+    ranges, after = comm.gather(made.c_rows), []
     for mine, every in zip(made._out.arrays, whole.arrays, strict=True):
-        into = [every[x:y] for x, y in ranges]
-        made._spread.append((comm.ready([mine] * comm.size, into), None))
+        after.append((comm.ready([mine] * comm.size, [every[x:y] for x, y in ranges]), None))
         made.sent_bytes += (comm.size - 1) * mine.nbytes
         made.least_bytes += (comm.size - 1) * mine.nbytes
+    made._after.append(after)
     made._out = whole

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import comm, faults
-from .comm import Alone, Comm
+from .comm import Comm
 
 
 @contextmanager
@@ -30,6 +30,6 @@ def start(*, size: int | None = None, gpu: bool = True) -> Iterator[Comm]:
 
         open_device(at.local)
     with faults.watched(at):
-        talk = Alone() if at.size == 1 else comm.start_torch(at, gpu=gpu)
+        talk = comm.alone() if at.size == 1 else comm.start_torch(at, gpu=gpu)
         yield talk
         talk.close()  # after an error it could wait for the others, who are told first

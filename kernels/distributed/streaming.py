@@ -20,7 +20,7 @@ from ..formats import csr, foreign
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import partition
-from .machine import Gpu
+from .machine import Gpu, Streams
 
 #: Non-zeros of a panel, 8 bytes each: large enough for a link's full rate, and two fit any GPU.
 PANEL = 1 << 26
@@ -49,7 +49,7 @@ class Streamed:
         self.panels: list[tuple[int, int]] = []
         self.bytes = sum(a.col_idx.nbytes + a.val.nbytes for a in slabs)
         self.times: Times | None = None
-        self._row, self._copy = machine.streams()
+        self._streams = Streams(machine)
         self._sources: list[tuple[np.ndarray, np.ndarray]] = []  # of each panel: columns, values
         offsets, begin = [], 0
         for a in slabs:
@@ -63,11 +63,11 @@ class Streamed:
         most = max((col.size for col, _ in self._sources), default=0)
         xp = machine.xp
         self._buffers = [(xp.empty(most, np.int32), xp.empty(most, np.float32)) for _ in range(2)]
-        self._products, self._end = [], None
+        self._products = []
         for i, row_ptr in enumerate(offsets):
             col, val = (z[: self._sources[i][0].size] for z in self._buffers[i % 2])
             part = Csr(len(row_ptr) - 1, self.k, xp.asarray(row_ptr), col, val)
-            self._products.append(machine.product(part, n, "float32", "fp32", False, CHOICE))
+            self._products.append(machine.product(part, n, "float32", "fp32", False, choice=CHOICE))
 
     def __call__(self, b, out=None, *, timed: bool = False):
         """out (m, n), a new array where none is given; b: (k, n) float32, row-major, on the GPU."""
@@ -81,35 +81,22 @@ class Streamed:
             out.shape == (self.m, self.n) and out.dtype == np.float32,
             f"out is {out.dtype} {out.shape}, but must be float32 {(self.m, self.n)}",
         )
-        begin, free = here.mark(), [None, None]
-        for stream in (self._row, self._copy):
-            here.wait(stream, begin)
-            if self._end is not None:
-                here.wait(stream, self._end)
-        spans: dict[str, list] = {"copying": [], "waiting": [], "multiplication": []}
-        start = here.mark(self._row)
+        streams, free = self._streams, [None, None]
+        streams.begin()
         for i, ((x, y), sources) in enumerate(zip(self.panels, self._sources, strict=True)):
             if free[i % 2] is not None:
-                here.wait(self._copy, free[i % 2])
-            marks = [here.mark(self._copy)]
-            for to, source in zip(self._buffers[i % 2], sources, strict=True):
-                here.copy(source, to[: source.size], self._copy)
-            marks.append(here.mark(self._copy))
-            before = here.mark(self._row)
-            here.wait(self._row, marks[1])
-            ready = here.mark(self._row)
-            self._products[i](b, out[x:y], False, self._row)
-            free[i % 2] = here.mark(self._row)
-            spans["copying"].append(tuple(marks))
-            spans["waiting"].append((before, ready))
-            spans["multiplication"].append((ready, free[i % 2]))
-        self._end = here.mark(self._row)
-        here.wait(None, self._end)
+                here.wait(streams.travels, free[i % 2])
+            streams.waiting(streams.spend("copying", streams.travels, self._copy, sources, self._buffers[i % 2]))
+            given = b, out[x:y], False, streams.products
+            free[i % 2] = streams.spend("multiplication", streams.products, self._products[i], *given)
+        streams.end()
         if timed:
-            here.sync()
-            sums = {name: sum(here.ms(a, b) for a, b in every) for name, every in spans.items()}
-            self.times = Times(here.ms(start, self._end), **sums)
+            self.times = Times(**streams.ms())
         return out
+
+    def _copy(self, sources, buffers) -> None:
+        for source, to in zip(sources, buffers, strict=True):
+            self.machine.copy(source, to[: source.size], self._streams.travels)
 
 
 def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:

@@ -1,9 +1,9 @@
 """One file per format: how it is laid out, compressed, validated and expanded.
 
-All but `half` and `eight`, which are dense, are sparse. Every module of a format has to_dense, to_host and
-to_device; the functions here find the module of an operand, so that others need not know which
-formats there are. `stored` is what two formats share, `reorder` changes a matrix, not a format, `foreign` is for
-matrices of SciPy and CuPy, and `checks` finds faults of formats on the GPU.
+All but `half` and `eight`, which are dense, are sparse. Every module of a format has to_dense and validate; the
+functions here find the module of an operand, so that others need not know which formats there are. `arrays` is what
+all formats share, `stored` what two of them do, `reorder` changes a matrix, not a format, `foreign` is for matrices of
+SciPy and CuPy, and `checks` finds faults of formats on the GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from . import arrays
+from .arrays import to_device as to_device
 from .eight import Eight
 from .half import Half
 
@@ -28,13 +30,8 @@ def to_dense(x: Any) -> Any:
 def to_host(x: Any) -> Any:
     """`x` with NumPy arrays: a format or an array of CuPy's, else as it is."""
     if _has_module(x):
-        return _module(x).to_host(x)
+        return arrays.to_host(x)
     return x.get() if hasattr(x, "get") else x
-
-
-def to_device(x: Any) -> Any:
-    """A format, `Half` or `Eight` with CuPy arrays on the current GPU; arrays that live there already are shared."""
-    return _module(x).to_device(x)
 
 
 def validate(x: Any) -> Any:

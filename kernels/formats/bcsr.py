@@ -20,23 +20,28 @@ AsyncSparse, section II-C and Fig. 2, whose block is 64 x 64.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import splitmix
-from ..contract import require_seed
+from ..contract import require, require_seed
 from . import checks, csr, stored
+from .arrays import array_module, gravest, require_share
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
 from .csr import INT32_MAX, Csr
-from .half import Half, array_module
+from .half import Half
+from .stored import Stored
 
 SIDES = (16, 32, 64, 128)  #: rows, and columns, that a block may have
 _PATTERN, _VALUES = range(2)  # streams of `random`
 
 
 @dataclass(frozen=True)
-class Bcsr:
+class Bcsr(Stored):
     """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
 
     row_ptr: int32 (block_rows + 1,); col_idx: int32 (blocks,), columns of blocks; val: uint16 bit
@@ -68,15 +73,6 @@ class Bcsr:
     def block_columns(self) -> int:
         return -(-self.k // self.val.shape[2])
 
-    @property
-    def fill_ratio(self) -> float:
-        """Non-zeros over stored values; 0 where nothing is stored."""
-        return stored.fill_ratio(self)
-
-    @property
-    def nbytes(self) -> int:
-        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
-
 
 def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:
     """The blocks of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
@@ -88,8 +84,7 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     b_row, b_col = sides(block)
     stored.require_dtype("BCSR", dtype)
     a = stored.as_csr(a)
-    xp = array_module(a.val)
-    rows, columns, area = -(-a.m // b_row), -(-a.k // b_col), b_row * b_col
+    xp, rows, columns, area = a.xp, -(-a.m // b_row), -(-a.k // b_col), b_row * b_col
     if a.nnz == 0:
         return _empty(xp, a.m, a.k, (b_row, b_col), dtype)
     row, col = csr.rows(a), a.col_idx.astype(xp.int64)
@@ -98,19 +93,13 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     place = key // area
     first = csr.changes(place)
     found = place[first]
-    require_blocks(int(found.shape[0]), b_row)
+    blocks = int(found.shape[0])
+    require_blocks(blocks, b_row)
     slot = (xp.cumsum(first, dtype=xp.int64) - 1) * area + key % area
-    val = xp.zeros(int(found.shape[0]) * area, stored.storage(dtype))
+    val = xp.zeros(blocks * area, stored.storage(dtype))
     val[slot] = stored.rounded(values, dtype)
-    return Bcsr(
-        a.m,
-        a.k,
-        dtype,
-        csr.offsets(found, rows, columns),
-        (found % columns).astype(xp.int32),
-        val.reshape(-1, b_row, b_col),
-        int(key.shape[0]),
-    )
+    row_ptr, col_idx = csr.offsets(found, rows, columns), (found % columns).astype(xp.int32)
+    return Bcsr(a.m, a.k, dtype, row_ptr, col_idx, val.reshape(-1, b_row, b_col), int(key.shape[0]))
 
 
 def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
@@ -122,12 +111,9 @@ def blocks_by_row(a, block: int | tuple[int, int] = 64):
     """How many blocks `from_csr` would store in each row of blocks: int64 (block_rows,), where `a` lives."""
     b_row, b_col = sides(block)
     a = stored.as_csr(a)
-    xp, rows, columns = array_module(a.val), -(-a.m // b_row), -(-a.k // b_col)
-    if a.nnz == 0:
-        return xp.zeros(rows, xp.int64)
-    place = xp.sort(csr.rows(a) // b_row * columns + a.col_idx.astype(xp.int64) // b_col)
-    first = csr.changes(place)
-    return xp.diff(csr.offsets(place[first], rows, columns).astype(xp.int64))
+    rows, columns = -(-a.m // b_row), -(-a.k // b_col)
+    place = csr.distinct(csr.rows(a) // b_row * columns + a.col_idx.astype(a.xp.int64) // b_col)
+    return a.xp.diff(csr.offsets(place, rows, columns).astype(a.xp.int64))
 
 
 def from_dense(
@@ -144,16 +130,20 @@ def from_dense(
         dtype, given = dense.dtype, dense.bits
     else:
         stored.require_dtype("BCSR", dtype)
-        if dense.dtype != np.float32 or dense.ndim != 2:
-            raise ValueError(
-                f"BCSR is made from a 2-dimensional float32 array, but the given one is "
-                f"{dense.ndim}-dimensional {dense.dtype}"
-            )
+        require(
+            dense.dtype == np.float32 and dense.ndim == 2,
+            f"BCSR is made from a 2-dimensional float32 array, but the given one is {dense.ndim}-dimensional "
+            f"{dense.dtype}",
+        )
         given = dense
     xp = array_module(given)
-    m, k = stored.require_sizes("BCSR", *given.shape)
+    m, k = csr.require_sizes(given.shape[0], given.shape[1], "BCSR")
     rows, columns = -(-m // b_row), -(-k // b_col)
-    count = None if density is None else _share(density, rows * columns, given)
+    count = None
+    if density is not None:
+        share = require_share("density", density)
+        require(given.dtype == np.float32, f"blocks are pruned in float32, but the array is {given.dtype}")
+        count = round(share * (rows * columns))
     if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
     if xp is not np:
@@ -171,15 +161,6 @@ def from_dense(
     val = np.ascontiguousarray(cells.transpose(0, 2, 1, 3)[row, col])
     row_ptr = csr.offsets(row * columns + col, rows, columns)
     return Bcsr(m, k, dtype, row_ptr, col.astype(np.int32), val, stored.count_nonzero(val))
-
-
-def _share(density, count: int, given) -> int:
-    """So many blocks as a share of them is; ValueError where it is none."""
-    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
-        raise ValueError(f"density is {density!r}, but must be a share from 0 to 1")
-    if given.dtype != np.float32:
-        raise ValueError(f"blocks are pruned in float32, but the array is {given.dtype}")
-    return round(float(density) * count)
 
 
 def _largest(cells: np.ndarray, count: int) -> np.ndarray:
@@ -206,7 +187,7 @@ def in_order(a: Bcsr) -> Bcsr:
     """
     if a.blocks == 0:
         return a
-    if array_module(a.val) is not np:
+    if a.xp is not np:
         from . import compress
 
         return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a))
@@ -223,47 +204,6 @@ def in_order(a: Bcsr) -> Bcsr:
     row_ptr = csr.offsets(place, a.block_rows, a.block_columns)
     col_idx = (place % a.block_columns).astype(np.int32)
     return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, stored.count_nonzero(val))
-
-
-def from_torch(tensor) -> Bcsr:
-    """A `torch.sparse_bsr` tensor (m, k) of bfloat16, float16 or float32, on its own side.
-
-    The values are shared with the tensor, not copied, unless they are not contiguous; PyTorch's
-    64-bit indices become 32-bit ones. nnz counts the values that are not 0. Validates. Raises
-    ValueError, one sentence, for a tensor of another layout, dtype or number of dimensions.
-    """
-    import torch
-
-    if tensor.layout != torch.sparse_bsr or tensor.dim() != 2:
-        raise ValueError(
-            f"BCSR is made from a 2-dimensional torch.sparse_bsr tensor, but the given one is "
-            f"{tensor.dim()}-dimensional {tensor.layout}"
-        )
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    stored.require_dtype("BCSR", dtype)
-    values = tensor.values().detach().contiguous()
-    if tensor.is_cuda:
-        import cupy as xp
-    else:
-        xp = np
-    # As int16, which every library exchanges: NumPy has no bfloat16.
-    val = xp.from_dlpack(values if dtype == "float32" else values.view(torch.int16))
-    val = val.view(stored.storage(dtype))
-    row_ptr, col_idx = (xp.from_dlpack(x.contiguous()) for x in (tensor.crow_indices(), tensor.col_indices()))
-    m, k = (int(size) for size in tensor.shape)
-    if col_idx.shape[0] > INT32_MAX:
-        require_blocks(int(col_idx.shape[0]), int(val.shape[1]))
-    return validate(
-        Bcsr(
-            m,
-            k,
-            dtype,
-            csr.narrowed("BCSR", "row_ptr", row_ptr),
-            csr.narrowed("BCSR", "col_idx", col_idx),
-            val,
-            stored.count_nonzero(val),
-        )
-    )
 
 
 def random(
@@ -283,7 +223,7 @@ def random(
     TF32 holds exactly. Raises ValueError, one sentence, for what makes no matrix.
     """
     row_ptr, col_idx, nnz = random_pattern(m, k, density, seed, block=block, xp=xp)
-    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
+    (m, k), (b_row, b_col) = csr.require_sizes(m, k, "BCSR"), sides(block)
     key = splitmix.key(seed, _VALUES)
     val = splitmix.uniform(key, int(col_idx.shape[0]) * b_row * b_col, dtype, xp)
     val = val.reshape(-1, b_row, b_col)
@@ -299,18 +239,17 @@ def random_pattern(
     m: int, k: int, density: float, seed: int, *, block: int | tuple[int, int] = 64, xp=np
 ) -> tuple[Any, Any, int]:
     """(row_ptr, col_idx, nnz) of `random`, and none of its values."""
-    (m, k), (b_row, b_col) = stored.require_sizes("BCSR", m, k), sides(block)
-    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
-        raise ValueError(f"BCSR density is {density!r}, but must be a share from 0 to 1")
+    (m, k), (b_row, b_col) = csr.require_sizes(m, k, "BCSR"), sides(block)
+    share = require_share("BCSR density", density)
     require_seed(seed)
     rows, columns = -(-m // b_row), -(-k // b_col)
     total = rows * columns
-    if total > INT32_MAX:
-        raise ValueError(
-            f"a random matrix of {m} x {k} is drawn from {total} blocks, but at most 2^31 - 1 can be: "
-            "take larger blocks or a smaller matrix"
-        )
-    count = round(float(density) * total)
+    require(
+        total <= INT32_MAX,
+        f"a random matrix of {m} x {k} is drawn from {total} blocks, but at most 2^31 - 1 can be: take larger blocks "
+        "or a smaller matrix",
+    )
+    count = round(share * total)
     require_blocks(count, b_row)
     if count == 0:
         return xp.zeros(rows + 1, xp.int32), xp.zeros(0, xp.int32), 0
@@ -330,85 +269,64 @@ def random_pattern(
 def validate(a: Bcsr) -> Bcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     stored.require_dtype("BCSR", a.dtype)
-    stored.require_sizes("BCSR", a.m, a.k)
+    csr.require_sizes(a.m, a.k, "BCSR")
     stored.require_arrays("BCSR", a, 3)
     b_row, _ = sides(a.block)
     require_blocks(a.blocks, b_row)
-    if a.row_ptr.shape[0] != a.block_rows + 1:
-        raise ValueError(
-            f"BCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.block_rows} rows of blocks need {a.block_rows + 1}"
-        )
-    stored.require_nnz("BCSR", a)
-    if a.col_idx.shape[0] != a.blocks:
-        raise ValueError(_said(a, _ENDS, 0))
-    fault = first_fault(a)
-    if fault is not None:
+    stored.require_counts("BCSR", a, a.block_rows, "rows of blocks")
+    fault = (stored.ENDS, 0) if a.col_idx.shape[0] != a.blocks else first_fault(a)
+    if fault:
         raise ValueError(_said(a, *fault))
     return a
 
 
-#: Kinds of faults, as checks.cu numbers them.
-_STARTS, _FALLS, _ENDS, _OUTSIDE, ASCENDS, _BELOW, _BEYOND = range(7)
+#: Kinds of faults after those of pointers, as checks.cu numbers them.
+_OUTSIDE, ASCENDS, _BELOW = 3, 4, 5
 
 
 def first_fault(a: Bcsr) -> tuple[int, int] | None:
     """(kind, place) of the gravest fault of a matrix whose arrays have the right shapes, wherever it lives."""
-    return checks.bcsr(a) if checks.on_device(a.val) else _first_fault(a)
+    return checks.bcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
 
 
-def _first_fault(a: Bcsr) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault of a matrix on the host, as `checks.bcsr` finds it on the GPU."""
-    if int(a.row_ptr[0]) != 0:
-        return _STARTS, 0
-    found = np.flatnonzero(a.row_ptr[1:] < a.row_ptr[:-1])
-    if found.size:
-        return _FALLS, int(found[0])
-    if int(a.row_ptr[-1]) != a.blocks:
-        return _ENDS, a.block_rows
-    found = np.flatnonzero((a.col_idx < 0) | (a.col_idx >= a.block_columns))
-    if found.size:
-        return _OUTSIDE, int(found[0])
+def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
+    """What `checks.bcsr` looks for on a GPU, of a matrix on the host."""
+    yield from stored.pointer_faults(a.row_ptr, a.blocks)
+    yield 0, (a.col_idx < 0) | (a.col_idx >= a.block_columns)
     place = block_rows_of(a) * a.block_columns + a.col_idx
-    found = np.flatnonzero(place[1:] <= place[:-1])
-    if found.size:
-        return ASCENDS, int(found[0])
+    yield 0, place[1:] <= place[:-1]
     (b_row, b_col), last = a.block, int(a.row_ptr[-2]) if a.m else 0
     below = a.val[last:, a.m % b_row :] if a.m % b_row else a.val[:0]
-    found = np.flatnonzero(stored.nonzero(below).any(axis=(1, 2)))
-    if found.size:
-        return _BELOW, last + int(found[0])
+    yield last, stored.nonzero(below).any(axis=(1, 2))
     right = np.flatnonzero(a.col_idx == a.k // b_col)  # none where k is a multiple
-    found = np.flatnonzero(stored.nonzero(a.val[right][:, :, a.k % b_col :]).any(axis=(1, 2)))
-    return (_BEYOND, int(right[found[0]])) if found.size else None
+    beyond = np.zeros(a.blocks, bool)
+    beyond[right] = stored.nonzero(a.val[right][:, :, a.k % b_col :]).any(axis=(1, 2))
+    yield 0, beyond
 
 
 def _said(a: Bcsr, kind: int, at: int) -> str:
     """The sentence on a fault."""
-    if kind == _STARTS:
-        return f"BCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
-    if kind == _FALLS:
-        return csr.falls("BCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
-    if kind == _ENDS:
+    if kind < stored.ENDS:
+        return stored.said_of_pointers("BCSR", a.row_ptr, kind, at)
+    if kind == stored.ENDS:
         return (
             f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {a.blocks} blocks: all three must agree"
         )
     if kind == _OUTSIDE:
-        index = int(a.col_idx[at])
-        return csr.outside("BCSR", "col_idx", at, index, "columns of blocks", a.block_columns)
+        return csr.outside("BCSR", "col_idx", at, int(a.col_idx[at]), "columns of blocks", a.block_columns)
     if kind == ASCENDS:
         return (
             f"BCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at block {at + 1}, but must "
             "ascend within a row of blocks"
         )
-    if kind == _BELOW:
-        return f"BCSR val has a non-zero below row {a.m - 1}, where padding must be 0"
-    return f"BCSR val has a non-zero beyond column {a.k - 1}, where padding must be 0"
+    where = f"below row {a.m - 1}" if kind == _BELOW else f"beyond column {a.k - 1}"
+    return f"BCSR val has a non-zero {where}, where padding must be 0"
 
 
 def to_dense(a: Bcsr):
     """(m, k) float32 array, row-major, on the side where `a` lives: exact."""
-    xp = array_module(a.val)
+    xp = a.xp
     (b_row, b_col), rows, columns = a.block, a.block_rows, a.block_columns
     cells = xp.zeros((rows * columns, b_row, b_col), xp.float32)
     if a.blocks:
@@ -419,8 +337,7 @@ def to_dense(a: Bcsr):
 
 def to_csr(a: Bcsr) -> Csr:
     """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
-    xp = array_module(a.val)
-    b_row, b_col = a.block
+    xp, (b_row, b_col) = a.xp, a.block
     if a.blocks == 0:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
         return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
@@ -440,42 +357,23 @@ def block_rows_of(a: Bcsr):
     return csr.owners(a.row_ptr, a.blocks)
 
 
-def to_device(a: Bcsr) -> Bcsr:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    row_ptr, col_idx, val = (cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val))
-    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, a.nnz)
-
-
-def to_host(a: Bcsr) -> Bcsr:
-    """Copy from the GPU; `a` itself where it is on the host already."""
-    if isinstance(a.val, np.ndarray):
-        return a
-    row_ptr, col_idx, val = (x.get() for x in (a.row_ptr, a.col_idx, a.val))
-    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, a.nnz)
-
-
 def sides(block) -> tuple[int, int]:
     """(b_row, b_col) of a block, given as one number or as two; ValueError for any that is no block."""
-    try:
-        b_row, b_col = (block, block) if isinstance(block, (int, np.integer)) else block
-    except (TypeError, ValueError):
-        b_row = b_col = None
-    if b_row not in SIDES or b_col not in SIDES:
-        raise ValueError(
-            f"BCSR block is {block!r}, but its rows and columns must each be one of {', '.join(map(str, SIDES))}"
-        )
-    return int(b_row), int(b_col)
+    both = (block, block) if isinstance(block, (int, np.integer)) else block
+    require(
+        isinstance(both, (tuple, list)) and len(both) == 2 and all(side in SIDES for side in both),
+        f"BCSR block is {block!r}, but its rows and columns must each be one of {', '.join(map(str, SIDES))}",
+    )
+    return int(both[0]), int(both[1])
 
 
 def require_blocks(blocks: int, b_row: int) -> None:
     """Raise ValueError where blocks, one below the other, have more rows than 32 bits count."""
-    if blocks * b_row > INT32_MAX:
-        raise ValueError(
-            f"{blocks} blocks of {b_row} rows, one below the other, pass row 2^31 - 1, the last that a "
-            "tensor map reaches: split the matrix by rows"
-        )
+    require(
+        blocks * b_row <= INT32_MAX,
+        f"{blocks} blocks of {b_row} rows, one below the other, pass row 2^31 - 1, the last that a tensor map "
+        "reaches: split the matrix by rows",
+    )
 
 
 def _empty(xp, m: int, k: int, block: tuple[int, int], dtype: str) -> Bcsr:

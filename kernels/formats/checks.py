@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit, workspace
+from .. import jit
 from ..contract import require
+from .arrays import on_device
 
 SOURCE = Path(__file__).with_name("checks.cu")
 #: dtype of indices, and of stored values, -> what the source calls it.
@@ -24,29 +25,8 @@ ENTRIES = (
     "two_four",
     "nm",
 )
-STARTS, FALLS, ENDS, OUTSIDE = range(4)  #: of pointers and indices
 _KINDS, _BLOCK, _MOST_BLOCKS = 8, 256, 2048
 _NONE = 2**64 - 1
-
-
-def on_device(array) -> bool:
-    """Whether an array is CuPy's."""
-    return hasattr(array, "__cuda_array_interface__") and not isinstance(array, np.ndarray)
-
-
-def require_arrays(kind: str, arrays: dict) -> None:
-    """Raise ValueError, one sentence, unless all of a format's arrays are NumPy's, or CuPy's on one GPU."""
-    sides = {}
-    for name, x in arrays.items():
-        require(
-            isinstance(x, np.ndarray) or (on_device(x) and hasattr(x, "flags")),
-            f"{kind} {name} is {type(x).__module__}.{type(x).__qualname__}, but must be an array of NumPy or CuPy",
-        )
-        sides[f"GPU {x.device.id}" if on_device(x) else "the host"] = name
-    require(
-        len(sides) == 1,
-        f"{kind} has {' and '.join(f'{name} on {side}' for side, name in sides.items())}: copy all to one of them",
-    )
 
 
 def bcsr(a) -> tuple[int, int] | None:
@@ -98,31 +78,19 @@ def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: 
 
     (pointers, ptr), (indices, index) = arrays.items()
     entry = f"compressed<{_index(kind, pointers, ptr)}, {_index(kind, indices, index)}>"
-    found = _first(
-        entry,
-        max(ptr.shape[0], stored),
-        ptr,
-        np.int64(ptr.shape[0] - 1),
-        index,
-        np.int64(stored),
-        np.int64(within),
-    )
-    if found is None:
-        return
-    fault, at = found
-    raise ValueError(
-        {
-            STARTS: lambda: f"{kind} {pointers} starts at {int(ptr[0])}, but must start at 0",
-            FALLS: lambda: (
-                f"{kind} {pointers} falls from {int(ptr[at])} to {int(ptr[at + 1])} at row {at}, but must never fall"
-            ),
-            ENDS: lambda: (
-                f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and "
-                f"{stored} values: all three must agree"
-            ),
-            OUTSIDE: lambda: csr.outside(kind, indices, at, int(index[at]), what, within),
-        }[fault]()
-    )
+    numbers = np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within)
+    match _first(entry, max(ptr.shape[0], stored), ptr, *numbers):
+        case (0, _):
+            raise ValueError(csr.starts_elsewhere(kind, int(ptr[0]), pointers))
+        case (1, at):
+            raise ValueError(csr.falls(kind, pointers, at, int(ptr[at]), int(ptr[at + 1])))
+        case (2, _):
+            raise ValueError(
+                f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and {stored} "
+                "values: all three must agree"
+            )
+        case (_, at):
+            raise ValueError(csr.outside(kind, indices, at, int(index[at]), what, within))
 
 
 def require_within(kind: str, name: str, index, count: int, what: str) -> None:
@@ -131,9 +99,8 @@ def require_within(kind: str, name: str, index, count: int, what: str) -> None:
 
     entry = f"within<{_index(kind, name, index)}>"
     found = _first(entry, index.shape[0], index, np.int64(index.shape[0]), np.int64(count))
-    if found is not None:
-        at = found[1]
-        raise ValueError(csr.outside(kind, name, at, int(index[at]), what, count))
+    if found:
+        raise ValueError(csr.outside(kind, name, found[1], int(index[found[1]]), what, count))
 
 
 def _index(kind: str, name: str, index) -> str:
@@ -147,23 +114,11 @@ def _index(kind: str, name: str, index) -> str:
 def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
     """What a kernel of the source finds, on CuPy's current device and stream: the first place of the gravest kind."""
     import cupy
-    from cuda.core import Device, LaunchConfig, launch
 
-    ordinal = cupy.cuda.Device().id
-    device = Device(ordinal)
-    device.set_current()
-    stream = cupy.cuda.get_current_stream()
     found = cupy.empty(_KINDS, cupy.uint64)
-    found.data.memset_async(0xFF, found.nbytes, stream)
-    config = LaunchConfig(grid=min(-(-threads // _BLOCK) or 1, _MOST_BLOCKS), block=_BLOCK)
-    given = [x.data.ptr if on_device(x) else x for x in arguments]
-    launch(
-        workspace.stream_at(stream.ptr, device),
-        config,
-        jit.ready(SOURCE, entry, jit.arch_of(device)),
-        *given,
-        found.data.ptr,
-    )
+    found.data.memset_async(0xFF, found.nbytes)
+    given = [x.data.ptr if on_device(x) else x for x in (*arguments, found)]
+    jit.run_on_cupy_stream(SOURCE, entry, min(threads or 1, _BLOCK * _MOST_BLOCKS), _BLOCK, *given)
     return first_of(found.get())
 
 

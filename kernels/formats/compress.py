@@ -322,7 +322,7 @@ def csr_of_vectors(b):
 def _csr(m: int, k: int, entry: str, threads: int, *arguments):
     import cupy
 
-    from . import csr, stored
+    from . import csr
 
     with On(SOURCE, entry, "begins<0>") as on:
         blocks = ceil(threads / THREADS)
@@ -332,7 +332,7 @@ def _csr(m: int, k: int, entry: str, threads: int, *arguments):
         on.launch(entry, 0, *arguments, counts, None, None, None, *sums, blocks=blocks)
         row_ptr = on.scan("begins<0>", m, counts, np.int32(m))
         nnz = int(on.found(_COUNTS)["values"]) if m else 0
-        stored.require_entries(nnz)
+        csr.require_entries(nnz)
         col_idx, val = cupy.empty(nnz, np.int32), cupy.empty(nnz, np.float32)
         if nnz:
             on.launch(entry, 0, *arguments, None, row_ptr, col_idx, val, *sums, blocks=blocks)

@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from . import checks
-from .half import array_module
+from ..contract import require
+from .arrays import Arrays, array_module, require_contiguous, require_one_side
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
 
 INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Csr:
+class Csr(Arrays):
     """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
 
     row_ptr: int32 (m + 1,); col_idx: int32 (nnz,); val: float32 (nnz,).
@@ -42,53 +44,51 @@ class Csr:
     def nnz(self) -> int:
         return int(self.val.shape[0])
 
-    @property
-    def nbytes(self) -> int:
-        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
-
 
 def validate(a: Csr) -> Csr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    if a.facts:  # by a look at these arrays
+    if a.facts and a.xp is not np:  # by a look at these arrays
         return a
     require_sizes(a.m, a.k)
-    checks.require_arrays("CSR", {name: getattr(a, name) for name in ("row_ptr", "col_idx", "val")})
+    require_one_side("CSR", {name: getattr(a, name) for name in ("row_ptr", "col_idx", "val")})
     for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
         array = getattr(a, name)
-        if array.dtype != dtype or array.ndim != 1:
-            raise ValueError(
-                f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional "
-                f"{np.dtype(dtype).name}"
-            )
-        if not array.flags.c_contiguous:  # kernels count from its address on
-            raise ValueError(f"CSR {name} is not contiguous: copy it")
+        require(
+            array.dtype == dtype and array.ndim == 1,
+            f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional {np.dtype(dtype).name}",
+        )
+        require_contiguous(f"CSR {name}", array, "contiguous")
     require_lengths(a.m, a.row_ptr.shape[0], a.col_idx.shape[0], a.val.shape[0])
-    if array_module(a.row_ptr) is not np:
+    if a.xp is not np:
         from . import intake
 
         return intake.checked(a)
     require_offsets("CSR", a.row_ptr)
-    if int(a.row_ptr[-1]) != a.nnz:
-        raise ValueError(ends_elsewhere(int(a.row_ptr[-1]), a.nnz))
+    require(int(a.row_ptr[-1]) == a.nnz, ends_elsewhere(int(a.row_ptr[-1]), a.nnz))
     require_columns("CSR", a.col_idx, a.k)
     return a
 
 
-def require_sizes(m, k) -> None:
-    """Raise ValueError unless m and k are sizes of a matrix."""
+def require_sizes(m, k, format: str = "CSR") -> tuple[int, int]:
+    """(m, k) as Python's integers, because NumPy's would wrap in products; ValueError unless they are sizes."""
     for name, value in (("m", m), ("k", k)):
-        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(f"CSR size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1")
+        require(
+            isinstance(value, (int, np.integer)) and 0 <= value <= INT32_MAX,
+            f"{format} size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1",
+        )
+    return int(m), int(k)
 
 
 def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
     """Raise ValueError unless arrays of these lengths may be a CSR matrix of m rows."""
-    if offsets != m + 1:
-        raise ValueError(f"CSR row_ptr has {offsets} entries, but m = {m} rows need {m + 1}")
-    if columns != values:
-        raise ValueError(f"CSR has {columns} column indices, but {values} values: both must agree")
-    if values > INT32_MAX:
-        raise ValueError(f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows")
+    require(offsets == m + 1, f"CSR row_ptr has {offsets} entries, but m = {m} rows need {m + 1}")
+    require(columns == values, f"CSR has {columns} column indices, but {values} values: both must agree")
+    require(values <= INT32_MAX, f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows")
+
+
+def require_entries(count: int) -> None:
+    """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
+    require(count <= INT32_MAX, f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
 
 
 # ---- what is wrong with indices, for hosts and GPUs
@@ -144,8 +144,7 @@ def narrowed(format: str, name: str, index, copy: bool = True):
 
 def require_offsets(format: str, row_ptr, name: str = "row_ptr") -> None:
     """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy. name: theirs."""
-    if int(row_ptr[0]) != 0:
-        raise ValueError(starts_elsewhere(format, int(row_ptr[0]), name))
+    require(int(row_ptr[0]) == 0, starts_elsewhere(format, int(row_ptr[0]), name))
     falling = row_ptr[1:] < row_ptr[:-1]
     if bool(falling.any()):
         row = int(falling.argmax())
@@ -159,23 +158,13 @@ def from_scipy(matrix) -> Csr:
     """
     from . import foreign
 
-    if matrix.ndim != 2:
-        raise ValueError(f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
-    if np.iscomplexobj(matrix):
-        raise ValueError(f"a CSR matrix is real here, but the given array is {matrix.dtype}")
+    require(matrix.ndim == 2, f"a CSR matrix has 2 dimensions, but the given array has {matrix.ndim}")
+    require(not np.iscomplexobj(matrix), f"a CSR matrix is real here, but the given array is {matrix.dtype}")
     row_ptr, col_idx, val = foreign.csr_arrays(matrix)
-    if val.shape[0] > INT32_MAX:
-        raise ValueError(f"{val.shape[0]} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
-    m, k = (int(size) for size in matrix.shape)
-    return validate(
-        Csr(
-            m,
-            k,
-            narrowed("CSR", "row_ptr", row_ptr),
-            narrowed("CSR", "col_idx", col_idx),
-            val.astype(np.float32),
-        )
-    )
+    require_entries(val.shape[0])
+    row_ptr, col_idx = narrowed("CSR", "row_ptr", row_ptr), narrowed("CSR", "col_idx", col_idx)
+    m, k = map(int, matrix.shape)
+    return validate(Csr(m, k, row_ptr, col_idx, val.astype(np.float32)))
 
 
 def to_scipy(a: Csr):
@@ -194,22 +183,6 @@ def to_dense(a: Csr) -> np.ndarray:
     rows = np.repeat(np.arange(a.m), np.diff(a.row_ptr))
     np.add.at(dense, (rows, a.col_idx), a.val)
     return dense
-
-
-def to_device(a: Csr) -> Csr:
-    """Copy to the current GPU; `a` itself where it is there already."""
-    import cupy
-
-    if isinstance(a.val, cupy.ndarray) and a.val.device.id == cupy.cuda.Device().id:
-        return a
-    return Csr(a.m, a.k, *(cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val)))
-
-
-def to_host(a: Csr) -> Csr:
-    """Copy from the GPU; `a` itself where it is on the host already."""
-    if isinstance(a.val, np.ndarray):
-        return a
-    return Csr(a.m, a.k, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)))
 
 
 # ---------------------------------------------------------------- what other formats are made with

@@ -23,7 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from .half import array_module
+from ..contract import require
+from .arrays import array_module, require_known
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
+from .half import Dense, require_bits
 
 DTYPES = ("e4m3", "int8")
 #: The largest number that a scale maps to: int8 leaves out -128, whose opposite it lacks.
@@ -35,24 +39,12 @@ LEAST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
-class Eight:
+class Eight(Dense):
     """A dense matrix of 8-bit numbers, its arrays NumPy's or CuPy's, both on one side."""
 
     dtype: str  #: "e4m3" or "int8"
     bits: Any  #: uint8 (rows, columns), row-major, except where a room says otherwise
     scale: Any  #: float32 (1, 1), (rows, 1) or (1, columns)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.bits.shape
-
-    @property
-    def size(self) -> int:
-        return self.bits.size
-
-    @property
-    def nbytes(self) -> int:
-        return self.bits.nbytes + self.scale.nbytes
 
     def fill(self, value: float) -> None:
         """Set every bit pattern, in place, to a value rounded to the dtype, scales left aside; NaN becomes 0x7F."""
@@ -69,8 +61,7 @@ def to_bits(x, dtype: str):
     """
     require_dtype(dtype)
     xp = array_module(x)
-    if x.dtype != np.float32:
-        raise ValueError(f"8-bit patterns are made from float32, but the array is {x.dtype}")
+    require(x.dtype == np.float32, f"8-bit patterns are made from float32, but the array is {x.dtype}")
     nan = xp.isnan(x)
     if dtype == "int8":
         whole = xp.rint(xp.clip(xp.where(nan, np.float32(0), x), -128, 127))
@@ -90,8 +81,7 @@ def from_bits(bits, dtype: str):
     """The float32 array that uint8 bit patterns of `dtype` stand for, without a scale: exact, NumPy or CuPy."""
     require_dtype(dtype)
     xp = array_module(bits)
-    if bits.dtype != np.uint8:
-        raise ValueError(f"8-bit patterns are uint8, but the array is {bits.dtype}")
+    require(bits.dtype == np.uint8, f"8-bit patterns are uint8, but the array is {bits.dtype}")
     if dtype == "int8":
         return bits.view(xp.int8).astype(xp.float32)
     return xp.asarray(_E4M3)[bits]
@@ -114,16 +104,14 @@ def scales(x, dtype: str, by: str = "tensor"):
     """
     require_dtype(dtype)
     xp = array_module(x)
-    if by not in SCALES:
-        raise ValueError(f"scales are by {by!r}, but must be by one of {', '.join(SCALES)}")
-    if x.dtype != np.float32 or x.ndim != 2 or not x.size:
-        raise ValueError(
-            f"scales are of a 2-dimensional float32 array that is not empty, not of {x.ndim}-dimensional "
-            f"{x.dtype} {tuple(x.shape)}"
-        )
+    require(by in SCALES, f"scales are by {by!r}, but must be by one of {', '.join(SCALES)}")
+    require(
+        x.dtype == np.float32 and x.ndim == 2 and x.size > 0,
+        f"scales are of a 2-dimensional float32 array that is not empty, not of {x.ndim}-dimensional {x.dtype} "
+        f"{tuple(x.shape)}",
+    )
     most = xp.abs(x).max(axis={"tensor": None, "rows": 1, "columns": 0}[by], keepdims=True)
-    if not bool(xp.isfinite(most).all()):
-        raise ValueError("scales are of finite numbers, but the array has a NaN or an infinity")
+    require(bool(xp.isfinite(most).all()), "scales are of finite numbers, but the array has a NaN or an infinity")
     scale = xp.maximum(most / np.float32(LARGEST[dtype]), np.float32(LEAST_SCALE))
     return xp.where(most > 0, scale, np.float32(1)).astype(xp.float32)
 
@@ -145,30 +133,10 @@ def to_dense(x: Eight):
     return array_module(x.bits).ascontiguousarray(from_bits(x.bits, x.dtype) * x.scale)
 
 
-def to_device(x: Eight) -> Eight:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    return Eight(x.dtype, cupy.asarray(x.bits), cupy.asarray(x.scale))
-
-
-def to_host(x: Eight) -> Eight:
-    """Copy from the GPU; `x` itself where it is on the host already."""
-    if array_module(x.bits) is np:
-        return x
-    return Eight(x.dtype, x.bits.get(), x.scale.get())
-
-
 def validate(x: Eight) -> Eight:
     """Return `x`, or raise ValueError: one sentence, what is wrong with it."""
     require_dtype(x.dtype)
-    if x.bits.dtype != np.uint8 or x.bits.ndim != 2:
-        raise ValueError(
-            f"the bits of a matrix of {x.dtype} are {x.bits.ndim}-dimensional {x.bits.dtype}, but must be "
-            "2-dimensional uint8"
-        )
-    if not x.bits.flags.c_contiguous:
-        raise ValueError(f"the bits of a matrix of {x.dtype} are not row-major contiguous: copy them")
+    require_bits(x, f"a matrix of {x.dtype}", np.uint8)
     rows, columns = x.bits.shape
     require_scale(x.scale, ((1, 1), (rows, 1), (1, columns)))
     return x
@@ -176,18 +144,19 @@ def validate(x: Eight) -> Eight:
 
 def require_dtype(dtype) -> None:
     """Raise ValueError, one sentence, for what is no 8-bit dtype."""
-    if dtype not in DTYPES:
-        raise ValueError(f"8-bit dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
+    require_known("8-bit dtype", dtype, DTYPES)
 
 
 def require_scale(scale, shapes: tuple[tuple[int, int], ...]) -> None:
     """Raise ValueError, one sentence, unless `scale` is float32, of one of the shapes, positive and finite."""
     xp = array_module(scale)
-    if getattr(scale, "dtype", None) != np.float32 or tuple(scale.shape) not in shapes:
-        what = f"{scale.dtype} {tuple(scale.shape)}" if hasattr(scale, "dtype") else repr(scale)
-        raise ValueError(f"the scale is {what}, but must be float32 of {' or '.join(map(str, shapes))}")
-    if not bool((xp.isfinite(scale) & (scale > 0)).all()):
-        raise ValueError("the scale has a number that is not positive and finite")
+    what = f"{scale.dtype} {tuple(scale.shape)}" if hasattr(scale, "dtype") else repr(scale)
+    require(
+        getattr(scale, "dtype", None) == np.float32 and tuple(scale.shape) in shapes,
+        f"the scale is {what}, but must be float32 of {' or '.join(map(str, shapes))}",
+    )
+    good = bool((xp.isfinite(scale) & (scale > 0)).all())
+    require(good, "the scale has a number that is not positive and finite")
 
 
 def _numbers() -> np.ndarray:

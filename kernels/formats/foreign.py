@@ -12,7 +12,7 @@ import numpy as np
 
 from ..contract import require
 from . import checks, csr
-from .half import array_module
+from .arrays import array_module
 
 #: Format -> (its pointers, its indices, what these count).
 COMPRESSED = {

@@ -15,18 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from ..contract import require
+from .arrays import Arrays, array_module, require_known
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
+
 #: The order is part of the seed of `two_four.random`.
 DTYPES = ("bfloat16", "float16")
 _NAN = 0x7FFF
 SOURCE = Path(__file__).with_suffix(".cu")
 
 
-@dataclass(frozen=True)
-class Half:
-    """A dense matrix of 16-bit floats, its array NumPy's or CuPy's."""
+class Dense(Arrays):
+    """What a dense matrix of bit patterns has: `dtype`, and `bits` (rows, columns)."""
 
-    dtype: str  #: "bfloat16" or "float16"
-    #: uint16 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
+    dtype: str
     bits: Any
 
     @property
@@ -37,9 +40,14 @@ class Half:
     def size(self) -> int:
         return self.bits.size
 
-    @property
-    def nbytes(self) -> int:
-        return self.bits.nbytes
+
+@dataclass(frozen=True)
+class Half(Dense):
+    """A dense matrix of 16-bit floats, its array NumPy's or CuPy's."""
+
+    dtype: str  #: "bfloat16" or "float16"
+    #: uint16 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
+    bits: Any
 
     def fill(self, value: float) -> None:
         """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
@@ -54,8 +62,7 @@ def to_bits(x, dtype: str):
     array of another dtype, which would be rounded twice.
     """
     require_dtype(dtype)
-    if x.dtype != np.float32:
-        raise ValueError(f"bit patterns are made from float32, but the array is {x.dtype}")
+    require(x.dtype == np.float32, f"bit patterns are made from float32, but the array is {x.dtype}")
     if array_module(x) is not np:
         return _on_gpu("to_bits", x, dtype, np.uint16)
     with np.errstate(over="ignore"):
@@ -70,8 +77,7 @@ def to_bits(x, dtype: str):
 def from_bits(bits, dtype: str):
     """The float32 array that uint16 bit patterns of `dtype` stand for: exact, NumPy or CuPy."""
     require_dtype(dtype)
-    if bits.dtype != np.uint16:
-        raise ValueError(f"bit patterns are uint16, but the array is {bits.dtype}")
+    require(bits.dtype == np.uint16, f"bit patterns are uint16, but the array is {bits.dtype}")
     if array_module(bits) is not np:
         return _on_gpu("from_bits", bits, dtype, np.float32)
     if dtype == "float16":
@@ -87,7 +93,8 @@ def first_not_held(x, dtype: str) -> int | None:
         return int(wrong.argmax()) if wrong.any() else None
     import cupy
 
-    x, first = _flat(x), cupy.zeros(1, np.uint64)
+    first = cupy.zeros(1, np.uint64)
+    x = x.T if x.flags.f_contiguous else _row_major(x)
     if x.size:
         _launch("not_held", x.size, dtype, x.data.ptr, first.data.ptr)
     found = int(first.get()[0])
@@ -98,20 +105,12 @@ def _on_gpu(kernel: str, x, dtype: str, kind):
     """A kernel of half.cu over a CuPy array, element by element, in the same memory order."""
     import cupy
 
-    from . import compress
-
     turned = not x.flags.c_contiguous and x.flags.f_contiguous
-    x = x.T if turned else compress.contiguous(x)
+    x = x.T if turned else _row_major(x)
     made = cupy.empty(x.shape, kind)
     if x.size:
         _launch(kernel, x.size, dtype, x.data.ptr, made.data.ptr)
     return made.T if turned else made
-
-
-def _flat(x):
-    from . import compress
-
-    return (x.T if x.flags.f_contiguous else compress.contiguous(x)).reshape(-1)
 
 
 def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
@@ -142,46 +141,27 @@ def to_dense(x: Half):
     return _row_major(from_bits(x.bits, x.dtype))
 
 
-def to_device(x: Half) -> Half:
-    """Copy to the current GPU; an array that lives there already is shared."""
-    import cupy
-
-    return Half(x.dtype, cupy.asarray(x.bits))
-
-
-def to_host(x: Half) -> Half:
-    """Copy from the GPU; `x` itself where it is on the host already."""
-    return x if isinstance(x.bits, np.ndarray) else Half(x.dtype, x.bits.get())
-
-
 def validate(x: Half) -> Half:
     """Return `x`, or raise ValueError: one sentence, what is wrong with it."""
     require_dtype(x.dtype)
-    if x.bits.dtype != np.uint16 or x.bits.ndim != 2:
-        raise ValueError(
-            f"the bits of a {x.dtype} matrix are {x.bits.ndim}-dimensional {x.bits.dtype}, but must "
-            "be 2-dimensional uint16"
-        )
-    if not x.bits.flags.c_contiguous:
-        raise ValueError(f"the bits of a {x.dtype} matrix are not row-major contiguous: copy them")
+    require_bits(x, f"a {x.dtype} matrix", np.uint16)
     return x
+
+
+def require_bits(x: Dense, what: str, kind) -> None:
+    """Raise ValueError unless a matrix's bits are 2-dimensional, row-major, of a dtype of NumPy's; what: the matrix."""
+    require(
+        x.bits.dtype == kind and x.bits.ndim == 2,
+        f"the bits of {what} are {x.bits.ndim}-dimensional {x.bits.dtype}, but must be 2-dimensional {np.dtype(kind)}",
+    )
+    require(x.bits.flags.c_contiguous, f"the bits of {what} are not row-major contiguous: copy them")
 
 
 def require_dtype(dtype) -> None:
     """Raise ValueError, one sentence, for what is no 16-bit dtype."""
-    if dtype not in DTYPES:
-        raise ValueError(f"16-bit dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
+    require_known("16-bit dtype", dtype, DTYPES)
 
 
 def array_of(x):
     """The array behind a dense operand: the bit patterns of a `Half` or an `Eight`, any other array itself."""
     return getattr(x, "bits", x)
-
-
-def array_module(array):
-    """CuPy for what lives on a GPU, NumPy for the rest."""
-    if not hasattr(array, "__cuda_array_interface__"):
-        return np
-    import cupy
-
-    return cupy

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import launches
-from .half import array_module
+from .arrays import array_module
 from .launches import THREADS, On, ints, longs
 
 SOURCE = Path(__file__).with_name("layout.cu")

@@ -23,12 +23,25 @@ holds positions within a group where this one holds rows of the whole matrix.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..contract import require
 from . import checks
+from .arrays import (
+    Arrays,
+    array_module,
+    gravest,
+    require_contiguous,
+    require_integer,
+    require_one_side,
+    require_share,
+)
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
 
 INT32_MAX = 2**31 - 1
 #: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by
@@ -37,7 +50,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Nm:
+class Nm(Arrays):
     """A sparse k x n matrix, N:M along k; the arrays are NumPy's or CuPy's, both on one side.
 
     val: float32 (w, n) row-major; index: int32 (w, q) row-major, rows 0 to k - 1.
@@ -71,10 +84,6 @@ class Nm:
         """Stored values, explicit zeros included."""
         return self.w * self.n
 
-    @property
-    def nbytes(self) -> int:
-        return self.val.nbytes + self.index.nbytes
-
 
 def keep_of(density: float, group: int) -> int:
     """N of the N:M pattern with M = group and that density.
@@ -82,10 +91,8 @@ def keep_of(density: float, group: int) -> int:
     Raises ValueError that names the nearest densities where density * group is no whole number
     from 1 to group.
     """
-    _require_integer("group", group, 1)
-    if not isinstance(density, (float, int, np.floating, np.integer)) or not 0 <= density <= 1:
-        raise ValueError(f"N:M density is {density!r}, but must be a share from 0 to 1")
-    exact = float(density) * group
+    group = require_integer("N:M", "group", group, 1, INT32_MAX)
+    exact = require_share("N:M density", density) * group
     keep = round(exact)
     # The tolerance takes 1 - 0.9 for 1:10, although that is 0.09999999999999998.
     if keep >= 1 and abs(exact - keep) < 1e-6:
@@ -103,7 +110,7 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
     Raises ValueError where the sizes make no matrix, or for a seed outside 0 to 2^32 - 1.
     """
     k, n, keep, group, vector = _sizes(k, n, keep, group, vector)
-    _require_integer("seed", seed, 0, 2**32 - 1)
+    require_integer("N:M", "seed", seed, 0, 2**32 - 1)
     rng = np.random.default_rng([int(seed), k, n, keep, group, vector])
     q = math.ceil(n / vector)
     w = math.ceil(k / group) * keep
@@ -111,7 +118,7 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
     for start, stop, first, last in _chunks(k, keep, group, q):
         groups = math.ceil((stop - start) / group)
         rows, taken = (stop - start) // groups, (last - first) // groups
-        local = _rows(np, _sample(rng, (groups, q), taken, rows), taken)
+        local = _rows(_sample(rng, (groups, q), taken, rows), taken)
         local += np.arange(start, stop, rows)[:, None, None]
         index[first:last] = local.reshape(-1, q)
     val = rng.random((w, n), np.float32)
@@ -131,13 +138,13 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
     Raises ValueError that names group, vector and count where more rows than `keep` are non-zero
     and `prune` is not set, and where the array is not 2-dimensional and real.
     """
-    xp = _module(dense)
+    xp = array_module(dense)
     dense = xp.asarray(dense)
-    if dense.ndim != 2 or dense.dtype.kind not in "fiub":
-        raise ValueError(
-            f"an N:M matrix is made from a real 2-dimensional array, but the given one is "
-            f"{dense.ndim}-dimensional {dense.dtype}"
-        )
+    require(
+        dense.ndim == 2 and dense.dtype.kind in "fiub",
+        f"an N:M matrix is made from a real 2-dimensional array, but the given one is {dense.ndim}-dimensional "
+        f"{dense.dtype}",
+    )
     k, n, keep, group, vector = _sizes(dense.shape[0], dense.shape[1], keep, group, vector)
     if xp is not np:
         return _on_gpu(dense, keep, group, vector, prune)
@@ -159,7 +166,7 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
         else:
             scores = _fold(np.logical_or, cells != 0).astype(np.int8)
             _require_fit(scores, start, k, n, keep, group, vector)
-        local = _rows(np, (_ranks(np, scores) < taken).transpose(0, 2, 1), taken)
+        local = _rows((_ranks(scores) < taken).transpose(0, 2, 1), taken)
         values = cells[np.arange(groups)[:, None, None], local, np.arange(q)]
         local += np.arange(start, stop, rows)[:, None, None]
         val[first:last] = values.reshape(-1, q * lanes)[:, :n]
@@ -189,66 +196,58 @@ def validate(b: Nm) -> Nm:
     """Return `b`, or raise ValueError: one sentence, which array is wrong and where."""
     k, n, keep, group, vector = _sizes(b.k, b.n, b.keep, b.group, b.vector)
     w, q = b.w, b.q
-    checks.require_arrays("N:M", {"val": b.val, "index": b.index})
+    require_one_side("N:M", {"val": b.val, "index": b.index})
     for name, dtype, shape in (("val", np.float32, (w, n)), ("index", np.int32, (w, q))):
         array = getattr(b, name)
-        if array.dtype != dtype or tuple(array.shape) != shape:
-            raise ValueError(
-                f"N:M {name} is {array.dtype} {tuple(array.shape)}, but k = {k} and n = {n} at "
-                f"{keep}:{group} with vectors of {vector} need {np.dtype(dtype).name} {shape}"
-            )
-        if not array.flags.c_contiguous:
-            raise ValueError(f"N:M {name} is not row-major contiguous: copy it")
-    fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else _first_fault(b)
-    if fault is None:
-        return b
-    kind, at = fault
+        require(
+            array.dtype == dtype and tuple(array.shape) == shape,
+            f"N:M {name} is {array.dtype} {tuple(array.shape)}, but k = {k} and n = {n} at {keep}:{group} with vectors "
+            f"of {vector} need {np.dtype(dtype).name} {shape}",
+        )
+        require_contiguous(f"N:M {name}", array)
+    fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else gravest(_faults(b))
+    if fault:
+        raise ValueError(_said(b, *fault))
+    return b
+
+
+def _said(b: Nm, kind: int, at: int) -> str:
+    """The sentence on a fault."""
+    i, j = divmod(at, b.n if kind == _STORED else b.q)
     if kind == _STORED:
-        i, j = divmod(at, n)
-        raise ValueError(f"N:M val[{i}, {j}] is {float(b.val[i, j])}, but a surplus row must be 0")
-    i, v = divmod(at, q)
+        return f"N:M val[{i}, {j}] is {float(b.val[i, j])}, but a surplus row must be 0"
+    of, here = i // b.keep, int(b.index[i, j])
     if kind == _GROUP:
-        low = i // keep * group
-        raise ValueError(
-            f"N:M index[{i}, {v}] is {int(b.index[i, v])}, outside the rows {low} to {min(low + group, k) - 1} of "
-            f"group {i // keep}"
-        )
+        rows = f"{of * b.group} to {min((of + 1) * b.group, b.k) - 1}"
+        return f"N:M index[{i}, {j}] is {here}, outside the rows {rows} of group {of}"
     if kind == _CLIMBS:
-        raise ValueError(
-            f"N:M index goes from {int(b.index[i, v])} to {int(b.index[i + 1, v])} at "
-            f"[{i + 1}, {v}], but must ascend within group {i // keep}"
+        return (
+            f"N:M index goes from {here} to {int(b.index[i + 1, j])} at [{i + 1}, {j}], but must ascend within group "
+            f"{of}"
         )
-    raise ValueError(
-        f"N:M index[{i}, {v}] is {int(b.index[i, v])}, but a surplus row must repeat the last row, {k - 1}"
-    )
+    return f"N:M index[{i}, {j}] is {here}, but a surplus row must repeat the last row, {b.k - 1}"
 
 
 #: Kinds of faults, as checks.cu numbers them.
 _GROUP, _CLIMBS, _SURPLUS, _STORED = range(4)
 
 
-def _first_fault(b: Nm) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault of a matrix on the host, as `checks.nm` finds it on the GPU."""
-    real = b.w - _surplus(b.k, b.keep, b.group)
+def _faults(b: Nm) -> Iterator[tuple[int, Any]]:
+    """What `checks.nm` looks for on a GPU, of a matrix on the host."""
+    real = b.real
     low = (np.arange(b.w) // b.keep * b.group)[:, None]
     high = np.minimum(low + b.group, b.k)
     # As int32, comparing them with the index needs no wide copy of it.
-    outside = (b.index < low.astype(np.int32)) | (b.index >= high.astype(np.int32))
-    for kind, first, wrong in (
-        (_GROUP, 0, outside),
-        # From group to group the rows rise anyway, after the check above.
-        (_CLIMBS, 0, b.index[1:real] <= b.index[: real - 1]),
-        (_SURPLUS, real, b.index[real:] != b.k - 1),
-        (_STORED, real, b.val[real:] != 0),
-    ):
-        if wrong.any():
-            return kind, first * wrong.shape[1] + int(wrong.argmax())
-    return None
+    yield 0, (b.index < low.astype(np.int32)) | (b.index >= high.astype(np.int32))
+    # From group to group the rows rise anyway, after the check above.
+    yield 0, b.index[1:real] <= b.index[: real - 1]
+    yield real * b.q, b.index[real:] != b.k - 1
+    yield real * b.n, b.val[real:] != 0
 
 
 def to_dense(b: Nm):
     """(k, n) float32 array, row-major, on the side where `b` lives."""
-    xp = _module(b.val)
+    xp = b.xp
     dense = xp.zeros((b.k, b.n), xp.float32)
     columns = xp.arange(b.n)
     # Surplus rows are left out: they would overwrite the row that they repeat.
@@ -263,44 +262,14 @@ def per_column_index(b: Nm):
 
     The form that the report's kernels read. It lives where `b` lives and is always a copy.
     """
-    xp = _module(b.index)
-    return xp.take(b.index, xp.arange(b.n) // b.vector, axis=1)
-
-
-def to_device(b: Nm) -> Nm:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    arrays = (cupy.asarray(x) for x in (b.val, b.index))
-    return Nm(b.k, b.n, b.keep, b.group, b.vector, *arrays)
-
-
-def to_host(b: Nm) -> Nm:
-    """Copy from the GPU; `b` itself where it is on the host already."""
-    if isinstance(b.val, np.ndarray):
-        return b
-    return Nm(b.k, b.n, b.keep, b.group, b.vector, b.val.get(), b.index.get())
-
-
-def _module(array):
-    """CuPy for what lives on a GPU, NumPy for the rest."""
-    if not hasattr(array, "__cuda_array_interface__"):
-        return np
-    import cupy
-
-    return cupy
-
-
-def _require_integer(name: str, value, least: int, most: int = INT32_MAX) -> None:
-    if not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        raise ValueError(f"N:M {name} is {value!r}, but must be an integer from {least} to {most}")
+    return b.xp.take(b.index, b.xp.arange(b.n) // b.vector, axis=1)
 
 
 def _sizes(k, n, keep, group, vector) -> tuple[int, int, int, int, int]:
     """The same as Python's integers, because NumPy's would wrap in the products."""
     for name, value in (("k", k), ("n", n), ("group", group), ("vector", vector)):
-        _require_integer(name, value, 1)
-    _require_integer("keep", keep, 1, int(group))
+        require_integer("N:M", name, value, 1, INT32_MAX)
+    require_integer("N:M", "keep", keep, 1, int(group))
     return int(k), int(n), int(keep), int(group), int(vector)
 
 
@@ -337,19 +306,19 @@ def _sample(rng, shape: tuple[int, int], keep: int, rows: int) -> np.ndarray:
     return kept
 
 
-def _rows(xp, kept, keep: int):
+def _rows(kept, keep: int):
     """Positions, ascending, of the `keep` true rows: bool (groups, q, rows) -> (groups, keep, q)."""
     groups, q, rows = kept.shape
-    return (xp.flatnonzero(kept) % rows).reshape(groups, q, keep).transpose(0, 2, 1)
+    return (np.flatnonzero(kept) % rows).reshape(groups, q, keep).transpose(0, 2, 1)
 
 
-def _ranks(xp, scores):
+def _ranks(scores):
     """Rank of each row within its group, 0 for the largest score; equal scores: the lower row first.
 
     scores (groups, rows, q). Counting the rows that beat a row takes `rows` passes, which is less
     than a sort of so few, and gives the same order on every side.
     """
-    ranks = xp.zeros(scores.shape, np.min_scalar_type(scores.shape[1]))
+    ranks = np.zeros(scores.shape, np.min_scalar_type(scores.shape[1]))
     for row in range(scores.shape[1]):
         this = scores[:, row : row + 1]
         ranks[:, :row] += this > scores[:, :row]

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from . import csr
+from .arrays import array_module
 from .csr import Csr
-from .half import array_module
 
 
 def rcm(a: Csr) -> tuple[np.ndarray, float]:

@@ -6,12 +6,36 @@ name of the format, which is its first argument.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
-from . import checks, csr, half
-from .csr import INT32_MAX, Csr
+from ..contract import require
+from . import csr, eight, half
+from .arrays import Arrays, array_module, require_contiguous, require_known, require_one_side
+from .csr import Csr
 
 DTYPES = ("bfloat16", "float16", "float32")
+#: dtype -> what rounds numbers to its bit patterns, and reads them.
+PATTERNS: dict[str, Any] = dict.fromkeys(half.DTYPES, half) | dict.fromkeys(eight.DTYPES, eight)
+
+
+class Stored(Arrays):
+    """What matrices of blocks and of windows have."""
+
+    m: int
+    k: int
+    dtype: str
+    row_ptr: Any
+    col_idx: Any
+    val: Any
+    nnz: int
+
+    @property
+    def fill_ratio(self) -> float:
+        """Non-zeros over stored values; 0 where nothing is stored."""
+        return self.nnz / self.val.size if self.val.size else 0.0
 
 
 def as_csr(a) -> Csr:
@@ -26,12 +50,12 @@ def storage(dtype: str) -> np.dtype:
 
 def rounded(x, dtype: str):
     """A float32 array as `val` stores it."""
-    return x if dtype == "float32" else half.to_bits(x, dtype)
+    return x if dtype == "float32" else PATTERNS[dtype].to_bits(x, dtype)
 
 
 def numbers(val, dtype: str):
     """The float32 array that stored values stand for: exact."""
-    return val if dtype == "float32" else half.from_bits(val, dtype)
+    return val if dtype == "float32" else PATTERNS[dtype].from_bits(val, dtype)
 
 
 def nonzero(val):
@@ -44,7 +68,7 @@ def csr_of(a, at, row, col) -> Csr:
 
     at, row, col: their places in val, rows and columns, int64, in any order.
     """
-    require_entries(at.shape[0])
+    csr.require_entries(at.shape[0])
     place = row * a.k + col
     order = np.argsort(place)
     row_ptr = csr.offsets(place[order], a.m, a.k)
@@ -52,59 +76,56 @@ def csr_of(a, at, row, col) -> Csr:
     return Csr(a.m, a.k, row_ptr, col[order].astype(np.int32), numbers(kept, a.dtype))
 
 
-def require_entries(count: int) -> None:
-    """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
-    if count > INT32_MAX:
-        raise ValueError(f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
-
-
 def count_nonzero(val) -> int:
     """How many stored values are not 0, of either sign; NumPy or CuPy, row-major."""
-    if half.array_module(val) is np:
+    if array_module(val) is np:
         return int(np.count_nonzero(nonzero(val)))
     from . import compress
 
     return compress.filled(val)
 
 
-def fill_ratio(a) -> float:
-    """Non-zeros over stored values; 0 where nothing is stored."""
-    return a.nnz / a.val.size if a.val.size else 0.0
-
-
 def require_dtype(name: str, dtype) -> None:
     """Raise ValueError, one sentence, for a dtype that no value has."""
-    if dtype not in DTYPES:
-        raise ValueError(f"{name} dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}")
+    require_known(f"{name} dtype", dtype, DTYPES)
 
 
-def require_sizes(name: str, m, k) -> tuple[int, int]:
-    """(m, k) as Python's integers, because NumPy's would wrap in products; ValueError for no sizes."""
-    for size, value in (("m", m), ("k", k)):
-        if not isinstance(value, (int, np.integer)) or not 0 <= value <= INT32_MAX:
-            raise ValueError(f"{name} size {size} is {value!r}, but it must be an integer from 0 to 2^31 - 1")
-    return int(m), int(k)
-
-
-def require_arrays(name: str, a, dimensions: int) -> None:
+def require_arrays(name: str, a: Stored, dimensions: int) -> None:
     """Raise ValueError unless row_ptr, col_idx and val, of so many dimensions, have their dtypes, on one side."""
-    checks.require_arrays(name, {x: getattr(a, x) for x in ("row_ptr", "col_idx", "val")})
-    for array, dtype, ndim in (
-        ("row_ptr", np.dtype(np.int32), 1),
-        ("col_idx", np.dtype(np.int32), 1),
-        ("val", storage(a.dtype), dimensions),
-    ):
-        given = getattr(a, array)
-        if given.dtype != dtype or given.ndim != ndim:
-            raise ValueError(
-                f"{name} {array} is {given.ndim}-dimensional {given.dtype}, but must be "
-                f"{ndim}-dimensional {dtype.name} in a {a.dtype} matrix"
-            )
-        if not given.flags.c_contiguous:
-            raise ValueError(f"{name} {array} is not row-major contiguous: copy it")
+    arrays = {x: getattr(a, x) for x in ("row_ptr", "col_idx", "val")}
+    require_one_side(name, arrays)
+    kinds = ((np.dtype(np.int32), 1), (np.dtype(np.int32), 1), (storage(a.dtype), dimensions))
+    for (array, given), (dtype, ndim) in zip(arrays.items(), kinds, strict=True):
+        require(
+            given.dtype == dtype and given.ndim == ndim,
+            f"{name} {array} is {given.ndim}-dimensional {given.dtype}, but must be {ndim}-dimensional {dtype.name} "
+            f"in a {a.dtype} matrix",
+        )
+        require_contiguous(f"{name} {array}", given)
 
 
-def require_nnz(name: str, a) -> None:
-    """Raise ValueError unless nnz counts at most what is stored."""
-    if not isinstance(a.nnz, (int, np.integer)) or not 0 <= a.nnz <= a.val.size:
-        raise ValueError(f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values")
+def require_counts(name: str, a: Stored, rows: int, what: str) -> None:
+    """Raise ValueError unless there are pointers for `rows`, and nnz counts at most what is stored."""
+    found = a.row_ptr.shape[0]
+    require(found == rows + 1, f"{name} row_ptr has {found} entries, but {rows} {what} need {rows + 1}")
+    require(
+        isinstance(a.nnz, (int, np.integer)) and 0 <= a.nnz <= a.val.size,
+        f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values",
+    )
+
+
+STARTS, FALLS, ENDS = range(3)  #: kinds of faults of pointers, the first that there are, as checks.cu numbers them
+
+
+def pointer_faults(row_ptr, end: int) -> Iterator[tuple[int, Any]]:
+    """Of these kinds, for `arrays.gravest`: pointers start at 0, never fall, and end at `end`."""
+    yield 0, row_ptr[:1] != 0
+    yield 0, row_ptr[1:] < row_ptr[:-1]
+    yield row_ptr.shape[0] - 1, row_ptr[-1:] != end
+
+
+def said_of_pointers(name: str, row_ptr, kind: int, at: int) -> str:
+    """The sentence on pointers that start elsewhere, or fall."""
+    if kind == STARTS:
+        return csr.starts_elsewhere(name, int(row_ptr[0]))
+    return csr.falls(name, "row_ptr", at, int(row_ptr[at]), int(row_ptr[at + 1]))

@@ -30,19 +30,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import jit
-from . import checks
-from .half import DTYPES, array_module, from_bits, require_dtype, to_bits
+from ..contract import require
+from . import checks, eight, half, stored
+from .arrays import Arrays, array_module, require_contiguous, require_integer, require_one_side
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
 
 SOURCE = Path(__file__).with_name("two_four.cu")
-ENTRIES = ("compress<CHECK>", "compress<FIT>", "compress<PRUNE>")
+ENTRIES = ("compress<FIT>", "compress<PRUNE>")
 THREADS = 256
 INT32_MAX = 2**31 - 1
-UNIT = 16  #: columns of a thread, and of a uint16 of metadata
 _NONE = 2**64 - 1  # where no group is reported
 #: The pairs of indices (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3) as four bits of metadata: the
 #: first three lie in the first three columns, the first one in the first two.
@@ -56,32 +58,45 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class TwoFour:
-    """A sparse m x k matrix, 2:4 along k; the arrays are NumPy's or CuPy's, both on one side.
+class Pairs(Arrays):
+    """What 2:4 matrices have, whatever the dtype of their values."""
 
-    val: uint16 (m, k_pad / 2) row-major, bit patterns of `dtype`; meta: uint16 (m, k_pad / 16)
-    row-major, four groups each, group 0 in the low bits.
-    """
+    NAME: ClassVar[str] = "2:4"
+    UNIT: ClassVar[int] = 16  #: columns of a thread of the kernel that compresses
+    SOURCE: ClassVar[Path] = SOURCE
+    ENTRY: ClassVar[str] = "compress<{mode}>"  #: of that kernel; mode: FIT or PRUNE
+    VALUES: ClassVar[Any] = np.uint16
 
     m: int
     k: int
-    dtype: str  #: "bfloat16" or "float16"
+    dtype: str  #: of `stored.PATTERNS`
     val: Any
     meta: Any
 
+    @classmethod
+    def empty(cls, xp, m: int, k: int, dtype: str, *scale):
+        """A matrix whose arrays hold nothing yet; xp: NumPy or CuPy."""
+        k_pad = padded(k, cls.UNIT)
+        return cls(m, k, dtype, xp.empty((m, k_pad // 2), cls.VALUES), xp.empty((m, k_pad // 16), np.uint16), *scale)
+
     @property
     def k_pad(self) -> int:
-        """Columns stored, k rounded up to a multiple of 16."""
-        return padded(self.k, UNIT)
+        """Columns stored, k rounded up to a multiple of `UNIT`."""
+        return padded(self.k, self.UNIT)
 
     @property
     def nnz(self) -> int:
         """Stored values, explicit zeros included."""
         return self.m * self.k_pad // 2
 
-    @property
-    def nbytes(self) -> int:
-        return self.val.nbytes + self.meta.nbytes
+
+@dataclass(frozen=True)
+class TwoFour(Pairs):
+    """A sparse m x k matrix, 2:4 along k; the arrays are NumPy's or CuPy's, both on one side.
+
+    dtype: "bfloat16" or "float16"; val: uint16 (m, k_pad / 2) row-major, bit patterns of it; meta: uint16 (m, k_pad /
+    16) row-major, four groups each, group 0 in the low bits; k_pad: k rounded up to a multiple of 16.
+    """
 
 
 def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
@@ -96,61 +111,80 @@ def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
     Raises ValueError that names row and group where a group has three or four non-zeros and `prune`
     is not set, and where the array is not 2-dimensional, empty or of another dtype.
     """
-    bits = _bits(dense, dtype)
-    if array_module(bits) is not np:
-        return compress_on_device(bits, dtype, prune)
-    m, k = bits.shape
-    val = np.empty((m, padded(k, UNIT) // 2), np.uint16)
-    meta = np.empty((m, padded(k, UNIT) // 16), np.uint16)
-    for rows in row_chunks(m, k):
-        groups = groups_of(bits, rows, UNIT)
-        keep_two(groups, groups & 0x7FFF, rows, k, prune, val, meta)
-    return TwoFour(m, k, dtype, val, meta)
+    half.require_dtype(dtype)
+    xp = array_module(dense)
+    bits = xp.asarray(dense)
+    require_dense("a 2:4 matrix", bits, np.uint16)
+    m, k = require_sizes(*bits.shape)
+    if bits.dtype == np.float32:
+        bits = rounded(bits, dtype) if xp is np else half.to_bits(bits, dtype)
+    return filled(TwoFour.empty(xp, m, k, dtype), bits, prune)
 
 
-def check(dense, dtype: str) -> None:
-    """Raise the ValueError of `compress` where an (m, k) array is not 2:4, and compress nothing."""
-    bits = _bits(dense, dtype)
-    if array_module(bits) is not np:
-        _require_fit_on_device("compress<CHECK>", bits)
-        return
-    for rows in row_chunks(*bits.shape):
-        require_fit(groups_of(bits, rows, UNIT) & 0x7FFF, rows.start, bits.shape[1])
+def rounded(dense, dtype: str, scale=None):
+    """Bit patterns of a float32 array over its scales, (1, 1) or (m, 1), made some rows at a time."""
+    bits = array_module(dense).empty(dense.shape, Pairs.VALUES if dtype in half.DTYPES else np.uint8)
+    for rows in row_chunks(*dense.shape):
+        part = dense[rows]
+        if scale is not None:
+            part = part / (scale if scale.shape[0] == 1 else scale[rows])
+        bits[rows] = stored.PATTERNS[dtype].to_bits(part, dtype)
+    return bits
 
 
-def compress_on_device(bits, dtype: str, prune: bool = False) -> TwoFour:
-    """`compress` of CuPy bit patterns (m, k) on the current GPU and CuPy's current stream.
+def filled(a: Any, bits, prune: bool):
+    """`a`, whose arrays hold nothing yet, made of the bit patterns of its dense matrix as `compress` says."""
+    if a.xp is not np:
+        _fill_on_gpu(a, bits, prune)
+        return a
+    for rows in row_chunks(a.m, a.k):
+        groups = _groups_of(a, bits[rows])
+        size = magnitude(groups, a.dtype)
+        if not prune:
+            _require_fit(size, rows.start, a.k)
+        low, high = two_largest(size)
+        pair = np.stack((low, high), axis=-1)
+        a.val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, a.val.shape[1])
+        a.meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
+    return a
 
-    Reads the matrix once and writes half of it. Where k is no multiple of 8, rows do not begin at
-    multiples of 16 bytes, and it reads two bytes at a time. Waits for the result only without
-    `prune`, to know whether the matrix fits.
+
+def _fill_on_gpu(a: Any, bits, prune: bool) -> None:
+    """Run the kernel on CuPy's current device and stream; waits only without `prune`, to know whether all fits.
+
+    It reads the matrix once and writes half of it. Where rows do not begin at multiples of 16 bytes, it reads a number
+    at a time.
     """
     import cupy
 
-    require_dtype(dtype)
-    m, k = bits.shape
-    val = cupy.empty((m, padded(k, UNIT) // 2), cupy.uint16)
-    meta = cupy.empty((m, padded(k, UNIT) // 16), cupy.uint16)
-    if prune:
-        _launch("compress<PRUNE>", bits, val.data.ptr, meta.data.ptr)
-    else:
-        _require_fit_on_device("compress<FIT>", bits, val.data.ptr, meta.data.ptr)
-    return TwoFour(m, k, dtype, val, meta)
+    from . import compress as on_gpu
+
+    threads = count_threads(a.m, a.k, a.UNIT)
+    bits = on_gpu.contiguous(bits) if bits.itemsize == 2 else cupy.ascontiguousarray(bits)
+    if bits.data.ptr % 16:  # a part of another array
+        bits = bits.copy()
+    found, first = None, 0
+    if not prune:
+        found = cupy.empty(1, cupy.uint64)
+        found.data.memset_async(0xFF, found.nbytes)
+        first = found.data.ptr
+    entry = a.ENTRY.format(mode="PRUNE" if prune else "FIT", dtype=a.dtype.upper())
+    arguments = (np.int32(a.m), np.int32(a.k), bits.data.ptr, a.val.data.ptr, a.meta.data.ptr, first)
+    jit.run_on_cupy_stream(a.SOURCE, entry, threads, THREADS, *arguments)
+    place = _NONE if found is None else int(found.get()[0])  # waits for the kernel
+    if place != _NONE:
+        row = place // (a.k_pad // 4)
+        _require_fit(magnitude(_groups_of(a, bits[row : row + 1].get()), a.dtype), row, a.k)
 
 
-def count_threads(m: int, k: int) -> int:
-    """Threads of two_four.cu for an m x k matrix; ValueError where the kernel cannot count them."""
-    return threads_of(*require_sizes(m, k), UNIT)
-
-
-def threads_of(m: int, k: int, unit: int) -> int:
-    """The same of a kernel whose threads read `unit` columns each."""
+def count_threads(m: int, k: int, unit: int = Pairs.UNIT) -> int:
+    """Threads of the kernel, which read `unit` columns each; ValueError where it cannot count them."""
     threads = m * (padded(k, unit) // unit)
-    if threads > INT32_MAX:
-        raise ValueError(
-            f"a matrix of {m} x {k} has {threads} blocks of {unit} columns, but the kernel counts to "
-            "2^31 - 1: compress it by rows"
-        )
+    require(
+        threads <= INT32_MAX,
+        f"a matrix of {m} x {k} has {threads} blocks of {unit} columns, but the kernel counts to 2^31 - 1: compress it "
+        "by rows",
+    )
     return threads
 
 
@@ -162,125 +196,94 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     Raises ValueError for an unknown dtype, sizes that make no matrix, or a seed outside 0 to
     2^32 - 1.
     """
-    require_dtype(dtype)
+    half.require_dtype(dtype)
     m, k = require_sizes(m, k)
-    require_integer("seed", seed, 0, 2**32 - 1)
-    rng = np.random.default_rng([int(seed), m, k, DTYPES.index(dtype)])
-    val = np.empty((m, padded(k, UNIT) // 2), np.uint16)
-    meta = np.empty((m, padded(k, UNIT) // 16), np.uint16)
+    require_integer("2:4", "seed", seed, 0, 2**32 - 1)
+    rng = np.random.default_rng([int(seed), m, k, half.DTYPES.index(dtype)])
+    a = TwoFour.empty(np, m, k, dtype)
     whole, rest = divmod(k, 4)
     for rows in row_chunks(m, k):
         height = rows.stop - rows.start
-        choice = rng.integers(0, 6, (height, padded(k, UNIT) // 4), np.uint8)
+        choice = rng.integers(0, 6, (height, a.k_pad // 4), np.uint8)
         if rest:  # as many of the six as lie in that many columns; 6 is a multiple of 3 and of 1
             choice[:, whole] %= max(1, rest * (rest - 1) // 2)
         choice[:, -(-k // 4) :] = 0
-        meta[rows] = pack_pairs(PAIRS[choice])
+        a.meta[rows] = pack_pairs(PAIRS[choice])
         # Odd multiples of 2^-24, which float32 holds exactly and float16 does not round to zero.
-        steps = rng.integers(0, 2**24, (height, val.shape[1]), np.uint32).astype(np.float32)
-        val[rows] = to_bits((steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23), dtype)
-        val[rows, 2 * whole + min(rest, 2) :] = 0
-    return TwoFour(m, k, dtype, val, meta)
+        steps = rng.integers(0, 2**24, (height, a.val.shape[1]), np.uint32).astype(np.float32)
+        a.val[rows] = half.to_bits((steps - 2**23 + np.float32(0.5)) * np.float32(2.0**-23), dtype)
+        a.val[rows, 2 * whole + min(rest, 2) :] = 0
+    return a
 
 
 def validate(a: TwoFour) -> TwoFour:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    require_dtype(a.dtype)
-    m, k = require_sizes(a.m, a.k)
-    checks.require_arrays("2:4", {"val": a.val, "meta": a.meta})
-    require_shapes("2:4", a, m, k, np.uint16)
-    fault = checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else _first_fault(a)
-    if fault is None:
-        return a
-    kind, at = fault
-    if kind == _PAIR:
-        row, group = divmod(at, a.k_pad // 4)
-        refuse_pair("2:4", row, group, int(a.meta[row, group // 4]) >> 4 * (group % 4) & 15)
-    row, column = divmod(at, 16)
-    refuse_padding("2:4", a, row, a.k_pad - 16 + column)
+    half.require_dtype(a.dtype)
+    require_shapes(a, *require_sizes(a.m, a.k))
+    return without_fault(a, checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else first_fault(a))
 
 
-def require_shapes(what: str, a, m: int, k: int, of_val) -> None:
-    """Raise ValueError unless `val`, of dtype `of_val`, and `meta` have the shapes that m and k need, row-major."""
-    for name, kind, shape in (
-        ("val", of_val, (m, a.k_pad // 2)),
-        ("meta", np.uint16, (m, a.k_pad // 16)),
-    ):
+def require_shapes(a: Pairs, m: int, k: int) -> None:
+    """Raise ValueError unless `val` and `meta` have the dtypes, and the shapes that m and k need, row-major."""
+    require_one_side(a.NAME, {"val": a.val, "meta": a.meta})
+    for name, kind, shape in (("val", a.VALUES, (m, a.k_pad // 2)), ("meta", np.uint16, (m, a.k_pad // 16))):
         array = getattr(a, name)
-        if array.dtype != kind or tuple(array.shape) != shape:
-            raise ValueError(
-                f"{what} {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need "
-                f"{np.dtype(kind)} {shape}"
-            )
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{what} {name} is not row-major contiguous: copy it")
-
-
-def refuse_pair(what: str, row: int, group: int, pair: int) -> NoReturn:
-    raise ValueError(
-        f"{what} meta has the indices {pair & 3} and {pair >> 2} in row {row}, group {group}, but a group's two "
-        "indices must differ, the smaller in the low bits"
-    )
-
-
-def refuse_padding(what: str, a, row: int, column: int) -> NoReturn:
-    raise ValueError(
-        f"{what} val has a non-zero in row {row}, column {column}, but the columns {a.k} to {a.k_pad - 1} are "
-        "padding and must be 0"
-    )
+        require(
+            array.dtype == kind and tuple(array.shape) == shape,
+            f"{a.NAME} {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need {np.dtype(kind)} "
+            f"{shape}",
+        )
+        require_contiguous(f"{a.NAME} {name}", array)
 
 
 #: Kinds of faults, as checks.cu numbers them.
 _PAIR, _FILLED = range(2)
 
 
-def _first_fault(a: TwoFour) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault of a matrix on the host, as `checks.two_four` finds it on the GPU."""
+def first_fault(a: Pairs) -> tuple[int, int] | None:
+    """(kind, place) of the gravest fault, wherever `a` lives, as `checks.two_four` finds it of 16 bits on a GPU."""
     for rows in row_chunks(a.m, a.k):
-        wrong = np.flatnonzero(~is_pair(unpack_pairs(np, a.meta[rows])))
-        if wrong.size:
-            return _PAIR, rows.start * (a.k_pad // 4) + int(wrong[0])
-    # Only the last sixteen columns may lie beyond k.
-    groups = np.zeros((a.m, 4, 4), bool)
-    pairs, used = unpack_pairs(np, a.meta[:, -1:]), (a.val[:, -8:] & 0x7FFF != 0).reshape(-1, 4, 2)
-    for c in range(4):
-        groups[:, :, c] = (used[:, :, 0] & (pairs & 3 == c)) | (used[:, :, 1] & (pairs >> 2 == c))
-    filled = groups.reshape(a.m, 16)
-    filled[:, : a.k - (a.k_pad - 16)] = False
-    wrong = np.flatnonzero(filled)
-    return (_FILLED, int(wrong[0])) if wrong.size else None
+        wrong = _IS_PAIR >> unpack_pairs(a.meta[rows]) & 1 == 0
+        if bool(wrong.any()):
+            return _PAIR, rows.start * (a.k_pad // 4) + int(wrong.argmax())
+    # Only the last columns may lie beyond k.
+    tail = magnitude(expand(a.val[:, -a.UNIT // 2 :], a.meta[:, -a.UNIT // 16 :]), a.dtype) != 0
+    tail[:, : a.k - a.k_pad + a.UNIT] = False
+    return (_FILLED, int(tail.argmax())) if bool(tail.any()) else None
 
 
-def to_dense(a: TwoFour):
-    """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload."""
-    xp = array_module(a.val)
-    dense = xp.empty((a.m, a.k), xp.float32)
-    for rows in row_chunks(a.m, a.k):
-        dense[rows] = from_bits(expand(xp, a, rows)[:, : a.k], a.dtype)
-    return dense
-
-
-def to_dense_bits(a: TwoFour):
-    """(m, k) uint16 bit patterns of `a.dtype`, row-major: what a dense GEMM of the same dtype reads."""
-    xp = array_module(a.val)
-    dense = xp.empty((a.m, a.k), xp.uint16)
-    for rows in row_chunks(a.m, a.k):
-        dense[rows] = expand(xp, a, rows)[:, : a.k]
-    return dense
-
-
-def to_device(a: TwoFour) -> TwoFour:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    return TwoFour(a.m, a.k, a.dtype, cupy.asarray(a.val), cupy.asarray(a.meta))
-
-
-def to_host(a: TwoFour) -> TwoFour:
-    """Copy from the GPU; `a` itself where it is on the host already."""
-    if isinstance(a.val, np.ndarray):
+def without_fault(a: Any, fault: tuple[int, int] | None):
+    """Return `a`, or raise the ValueError on a fault."""
+    if fault is None:
         return a
-    return TwoFour(a.m, a.k, a.dtype, a.val.get(), a.meta.get())
+    kind, at = fault
+    row, place = divmod(at, a.k_pad // 4 if kind == _PAIR else a.UNIT)
+    if kind == _PAIR:
+        pair = int(a.meta[row, place // 4]) >> 4 * (place % 4) & 15
+        raise ValueError(
+            f"{a.NAME} meta has the indices {pair & 3} and {pair >> 2} in row {row}, group {place}, but a group's two "
+            "indices must differ, the smaller in the low bits"
+        )
+    raise ValueError(
+        f"{a.NAME} val has a non-zero in row {row}, column {a.k_pad - a.UNIT + place}, but the columns {a.k} to "
+        f"{a.k_pad - 1} are padding and must be 0"
+    )
+
+
+def to_dense(a: Pairs):
+    """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload."""
+    dense = a.xp.empty((a.m, a.k), np.float32)
+    for rows in row_chunks(a.m, a.k):
+        dense[rows] = stored.numbers(expand(a.val[rows], a.meta[rows])[:, : a.k], a.dtype)
+    return dense
+
+
+def to_dense_bits(a: Pairs):
+    """(m, k) bit patterns of `a.dtype`, row-major: what a dense GEMM of the same dtype reads."""
+    dense = a.xp.empty((a.m, a.k), a.VALUES)
+    for rows in row_chunks(a.m, a.k):
+        dense[rows] = expand(a.val[rows], a.meta[rows])[:, : a.k]
+    return dense
 
 
 def swizzle(meta, rows: int = 64, columns: int = 64):
@@ -313,7 +316,10 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     uint16 of two dimensions.
     """
     _require_tile(rows, columns)
-    _require_uint16("meta", meta)
+    require(
+        meta.dtype == np.uint16 and meta.ndim == 2,
+        f"2:4 meta is {meta.ndim}-dimensional {meta.dtype}, but must be 2-dimensional uint16",
+    )
     xp = array_module(meta)
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-16 * width // columns) * columns // 16
@@ -327,57 +333,22 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     return np.ascontiguousarray(blocks.transpose(0, 2, 3, 4, 1)).reshape(high // 2, 2 * wide)
 
 
-def unswizzle(swizzled, m: int, k: int):
-    """The metadata (m, k_pad / 16) that `swizzle` was given, of a matrix of m x k.
-
-    Raises ValueError where the array is not made of 8 x 8 matrices or is too small for m x k.
-    """
-    m, k = require_sizes(m, k)
-    _require_uint16("swizzled metadata", swizzled)
-    high, wide = 2 * swizzled.shape[0], swizzled.shape[1] // 2
-    width = padded(k, UNIT) // 16
-    if swizzled.shape[0] % 8 or swizzled.shape[1] % 8 or high < m or wide < width:
-        raise ValueError(
-            f"swizzled metadata is {tuple(swizzled.shape)}, but a matrix of {m} x {k} needs at least "
-            f"{(-(-m // 16) * 8, -(-width // 4) * 8)}, multiples of 8"
-        )
-    xp = array_module(swizzled)
-    blocks = swizzled.reshape(high // 16, 8, wide // 4, 4, 2)  # i, g, j, t, s
-    whole = blocks.transpose(0, 4, 1, 2, 3).reshape(high, wide)
-    return xp.ascontiguousarray(whole[:m, :width])
-
-
-def is_pair(pairs):
-    """Of four bits each, whether they are one of `PAIRS`."""
-    return _IS_PAIR >> pairs & 1 == 1
-
-
 def padded(k: int, unit: int) -> int:
     """k rounded up to a multiple of `unit`."""
     return -(-k // unit) * unit
 
 
-def require_integer(name: str, value, least: int, most: int) -> None:
-    if not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        raise ValueError(f"2:4 {name} is {value!r}, but must be an integer from {least} to {most}")
-
-
-def _require_uint16(name: str, array) -> None:
-    if array.dtype != np.uint16 or array.ndim != 2:
-        raise ValueError(f"2:4 {name} is {array.ndim}-dimensional {array.dtype}, but must be 2-dimensional uint16")
-
-
 def _require_tile(rows, columns) -> None:
     for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
-        if not isinstance(value, (int, np.integer)) or value < unit or value % unit:
-            raise ValueError(f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}")
+        require(
+            isinstance(value, (int, np.integer)) and value >= unit and value % unit == 0,
+            f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}",
+        )
 
 
 def require_sizes(m, k) -> tuple[int, int]:
-    """The same as Python's integers, because NumPy's would wrap in the products."""
-    require_integer("m", m, 1, INT32_MAX)
-    require_integer("k", k, 1, INT32_MAX - 15)  # or k_pad would not fit the kernels' int
-    return int(m), int(k)
+    """The same as Python's integers; k is what lets k_pad fit the kernels' int."""
+    return require_integer("2:4", "m", m, 1, INT32_MAX), require_integer("2:4", "k", k, 1, INT32_MAX - 15)
 
 
 def row_chunks(m: int, k: int):
@@ -387,43 +358,25 @@ def row_chunks(m: int, k: int):
         yield slice(start, min(start + step, m))
 
 
-def _bits(dense, dtype: str):
-    """The bit patterns of an (m, k) array that is float32 or has them already."""
-    require_dtype(dtype)
-    xp = array_module(dense)
-    dense = xp.asarray(dense)
-    if dense.ndim != 2 or dense.dtype not in (np.float32, np.uint16):
-        raise ValueError(
-            f"a 2:4 matrix is made from a 2-dimensional array of float32 or of uint16 bit patterns, "
-            f"but the given one is {dense.ndim}-dimensional {dense.dtype}"
-        )
-    m, k = require_sizes(*dense.shape)
-    if dense.dtype == np.uint16:
-        return dense
-    if xp is not np:
-        return to_bits(dense, dtype)
-    bits = np.empty((m, k), np.uint16)
-    for rows in row_chunks(m, k):
-        bits[rows] = to_bits(dense[rows], dtype)
-    return bits
+def require_dense(what: str, dense, kind) -> None:
+    """Raise ValueError unless `what` can be made of an array: float32, or bit patterns of dtype `kind`, (m, k)."""
+    require(
+        dense.ndim == 2 and dense.dtype in (np.float32, kind),
+        f"{what} is made from a 2-dimensional array of float32 or of {np.dtype(kind)} bit patterns, but the given one "
+        f"is {dense.ndim}-dimensional {dense.dtype}",
+    )
 
 
-def groups_of(bits: np.ndarray, rows: slice, unit: int) -> np.ndarray:
-    """Some rows as (rows, k_pad / 4, 4), with k_pad a multiple of `unit`."""
-    k = bits.shape[1]
-    whole = np.zeros((rows.stop - rows.start, padded(k, unit)), bits.dtype)
-    whole[:, :k] = bits[rows]
+def magnitude(bits, dtype: str):
+    """Numbers in the order of what bit patterns stand for without signs, 0 for zeros of either sign."""
+    return bits & 0x7FFF if dtype in half.DTYPES else eight.magnitude(bits, dtype)
+
+
+def _groups_of(a: Any, bits: np.ndarray) -> np.ndarray:
+    """Some rows of the dense matrix as (rows, k_pad / 4, 4)."""
+    whole = np.zeros((len(bits), a.k_pad), bits.dtype)
+    whole[:, : a.k] = bits
     return whole.reshape(len(whole), -1, 4)
-
-
-def keep_two(groups, size, rows: slice, k: int, prune: bool, val, meta) -> None:
-    """Write the values and metadata of some rows' groups, whose magnitudes are `size`, as `compress` says."""
-    if not prune:
-        require_fit(size, rows.start, k)
-    low, high = two_largest(size)
-    pair = np.stack((low, high), axis=-1)
-    val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, val.shape[1])
-    meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
 
 
 def pack_pairs(pairs: np.ndarray) -> np.ndarray:
@@ -432,26 +385,26 @@ def pack_pairs(pairs: np.ndarray) -> np.ndarray:
     return g[:, :, 0] | g[:, :, 1] << 4 | g[:, :, 2] << 8 | g[:, :, 3] << 12
 
 
-def unpack_pairs(xp, meta):
-    """The inverse of `pack_pairs`."""
+def unpack_pairs(meta):
+    """The inverse of `pack_pairs`, NumPy or CuPy."""
+    xp = array_module(meta)
     shifts = xp.arange(0, 16, 4, dtype=xp.uint16)
     return (meta[:, :, None] >> shifts & 15).reshape(meta.shape[0], -1)
 
 
-def expand(xp, a, rows: slice):
-    """Some rows of the dense matrix with its padding, (rows, k_pad), bit patterns as `val` has them."""
-    pairs = unpack_pairs(xp, a.meta[rows])
+def expand(val, meta):
+    """Rows of the dense matrix with its padding, (rows, k_pad), bit patterns as `val` has them, NumPy or CuPy."""
+    xp, pairs, nothing = array_module(val), unpack_pairs(meta), val.dtype.type(0)
     low, high = pairs & 3, pairs >> 2
-    val = a.val[rows].reshape(*pairs.shape, 2)
-    nothing = a.val.dtype.type(0)
-    groups = xp.zeros((*pairs.shape, 4), a.val.dtype)
+    val = val.reshape(*pairs.shape, 2)
+    groups = xp.zeros((*pairs.shape, 4), val.dtype)
     for c in range(4):
         second = xp.where(high == c, val[:, :, 1], nothing)
         groups[:, :, c] = xp.where(low == c, val[:, :, 0], second)
     return groups.reshape(pairs.shape[0], -1)
 
 
-def require_fit(size: np.ndarray, start: int, k: int) -> None:
+def _require_fit(size: np.ndarray, start: int, k: int) -> None:
     """Raise ValueError for the first group, from row `start` on, with three or four magnitudes that are not 0."""
     count = (size != 0).sum(axis=-1)
     wrong = count > 2
@@ -481,42 +434,3 @@ def two_largest(magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _two_of(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     return (x & y) | (z & (x | y))
-
-
-def _require_fit_on_device(entry: str, bits, val: int = 0, meta: int = 0) -> None:
-    """Run the kernel; where it reports a group, raise the ValueError that names it."""
-    place = _launch(entry, bits, val, meta)
-    if place is not None:
-        row = place // (padded(bits.shape[1], UNIT) // 4)
-        there = groups_of(bits[row : row + 1].get(), slice(0, 1), UNIT)
-        require_fit(there & 0x7FFF, row, bits.shape[1])
-
-
-def _launch(entry: str, bits, val: int, meta: int) -> int | None:
-    """Run one instantiation over CuPy bit patterns; the others are device addresses."""
-    from . import compress as on_gpu
-
-    threads = count_threads(*bits.shape)
-    bits = on_gpu.contiguous(bits)
-    return run(SOURCE, entry, bits, threads, val, meta, report="PRUNE" not in entry)
-
-
-def run(source: Path, entry: str, bits, threads: int, val: int, meta: int, *, report: bool) -> int | None:
-    """Run a kernel over row-major CuPy bit patterns; val, meta: device addresses.
-
-    report: whether to wait for the place of the first group that does not fit, which is returned; None: all fit.
-    """
-    import cupy
-
-    if bits.data.ptr % 16:  # a part of another array
-        bits = bits.copy()
-    m, k = bits.shape
-    first = 0
-    if report:
-        found = cupy.empty(1, cupy.uint64)
-        found.data.memset_async(0xFF, found.nbytes)
-        first = found.data.ptr
-    arguments = (np.int32(m), np.int32(k), bits.data.ptr, val, meta, first)
-    jit.run_on_cupy_stream(source, entry, threads, THREADS, *arguments)
-    place = int(found.get()[0]) if report else _NONE  # waits for the kernel
-    return None if place == _NONE else place

@@ -39,47 +39,35 @@ from typing import Any
 
 import numpy as np
 
+from ..contract import require
 from . import eight, two_four
-from .half import array_module
-from .two_four import EMPTY, INT32_MAX, expand, groups_of, is_pair, padded, row_chunks, unpack_pairs
+from .arrays import array_module
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
+from .two_four import EMPTY, INT32_MAX, Pairs
+from .two_four import to_dense_bits as to_dense_bits
 
 SOURCE = Path(__file__).with_name("two_four_eight.cu")
-ENTRIES = tuple(
-    f"compress_eight<{mode}, {dtype.upper()}>" for mode in ("CHECK", "FIT", "PRUNE") for dtype in eight.DTYPES
-)
-UNIT = 32  #: columns of a thread
+ENTRIES = tuple(f"compress_eight<{mode}, {dtype.upper()}>" for mode in ("FIT", "PRUNE") for dtype in eight.DTYPES)
 #: Rows and columns of A that an instruction of a warpgroup multiplies.
 ROWS = COLUMNS = 64
 
 
 @dataclass(frozen=True)
-class TwoFourEight:
+class TwoFourEight(Pairs):
     """A sparse m x k matrix, 2:4 along k; the arrays are NumPy's or CuPy's, all on one side.
 
-    val: uint8 (m, k_pad / 2) row-major, bit patterns of `dtype`; meta: uint16 (m, k_pad / 16) row-major; scale:
-    float32 (1, 1) or (m, 1).
+    dtype: "e4m3" or "int8"; val: uint8 (m, k_pad / 2) row-major, bit patterns of it; meta: uint16 (m, k_pad / 16)
+    row-major; scale: float32 (1, 1) or (m, 1); k_pad: k rounded up to a multiple of 32.
     """
 
-    m: int
-    k: int
-    dtype: str  #: "e4m3" or "int8"
-    val: Any
-    meta: Any
+    NAME = "8-bit 2:4"
+    UNIT = 32
+    SOURCE = SOURCE
+    ENTRY = "compress_eight<{mode}, {dtype}>"
+    VALUES = np.uint8
+
     scale: Any
-
-    @property
-    def k_pad(self) -> int:
-        """Columns stored, k rounded up to a multiple of 32."""
-        return padded(self.k, UNIT)
-
-    @property
-    def nnz(self) -> int:
-        """Stored values, explicit zeros included."""
-        return self.m * self.k_pad // 2
-
-    @property
-    def nbytes(self) -> int:
-        return self.val.nbytes + self.meta.nbytes + self.scale.nbytes
 
 
 def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourEight:
@@ -93,77 +81,39 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
     Raises ValueError that names row and group where a group has three or four non-zeros and `prune` is not set,
     and where the array is not 2-dimensional, empty or of another dtype, or the scales do not fit.
     """
-    bits, scale = _bits(dense, dtype, scale)
-    xp = array_module(bits)
-    m, k = bits.shape
-    val = xp.empty((m, padded(k, UNIT) // 2), xp.uint8)
-    meta = xp.empty((m, padded(k, UNIT) // 16), xp.uint16)
-    if xp is not np:
-        _compress_on_device(bits, dtype, prune, val, meta)
-        return TwoFourEight(m, k, dtype, val, meta, scale)
-    for rows in row_chunks(m, k):
-        groups = groups_of(bits, rows, UNIT)
-        size = eight.magnitude(groups, dtype)
-        two_four.keep_two(groups, size, rows, k, prune, val, meta)
-    return TwoFourEight(m, k, dtype, val, meta, scale)
-
-
-def count_threads(m: int, k: int) -> int:
-    """Threads of two_four_eight.cu for an m x k matrix; ValueError where the kernel cannot count them."""
-    return two_four.threads_of(*_sizes(m, k), UNIT)
+    eight.require_dtype(dtype)
+    xp = array_module(dense)
+    dense = xp.asarray(dense)
+    two_four.require_dense("an 8-bit 2:4 matrix", dense, np.uint8)
+    m, k = _sizes(*dense.shape)
+    if isinstance(scale, str):
+        require(
+            scale in ("tensor", "rows"),
+            f"an 8-bit 2:4 matrix has scales by {scale!r}, but must have them by tensor or by rows: a sum runs over "
+            "its columns",
+        )
+        as_numbers = dense.dtype == np.float32
+        require(as_numbers or scale == "tensor", "bit patterns have no scales by rows of their own: give the scales")
+        scale = eight.scales(dense, dtype, scale) if as_numbers else xp.ones((1, 1), xp.float32)
+    eight.require_scale(scale, ((1, 1), (m, 1)))
+    bits = dense if dense.dtype == np.uint8 else two_four.rounded(dense, dtype, scale)
+    return two_four.filled(TwoFourEight.empty(xp, m, k, dtype, scale), bits, prune)
 
 
 def validate(a: TwoFourEight) -> TwoFourEight:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     eight.require_dtype(a.dtype)
     m, k = _sizes(a.m, a.k)
-    two_four.require_shapes("8-bit 2:4", a, m, k, np.uint8)
+    two_four.require_shapes(a, m, k)
     eight.require_scale(a.scale, ((1, 1), (m, 1)))
-    xp = array_module(a.meta)
-    for rows in row_chunks(m, k):
-        pairs = unpack_pairs(xp, a.meta[rows])
-        wrong = ~is_pair(pairs)
-        if bool(wrong.any()):
-            row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-            two_four.refuse_pair("8-bit 2:4", rows.start + row, group, int(pairs[row, group]))
-        beyond = eight.magnitude(expand(xp, a, rows)[:, k:], a.dtype) != 0
-        if bool(beyond.any()):
-            row, column = divmod(int(beyond.argmax()), beyond.shape[1])
-            two_four.refuse_padding("8-bit 2:4", a, rows.start + row, k + column)
-    return a
+    return two_four.without_fault(a, two_four.first_fault(a))
 
 
 def to_dense(a: TwoFourEight):
     """(m, k) float32 array, row-major, on the side where `a` lives: value times scale, rounded once."""
-    xp = array_module(a.val)
-    dense = xp.empty((a.m, a.k), xp.float32)
-    for rows in row_chunks(a.m, a.k):
-        scale = a.scale if a.scale.shape[0] == 1 else a.scale[rows]
-        dense[rows] = eight.from_bits(expand(xp, a, rows)[:, : a.k], a.dtype) * scale
+    dense = two_four.to_dense(a)
+    dense *= a.scale
     return dense
-
-
-def to_dense_bits(a: TwoFourEight):
-    """(m, k) uint8 bit patterns of `a.dtype`, row-major, to which the same scales belong."""
-    xp = array_module(a.val)
-    dense = xp.empty((a.m, a.k), xp.uint8)
-    for rows in row_chunks(a.m, a.k):
-        dense[rows] = expand(xp, a, rows)[:, : a.k]
-    return dense
-
-
-def to_device(a: TwoFourEight) -> TwoFourEight:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    return TwoFourEight(a.m, a.k, a.dtype, *map(cupy.asarray, (a.val, a.meta, a.scale)))
-
-
-def to_host(a: TwoFourEight) -> TwoFourEight:
-    """Copy from the GPU; `a` itself where it is on the host already."""
-    if array_module(a.val) is np:
-        return a
-    return TwoFourEight(a.m, a.k, a.dtype, a.val.get(), a.meta.get(), a.scale.get())
 
 
 def words(meta, rows: int = ROWS):
@@ -174,13 +124,14 @@ def words(meta, rows: int = ROWS):
     (m, k_pad / 16), NumPy or CuPy. Raises ValueError where `rows` is no positive multiple of 64, or meta not
     uint16 of two dimensions with whole words a row.
     """
-    if not isinstance(rows, (int, np.integer)) or rows < ROWS or rows % ROWS:
-        raise ValueError(f"a tile of 8-bit 2:4 has {rows!r} rows, but must have a positive multiple of {ROWS}")
-    if meta.dtype != np.uint16 or meta.ndim != 2 or meta.shape[1] % 2:
-        raise ValueError(
-            f"8-bit 2:4 meta is {meta.dtype} {tuple(meta.shape)}, but must be 2-dimensional uint16, an even "
-            "number a row"
-        )
+    require(
+        isinstance(rows, (int, np.integer)) and rows >= ROWS and rows % ROWS == 0,
+        f"a tile of 8-bit 2:4 has {rows!r} rows, but must have a positive multiple of {ROWS}",
+    )
+    require(
+        meta.dtype == np.uint16 and meta.ndim == 2 and meta.shape[1] % 2 == 0,
+        f"8-bit 2:4 meta is {meta.dtype} {tuple(meta.shape)}, but must be 2-dimensional uint16, an even number a row",
+    )
     xp = array_module(meta)
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-width // 4) * 4
@@ -191,73 +142,8 @@ def words(meta, rows: int = ROWS):
     return xp.ascontiguousarray(lanes.transpose(0, 4, 1, 3, 5, 2)).reshape(high // 64, wide // 4, 4, 32)
 
 
-def from_words(words, m: int, k: int):
-    """The metadata (m, k_pad / 16) that `words` was given, of a matrix of m x k; ValueError where it is too small."""
-    m, k = _sizes(m, k)
-    need = (-(-m // ROWS), -(-k // COLUMNS), 4, 32)
-    if words.dtype != np.uint32 or words.ndim != 4 or words.shape[2:] != (4, 32):
-        raise ValueError(f"words of 8-bit 2:4 are {words.dtype} {tuple(words.shape)}, but must be uint32 (…, …, 4, 32)")
-    if words.shape[0] < need[0] or words.shape[1] < need[1]:
-        raise ValueError(
-            f"words of 8-bit 2:4 are {tuple(words.shape)}, but a matrix of {m} x {k} needs at least {need}"
-        )
-    xp = array_module(words)
-    high, wide = words.shape[:2]
-    lanes = words.reshape(high, wide, 4, 8, 2, 2).transpose(0, 2, 5, 3, 1, 4)
-    lanes = xp.ascontiguousarray(lanes).reshape(64 * high, 2 * wide)
-    whole = xp.stack((lanes & 0xFFFF, lanes >> 16), axis=-1).astype(xp.uint16)
-    return xp.ascontiguousarray(whole.reshape(64 * high, 4 * wide)[:m, : padded(k, UNIT) // 16])
-
-
 def _sizes(m, k) -> tuple[int, int]:
     m, k = two_four.require_sizes(m, k)
-    if k > INT32_MAX - 31:
-        raise ValueError(f"8-bit 2:4 k is {k}, but must be at most {INT32_MAX - 31}, so that k_pad fits an int")
+    most = INT32_MAX - 31
+    require(k <= most, f"8-bit 2:4 k is {k}, but must be at most {most}, so that k_pad fits an int")
     return m, k
-
-
-def _bits(dense, dtype: str, scale):
-    """Bit patterns (m, k) and scales of what `compress` takes."""
-    eight.require_dtype(dtype)
-    xp = array_module(dense)
-    dense = xp.asarray(dense)
-    if dense.ndim != 2 or dense.dtype not in (np.float32, np.uint8):
-        raise ValueError(
-            "an 8-bit 2:4 matrix is made from a 2-dimensional array of float32 or of uint8 bit patterns, but the "
-            f"given one is {dense.ndim}-dimensional {dense.dtype}"
-        )
-    m, k = _sizes(*dense.shape)
-    given = not isinstance(scale, str)
-    if not given and scale not in ("tensor", "rows"):
-        raise ValueError(
-            f"an 8-bit 2:4 matrix has scales by {scale!r}, but must have them by tensor or by rows: a sum runs over "
-            "its columns"
-        )
-    if dense.dtype == np.uint8:
-        if not given and scale == "rows":
-            raise ValueError("bit patterns have no scales by rows of their own: give the scales")
-        scale = scale if given else xp.ones((1, 1), xp.float32)
-    elif not given:
-        scale = eight.scales(dense, dtype, scale)
-    eight.require_scale(scale, ((1, 1), (m, 1)))
-    if dense.dtype == np.uint8:
-        return dense, scale
-    bits = xp.empty((m, k), xp.uint8)
-    for rows in row_chunks(m, k):
-        part = scale if scale.shape[0] == 1 else scale[rows]
-        bits[rows] = eight.to_bits(dense[rows] / part, dtype)
-    return bits, scale
-
-
-def _compress_on_device(bits, dtype: str, prune: bool, val, meta) -> None:
-    """Run the kernel over CuPy bit patterns; where a group does not fit and `prune` is not set, ValueError."""
-    import cupy
-
-    m, k = bits.shape
-    entry = f"compress_eight<{'PRUNE' if prune else 'FIT'}, {dtype.upper()}>"
-    bits, threads = cupy.ascontiguousarray(bits), count_threads(m, k)
-    place = two_four.run(SOURCE, entry, bits, threads, val.data.ptr, meta.data.ptr, report=not prune)
-    if place is not None:
-        row = place // (padded(k, UNIT) // 4)
-        there = groups_of(bits[row : row + 1].get(), slice(0, 1), UNIT)
-        two_four.require_fit(eight.magnitude(there, dtype), row, k)

@@ -18,20 +18,25 @@ AsyncSparse, section II-C and Fig. 2: windows of 64 rows, padded to 8 columns (s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..contract import require
 from . import checks, csr, stored
+from .arrays import gravest, require_known
+from .arrays import to_device as to_device
+from .arrays import to_host as to_host
 from .csr import INT32_MAX
-from .half import array_module
+from .stored import Stored
 
 SIDES = (1, 2, 4, 8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
 
 
 @dataclass(frozen=True)
-class Wcsr:
+class Wcsr(Stored):
     """A sparse m x k matrix; the arrays are NumPy's or CuPy's, all on one side.
 
     row_ptr: int32 (windows + 1,), counts columns; col_idx: int32 (columns,), -1 for padding; val:
@@ -57,15 +62,6 @@ class Wcsr:
         """Columns of all windows, padding included."""
         return int(self.val.shape[1])
 
-    @property
-    def fill_ratio(self) -> float:
-        """Non-zeros over stored values; 0 where nothing is stored."""
-        return stored.fill_ratio(self)
-
-    @property
-    def nbytes(self) -> int:
-        return self.row_ptr.nbytes + self.col_idx.nbytes + self.val.nbytes
-
 
 def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> Wcsr:
     """The windows of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
@@ -77,8 +73,7 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     _require_sides(window, pad)
     stored.require_dtype("WCSR", dtype)
     a = stored.as_csr(a)
-    xp = array_module(a.val)
-    windows, element = -(-a.m // window), stored.storage(dtype)
+    xp, windows, element = a.xp, -(-a.m // window), stored.storage(dtype)
     if a.nnz == 0:
         nothing = xp.zeros(windows + 1, xp.int32), xp.zeros(0, xp.int32)
         return Wcsr(a.m, a.k, dtype, window, pad, *nothing, xp.zeros((window, 0), element), 0)
@@ -94,88 +89,60 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     row_ptr = xp.zeros(windows + 1, xp.int64)
     row_ptr[1:] = xp.cumsum(-(-count // pad) * pad)
     columns = int(row_ptr[-1])
-    if columns > INT32_MAX:
-        raise ValueError(f"{columns} columns of windows do not fit 32-bit offsets: split the matrix by rows")
+    fits = columns <= INT32_MAX
+    require(fits, f"{columns} columns of windows do not fit 32-bit offsets: split the matrix by rows")
     owner = found // a.k
     at = xp.arange(found.shape[0]) - unpadded[owner] + row_ptr[owner]
     col_idx = xp.full(columns, -1, xp.int32)
     col_idx[at] = (found % a.k).astype(xp.int32)
     val = xp.zeros(window * columns, element)
     val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(values, dtype)
-    return Wcsr(
-        a.m,
-        a.k,
-        dtype,
-        window,
-        pad,
-        row_ptr.astype(xp.int32),
-        col_idx,
-        val.reshape(window, columns),
-        int(key.shape[0]),
-    )
+    val, row_ptr = val.reshape(window, columns), row_ptr.astype(xp.int32)
+    return Wcsr(a.m, a.k, dtype, window, pad, row_ptr, col_idx, val, int(key.shape[0]))
 
 
 def validate(a: Wcsr) -> Wcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     _require_sides(a.window, a.pad)
     stored.require_dtype("WCSR", a.dtype)
-    stored.require_sizes("WCSR", a.m, a.k)
+    csr.require_sizes(a.m, a.k, "WCSR")
     stored.require_arrays("WCSR", a, 2)
-    if a.row_ptr.shape[0] != a.windows + 1:
-        raise ValueError(f"WCSR row_ptr has {a.row_ptr.shape[0]} entries, but {a.windows} windows need {a.windows + 1}")
-    stored.require_nnz("WCSR", a)
-    if a.col_idx.shape[0] != a.columns or a.val.shape[0] != a.window:
-        raise ValueError(_said(a, _ENDS, 0))
-    fault = checks.wcsr(a) if checks.on_device(a.val) else _first_fault(a)
-    if fault is not None:
+    stored.require_counts("WCSR", a, a.windows, "windows")
+    fault: tuple[int, int] | None = (stored.ENDS, 0)
+    if a.col_idx.shape[0] == a.columns and a.val.shape[0] == a.window:
+        fault = checks.wcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
+    if fault:
         raise ValueError(_said(a, *fault))
     return a
 
 
-#: Kinds of faults, as checks.cu numbers them.
-_STARTS, _FALLS, _ENDS, _RAGGED, _OUTSIDE, _RISES, _PADDING, _UNDER = range(8)
+#: Kinds of faults after those of pointers, as checks.cu numbers them.
+_RAGGED, _OUTSIDE, _RISES, _PADDING = 3, 4, 5, 6
 
 
-def _first_fault(a: Wcsr) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault of a matrix on the host, as `checks.wcsr` finds it on the GPU."""
-    if int(a.row_ptr[0]) != 0:
-        return _STARTS, 0
-    found = np.flatnonzero(a.row_ptr[1:] < a.row_ptr[:-1])
-    if found.size:
-        return _FALLS, int(found[0])
-    if int(a.row_ptr[-1]) != a.columns:
-        return _ENDS, a.windows
-    found = np.flatnonzero(a.row_ptr % a.pad)
-    if found.size:
-        return _RAGGED, int(found[0])
-    found = np.flatnonzero((a.col_idx < -1) | (a.col_idx >= a.k))
-    if found.size:
-        return _OUTSIDE, int(found[0])
+def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
+    """What `checks.wcsr` looks for on a GPU, of a matrix on the host."""
+    yield from stored.pointer_faults(a.row_ptr, a.columns)
+    yield 0, a.row_ptr % a.pad != 0
+    yield 0, (a.col_idx < -1) | (a.col_idx >= a.k)
     # Padding counts as column k, which it may repeat.
     padding = a.col_idx < 0
     owner = csr.owners(a.row_ptr, a.columns)
     col = np.where(padding, a.k, a.col_idx).astype(np.int64)
     same = (col[1:] == col[:-1]) & ~padding[1:]
-    found = np.flatnonzero((owner[1:] == owner[:-1]) & ((col[1:] < col[:-1]) | same))
-    if found.size:
-        return _RISES, int(found[0])
-    padded = np.flatnonzero(padding)
-    found = np.flatnonzero(stored.nonzero(a.val[:, padded]).any(axis=0))
-    if found.size:
-        return _PADDING, int(padded[found[0]])
+    yield 0, (owner[1:] == owner[:-1]) & ((col[1:] < col[:-1]) | same)
+    filled = np.zeros(a.columns, bool)
+    filled[padding] = stored.nonzero(a.val[:, padding]).any(axis=0)
+    yield 0, filled
     last = int(a.row_ptr[-2]) if a.windows else 0
-    under = a.val[a.m % a.window :, last:] if a.m % a.window else a.val[:0]
-    found = np.flatnonzero(stored.nonzero(under))
-    return (_UNDER, int(found[0])) if found.size else None
+    yield 0, stored.nonzero(a.val[a.m % a.window :, last:] if a.m % a.window else a.val[:0])
 
 
 def _said(a: Wcsr, kind: int, at: int) -> str:
     """The sentence on a fault."""
-    if kind == _STARTS:
-        return f"WCSR row_ptr starts at {int(a.row_ptr[0])}, but must start at 0"
-    if kind == _FALLS:
-        return csr.falls("WCSR", "row_ptr", at, int(a.row_ptr[at]), int(a.row_ptr[at + 1]))
-    if kind == _ENDS:
+    if kind < stored.ENDS:
+        return stored.said_of_pointers("WCSR", a.row_ptr, kind, at)
+    if kind == stored.ENDS:
         return (
             f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
             f"indices and {tuple(a.val.shape)} values: it must be {a.window} rows of as many"
@@ -199,7 +166,7 @@ def _said(a: Wcsr, kind: int, at: int) -> str:
 
 def to_dense(a: Wcsr):
     """(m, k) float32 array, row-major, on the side where `a` lives: exact."""
-    xp = array_module(a.val)
+    xp = a.xp
     dense = xp.zeros((a.windows * a.window, a.k), xp.float32)
     kept = xp.flatnonzero(a.col_idx >= 0)
     if kept.size:
@@ -212,7 +179,7 @@ def to_dense(a: Wcsr):
 
 def to_csr(a: Wcsr) -> csr.Csr:
     """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
-    if array_module(a.val) is not np:
+    if a.xp is not np:
         from . import compress
 
         return compress.csr_of_windows(a)
@@ -222,25 +189,6 @@ def to_csr(a: Wcsr) -> csr.Csr:
     return stored.csr_of(a, at, row, a.col_idx[column].astype(np.int64))
 
 
-def to_device(a: Wcsr) -> Wcsr:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    return _with(a, *(cupy.asarray(x) for x in (a.row_ptr, a.col_idx, a.val)))
-
-
-def to_host(a: Wcsr) -> Wcsr:
-    """Copy from the GPU; `a` itself where it is on the host already."""
-    if isinstance(a.val, np.ndarray):
-        return a
-    return _with(a, *(x.get() for x in (a.row_ptr, a.col_idx, a.val)))
-
-
-def _with(a: Wcsr, row_ptr, col_idx, val) -> Wcsr:
-    return Wcsr(a.m, a.k, a.dtype, a.window, a.pad, row_ptr, col_idx, val, a.nnz)
-
-
 def _require_sides(window, pad) -> None:
     for name, value in (("window", window), ("padding", pad)):
-        if value not in SIDES:
-            raise ValueError(f"WCSR {name} is {value!r}, but must be one of {', '.join(map(str, SIDES))}")
+        require_known(f"WCSR {name}", value, SIDES)

@@ -13,7 +13,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import gpu, workspace
+from .. import gpu
 from ..contract import require
 
 LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can destroy
@@ -21,9 +21,8 @@ LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can
 
 @dataclass
 class Buffers:
-    """One set, on a `cuda.core.Device`."""
+    """One set."""
 
-    device: Any
     scratch: tuple[int, ...]  #: addresses, in the order of `Launch.scratch`
     at: tuple | None = None  #: addresses that `ready` was made for
     ready: list = field(default_factory=list)  #: launches: (config, kernel, arguments)
@@ -63,51 +62,56 @@ class Buffers:
                 _driver().cuEventDestroy(self._event)
 
 
-def copy_of(sizes: tuple[int, ...], device) -> Buffers:
+def copy_of(sizes: tuple[int, ...]) -> Buffers:
     """A set of its own, of so many bytes each: zeros. It may be made while a stream is captured."""
-    made = Buffers(device, ())
+    made = Buffers(())
     made.scratch = tuple(zeros(made, size) for size in sizes)
     return made
 
 
 def zeros(buffers: Buffers, size: int) -> int:
     """The address of so many zeros, which live as long as the set does."""
-    memory = _Memory(buffers.device, size)
+    memory = _Memory(size)
     buffers.keep.append(memory)
     return memory.address
 
 
 class _Memory:
-    """Zeros on the GPU, allocated past any library's pool: those wait for streams, which a capture forbids."""
+    """Zeros on the current GPU, which are freed with it."""
 
-    def __init__(self, device, size: int):
+    def __init__(self, size: int):
         self.address = 0
-        with _relaxed() as driver:
-            error, address = driver.cuMemAlloc(max(size, 16))
-            if int(error):
-                raise gpu.NoGpu(f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it")
-            self.address = int(address)
-            stream = workspace.side_stream(device)
-            driver.cuMemsetD8Async(self.address, 0, max(size, 16), int(stream.handle))
-            stream.sync()
+        self.address = allocated(size)
 
     def __del__(self):
         if self.address:
-            with (
-                contextlib.suppress(Exception),
-                _relaxed() as driver,
-            ):  # the interpreter may be ending
-                driver.cuMemFree(self.address)
+            with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
+                _driver().cuMemFree(self.address)
+
+
+def allocated(size: int) -> int:
+    """The address of zeros on the current GPU, past any library's pool: those wait for streams, which a capture
+    forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
+    driver = _driver()
+    with capturing_goes_on():
+        error, address = driver.cuMemAlloc(max(size, 16))
+        if int(error):
+            raise gpu.NoGpu(f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it")
+        _, stream = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        driver.cuMemsetD8Async(address, 0, max(size, 16), stream)
+        driver.cuStreamSynchronize(stream)
+        driver.cuStreamDestroy(stream)
+    return int(address)
 
 
 @contextlib.contextmanager
-def _relaxed():
-    """The driver, where this thread may allocate and free while some stream is captured."""
+def capturing_goes_on():
+    """Let this thread call meanwhile what a capture forbids by default, as to allocate: no part of the graph."""
     driver = _driver()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
     try:
-        yield driver
+        yield
     finally:
         driver.cuThreadExchangeStreamCaptureMode(before)
 

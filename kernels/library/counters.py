@@ -8,8 +8,8 @@ everything else; nobody knows when a graph goes, so the counter stays until the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from . import buffers
 
 SPACE = 32  #: bytes from a counter to the next
 MANY = 1024  #: that are allocated together
@@ -37,41 +37,6 @@ def _fresh(ordinal: int) -> int:
     with _lock:
         spare = _spare.setdefault(ordinal, [])
         if not spare:
-            first = _zeros(MANY * SPACE)
+            first = buffers.allocated(MANY * SPACE)
             spare.extend(range(first, first + MANY * SPACE, SPACE))
         return spare.pop()
-
-
-def _zeros(size: int) -> int:
-    """The address of bytes that are 0 and stay allocated; not from a library's pool, which may be a graph's own."""
-    from cuda.bindings import driver
-
-    with capturing_goes_on():
-        address = _done(driver.cuMemAlloc(size))
-        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        stream = _done(driver.cuStreamCreate(flags))
-        _done(driver.cuMemsetD8Async(address, 0, size, stream))
-        _done(driver.cuStreamSynchronize(stream))
-        _done(driver.cuStreamDestroy(stream))
-    return int(address)
-
-
-@contextmanager
-def capturing_goes_on() -> Iterator[None]:
-    """Let this thread call meanwhile what a capture forbids by default, as to allocate: no part of the graph."""
-    from cuda.bindings import driver
-
-    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    before = _done(driver.cuThreadExchangeStreamCaptureMode(relaxed))
-    try:
-        yield
-    finally:
-        _done(driver.cuThreadExchangeStreamCaptureMode(before))
-
-
-def _done(answer: tuple):
-    """What a call of the driver returns besides its error; RuntimeError where that is one."""
-    error, *found = answer
-    if error.value:
-        raise RuntimeError(f"the driver gives no memory for counters of tiles ({error.name})")
-    return found[0] if found else None

@@ -47,6 +47,14 @@ def opened(ordinal: int):
             gpu.open_device(before)
 
 
+@contextmanager
+def settled(ordinal: int):
+    """`opened`, whose work is done at the end, whatever stream comes next."""
+    with opened(ordinal) as device:
+        yield device
+        device.sync()
+
+
 class Current:
     """With a plan's GPU current, which it mostly is already; a class, since a generator takes longer to enter."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from contextlib import nullcontext
 from math import prod
 from numbers import Real
 from types import SimpleNamespace
@@ -25,8 +24,8 @@ from typing import Any
 
 from ..async_sparse import layer
 from ..contract import require
-from . import counters, current, dense
-from .torch_modes import autocast_dtype, require_no_tangent
+from . import counters, dense, torch_modes
+from .torch_modes import cast, require_no_tangent, size
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -184,32 +183,9 @@ def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
     tokens, k = prod(x.shape[:-1]), x.shape[-1]
     if kernel == "opt5":
         tokens = layer.whole_lines(tokens)
-    dtype = str(x.dtype).removeprefix("torch.")
+    dtype = torch_modes.named(x.dtype)
     m, k = layer.whole_lines(features), layer.whole_lines(k)
     return layer.Sizes(kernel, m, k, col_idx.shape[0], tokens, dtype)
-
-
-def _require_input(x, val, features: int) -> None:
-    """Raise ValueError, one sentence, unless an input has a layer's columns and its blocks' place and dtype.
-
-    All are read by address: of another input, memory of somebody else. torch.compile keeps these as guards.
-    """
-    if len(x.shape) == 0 or x.shape[-1] != features:
-        has = f"{x.shape[-1]} features" if len(x.shape) else "no dimension"
-        raise ValueError(
-            f"the input has {has}, but the layer takes {features} features: bring as many, or another layer"
-        )
-    if x.device != val.device:
-        raise ValueError(f"the input is on {x.device}, but the layer on {val.device}: move one of them with to()")
-    if x.layout != val.layout:
-        raise ValueError(
-            f"the input is a tensor in {x.layout}, but a layer multiplies dense ones: convert it with to_dense()"
-        )
-    if x.dtype != val.dtype or x.dtype.itemsize != 2 or not x.dtype.is_floating_point:
-        raise ValueError(
-            f"the input is {x.dtype} and the layer's blocks are {val.dtype}, but both must be bfloat16 or both "
-            "float16: convert them with to(), or use autocast"
-        )
 
 
 def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
@@ -220,30 +196,17 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     tokens, k = x.shape
     if (sizes.tokens, sizes.k) != (tokens, k):
         x = functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
-    x = x.contiguous()  # as it is, from every layer that comes before an FFN
-    if x.data_ptr() % layer.ALIGNMENT:
-        x = x.clone()
-    ordinal = x.get_device()
-    with torch.cuda.device(ordinal):
-        device = _device(ordinal)
+    x, ordinal = torch_modes.aligned(x), x.get_device()
+    with torch_modes.on(ordinal):
         out = x.new_empty(sizes.out)
-        stream = dense.current(x, ordinal)
-        captured = torch.cuda.is_current_stream_capturing()
-        # Encoding a tensor map asks the driver about an address, which a capture forbids by default.
-        with counters.capturing_goes_on() if captured else nullcontext():
+        stream, captured = dense.current(x, ordinal), torch.cuda.is_current_stream_capturing()
+        with torch_modes.capturing():
             launch = layer.launcher(sizes, ordinal)
             counter = counters.counter(ordinal, stream, captured)
             addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), counter
-            launch(dense.opened(stream, device), *addresses)
+            launch(dense.opened(stream, torch_modes.gpu_of(ordinal)), *addresses)
     shape = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
     return out if out.shape == shape else out[: shape[0], : shape[1]].contiguous()
-
-
-@functools.cache
-def _device(ordinal: int):
-    """The GPU, whose context is PyTorch's."""
-    with current.opened(ordinal) as device:
-        return device
 
 
 def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
@@ -286,7 +249,6 @@ def _whole(val, col_idx, first, end, m: int, k: int):
 @functools.cache
 def classes() -> SimpleNamespace:
     """`BlockSparseLinear` and `SparseFFN`, made when PyTorch is first needed."""
-    import torch
     from torch import nn
 
     multiply = operators().block_linear
@@ -303,10 +265,9 @@ def classes() -> SimpleNamespace:
 
         def product(self, x, features: int):
             """The product, in the dtype that autocast asks for where it is on."""
-            if not isinstance(x, torch.Tensor):
-                raise ValueError(f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it")
-            x, val = _cast(x, x), _cast(x, self.val)
-            _require_input(x, val, self.in_features)
+            torch_modes.require_tensor(x)
+            x, val = cast(x, x), cast(x, self.val)
+            torch_modes.require_input(x, val, self.in_features, "blocks")
             require_no_tangent(x, "multiply by the dense layer")
             return multiply(x, val, self.index, self.col_idx, features, self.kernel)
 
@@ -320,11 +281,7 @@ def classes() -> SimpleNamespace:
 
         def __init__(self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False):
             require_blocks(inputs, outputs, row_ptr, col_idx, val)
-            require(
-                bias is None or tuple(bias.shape) == (outputs,),
-                f"the bias is {' x '.join(map(str, getattr(bias, 'shape', ())))}, but there are {outputs} outputs: "
-                "one number for each",
-            )
+            torch_modes.require_bias(bias, outputs)
             row_ptr, col_idx, val = row_ptr.int(), col_idx.int().contiguous(), val.contiguous()
             index = row_ptr.contiguous() if published else work_order(row_ptr)
             super().__init__(inputs, "opt5" if published else "unit_ring", index, col_idx, val)
@@ -347,7 +304,7 @@ def classes() -> SimpleNamespace:
             y = self.product(x, self.out_features)
             if self.kernel == "opt5":
                 y = y.t().view(*x.shape[:-1], self.out_features)
-            return y if self.bias is None else y + _cast(x, self.bias)
+            return y if self.bias is None else y + cast(x, self.bias)
 
         def extra_repr(self) -> str:
             return f"{self.in_features}, {self.out_features}, {self.col_idx.shape[0]} blocks, {self.kernel}"
@@ -364,7 +321,7 @@ def classes() -> SimpleNamespace:
                 )
             require(
                 up.weight.shape == gate.weight.shape and down.weight.shape[1] == m,
-                f"gate_proj, up_proj and down_proj are {', '.join(_size(x.weight) for x in (gate, up, down))}, but the "
+                f"gate_proj, up_proj and down_proj are {', '.join(size(x.weight) for x in (gate, up, down))}, but the "
                 "first two must be alike, and the last must take what they give",
             )
             require(
@@ -389,25 +346,16 @@ def classes() -> SimpleNamespace:
     return SimpleNamespace(BlockSparseLinear=BlockSparseLinear, SparseFFN=SparseFFN)
 
 
-def _cast(x, tensor):
-    """A tensor as autocast has nn.Linear cast it for an input x: in its dtype where it is on, but for float64 and
-    integers."""
-    dtype = autocast_dtype(x)
-    if dtype is None or not tensor.is_floating_point() or tensor.dtype.itemsize == 8:
-        return tensor
-    return tensor.to(dtype)
-
-
 def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
     """Raise ValueError, one sentence, for blocks that are none of a weight (outputs x inputs): kernels read by them."""
     rows, columns = (-(-size // SIDE) for size in (outputs, inputs))
     require(
         val.dim() == 3 and tuple(val.shape[1:]) == (SIDE, SIDE) and val.is_floating_point(),
-        f"val is {val.dtype} {_size(val)}, but must be blocks of {SIDE} x {SIDE} floats",
+        f"val is {val.dtype} {size(val)}, but must be blocks of {SIDE} x {SIDE} floats",
     )
     require(
         tuple(row_ptr.shape) == (rows + 1,) and tuple(col_idx.shape) == (val.shape[0],),
-        f"row_ptr has {_size(row_ptr)} and col_idx {_size(col_idx)} elements, but {outputs} outputs in {val.shape[0]} "
+        f"row_ptr has {size(row_ptr)} and col_idx {size(col_idx)} elements, but {outputs} outputs in {val.shape[0]} "
         f"blocks need {rows + 1} and {val.shape[0]}",
     )
     if val.is_meta:
@@ -423,10 +371,6 @@ def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
         raise ValueError(
             f"col_idx[{at}] is {int(col_idx[at])}, but {inputs} inputs have block columns 0 to {columns - 1}"
         )
-
-
-def _size(x) -> str:
-    return " x ".join(map(str, x.shape))
 
 
 def _some(val):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,6 @@ from ..formats.two_four import TwoFour
 from ..formats.wcsr import Wcsr
 
 FORMATS = (Csr, Bcsr, Wcsr, TwoFour, Nm)
-PATTERNS = ("2:4", "nm", "block")
 DTYPES = ("float32", "bfloat16", "float16")
 #: dtype of B -> what `accuracy` may ask of it; the first is what it holds, the default.
 ACCURACIES = {
@@ -143,13 +143,22 @@ def operand(
     )
     if prune is None:
         require(density is None, f"density is {density!r}, but nothing is pruned: say prune=")
-        made = _given(a, accuracy)
+        read = _reader(a, READERS)
+        made = read(a, accuracy)
         return formats.validate(made) if check else made
     require(
         not isinstance(a, FORMATS) and not _is_sparse(a),
         f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
     )
-    return _pruned(_dense(a, accuracy), prune, density, (group, vector), block, dtype or "float32", accuracy)
+    read = _reader(a, DENSE)
+    x = read(a, accuracy)
+    require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
+    require(
+        prune == "block" or 0 not in x.shape,
+        f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
+    )
+    how = {"density": density, "group": group, "vector": vector, "block": block}
+    return PATTERNS[prune](x, dtype or "float32", accuracy, **how)
 
 
 def _name(a) -> str:
@@ -175,20 +184,13 @@ def is_semi_structured(a) -> bool:
     return any(kind.__name__ == "SparseSemiStructuredTensor" for kind in type(a).__mro__)
 
 
-def _given(a, accuracy):
-    if isinstance(a, FORMATS):
-        # What was found of its arrays before is not believed: they may have changed.
-        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
-    if _is_torch(a) and _is_sparse(a):
-        from . import tensors
-
-        return tensors.operand(a, accuracy)
-    if _is_sparse(a):
-        return _of_scipy(a, accuracy)
-    if callable(getattr(a, "tocsr", None)):  # another library's, or a view of a file
-        made = a.tocsr()
-        if is_scipy(made):
-            return _of_scipy(made, accuracy)
+def _reader(a, readers: tuple) -> Callable:
+    """What reads A, given an accuracy; ValueError, one sentence, for what nobody does."""
+    found = next((read for takes, read in readers if takes(a)), None)
+    if found is not None:
+        return found
+    if readers is DENSE:
+        raise ValueError(f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch")
     dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
     raise ValueError(
         f"A is {_name(a)}, a dense array: say which pattern it shall have with prune="
@@ -197,6 +199,11 @@ def _given(a, accuracy):
         else f"A is {_name(a)}, but must be a sparse matrix of SciPy, CuPy or PyTorch, one of "
         f"{', '.join(kind.__name__ for kind in FORMATS)}, or a dense array with prune="
     )
+
+
+def _own(a, accuracy):
+    # What was found of its arrays before is not believed: they may have changed.
+    return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
 
 
 # ---------------------------------------------------------------- other libraries' matrices
@@ -212,6 +219,28 @@ def _of_scipy(a, accuracy):
         return blocks_of(*a.shape, row_ptr, col_idx, float32(a.data[:stored_blocks], accuracy))
     row_ptr, col_idx, val = foreign.csr_arrays(a)
     return csr_of(*a.shape, row_ptr, col_idx, float32(val, accuracy))
+
+
+def _of_torch(a, accuracy):
+    from . import tensors
+
+    return tensors.operand(a, accuracy)
+
+
+def _of_another(a, accuracy):
+    """Another library's, or a view of a file, which becomes one of SciPy's."""
+    made = a.tocsr()
+    require(is_scipy(made), f"A is {_name(a)}, whose tocsr() gives {_name(made)}: bring a matrix of SciPy")
+    return _of_scipy(made, accuracy)
+
+
+#: Who takes a matrix, and what makes it one of `FORMATS`, given the accuracy.
+READERS: tuple[tuple[Callable, Callable], ...] = (
+    (lambda a: isinstance(a, FORMATS), _own),
+    (lambda a: _is_torch(a) and _is_sparse(a), _of_torch),
+    (is_scipy, _of_scipy),
+    (lambda a: callable(getattr(a, "tocsr", None)), _of_another),
+)
 
 
 def array(tensor):
@@ -317,40 +346,39 @@ def require_held(values, dtype: str, accuracy: str | None) -> None:
 # ---------------------------------------------------------------- dense arrays
 
 
-def _dense(a, accuracy):
-    """A dense array in float32, where it lives."""
-    if _is_torch(a):
-        from . import tensors
+def _of_tensor(a, accuracy):
+    from . import tensors
 
-        x = float32(array(tensors.values(a)), accuracy)
-    else:
-        require(
-            hasattr(a, "dtype") and hasattr(a, "shape"),
-            f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch",
-        )
-        x = float32(a, accuracy)
-    require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
-    return x
+    return float32(array(tensors.values(a)), accuracy)
 
 
-def _pruned(x, prune: str, density, pattern: tuple[int, int], block: int, dtype: str, accuracy):
-    require(
-        prune == "block" or 0 not in x.shape,
-        f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
-    )
-    if prune == "2:4":
-        require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
-        if dtype in half.DTYPES:
-            require_held(x, dtype, accuracy)
-            return two_four.compress(x, dtype, prune=True)
+#: Who takes a dense array, and what makes it float32, where it lives.
+DENSE: tuple[tuple[Callable, Callable], ...] = (
+    (_is_torch, _of_tensor),
+    (lambda a: hasattr(a, "dtype") and hasattr(a, "shape"), lambda a, accuracy: float32(a, accuracy)),
+)
+
+
+def _pairs(x, dtype: str, accuracy, *, density, **_):
+    require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
+    if dtype not in half.DTYPES:
         return nm.compress(x.T, 2, 4, 1, prune=True)
-    if prune == "nm":
-        group, vector = pattern
-        require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
-        require_held(x, dtype, accuracy)
-        return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
+    require_held(x, dtype, accuracy)
+    return two_four.compress(x, dtype, prune=True)
+
+
+def _vectors(x, dtype: str, accuracy, *, density, group: int, vector: int, **_):
+    require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
+    require_held(x, dtype, accuracy)
+    return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
+
+
+def _blocks(x, dtype: str, accuracy, *, density, block: int, **_):
     require_held(x, dtype, accuracy)
     return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
+
+
+PATTERNS: dict[str, Callable] = {"2:4": _pairs, "nm": _vectors, "block": _blocks}
 
 
 # ---------------------------------------------------------------- from format to format

@@ -129,7 +129,7 @@ class Plan:
         self._flows: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._sizes: tuple[int, ...] = ()  # bytes of scratch
-        self._buffers = Buffers(device, ())
+        self._buffers = Buffers(())
         self._of_captures: dict[int, Buffers] = {}
         self._combine: dict[int, tuple] = {}
         self._enqueue: Callable = _launch()
@@ -140,7 +140,7 @@ class Plan:
         at = tuple(x.data.ptr for x in scratch)
         self._steps = steps_of(bound, {address: SCRATCH + i for i, address in enumerate(at)})
         self._sizes = tuple(x.nbytes for x in scratch)
-        self._buffers = Buffers(self.device, at, keep=scratch)
+        self._buffers = Buffers(at, keep=scratch)
         self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
 
     @property
@@ -227,12 +227,12 @@ class Plan:
         """The buffers of a call on the stream at an address, which nothing uses before this call does."""
         if not buffers.is_captured(pointer):
             if not self._buffers.follow(pointer):
-                self._buffers = buffers.copy_of(self._sizes, self.device)
+                self._buffers = buffers.copy_of(self._sizes)
                 self._buffers.last = pointer
             return self._buffers
         capture = buffers.capture_of(pointer)
         if capture not in self._of_captures:
-            self._of_captures[capture] = buffers.copy_of(self._sizes, self.device)
+            self._of_captures[capture] = buffers.copy_of(self._sizes)
         mine = self._of_captures[capture]
         require(
             mine.follow(pointer),

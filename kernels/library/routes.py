@@ -10,6 +10,7 @@ takes A rounded and B cut to 10 bits of fraction.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,44 @@ HOPPER = ("sm_90a",)
 _B = 2  # stream of the random numbers that trials multiply
 
 
+# ---------------------------------------------------------------- how kernels read A's values
+
+
+def _same(a, dtype: str, accuracy: str | None):
+    return a
+
+
+def _as_csr(a, dtype: str, accuracy: str | None):
+    operands.require_all_held(a, dtype, accuracy)
+    return operands.as_csr(a)
+
+
+def _rounded(a, dtype: str, accuracy: str | None):
+    """To TF32."""
+    windows = importlib.import_module("...async_sparse.windows", __name__)
+    stored = {"dtype": "float32"} if isinstance(a, Bcsr) else {}
+    return replace(a, val=windows.tf32(operands.values_of(a)), **stored)
+
+
+def _csr_rounded(a, dtype: str, accuracy: str | None):
+    return _rounded(operands.as_csr(a), dtype, accuracy)
+
+
+def _stored(a, dtype: str, accuracy: str | None):
+    """In the dtype of B, where a format stores its values so."""
+    operands.require_all_held(a, dtype, accuracy)
+    return a if a.dtype == dtype else replace(a, dtype=dtype, val=half.to_bits(operands.values_of(a), dtype))
+
+
+def _held(a, dtype: str, accuracy: str | None):
+    """Rounded to the dtype of B, in float32."""
+    operands.require_all_held(a, dtype, accuracy)
+    return replace(a, val=half.from_bits(half.to_bits(a.val, dtype), dtype))
+
+
+# ---------------------------------------------------------------- the table
+
+
 @dataclass(frozen=True)
 class Way:
     """A family of a system's kernels, and what it reads and writes."""
@@ -34,47 +73,48 @@ class Way:
     room: str
     variant: str  #: of the system's `FAMILIES`
     numbers: str  #: what B is read as: a dtype, or "tf32"
+    read: Callable  #: (A, dtype of B, accuracy that was named or None): A as its kernels read it
     orders: tuple[str, ...] = ("CC",)  #: memory orders of B and out that its kernels have
     turned: bool = False  #: outᵀ = Bᵀ · Aᵀ is multiplied
 
 
-_GROUPS = Way("async_sparse", "auto_fp32", "float32")
-_IN_PLACE = Way("casper_sparse", "in_place", "float32")
-_VECTORS = Way("nm_spmm", "auto", "float32", turned=True)
+_GROUPS = Way("async_sparse", "auto_fp32", "float32", _as_csr)
+_IN_PLACE = Way("casper_sparse", "in_place", "float32", _same)
+_VECTORS = Way("nm_spmm", "auto", "float32", _same, turned=True)
 _ANY = ("CC", "CF", "FC", "FF")
 
 
 def _rows(dtype: str) -> tuple[Way, Way]:
-    way = Way("async_sparse", "auto_half", dtype)
+    way = Way("async_sparse", "auto_half", dtype, _as_csr)
     return way, way
 
 
 def _blocks(dtype: str) -> tuple[Way, Way]:
     """On Hopper rows of B are read as they lie where those of out lie likewise."""
-    hopper = Way("async_sparse", "auto", dtype, ("CC", "FC", "FF"))
-    return hopper, Way("async_sparse", "blocks_mma", dtype, _ANY)
+    hopper = Way("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
+    return hopper, Way("async_sparse", "blocks_mma", dtype, _stored, _ANY)
 
 
 def _pairs(dtype: str) -> tuple[Way, Way]:
-    return Way("tensor_core_24", "auto", dtype, _ANY), Way("tensor_core_24", "auto", dtype)
+    return Way("tensor_core_24", "auto", dtype, _stored, _ANY), Way("tensor_core_24", "auto", dtype, _stored)
 
 
 #: Format and what is asked, "fp32" or "tf32" of float32, a 16-bit dtype, or "in_place" -> the ways on compute
 #: capability 9.0 and on other GPUs, from 8.0 on; None: there is none. What is missing is multiplied as CSR.
 TABLE: dict[tuple[type, str], tuple[Way, Way | None]] = {
     (Csr, "fp32"): (_GROUPS, _GROUPS),
-    (Csr, "tf32"): (Way("async_sparse", "auto_tf32", "tf32"), _GROUPS),
+    (Csr, "tf32"): (Way("async_sparse", "auto_tf32", "tf32", _csr_rounded), _GROUPS),
     (Csr, "bfloat16"): _rows("bfloat16"),
     (Csr, "float16"): _rows("float16"),
     (Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
-    (Bcsr, "tf32"): (Way("async_sparse", "auto", "tf32", ("FC", "FF")), _GROUPS),
+    (Bcsr, "tf32"): (Way("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
     (Bcsr, "bfloat16"): _blocks("bfloat16"),
     (Bcsr, "float16"): _blocks("float16"),
     (TwoFour, "bfloat16"): _pairs("bfloat16"),
     (TwoFour, "float16"): _pairs("float16"),
     (Nm, "fp32"): (_VECTORS, _VECTORS),
-    (Nm, "tf32"): (Way("nm_spmm", "tf32", "tf32", turned=True), _VECTORS),
-    (Nm, "bfloat16"): (Way("nm_spmm", "bf16", "bfloat16", turned=True), None),
+    (Nm, "tf32"): (Way("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
+    (Nm, "bfloat16"): (Way("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),
 }
 
 
@@ -121,12 +161,11 @@ def route(
             f"values change in place for CSR times float32, but A is {type(a).__name__} and B {dtype}: leave "
             "in_place out, and plan anew where values change",
         )
-    operands.require_all_held(a, dtype, accuracy if explicit else None)
+    kind: type = type(a) if (type(a), asked) in TABLE else Csr
     if isinstance(a, Nm):
         require(asked != "float16", "N:M times float16 has no kernel, but bfloat16 and float32 have: convert B")
-        kind: type = Nm if asked == "bfloat16" or a.vector % 4 == 0 or a.vector >= a.n else Csr
-    else:
-        kind = type(a) if (type(a), asked) in TABLE else Csr
+        whole = a.vector % 4 == 0 or a.vector >= a.n
+        kind = Nm if whole or asked == "bfloat16" else Csr
     way = TABLE[kind, asked][0 if hopper else 1]
     if way is None:
         cc = ".".join(map(str, device.compute_capability))
@@ -135,29 +174,9 @@ def route(
             "float32"
         )
     orders = max(way.orders, key=lambda x: (x[0] == order, x[1] == out_order))
-    read = _as_read(operands.as_csr(a) if (kind is Csr or way is _GROUPS) else a, way)
-    return Route(way.room, way.variant, read, way.numbers, orders[0], orders[1], way.turned, in_place)
-
-
-def _as_read(a, way: Way):
-    """A with values as a way's kernels read them: rounded to TF32, or in 16 bits where its format stores them so."""
-    if isinstance(a, Bcsr | TwoFour):
-        if way.numbers == "tf32":
-            return replace(a, dtype="float32", val=_tf32(operands.values_of(a)))
-        if a.dtype == way.numbers:
-            return a
-        return replace(a, dtype=way.numbers, val=half.to_bits(operands.values_of(a), way.numbers))
-    if way.numbers == "tf32":
-        return replace(a, val=_tf32(a.val))
-    if isinstance(a, Nm) and way.numbers in half.DTYPES:
-        return replace(a, val=half.from_bits(half.to_bits(a.val, way.numbers), way.numbers))
-    return a
-
-
-def _tf32(values):
-    from ..async_sparse import windows
-
-    return windows.tf32(values)
+    read = way.read
+    made = read(a, dtype, accuracy if explicit else None)
+    return Route(way.room, way.variant, made, way.numbers, orders[0], orders[1], way.turned, in_place)
 
 
 # ---------------------------------------------------------------- what a kernel is bound to

@@ -7,11 +7,10 @@ row j of B, so (G · Bᵀ) at A's places. `sddmm.cu` says how.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
 
 import numpy as np
 
-from .. import jit
+from .. import jit, workspace
 from ..contract import require
 from ..formats import csr
 from ..formats.csr import Csr
@@ -41,7 +40,6 @@ class Sampled:
     def __init__(self, a: Csr, device):
         self.a, self.device = a, device
         self._row = csr.rows(a).astype(np.int32)
-        self._kernels: dict[int, Any] = {}
         device.sync()  # rows are there, whatever stream comes next
 
     def __call__(self, g, b, out=None, *, stream=None):
@@ -81,19 +79,15 @@ class Sampled:
         )
         if nnz == 0:
             return out
-        from cuda.core import LaunchConfig, launch
-
         v = width(n, left.ptr, right.ptr)
-        if v not in self._kernels:
-            cubin = jit.compile_cubin(SOURCE, f"sddmm<{v}>", jit.arch_of(self.device))
-            with current.Current(self.device, ordinal):
-                self._kernels[v] = jit.load(cubin)
-        config = LaunchConfig(grid=ceil(nnz / (32 * WARPS)), block=(32, WARPS))
         with current.Current(self.device, ordinal):
-            launch(
+            workspace.enqueue(
+                self.device,
                 dense.opened(pointer, self.device),
-                config,
-                self._kernels[v],
+                SOURCE,
+                f"sddmm<{v}>",
+                ceil(nnz / (32 * WARPS)),
+                (32, WARPS),
                 np.int32(nnz),
                 np.int32(n),
                 self._row.data.ptr,

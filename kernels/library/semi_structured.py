@@ -17,7 +17,7 @@ asked for.
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from types import SimpleNamespace
@@ -25,9 +25,20 @@ from types import SimpleNamespace
 from ..contract import require
 from ..tensor_core_24 import fp8_layer, layer
 from ..tensor_core_24.family import ACTIVATIONS, K
-from . import counters, current, dense, operands
-from .layers import _cast, put
-from .torch_modes import require_no_tangent
+from . import current, dense, operands
+from .layers import put
+from .torch_modes import (
+    aligned,
+    capturing,
+    cast,
+    gpu_of,
+    named,
+    on,
+    require_bias,
+    require_input,
+    require_no_tangent,
+    require_tensor,
+)
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -140,9 +151,8 @@ def _shared(*tensors):
         yield made
         return
     torch.cuda.synchronize(tensors[0].device)
-    with current.opened(tensors[0].get_device()) as opened:
+    with current.settled(tensors[0].get_device()):
         yield made
-        opened.sync()
 
 
 def weight_of(values, places, inputs: int):
@@ -289,47 +299,26 @@ def _function(activation: str):
 
 
 def _sizes(x, places, bias, activation: str) -> layer.Sizes:
-    dtype = str(x.dtype).removeprefix("torch.")
     tokens = prod(x.shape[:-1])
-    return layer.Sizes(places.shape[0], x.shape[-1], tokens, dtype, bias is not None, activation)
-
-
-def _aligned(x):
-    """An input without gaps, at an address that the copy engine takes."""
-    x = x.contiguous()
-    return x.clone() if x.data_ptr() % layer.ALIGNMENT else x
-
-
-def _on(ordinal: int):
-    """A context in which a GPU is the current one, as it mostly is."""
-    import torch
-
-    return nullcontext() if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal)
-
-
-def _capturing():
-    """A context for a launch: encoding a tensor map asks the driver about an address, which a capture forbids."""
-    import torch
-
-    return counters.capturing_goes_on() if torch.cuda.is_current_stream_capturing() else nullcontext()
+    return layer.Sizes(places.shape[0], x.shape[-1], tokens, named(x.dtype), bias is not None, activation)
 
 
 @functools.lru_cache(1024)
 def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
     """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
-    name = str(dtype).removeprefix("torch.")
+    name = named(dtype)
     made: layer.Launcher | fp8_layer.Launcher
     if name == "float8_e4m3fn":
         made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
     else:
         made = layer.launcher(layer.Sizes(m, k, tokens, name, bias, activation), ordinal)
-    return made, _device(ordinal)
+    return made, gpu_of(ordinal)
 
 
 def _enqueue(x, values, metadata, bias, m: int, activation: str):
     """The product for an input (…, inputs) on a GPU, (…, m)."""
-    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
-    with _on(ordinal), _capturing():
+    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    with on(ordinal), capturing():
         out = x.new_empty((*x.shape[:-1], m))
         launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
         stream = dense.opened(dense.current(x, ordinal), device)
@@ -342,8 +331,8 @@ def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
     """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
     import torch
 
-    x, ordinal, k = _aligned(x), x.get_device(), x.shape[-1]
-    with _on(ordinal), _capturing():
+    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    with on(ordinal), capturing():
         if unit is None:
             x, unit = _quantised_on_gpu(x, ordinal)
         out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16)
@@ -356,8 +345,8 @@ def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
 
 def _enqueue_quantised(x):
     """(e4m3, scales (…, 1)) of an input (…, inputs) on a GPU."""
-    x, ordinal = _aligned(x), x.get_device()
-    with _on(ordinal), _capturing():
+    x, ordinal = aligned(x), x.get_device()
+    with on(ordinal), capturing():
         return _quantised_on_gpu(x, ordinal)
 
 
@@ -367,17 +356,10 @@ def _quantised_on_gpu(x, ordinal: int):
     k = x.shape[-1]
     numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
     unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    device, dtype = _device(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
+    device, dtype = gpu_of(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
     stream = dense.opened(dense.current(x, ordinal), device)
     fp8_layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
     return numbers, unit
-
-
-@functools.cache
-def _device(ordinal: int):
-    """The GPU, whose context is PyTorch's."""
-    with current.opened(ordinal) as device:
-        return device
 
 
 # ---------------------------------------------------------------- the module
@@ -413,12 +395,6 @@ def classes() -> SimpleNamespace:
     def wants_gradient(*tensors) -> bool:
         return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
-    def require_tensor(x) -> None:
-        require(
-            isinstance(x, torch.Tensor),
-            f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it",
-        )
-
     class Layer(nn.Module):
         """What both have: sizes, which values are kept, a bias in float32, an activation."""
 
@@ -429,10 +405,7 @@ def classes() -> SimpleNamespace:
                 tuple(mask.shape) == (m, k) and mask.dtype == torch.bool,
                 f"the mask is {mask.dtype} {tuple(mask.shape)}, but must be bool {(m, k)}",
             )
-            require(
-                bias is None or tuple(bias.shape) == (m,),
-                f"the bias is {tuple(getattr(bias, 'shape', ()))}, but there are {m} outputs: one number for each",
-            )
+            require_bias(bias, m)
             require(
                 activation in ("", *ACTIVATIONS),
                 f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
@@ -503,8 +476,8 @@ def classes() -> SimpleNamespace:
             if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
                 return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
             require_tensor(x)
-            x, values = _cast(x, x), _cast(x, values)
-            _require_input(x, values, self.in_features)
+            x, values = cast(x, x), cast(x, values)
+            require_input(x, values, self.in_features, "values")
             require_no_tangent(x, "multiply by the dense layer")
             return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
 
@@ -534,8 +507,8 @@ def classes() -> SimpleNamespace:
             Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
             """
             require_tensor(x)
-            x = _cast(x, x)
-            _require_place(x, self.packed, self.in_features)
+            x = cast(x, x)
+            require_input(x, self.packed, self.in_features)
             require(
                 x.dtype == torch.bfloat16,
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
@@ -548,7 +521,7 @@ def classes() -> SimpleNamespace:
             packed, bias = self.packed, self.bias
             if quantised is not None:  # the kernel goes by its shape
                 require_tensor(x)
-                _require_place(x, packed, self.in_features)
+                require_input(x, packed, self.in_features)
                 _require_quantised(x, *quantised)
             plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
             if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
@@ -574,18 +547,6 @@ def _packed(numbers, scales, places, inputs: int):
     return torch.from_dlpack(made)
 
 
-def _require_place(x, there, features: int) -> None:
-    """Raise ValueError, one sentence, unless an input has a layer's features and is where `there` is."""
-    require(
-        len(x.shape) > 0 and x.shape[-1] == features,
-        f"the input is {tuple(x.shape)}, but the layer takes {features} features: bring as many, or another layer",
-    )
-    require(
-        x.device == there.device,
-        f"the input is on {x.device}, but the layer on {there.device}: move one of them with to()",
-    )
-
-
 def _require_quantised(x, numbers, unit) -> None:
     """Raise ValueError, one sentence, unless e4m3 numbers and their scales are of an input of x's shape, where x is."""
     import torch
@@ -599,16 +560,6 @@ def _require_quantised(x, numbers, unit) -> None:
         and numbers.device == unit.device == x.device,
         f"what was quantised is {numbers.dtype} {tuple(numbers.shape)} on {numbers.device} with {unit.dtype} scales "
         f"{tuple(unit.shape)}, but the input is {shape} on {x.device}: bring what quantise makes of it",
-    )
-
-
-def _require_input(x, values, features: int) -> None:
-    """`_require_place`, and the values' dtype."""
-    _require_place(x, values, features)
-    require(
-        x.dtype == values.dtype and x.dtype.itemsize == 2,
-        f"the input is {x.dtype} and the layer's values are {values.dtype}, but both must be bfloat16 or both float16: "
-        "convert them with to(), or use autocast",
     )
 
 

@@ -17,6 +17,7 @@ import copy
 import functools
 import itertools
 import weakref
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -75,7 +76,7 @@ class SparseMatrix:
                 "are trained to matmul(b, values=...)"
             )
         where = current.gpu_of(a) if device is None else device
-        with current.opened(torch.cuda.current_device() if where is None else where) as opened:
+        with current.settled(torch.cuda.current_device() if where is None else where) as opened:
             need_cupy()
             made = operands.operand(
                 a,
@@ -85,7 +86,6 @@ class SparseMatrix:
                 **pruning,
             )
             self.a = formats.to_device(made)
-            opened.sync()
         self.device = opened  #: a `cuda.core.Device`; None while A lies on the host
         self.accuracy, self.tune, self.deterministic = accuracy, tune, deterministic
         self._enter()
@@ -116,12 +116,8 @@ class SparseMatrix:
         kept = self._kept()
         a = kept.pop("a")
         vars(made).update(copy.deepcopy(kept, memo), device=self.device)
-        if self.device is None:
+        with nullcontext() if self.device is None else current.settled(self.device.device_id):
             made.a = _copied(a)
-        else:
-            with current.opened(self.device.device_id) as opened:
-                made.a = _copied(a)
-                opened.sync()  # the copies are there, whatever stream comes next
         made._enter()
         return made
 
@@ -213,11 +209,9 @@ class SparseMatrix:
         """Put A on B's GPU where it is on none yet. Raises ValueError, one sentence, where it is on another."""
         where = dense.describe(b, "B").device
         if self.device is None:
-            with current.opened(where) as opened:
+            with current.settled(where) as self.device:
                 need_cupy()
                 self.a = formats.to_device(self.a)
-                opened.sync()
-            self.device = opened
         require(
             where == self.device.device_id,
             f"B is on GPU {where}, but A on GPU {self.device.device_id}: copy one of them there",
@@ -228,27 +222,25 @@ class SparseMatrix:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
         import torch
 
-        with current.opened(self.device.device_id) as opened:
+        with current.settled(self.device.device_id) as opened:
             opened.sync()
             made: Csr | Bcsr
             made, order = operands.transposed(operands.as_csr(self.a))
             if isinstance(self.a, Bcsr):
                 made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
-            opened.sync()
-            return made, torch.from_dlpack(order)
+        return made, torch.from_dlpack(order)
 
     def _dense_transpose(self, dtype):
         """Aᵀ as a dense tensor of a dtype, which is kept."""
         if dtype not in self._dense:
             import torch
 
-            with current.opened(self.device.device_id) as opened:
-                x = formats.to_dense(self.a)
-                opened.sync()
+            with current.settled(self.device.device_id):
+                with current.settled(self.device.device_id):
+                    x = formats.to_dense(self.a)
                 x = torch.from_dlpack(x)
                 x = x if isinstance(self.a, Nm) else x.t()  # an `Nm` holds Aᵀ
                 self._dense[dtype] = x.to(dtype)
-                opened.sync()  # they are there, whatever stream comes next
         return self._dense[dtype]
 
     @functools.cached_property

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..contract import Bound
-from . import outputs
+from ..timing import Stopwatch
 from .choices import Config
-
-#: Bytes that are overwritten before each launch, and how many times the L2 at least.
-FLUSH_BYTES, FLUSH_FACTOR = 2**28, 4
 
 
 @dataclass(frozen=True)
@@ -41,28 +38,18 @@ def race(bounds: Mapping[Config, Bound], device, rounds: int, hot_s: float = 0.0
     in every round. The first round is not counted, nor are further ones until `hot_s` seconds are over.
     device: a current `cuda.core.Device`.
     """
-    import cupy
-
-    names = list(bounds)
-    stream = device.create_stream()
-    flush = cupy.empty(max(FLUSH_FACTOR * device.properties.l2_cache_size, FLUSH_BYTES), cupy.uint8)
-    device.sync()
+    names, order = list(bounds), np.random.default_rng(0)
     samples: dict[Config, list[float]] = {name: [] for name in names}
-    order = np.random.default_rng(0)
-    with cupy.cuda.Stream.from_external(stream) as on:
+    stopwatch = Stopwatch(device, len(names))
+    try:
         number, until = 0, time.perf_counter() + hot_s
         while number <= rounds:
-            events = {}
-            for i in order.permutation(len(names)):
-                outputs.set_bytes(flush, number % 2, stream)
-                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-                begin.record(on)
-                bounds[names[i]].launch(stream)
-                end.record(on)
-                events[names[i]] = begin, end
-            stream.sync()
-            for name, pair in events.items() if number else ():
-                samples[name].append(cupy.cuda.get_elapsed_time(*pair) * 1e3)
+            turn = [names[i] for i in order.permutation(len(names))]
+            stopwatch.enqueue([bounds[name].launch for name in turn])
+            for name, us in zip(turn, stopwatch.read(len(turn)), strict=True):
+                samples[name] += [us] * bool(number)
             if number or time.perf_counter() >= until:
                 number += 1
+    finally:
+        stopwatch.close()
     return {name: float(np.median(us)) for name, us in samples.items()}

@@ -13,3 +13,12 @@ def says(words, work) -> None:
     assert "\n" not in message and ". " not in message
     for word in words:
         assert word in message, f"{word!r} is not in: {message}"
+
+
+def said(work) -> str:
+    """The message of the ValueError that `work()` raises; "" where it raises none."""
+    try:
+        work()
+    except ValueError as error:
+        return str(error)
+    return ""

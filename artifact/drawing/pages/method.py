@@ -18,7 +18,7 @@ from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import prose, sketch, style
 from artifact.measure import again, bench, check, records, run
-from kernels import jit
+from kernels import jit, timing
 from kernels.contract import Problem
 
 MIB = 2**20
@@ -50,11 +50,16 @@ def counted(p: Problem) -> Iterator[Fact]:
     return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
 
 
-def constants(module: ModuleType = bench) -> pd.DataFrame:
+def constants(*modules: ModuleType) -> pd.DataFrame:
     """Return the timer's constants that a `#:` comment explains: constant (several below one comment), value, meaning.
     Numbers only."""
     rows = []
-    for said, below in CONSTANTS.findall(Path(str(module.__file__)).read_text(encoding="utf-8")):
+    explained = [
+        (m, *x)
+        for m in modules or (timing, bench)
+        for x in CONSTANTS.findall(Path(str(m.__file__)).read_text(encoding="utf-8"))
+    ]
+    for module, said, below in explained:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
         values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]

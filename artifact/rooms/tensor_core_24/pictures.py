@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from artifact.drawing import sketch
 from artifact.drawing.style import BOUND, INK, ROWS, WIDTH
-from kernels.formats import two_four
+from kernels.formats import half, two_four
 
 How = dict[str, Any]
 SMALL: How = {"fontsize": 8, "alpha": 0.7}
@@ -66,7 +66,7 @@ def meta_picture(a: two_four.TwoFour):
     meta, at = int(a.meta[0, 0]), np.arange(8)
     position = meta >> 2 * at & 3
     data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
-    values = two_four.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
+    values = half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
     data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}

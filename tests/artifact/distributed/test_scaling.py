@@ -156,7 +156,7 @@ def test_a_sampled_element_is_held_to_its_limit(monkeypatch, dtype):
         if dtype == "bfloat16":
             out = scaling.half.to_bits(out, dtype)
         case = Case("block", 3, 16, dtype)
-        asked = made, case, scaling.Panels((0, 16), [out]), distributed.comm.Alone()
+        asked = made, case, scaling.Panels((0, 16), [out]), distributed.comm.alone()
         if right:
             assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
         else:
@@ -263,7 +263,7 @@ def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, cap
 
     @contextmanager
     def alone(size=None):
-        yield distributed.comm.Alone()
+        yield distributed.comm.alone()
 
     monkeypatch.setattr(distributed, "start", alone)
     monkeypatch.setattr(distributed, "Gpu", lambda ordinal: Host())

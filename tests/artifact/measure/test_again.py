@@ -58,37 +58,6 @@ def test_other_code_is_said(shipped, changed):
     assert "again.same_code" not in dict(method.facts(shipped))
 
 
-def test_what_the_first_run_lacks_is_left_out(shipped):
-    room = shipped / "nvidia-h200" / "tensor_core_24"
-    (room / "llm.csv").unlink()
-    assert again.runs(shipped).empty
-    (room / records.REPEAT / "llm.csv").unlink()
-    assert again.runs(shipped).empty
-
-
-def test_the_page_says_who_is_least_steady(shipped):
-    facts, table = dict(method.facts(shipped)), method.second_runs(shipped)
-    assert facts["again.medians"] == 35 and facts["again.same_code"] == pytest.approx(0.03)
-    assert facts["again.worst.gpu"] == "NVIDIA H200" and facts["again.worst.off"] == pytest.approx(0.03)
-    assert list(table.loc[0, ["medians", "off", "apart"]]) == [
-        "35 of 35",
-        "3.0%, 3.0%, 3%",
-        "30 h, the same code",
-    ]
-
-
-def test_without_a_second_run(tmp_path):
-    assert again.runs(tmp_path).empty and list(again.runs(tmp_path).columns) == list(again.COLUMNS)
-    assert method.second_runs(tmp_path) is None
-    assert "again.medians" not in dict(method.facts(tmp_path))
-
-
-def test_every_shipped_second_run_is_of_experiments_that_are_shipped():
-    found = again.runs(paths.RECORDED)
-    assert {"nvidia-h200", "nvidia-h100-80gb-hbm3"} <= set(found["gpu"])
-    assert isinstance(found, pd.DataFrame) and (found["measurements"] >= 50).all() and (found["median"] < 0.05).all()
-
-
 def test_what_moves_beside_what_is_measured_with_it(shipped):
     """A run that is slower as a whole moves no ratio of two times; one contender that is slower does."""
     gpu, room = shipped / "nvidia-h200", "tensor_core_24"

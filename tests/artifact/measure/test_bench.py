@@ -43,36 +43,11 @@ def test_every_contender_gets_its_own_time():
     assert result["a"].throttle == "none" and not result["a"].graph
 
 
-def test_contenders_are_interleaved():
-    gpu = FakeGpu({"a": 100.0, "b": 250.0, "c": 30.0})
-    bench.measure(["a", "b", "c"], gpu.engine)
-    sampled = [name for batch in gpu.log for name in batch][-3 * bench.MAX_SAMPLES :]
-    assert sampled == ["a", "b", "c"] * bench.MAX_SAMPLES
-
-
 def test_warm_up_launches_are_not_samples():
     gpu = FakeGpu({"a": 100.0}, warm_after=6)
     result = bench.measure(["a"], gpu.engine)["a"]
     assert result.median_us == result.q75_us == 100
     assert gpu.launches["a"] > bench.MAX_SAMPLES + bench.WARMUP_BATCH
-
-
-def test_warm_up_is_bounded_where_times_never_settle():
-    calls = 0
-
-    def run(names):
-        nonlocal calls
-        calls += len(names)
-        return [100.0 * 2.0 ** (calls % 7) for _ in names], []
-
-    engine = bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None)
-    bench.warm_up(["a"], engine, budget_s=10.0)
-    assert calls <= 1 + bench.WARMUP_STEPS * bench.WARMUP_BATCH
-
-
-def test_a_median_may_fall_no_further_than_it_may_rise():
-    assert bench.stable(100, 102.9) and bench.stable(100, 97.1)
-    assert not bench.stable(100, 103.1) and not bench.stable(100, 50)
 
 
 def test_warm_up_ends_with_its_budget():
@@ -85,14 +60,6 @@ def test_warm_up_ends_with_its_budget():
 
     bench.warm_up(["a"], bench.Engine(run, 90.0, {"a": 1.0}, lambda name: None), budget_s=1.0)
     assert len(made) == 1 + 2 * bench.WARMUP_BATCH
-
-
-def test_a_slow_contender_costs_few_launches():
-    gpu = FakeGpu({"slow": 400_000.0, "fast": 50.0})
-    result = bench.measure(["slow", "fast"], gpu.engine, budget_s=0.15)
-    assert result["slow"].samples == bench.MIN_SAMPLES
-    assert result["fast"].samples == bench.MAX_SAMPLES
-    assert gpu.launches["slow"] == 1 + bench.MIN_SAMPLES, "one launch is warm-up enough here"
 
 
 @given(st.floats(0.5, 1e6), st.floats(10.0, 500.0), st.floats(1e-3, 10.0), st.integers(1, 30))
@@ -131,11 +98,6 @@ def test_an_expensive_launch_runs_from_a_graph():
     assert not result["a"].graph and result["b"].graph
 
 
-def test_the_flush_exceeds_the_l2():
-    for l2 in (4 * 2**20, 40 * 2**20, 60 * 2**20, 126 * 2**20):
-        assert bench.flush_bytes(l2) >= max(bench.FLUSH_FACTOR * l2, 256 * 2**20)
-
-
 def test_machine_samples_are_summarised():
     seen = [
         Sample(1900.0, 400.0, "none"),
@@ -147,11 +109,6 @@ def test_machine_samples_are_summarised():
     assert summary.sm_mhz == 1950 and summary.power_w == 500
     assert summary.throttle == "power brake + software power cap"
     assert bench.summarise_samples([Sample(1.0, 1.0, "idle")]).throttle == "none"
-
-
-def test_a_silent_nvml_leaves_the_columns_empty():
-    summary = bench.summarise_samples([Sample(math.nan, math.nan, "")])
-    assert math.isnan(summary.sm_mhz) and math.isnan(summary.power_w) and summary.throttle == ""
 
 
 def test_the_machine_is_watched_until_the_gpu_is_done():
@@ -259,12 +216,10 @@ def test_the_costs_that_decide_about_a_graph(monkeypatch):
     """A flush is one flush; of a launch's costs on the host the median counts, the first not."""
     device, clock = FakeDevice(flush_ms=0.1), HostClock()
     monkeypatch.setattr(bench, "host_clock", clock)
-    stream = device.create_stream()
-    flush = device.allocate(1, stream=stream)
     costs = [9000, 10, 60, 20, 700, 40]
     assert len(costs) == 1 + bench.HOST_PROBES
     bound = costs_the_host(device, clock, "a", costs)
-    engine = bench._engine({"a": bound}, device, stream, flush, [])
+    engine = bench._engine({"a": bound}, device, bench.Stopwatch(device, 1), [])
     assert engine.flush_us == pytest.approx(100)
     assert engine.host_us == {"a": pytest.approx(40)}
 
@@ -317,15 +272,18 @@ def test_a_launch_that_costs_the_host_much_is_timed_and_verified_from_its_graph(
     assert device.log[-3:] == ["sync", "free", "close"] and graphs[-1].closed
 
 
-def test_memory_is_freed_where_a_launch_fails(monkeypatch):
+@pytest.mark.parametrize(
+    ("timer", "end"), [(bench.time, ["sync", "free", "close"]), (bench.time_calls, ["sync", "close"])]
+)
+def test_all_is_freed_where_a_launch_fails(timer, end):
     device = FakeDevice()
 
     def broken(stream):
         raise RuntimeError("CUDA_ERROR_LAUNCH_FAILED")
 
     with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
-        bench.time({"broken": types.SimpleNamespace(launch=broken)}, device)
-    assert device.log[-3:] == ["sync", "free", "close"]
+        timer({"broken": types.SimpleNamespace(launch=broken)}, device)
+    assert device.log[-len(end) :] == end
 
 
 # ---------------------------------------------------------------- loops of calls
@@ -367,12 +325,6 @@ def test_a_sample_is_a_loop_of_calls_after_its_warm_up():
     ), "interleaved by sample"
 
 
-def test_a_chosen_plan_is_kept_where_nothing_limits_it():
-    fake = FakeCalls({"a": 5e4})
-    timing = bench.measure_calls(["a"], fake.run, fake.look, 10, 100, 3, budget_s=math.inf)["a"]
-    assert timing.samples == 300 and fake.log[2:] == [("a", 10, 100)] * 3
-
-
 def test_a_call_of_many_seconds_is_made_once():
     fake = FakeCalls({"loop": 20e6, "gpu": 10.0}, idle=("loop",))
     result = bench.measure_calls(["loop", "gpu"], fake.run, fake.look)
@@ -381,18 +333,6 @@ def test_a_call_of_many_seconds_is_made_once():
     assert timing.samples == 1 and timing.q25_us == timing.median_us == timing.q75_us == 20e6
     assert result["gpu"].samples == bench.CALLS * bench.CALL_SAMPLES
     assert timing.sm_mhz == 1980, "of the point, as in `time`"
-
-
-def test_a_call_beyond_its_budget_is_made_twice_and_the_second_counts():
-    fake = FakeCalls({"loop": 0.5e6}, first=1.5)
-    timing = bench.measure_calls(["loop"], fake.run, fake.look, budget_s=0.15)["loop"]
-    assert fake.log == [("loop", 0, 1)] * 2 and timing.samples == 1 and timing.median_us == 0.5e6
-
-
-def test_a_point_on_the_cpu_alone_has_no_clock():
-    fake = FakeCalls({"loop": 10.0}, idle=("loop",))
-    timing = bench.measure_calls(["loop"], fake.run, fake.look)["loop"]
-    assert math.isnan(timing.sm_mhz) and timing.throttle == ""
 
 
 @given(
@@ -478,17 +418,6 @@ def test_the_collector_rests_while_the_clock_runs():
     assert seen and not any(seen) and gc.isenabled()
 
 
-def test_the_stream_is_closed_where_a_call_fails():
-    device = FakeDevice()
-
-    def broken(stream):
-        raise RuntimeError("CUDA_ERROR_LAUNCH_FAILED")
-
-    with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
-        bench.time_calls({"broken": types.SimpleNamespace(launch=broken)}, device)
-    assert device.log[-2:] == ["sync", "close"]
-
-
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -527,18 +456,10 @@ class Empty:
 
 @pytest.mark.gpu
 @pytest.mark.alone
-def test_an_empty_kernel_reads_under_5_us(gpu):
-    timing = bench.time({"empty": Empty()}, gpu)["empty"]
-    assert not timing.graph
-    assert 0 < timing.median_us < 5, timing
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_an_empty_kernel_reads_under_5_us_from_a_graph(gpu):
-    timing = bench.time({"empty": Empty(host_s=1e-3)}, gpu)["empty"]
-    assert timing.graph, "a millisecond of host time is more than any flush hides"
-    assert 0 < timing.median_us < 5, timing
+@pytest.mark.parametrize("host_s", [0, 1e-3])  # a millisecond of host time is more than any flush hides
+def test_an_empty_kernel_reads_under_5_us_also_from_a_graph(gpu, host_s):
+    timing = bench.time({"empty": Empty(host_s)}, gpu)["empty"]
+    assert timing.graph == bool(host_s) and 0 < timing.median_us < 5, timing
 
 
 class Fill:
@@ -563,14 +484,6 @@ def test_the_time_follows_the_work(gpu):
     timings = bench.time({"small": small, "large": large}, gpu)
     assert 3 < timings["large"].median_us / timings["small"].median_us < 5, timings
     assert timings["small"].sm_mhz > 100
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_two_measurements_agree(gpu):
-    contender = {"fill": Fill(gpu, 2**28)}
-    medians = [bench.time(contender, gpu)["fill"].median_us for _ in range(3)]
-    assert max(medians) / min(medians) < 1.03, medians
 
 
 @pytest.mark.gpu
@@ -611,12 +524,3 @@ def test_calls_of_an_empty_kernel_cost_what_the_host_needs_to_enqueue_them(gpu):
     assert 1000 < timings["slow"].median_us < 1100, "host time counts here"
     assert timings["empty"].samples == bench.CALLS * bench.CALL_SAMPLES
     assert not timings["slow"].graph and timings["empty"].sm_mhz > 100
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_calls_of_a_long_kernel_read_its_time(gpu):
-    """Where the GPU is the slower one, both protocols read the same."""
-    contender = {"fill": Fill(gpu, 2**30)}
-    calls = bench.time_calls(contender, gpu)["fill"].median_us
-    assert calls == pytest.approx(bench.time(contender, gpu)["fill"].median_us, rel=0.1)

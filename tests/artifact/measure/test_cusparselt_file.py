@@ -115,15 +115,3 @@ def test_a_library_of_something_else_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(device.CUSPARSELT, str(made))
     with pytest.raises(ValueError, match=r"and does not: .*cusparseLtGetProperty"):
         device.cusparselt()
-
-
-def test_a_library_that_does_not_tell_its_version_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv(device.CUSPARSELT, str(library(tmp_path / "a", "0.8.0", status=3)))
-    with pytest.raises(ValueError, match="does not tell its version: its status is 3"):
-        device.cusparselt()
-
-
-def test_without_nvmath_there_is_no_version(monkeypatch):
-    monkeypatch.delenv(device.CUSPARSELT, raising=False)
-    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
-    assert device._cusparselt_version() is None

@@ -10,7 +10,6 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from artifact import registry
 from artifact.measure import matrices
 from kernels.formats import csr
 
@@ -40,35 +39,6 @@ def test_every_listed_matrix_has_a_name_a_group_and_a_domain():
         text = df[column].astype(str)
         assert (text.str.strip() == text).all() and (text != "").all(), column
     assert df["name"].is_unique, "a name is a point of the record"
-
-
-def test_listed_names_are_file_names():
-    for name in [*matrices.listed()["name"], *matrices.listed()["group"]]:
-        assert not set(name) & set("/\\ #,"), name
-
-
-@pytest.mark.parametrize(
-    "room", [room for room in registry.find() if (registry.FOLDER / room / registry.MATRICES).is_file()]
-)
-def test_a_room_s_list_has_sizes_too(room):
-    df = matrices.listed(registry.FOLDER / room / registry.MATRICES)
-    assert list(df.columns) == ["name", "group", "domain", "rows", "cols", "nnz"]
-    assert df["name"].is_unique and (df["name"] != "").all()
-    assert (df[["rows", "cols", "nnz"]] > 0).all(axis=None)
-    assert (df["nnz"] <= df["rows"] * df["cols"]).all()
-    for name in [*df["name"], *df["group"]]:
-        assert not set(name) & set("/\\ #,"), name
-
-
-def test_the_room_of_async_sparse_has_a_list_of_its_own():
-    df = matrices.listed(registry.FOLDER / "async_sparse" / registry.MATRICES)
-    assert len(df) > 500 and (df["group"] != "").mean() > 0.9
-    assert "144" in set(df["name"]), "a name of digits stays a text"
-
-
-def test_a_list_that_is_missing_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none.csv: this list of matrices is missing"):
-        matrices.listed(tmp_path / "none.csv")
 
 
 # ---------------------------------------------------------------- what is there of a list
@@ -163,11 +133,6 @@ def test_no_folder_is_set(monkeypatch):
     assert matrices.folder() is None
 
 
-def test_a_folder_is_set(monkeypatch, tmp_path):
-    monkeypatch.setenv(matrices.VARIABLE, str(tmp_path))
-    assert matrices.folder() == tmp_path
-
-
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.touch()])
 def test_what_is_set_is_no_folder(monkeypatch, tmp_path, make):
     make(tmp_path / "elsewhere")
@@ -180,12 +145,6 @@ def test_what_is_set_is_no_folder(monkeypatch, tmp_path, make):
 # ---------------------------------------------------------------- loading
 
 
-def test_a_matrix_of_scipy(tmp_path, pattern):
-    scipy.sparse.save_npz(tmp_path / "small.npz", pattern)
-    a = csr.validate(matrices.load("small", tmp_path))
-    assert same_pattern(a, pattern)
-
-
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_matrix_market_file(tmp_path, pattern, nested):
     folder = tmp_path / "small" if nested else tmp_path
@@ -193,13 +152,6 @@ def test_a_matrix_market_file(tmp_path, pattern, nested):
     scipy.io.mmwrite(folder / "small.mtx", pattern)
     a = csr.validate(matrices.load("small", tmp_path))
     assert same_pattern(a, pattern)
-
-
-def test_a_symmetric_pattern_is_expanded(tmp_path):
-    (tmp_path / "graph.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n2 1\n3 1\n3 3\n")
-    a = matrices.load("graph", tmp_path)
-    there = (csr.to_dense(a) != 0).astype(int).tolist()
-    assert there == [[0, 1, 1], [1, 0, 0], [1, 0, 1]]
 
 
 def test_values_are_seeded_by_the_name(tmp_path, pattern):
@@ -213,22 +165,6 @@ def test_values_are_seeded_by_the_name(tmp_path, pattern):
     # The same in every process, which Python's own hash of a text is not.
     assert first.tolist() == pytest.approx([0.350498, -0.146919, 0.235533, -0.383107], abs=1e-6)
     assert not np.array_equal(first, matrices.load("two", tmp_path).val)
-
-
-def test_values_are_standard_normal(tmp_path):
-    ones = scipy.sparse.csr_array(np.ones((100, 100)))
-    scipy.sparse.save_npz(tmp_path / "full.npz", ones)
-    val = matrices.load("full", tmp_path).val
-    assert val.dtype == np.float32 and val.size == ones.nnz
-    assert len(np.unique(val)) > 9000, "not the ones of the file"
-    assert abs(val.mean()) < 0.05 and abs(val.std() - 1) < 0.05
-
-
-def test_a_missing_matrix_says_what_was_looked_for(tmp_path):
-    (tmp_path / "gone").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"matrix gone .*gone\.npz, gone\.mtx or gone/gone\.mtx") as error:
-        matrices.load("gone", tmp_path)
-    assert matrices.VARIABLE in str(error.value)
 
 
 def no_archive(path):

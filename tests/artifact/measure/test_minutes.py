@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths
 from artifact.measure import minutes, records
 
 
@@ -78,20 +75,3 @@ def test_minutes_in_words():
         "1.0",
         "26.6",
     ]
-
-
-def test_what_was_timed_without_a_gpu_is_a_target_and_stands_once():
-    makefile = (paths.ROOT / "Makefile").read_text()
-    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in minutes.COMMANDS_S)
-    for name in (".ci/pythons", "Makefile", "notebooks/reviewers.ipynb"):
-        text = (paths.ROOT / name).read_text()
-        typed = re.findall(r"\b(?:\d+|nine|ten|an hour|some) (?:minutes|min)\b", text)
-        assert not typed, f"{name} types {typed}"
-
-
-def test_size_of_a_folder(tmp_path):
-    assert minutes.size_bytes(tmp_path / "none") == 0
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "b").write_bytes(b"12345")
-    (tmp_path / "c").write_bytes(b"123")
-    assert minutes.size_bytes(tmp_path) == 8

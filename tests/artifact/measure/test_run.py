@@ -1,5 +1,4 @@
 import gc
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -140,34 +139,11 @@ def test_auto_reads_without_a_gpu_and_prints_nothing_into_the_page(no_gpu, capsy
     assert capsys.readouterr().out == ""
 
 
-def test_auto_measures_with_a_gpu_and_says_so(gpu, capsys):
-    made = run.start("casper_sparse", preset="kick", seed=3)
-    assert made.mode == "measure" and made.device == "a device" and made.gpu == "nvidia-h200"
-    assert "measuring on NVIDIA H200 (mode=auto, preset=kick, seed=3)" in capsys.readouterr().out
-
-
-def test_recorded_is_recorded_even_with_a_gpu(no_gpu, monkeypatch):
-    monkeypatch.setattr(device, "find", lambda: INFO)
-    assert run.start("casper_sparse", mode="recorded").mode == "recorded"
-
-
-def test_measuring_without_a_gpu_is_one_clear_sentence(no_gpu):
-    with pytest.raises(device.NoGpu, match="measuring needs an NVIDIA GPU"):
-        run.start("casper_sparse", mode="measure")
-
-
 def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
     monkeypatch.setenv("SPARSITY_HANG_TRAP", "1")
     with pytest.raises(ValueError, match="a hang trap, .* as SPARSITY_HANG_TRAP is set: unset it"):
         run.start("casper_sparse", mode="measure")
     assert not gpu.folder.exists()
-
-
-def test_the_machine_is_written_before_the_first_row(gpu):
-    made = run.start("casper_sparse", mode="measure")
-    machine = json.loads((gpu.folder / "machine.json").read_text())
-    assert machine["gpu"] == "NVIDIA H200" and machine["sources"] == "0123456789ab"
-    assert made.folder == gpu.folder and not list(gpu.folder.glob("*.csv"))
 
 
 # ---------------------------------------------------------------- measuring
@@ -224,13 +200,6 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(gpu, capsys):
     assert "2 of 3 points are already there" in capsys.readouterr().out
 
 
-def test_nothing_is_measured_twice(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    timer = gpu.use(FakeTimer())
-    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert not timer.calls and len(df) == 6
-
-
 def test_another_seed_is_measured_anew_and_replaces_the_old(gpu):
     run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
     timer = gpu.use(FakeTimer())
@@ -280,13 +249,6 @@ def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path
         (tmp_path / "wide.csv.stale").rename(tmp_path / "wide.csv")
 
 
-def test_records_of_other_code_are_set_aside(gpu, monkeypatch):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    monkeypatch.setattr(device, "sources", lambda room: "ba9876543210")
-    run.start("casper_sparse", mode="measure")
-    assert not (gpu.folder / "wide.csv").exists()
-
-
 def test_points_that_differ_little_are_two(gpu):
     """Densities of 0.5 and 1 % are, like 24.9 and 25 %, not one point."""
     near = [lambda d=d: replace(make_problem(4), density=d) for d in (0.249, 0.25, 0.2501)]
@@ -298,21 +260,6 @@ def test_points_that_differ_little_are_two(gpu):
     read = run.start("casper_sparse", mode="recorded", records=gpu.folder.parent.parent)
     with pytest.raises(ValueError, match="no warp_per_row"):
         read.measure("wide", [replace(make_problem(4), density=0.2499)], ["warp_per_row"])
-
-
-def test_a_commit_that_changes_no_kernel_keeps_the_records(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    gpu.machine["commit"] = "def5678"
-    run.start("casper_sparse", mode="measure")
-    assert (gpu.folder / "wide.csv").exists()
-    assert records.read_machine(gpu.folder)["commit"] == "def5678"
-
-
-def test_a_record_without_its_machine_is_set_aside(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    (gpu.folder / "machine.json").write_text('{"gpu": "NVID')
-    run.start("casper_sparse", mode="measure")
-    assert (gpu.folder / "wide.csv.stale").exists()
 
 
 def test_the_second_measurement_lies_beside_the_first(gpu):
@@ -327,19 +274,6 @@ def test_the_second_measurement_lies_beside_the_first(gpu):
     assert records.rooms(root / "nvidia-h200") == ["casper_sparse"]
     read = run.start("casper_sparse", mode="recorded", records=root, repeat=True)
     assert len(read.measure("wide", problems(), CONTENDERS)) == 6
-
-
-def test_a_wrong_result_records_nothing_of_its_point(gpu):
-    gpu.use(FakeTimer(fail_at=1, error=check.WrongResult("any_n at m=8 is wrong")))
-    with pytest.raises(check.WrongResult):
-        run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert set(records.read(gpu.folder / "wide.csv")["n"]) == {4}
-
-
-def test_measuring_needs_something_to_call(gpu):
-    made = run.start("casper_sparse", mode="measure")
-    with pytest.raises(ValueError, match="got only names"):
-        made.measure("wide", problems(), ["warp_per_row"])
 
 
 def test_measuring_no_points_gives_an_empty_frame(gpu):
@@ -381,19 +315,6 @@ def test_an_experiment_that_was_not_recorded_is_named_with_the_known_ones(no_gpu
     made = run.start("casper_sparse", mode="recorded")
     with pytest.raises(FileNotFoundError, match="casper_sparse/tall .*recorded: wide"):
         made.measure("tall", problems(), CONTENDERS)
-
-
-def test_a_truncated_record_is_refused(no_gpu):
-    text = (no_gpu / "wide.csv").read_text()
-    (no_gpu / "wide.csv").write_text(text[:-30])
-    with pytest.raises(ValueError, match="wide.csv: row"):
-        run.start("casper_sparse").measure("wide", problems(), CONTENDERS)
-
-
-def test_densities_survive_the_text(no_gpu):
-    made = run.start("casper_sparse", mode="recorded")
-    near = replace(make_problem(4), density=0.1 + 0.15)
-    assert len(made.measure("wide", [near], ["warp_per_row"])) == 1
 
 
 # ---------------------------------------------------------------- one point
@@ -470,7 +391,6 @@ def test_a_point_is_checked_then_timed_then_freed(one_point):
 
 def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(one_point):
     """Bound anew, since what a bind makes of A holds its numbers; and before it is bound to the problem itself."""
-    import gc
     import weakref
 
     problem, opened, log, timer = one_point
@@ -561,17 +481,6 @@ def test_a_row_has_every_number_in_its_place():
     assert list(row) == list(records.COLUMNS)
 
 
-def test_a_wrong_contender_is_never_timed(one_point):
-    problem, opened, log, timer = one_point
-    contenders = {
-        "right": lambda p: Contender("right", p),
-        "wrong": lambda p: Contender("wrong", p, 1.01),
-    }
-    with pytest.raises(check.WrongResult, match="wrong on whole numbers at m=3, n=2"):
-        run.measure_point(problem, contenders, opened, 0.1, timer)
-    assert [entry for entry in log if entry != "freed"] == ["closed"]
-
-
 def test_a_contender_that_is_wrong_only_after_its_first_launch_is_caught(one_point):
     """What it leaves behind, flags or sums say, spoils the launches that are timed."""
     problem, opened, log, timer = one_point
@@ -645,17 +554,6 @@ def test_the_banner_says_what_was_added_by_another_commit(no_gpu):
     assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in prose.banner(found)
 
 
-def test_the_banner_of_a_measurement(gpu):
-    text = prose.banner(run.start("casper_sparse", mode="measure"))
-    assert "Measured here on an NVIDIA H200, 2026-11-21, commit abc1234." in text
-
-
-def test_the_banner_escapes_what_a_machine_is_called(gpu):
-    made = run.start("casper_sparse", mode="measure")
-    made.machine["commit"] = "<b>"
-    assert "&lt;b&gt;" in prose.banner(made) and "<b>" not in prose.banner(made)
-
-
 # ---------------------------------------------------------------- on a GPU
 
 
@@ -682,22 +580,3 @@ def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
 
     read = run.start("casper_sparse", "recorded", made.gpu, "kick", 5, tmp_path)
     pd.testing.assert_frame_equal(read.measure("wide", points, list(contenders)), both)
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_a_point_leaves_no_memory_behind(tmp_path):
-    import cupy
-
-    from artifact.baselines import cusparse
-    from kernels import casper_sparse as room
-
-    made = run.start("casper_sparse", "measure", preset="kick", records=tmp_path)
-    contenders = made.variants() | cusparse.contenders(made.device)
-    pool = cupy.get_default_memory_pool()
-    gc.collect()
-    before = pool.used_bytes()  # what other tests of this process keep
-    for n in (64, 128):
-        problem = room.problem(m=4096, n=n, k=2048, density=0.05)
-        run.measure_point(problem, contenders, made.device, 0.01)
-        assert pool.used_bytes() - before < 2**20, "a contender outlived its point"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import shutil
@@ -167,12 +166,6 @@ def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(library, tmp_path)
     assert len(df) == 6 and df["unit"].notna().all()
 
 
-def test_metrics_that_were_asked_for_keep_their_order_and_come_once(library, tmp_path):
-    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=100, hit=1.0)))
-    asked = iter(["none", "l2__hit.pct", ncu.TIME, "none"])
-    assert list(ncu.read(path, asked)["metric"]) == ["none", "l2__hit.pct", ncu.TIME]
-
-
 def test_instances_give_their_aggregate_or_nothing(library, tmp_path):
     values = {"with.sum": (9.0, (4, 5)), "without.sum": (None, (4, 5)), "text": "words"}
     path = report(tmp_path / "r.ncu-rep", block(kernel("a", **values)))
@@ -182,44 +175,11 @@ def test_instances_give_their_aggregate_or_nothing(library, tmp_path):
     assert asked["with.sum"] == 9 and asked[["without.sum", "text"]].isna().all()
 
 
-@pytest.mark.parametrize("version", [7, 8, 9, 10, 11, 99])
-def test_the_versions_of_the_format(library, tmp_path, version):
-    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=100)), version=version)
-    assert ncu.read(path)["value"].tolist() == [100]
-
-
 def test_results_of_a_whole_range(library, tmp_path):
     path = report(tmp_path / "r.ncu-rep", block(ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}]))
     df = ncu.read(path)
     assert df["value"].tolist() == [1, 2] and set(df["kernel"]) == {"range"}
     assert df["launch"].tolist() == [0, 1] and set(df["grid"]) == {""}
-
-
-def fake_action(name, values):
-    def one(value, unit):
-        return SimpleNamespace(value=lambda: value, has_value=lambda: True, unit=lambda: unit)
-
-    metrics = {key: one(*value) for key, value in values.items()}
-    return SimpleNamespace(name=lambda: name, metric_by_name=metrics.get, metric_names=lambda: tuple(metrics))
-
-
-def test_several_ranges_and_units(monkeypatch, tmp_path):
-    """ncu_report puts what it reads into one range now, and takes units from tables of its own."""
-    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=1)))
-    launches = [fake_action(name, {"m.sum": (i, "byte")}) for i, name in enumerate("abc")]
-    context = [launches[:1], [], launches[1:]]
-    module = SimpleNamespace(load_report=lambda name: context)
-    monkeypatch.setitem(sys.modules, "ncu_report", module)
-    df = ncu.read(path)
-    assert df[["range", "launch", "kernel"]].to_numpy().tolist() == [
-        [0, 0, "a"],
-        [2, 1, "b"],
-        [2, 2, "c"],
-    ]
-    assert set(df["unit"]) == {"byte"}
-    context[:] = []
-    with pytest.raises(ValueError, match="finds no metric of a launch"):
-        ncu.read(path)
 
 
 def test_reading_needs_the_package(monkeypatch, tmp_path):
@@ -264,12 +224,6 @@ def test_no_file_and_a_folder(library, tmp_path):
         ncu.read(tmp_path / "none.ncu-rep")
     assert "this is a folder" in refusal(tmp_path)
     assert "this is a folder" in refusal(tmp_path / "..")
-
-
-def test_a_compressed_report_that_is_none(library, tmp_path):
-    path = tmp_path / "r.ncu-repz"
-    path.write_bytes(b"nothing")
-    assert "finds no metric of a launch" in refusal(path)
 
 
 # ---------------------------------------------------------------- contenders
@@ -345,13 +299,6 @@ def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metr
     b = df[df["variant"] == "b"].set_index("metric")["value"]
     assert b.to_dict() == left
     assert len(df[df["variant"] == "a"]) == 6
-
-
-def test_counters_can_be_read_back(table, tmp_path):
-    df = ncu.per_contender(ncu.attribute(table, ORDER))
-    path = tmp_path / "gpu" / "room" / "counters.csv"
-    back = records.read_counters(records.write_counters(path, df, "GPU"))
-    pd.testing.assert_frame_equal(back, df, check_dtype=False)
 
 
 # ---------------------------------------------------------------- running ncu
@@ -440,18 +387,6 @@ def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(library, monkeypatc
     assert len(df) == 4 * len(set(metrics)) and set(df["grid"]) == {"64x32x2"}
 
 
-def test_a_metric_named_as_a_regular_expression(library, monkeypatch):
-    here = Ncu(["none"], r"Failed to find metric regex:^{}(\.(sum|avg|min|max))?$")
-    profiled(monkeypatch, here)
-    assert len(here.asked) == 2 and ncu.TIME in here.asked[-1] and "none" not in here.asked[-1]
-
-
-@pytest.mark.parametrize("lacks", [list(GRID), ["launch__block_dim_z"]])
-def test_an_ncu_without_dimensions(library, monkeypatch, lacks):
-    df = profiled(monkeypatch, Ncu(lacks, all_at_once=True))
-    assert df["value"].notna().any()
-
-
 def test_another_gpus_name_of_a_metric_is_tried(library, monkeypatch):
     here = Ncu(["dram__bytes_read.sum"])
     df = profiled(monkeypatch, here)
@@ -501,16 +436,6 @@ def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch
     assert not any(words in path.read_bytes() for words in private for path in shipped)
 
 
-def test_neither_is_kept_where_one_cannot_be(library, monkeypatch, tmp_path):
-    def full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(records, "write_counters", full)
-    with pytest.raises(OSError, match="no space left"):
-        profiled(monkeypatch, Ncu(), folder=tmp_path / "room")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
 def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path):
     wrote = Ncu()
 
@@ -523,121 +448,12 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
     assert wrote.asked and not list(tmp_path.iterdir())
 
 
-def test_nothing_is_written_where_counters_may_not_be_read(monkeypatch, tmp_path):
-    def refused(arguments, **_):
-        return SimpleNamespace(returncode=0, stdout="==WARNING== ERR_NVGPUCTRPERM\n")
-
-    with pytest.raises(PermissionError, match="ERR_NVGPUCTRPERM"):
-        profiled(monkeypatch, refused, folder=tmp_path / "room")
-    assert not list(tmp_path.iterdir())
-
-
 # ---------------------------------------------------------------- names of metrics
-
-
-def params(**fields):
-    """A parameter block of NVIDIA's host library for metrics: its size, a reserved pointer, fields."""
-    kinds = {"structSize": ctypes.c_size_t, "pPriv": ctypes.c_void_p}
-    kinds |= {name: kind for name, (kind, _) in fields.items()}
-    block = type("Params", (ctypes.Structure,), {"_fields_": list(kinds.items())})()
-    block.structSize = ctypes.sizeof(block)
-    for name, (_, value) in fields.items():
-        setattr(block, name, value)
-    return block
-
-
-class Request(ctypes.Structure):
-    _fields_ = [
-        ("index", ctypes.c_size_t),
-        ("type", ctypes.c_uint8),
-        ("rollup", ctypes.c_uint8),
-        ("submetric", ctypes.c_uint16),
-    ]
-
-
-@pytest.fixture(scope="module")
-def lacks():
-    """(chip, names) -> those that the chip does not have, by the library that ncu itself asks."""
-    folder = Path(pytest.importorskip("ncu_report").__file__).parent
-    if not (folder / "libnvperf_host.so").is_file():
-        pytest.skip("the metrics' host library is not beside ncu_report")
-    nvperf = ctypes.CDLL(str(folder / "libnvperf_host.so"))
-    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
-
-    def call(name, block) -> bool:
-        return getattr(nvperf, name)(ctypes.byref(block)) == 0
-
-    assert call("NVPW_InitializeHost", params())
-
-    def ask(chip: str, names) -> set[str]:
-        chip = (text, chip.encode())
-        of_chip = {"chip": chip, "availability": (pointer, None)}
-        need = params(**of_chip, size=(size, 0))
-        assert call("NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize", need)
-        scratch = ctypes.create_string_buffer(need.size)
-        made = params(
-            scratch=(pointer, ctypes.addressof(scratch)),
-            scratch_size=(size, need.size),
-            **of_chip,
-            counters=(pointer, None),
-            counters_size=(size, 0),
-            evaluator=(pointer, None),
-        )
-        assert call("NVPW_CUDA_MetricsEvaluator_Initialize", made)
-        request = Request()
-
-        def known(name):
-            return call(
-                "NVPW_MetricsEvaluator_ConvertMetricNameToMetricEvalRequest",
-                params(
-                    evaluator=(pointer, made.evaluator),
-                    name=(text, name.encode()),
-                    request=(pointer, ctypes.addressof(request)),
-                    request_size=(size, ctypes.sizeof(request)),
-                ),
-            )
-
-        return {name for name in names if not known(name)}
-
-    return ask
 
 
 #: Not counters: ncu computes them from the launch.
 OF_THE_LAUNCH = {m for m in ncu.METRICS if m.startswith("launch__")}
 OF_THE_LAUNCH |= {"sm__maximum_warps_per_active_cycle_pct"}
-STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-
-
-@pytest.mark.parametrize(
-    ("chip", "missing"),
-    [
-        ("GA100", {STALLED.format("gmma")}),
-        ("AD104", {STALLED.format("gmma")}),
-        ("GH100", set()),
-        ("GB202", {STALLED.format("gmma"), STALLED.format("imc_miss"), *ncu.OTHER_NAMES}),
-    ],
-)
-def test_every_gpu_of_ours_has_the_metrics(lacks, chip, missing):
-    """A100, the source's RTX 4070, H100 and H200, RTX 5090."""
-    assert lacks(chip, set(ncu.METRICS) - OF_THE_LAUNCH) == missing
-    if missing & {*ncu.OTHER_NAMES}:
-        assert not lacks(chip, ncu.OTHER_NAMES.values())
-    assert lacks(chip, ["smps__inst_executed.sum"]), "the check can fail"
-
-
-def test_the_metrics_of_the_report_are_collected():
-    assert len(set(ncu.METRICS)) == len(ncu.METRICS)
-    assert {metric for metric, _ in ncu.REPORT_METRICS.values()} <= set(ncu.METRICS)
-    assert not any(m.endswith("_per_issue_active.pct") for m in ncu.METRICS)
-    table = records.published(registry.published("nm_cuda_core", "table1"))["metric"]
-    named = set(table.str.replace(r"(_per_issue_active)\.pct$", r"\1.ratio", regex=True))
-    # Which no GPU has, as `test_every_gpu_of_ours_has_the_metrics` could show.
-    assert named - set(ncu.METRICS) == {"l1tex__t_sectors_op_read.sum"}
-
-
-def test_a_metric_of_table_1_exists_nowhere(lacks):
-    for chip in ("TU102", "GA102", "AD104", "GH100", "GB202"):
-        assert lacks(chip, ["l1tex__t_sectors_op_read.sum"])
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -695,7 +511,6 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     import cuda.core
     from cuda.bindings import driver
 
-    from artifact import registry
     from artifact.measure import device
     from artifact.profiling import ncu_target
 

@@ -67,12 +67,6 @@ def gpu(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_without_nsight_compute(capsys, gpu, monkeypatch):
-    monkeypatch.setattr(ncu.shutil, "which", lambda *_: None)
-    assert "ncu is not on the PATH" in refused(capsys, "casper_sparse")
-    assert not (gpu / "records").exists()
-
-
 @pytest.fixture
 def profiled(monkeypatch):
     """The calls of `ncu.profile`, which seems to work: all counters are 5 and a report is 3 bytes."""
@@ -159,70 +153,11 @@ def known(room: str) -> tuple[dict, list[str]]:
 
 
 @pytest.mark.parametrize("room", [*BUILT, *PARTS])
-def test_contenders_exist(room):
-    variants, others = known(room)
-    assert set(PROFILES[room]["contenders"]) <= {*variants, *others}
-
-
-#: Published kernels that multiply real matrices in CSR, not what a room's `problem` generates.
-OF_MATRICES = {"async_sparse": {"wcsr", "wcsr_whole"}}
-
-
-@pytest.mark.parametrize("room", BUILT)
-def test_the_published_kernels_and_a_library_are_among_them(room):
-    variants, others = known(room)
-    contenders = set(PROFILES[room]["contenders"])
-    published = {name for name, kernel in variants.items() if kernel.published}
-    assert published - OF_MATRICES.get(room, set()) <= contenders
-    assert contenders & set(others)
-
-
-@pytest.mark.parametrize("room", [*BUILT, *PARTS])
 def test_shapes_make_problems(room):
     module = importlib.import_module(f"kernels.{room}")
     for shape in planned(room):
         problem = module.problem(**shape)
         assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(shape[key] for key in ("m", "n", "k"))
-
-
-@pytest.mark.parametrize("room", BUILT)
-def test_shapes_are_points_of_the_sweeps(room):
-    sweeps = importlib.import_module(f"kernels.{room}").sweeps("full")
-    swept = [shape for shapes in sweeps.values() for shape in shapes]
-    for shape in planned(room):
-        assert shape in swept
-
-
-def test_every_sweep_of_casper_sparse_has_a_profiled_point():
-    from kernels.casper_sparse import sweeps
-
-    for experiment, shapes in sweeps("full").items():
-        assert any(shape in shapes for shape in planned("casper_sparse")), experiment
-
-
-def test_the_sizes_of_the_reports_table_are_profiled():
-    table = records.published(registry.published("nm_cuda_core", "fig3"))
-    plan = PROFILES["nm_cuda_core"]
-    sizes = [shape["m"] for shape in plan["shapes"]]
-    assert set(table["size"]) <= set(sizes) and plan["densities"] == [0.5]
-    assert plan["shapes"] == [{"m": size, "n": size, "k": size} for size in sizes]
-    assert set(table["variant"]) <= set(plan["contenders"])
-
-
-def test_every_variant_takes_every_n():
-    from kernels.casper_sparse import VARIANTS, launch
-
-    plan = PROFILES["casper_sparse"]
-    for name in set(plan["contenders"]) & set(VARIANTS):
-        for shape in plan["shapes"]:
-            launch.entry(name, shape["n"])  # ValueError where it does not, as for `auto`
-
-
-def test_densities_are_the_ends_of_the_sweeps():
-    from kernels.casper_sparse import sweeps
-
-    swept = [s["density"] for shapes in sweeps("full").values() for s in shapes]
-    assert PROFILES["casper_sparse"]["densities"] == [min(swept), max(swept)]
 
 
 def test_contenders_of_claims_on_counters_are_profiled():

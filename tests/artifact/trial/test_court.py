@@ -85,16 +85,6 @@ def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu)
     )
 
 
-def test_a_second_trial_begins_anew(gpu):
-    first = court.start(contender(), "casper_sparse", "kick", 0)
-    court.measure(first, contender(), problems(), others())
-    records.leave_out(first.folder / "trial.csv", ("auto", "", 1, 2, 3, 0.5), "it refuses")
-    begun = court.start(contender(), "casper_sparse", "kick", 0)
-    assert not (begun.folder / "trial.csv").exists() and (begun.folder / "trial.csv.stale").exists()
-    assert records.read_plan(begun.folder) == records.read_absent(begun.folder) == {}
-    assert len(court.measure(begun, contender(), problems()[:1], others())) == 4
-
-
 def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu):
     """Nor how many points there were to be: both speak of a record that is set aside."""
     begun = court.start(contender(), "casper_sparse", "kick", 0)
@@ -201,27 +191,6 @@ def test_level_is_whose_quartiles_overlap():
         assert np.allclose(table["over_best"], 1 / factor)
 
 
-@pytest.mark.parametrize("mine", [(0.90, 0.97, 1.0), (0.995, 1.03, 1.1)])
-def test_a_median_outside_the_others_quartiles_is_level_while_its_own_overlap(mine):
-    """Of 0.99 to 1.01 the one ends in them, the other begins there."""
-    df = record()
-    best = df["variant"] == "rows_per_warp"
-    for column, scale in (("q25_us", 0.99), ("q75_us", 1.01)):
-        df.loc[best, column] = df.loc[best, "median_us"] * scale
-    times = df.loc[best].set_index(list(records.POINT))["median_us"]
-    ours = df["variant"] == "mine"
-    at = pd.MultiIndex.from_frame(df.loc[ours, list(records.POINT)])
-    for column, scale in zip(("q25_us", "median_us", "q75_us"), mine, strict=True):
-        df.loc[ours, column] = times.loc[at].to_numpy() * scale
-    assert set(court.standings(df, "mine")["verdict"]) == {"level"}
-
-
-def test_nobody_beside_it_is_no_trial():
-    df = record()
-    with pytest.raises(ValueError, match="somebody beside it"):
-        court.standings(df[df["variant"] == "mine"], "mine")
-
-
 def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
     ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
     fig, data = yours.figure(record(), "mine", ladder)
@@ -231,17 +200,3 @@ def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
     mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
     assert mine == pytest.approx(synthetic.SPEEDUP["wide"]) and f"{mine:.2f}×" in words(fig)
     assert "speedup over the fastest library" in ax.get_xlabel()
-
-
-def test_without_a_library_bars_are_over_the_fastest_other():
-    df = record()
-    fig, data = yours.figure(df[~df["variant"].str.startswith("cusparse")], "mine")
-    assert "fastest other" in fig.get_axes()[0].get_xlabel()
-    best = data[data["variant"] == "rows_per_warp"]
-    assert np.allclose(best["speedup"], 1)
-
-
-def test_the_figure_is_kept_with_its_data(folder):
-    shown = yours.show(record(), "mine", "casper_sparse", "NVIDIA H200")
-    assert shown.svg == folder / "trials" / "mine-casper_sparse.svg" and shown.csv.is_file()
-    assert "slower at 21" in shown.markdown and "NVIDIA H200" in shown.markdown

@@ -155,14 +155,5 @@ def test_sums_are_exact_also_with_points(write, problem, text, is_):
     assert header.number(head, "0.5", "float64", known) == 0.5
 
 
-def test_a_mark_before_the_text_is_no_part_of_it(write):
-    path = write()
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert header.read(path).entry == "mine<4, true>"
-    path.write_bytes(path.read_bytes() + b"// \xff")
-    with pytest.raises(ValueError, match=r"^mine.cu is no text in UTF-8: byte \d+ is 0xff"):
-        header.read(path)
-
-
 def test_commas_in_brackets_do_not_part():
     assert header._parts("min(m, ceil((n) / 2)), k,max(n)") == ("min(m, ceil((n) / 2))", "k", "max(n)")

@@ -119,7 +119,7 @@ def test_a_streamed_matrix_multiplies(here, panel):
 
 def test_a_rank_alone_exchanges_with_itself(here):
     found = Part(generate.part(Stencil(5), np.array([0, 125]), 0).a, np.array([0, 125]))
-    plan = distributed.plan(found, 8, comm.Alone(), machine=here, b="replicated", c="replicated")
+    plan = distributed.plan(found, 8, comm.alone(), machine=here, b="replicated", c="replicated")
     assert plan.sent_bytes == 0 and plan.b_rows == plan.c_rows == (0, 125)
 
 

@@ -1,302 +1,192 @@
-"""Plans over threads on the host: every cut, layout and schedule gives the product, and sends what it must."""
+"""Plans over threads on the host: every cut, layout and schedule is right, sends what it must, and races none."""
 
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernels import distributed
-from kernels.distributed import partition, pieces, plans
-from kernels.distributed.machine import rows_of
-from kernels.distributed.plans import Part, Times
+from kernels.distributed import comm, exchange, partition, pieces, plans, streaming
+from kernels.distributed.machine import numbers, rows_of, stored_as
+from kernels.distributed.plans import Part
 from kernels.formats import bcsr, csr, half, wcsr
 
 RNG = np.random.default_rng(0)
-ANY = sp.random_array((97, 97), density=0.1, rng=RNG, dtype=np.float32).tocsr()
-WIDE = sp.random_array((50, 120), density=0.1, rng=RNG, dtype=np.float32).tocsr()
-BAND = sp.diags_array([np.ones(200)] * 3, offsets=[-1, 0, 1], shape=(200, 200)).tocsr()
-BAND = BAND.astype(np.float32)
-EMPTY = sp.csr_array((40, 40), dtype=np.float32)
-BLOCKS = bcsr.from_csr(sp.random_array((256, 320), density=0.02, rng=RNG, dtype=np.float32).tocsr(), block=32)
 
 
-def multiplied(a, expected, n: int, size: int, *, part: bool = False, **asked):
-    """(plans, times) of a product on `size` threads, which must be right."""
-    dtype = asked.get("dtype", "float32")
-    b = RNG.standard_normal((expected.shape[1], n)).astype(np.float32)
-    given = half.to_bits(b, dtype) if dtype in half.DTYPES else b
+def drawn(m: int, k: int, density: float = 0.1):
+    return sp.random_array((m, k), density=density, rng=RNG, dtype=np.float32).tocsr()
 
-    def work(comm):
-        mine = a(comm.rank) if part else a
-        made = distributed.plan(mine, n, comm, machine=distributed.Host(), **asked)
+
+def band(m: int):
+    return sp.diags_array([np.ones(m, np.float32)] * 3, offsets=[-1, 0, 1], shape=(m, m)).tocsr()
+
+
+ANY, BLOCKS = drawn(97, 97), drawn(100, 256)
+#: SciPy's matrices, each with what else stands for it.
+MATRICES = {
+    "any": (ANY, lambda a: a),
+    "wide": (drawn(50, 120), lambda a: a),
+    "band": (band(200), lambda a: a),
+    "empty": (sp.csr_array((40, 40), dtype=np.float32), lambda a: a),
+    "windows": (ANY, lambda a: wcsr.from_csr(a, window=8, dtype="float32")),
+    "blocks": (BLOCKS, lambda a: bcsr.from_csr(a, block=64, dtype="float32")),
+}
+
+
+def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked) -> list:
+    """Plans of a product on `size` threads, which must be right, twice; a: the matrix, or a function of the rank."""
+    dtype = asked.get("dtype") or "float32"
+    given = stored_as(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
+
+    def work(ranks):
+        mine = a(ranks.rank) if callable(a) else a
+        made = distributed.plan(mine, n, ranks, machine=machine(), **asked)
         made.operand().fill(given[slice(*made.b_rows)])
         for panel in made.result().arrays:
             panel[...] = 77
         once = made(timed=True).whole().copy()
-        again = made(given[slice(*made.b_rows)]).whole()
-        assert (once == again).all()
+        assert (once == made(given[slice(*made.b_rows)]).whole()).all()
         return made, once
 
     found = distributed.run_threads(size, work)
-    if asked.get("c") == "replicated":
-        results = [out for _, out in found]
-    else:
-        rows = [made.c_rows for made, _ in found]
-        assert [x for x, _ in rows] == [0, *(y for _, y in rows[:-1])]
-        assert rows[-1][1] == expected.shape[0]
-        results = [np.concatenate([out for _, out in found])]
-    if dtype in half.DTYPES:
-        b, results = half.from_bits(given, dtype), [half.from_bits(x, dtype) for x in results]
-    reference = expected.astype(np.float64) @ b
+    whole = asked.get("c") == "replicated" and size > 1
+    edges = [0, *(made.c_rows[1] for made, _ in found)]
+    assert [made.c_rows for made, _ in found] == list(itertools.pairwise(edges)) and edges[-1] == expected.shape[0]
+    results = [out for _, out in found] if whole else [np.concatenate([out for _, out in found])]
+    reference = expected.astype(np.float64) @ numbers(given, dtype)
     for out in results:
-        error = np.abs(out - reference).max() / max(np.abs(reference).max(), 1e-30)
+        error = np.abs(numbers(out, dtype) - reference).max(initial=0) / max(np.abs(reference).max(initial=0), 1e-30)
         assert error < (1e-2 if dtype in half.DTYPES else 1e-6)
     return [made for made, _ in found]
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"chunks": 3},
-        {"chunks": 40},
-        {"b": "replicated"},
-        {"c": "replicated"},
-        {"first": "whole"},
-        {"first": "local", "chunks": 2},
-        {"replicas": 2, "chunks": 3},
-        {"replicas": 4},
-        {"replicas": 2, "b": "replicated", "c": "replicated"},
-    ],
-    ids=str,
+def rows_needed(a, rows, columns) -> int:
+    """Rows of B that parts name and do not have, by the definition."""
+    named = [set(a.indices[a.indptr[x] : a.indptr[y]].tolist()) for x, y in itertools.pairwise(rows)]
+    return sum(len(of - set(range(*own))) for of, own in zip(named, itertools.pairwise(columns), strict=True))
+
+
+OPTIONS = {
+    "chunks": st.integers(1, 12),
+    "first": st.sampled_from(pieces.FIRST),
+    "b": st.sampled_from(plans.LAYOUTS),
+    "c": st.sampled_from(plans.LAYOUTS),
+    "replicas": st.sampled_from((1, 2, 4)),
+    "dtype": st.sampled_from((None, "float16")),
+}
+
+
+@given(
+    name=st.sampled_from([*MATRICES]),
+    size=st.integers(1, 4),
+    asked=st.fixed_dictionaries({}, optional=OPTIONS),
+    n=st.integers(12, 40),
+    ahead=st.booleans(),
+    limit=st.booleans(),
 )
-def test_every_layout_gives_the_product(size, asked):
-    if size % asked.get("replicas", 1):
-        pytest.skip("the grid does not fit")
-    for made in multiplied(ANY, ANY, 40, size, **asked):
-        assert made.sent_bytes == made.least_bytes
-        assert isinstance(made.times, Times) and made.times.total > 0
+@settings(deadline=None, max_examples=120)
+def test_every_cut_layout_and_schedule_gives_the_product(name, size, asked, n, ahead, limit):
+    """Also where chunks share a buffer, and where 32 bits do not count a matrix's entries."""
+    a, form = MATRICES[name]
+    replicas = asked.get("replicas", 1)
+    if size % replicas:
+        asked["replicas"] = replicas = size
+    limit = limit and replicas == 1 and form(a) is a and asked.get("dtype") is None
+    if asked.get("dtype"):
+        asked |= {"accuracy": "fp16"}
+    with pytest.MonkeyPatch.context() as patch:
+        if not ahead:
+            patch.setattr(plans, "MOST_AHEAD", 0)
+        if limit:
+            for module in (plans, partition):
+                patch.setattr(module, "INT32_MAX", 50)
+            patch.setattr(partition, "SLAB", 100)
+        made = multiplied(form(a), a, n, size, **asked)
+    travels = size > 1 and asked.get("b") != "replicated" and replicas < size
+    assert all(len(x.edges) - 1 == asked.get("chunks", 1) for x in made)
+    width = 2 if asked.get("dtype") else 4
+    if replicas == 1:
+        edges = [made[0].b_rows[0], *(x.b_rows[1] for x in made)] if travels else []
+        rows = [0, *(x.c_rows[1] for x in made)]
+        spread = (size - 1) * a.shape[0] * n * width * (asked.get("c") == "replicated")
+        if name != "blocks":
+            least = rows_needed(a, rows, edges) if travels else 0
+            assert sum(x.sent_bytes for x in made) == least * n * width + spread
+            assert sum(x.gathered_bytes for x in made) == (size - 1) * a.shape[1] * n * width * travels
+    for x in made:
+        assert x.sent_bytes == x.least_bytes and x.times.total >= 0
+        for every in x.pieces:
+            early = [piece.early for piece in every]
+            assert early == sorted(early, reverse=True), "what is early comes first"
+        adds = [piece.adds for every in x.pieces for piece in every]
+        assert not any(adds) or asked.get("first") == "local" or not asked.get("dtype"), "16 bits are not rounded twice"
+        assert not any(piece.adds for piece in x.pieces[1]), "only the first chunk waits for nothing"
 
 
-@pytest.mark.parametrize("a", [WIDE, EMPTY], ids=["wide", "empty"])
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_shapes_that_are_not_square_and_nothing_at_all(a, replicas):
-    multiplied(a, a, 8, 4, replicas=replicas)
-
-
-@pytest.mark.parametrize("asked", [{}, {"replicas": 2}, {"replicas": 4}, {"b": "replicated"}])
-def test_blocks_travel_as_blocks(asked):
-    expected = csr.to_scipy(bcsr.to_csr(BLOCKS))
-    plans = multiplied(BLOCKS, expected, 64, 4, dtype="bfloat16", **asked)
-    assert all(made.sent_bytes % (2 * 64) == 0 for made in plans)
-    assert asked or all(type(step[0].a).__name__ == "Bcsr" for step in plans[0].pieces)
-
-
-def test_windows_are_multiplied_as_csr():
-    multiplied(wcsr.from_csr(ANY, window=8, dtype="float32"), ANY, 16, 2)
-
-
-def test_parts_that_no_rank_has_whole():
-    edges = np.array([0, 30, 97])
+@given(
+    name=st.sampled_from(("any", "band", "blocks")),
+    cuts=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    chunks=st.integers(1, 3),
+    consumed=st.booleans(),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_part_may_come_in_slabs_and_be_written_over(name, cuts, chunks, consumed):
+    a, form = MATRICES[name]
+    unit, whole = (64, form(a)) if name == "blocks" else (20, csr.from_scipy(a))
+    m, columns = a.shape[0], np.array([0, 128, 256]) if name == "blocks" else None
+    edges = [0, unit, m]
 
     def part(rank):
-        rows = ANY[edges[rank] : edges[rank + 1]]
-        return Part(csr.from_scipy(rows), edges)
+        inner = sorted(min(edges[rank + 1], edges[rank] + unit * x) for x in cuts)
+        bounds = itertools.pairwise([edges[rank], *inner, edges[rank + 1]])
+        slabs = [rows_of(whole, x, y) for x, y in bounds]
+        slabs = [replace(x, col_idx=x.col_idx.copy()) for x in slabs]
+        parts.append(slabs)
+        return Part(slabs, np.array(edges), columns, consumed)
 
-    plans = multiplied(part, ANY, 12, 2, part=True)
-    assert [made.c_rows for made in plans] == [(0, 30), (30, 97)]
-
-
-@pytest.mark.parametrize("consumed", [False, True])
-@pytest.mark.parametrize("chunks", [1, 3])
-@pytest.mark.parametrize("whole", [ANY, BAND], ids=["any", "band"])
-def test_a_part_may_come_in_slabs(whole, chunks, consumed):
-    m = whole.shape[0]
-    edges, cuts = np.array([0, m // 3, m]), ((0, 10, 10, m // 3), (0, 1, m - m // 3))
-
-    def part(rank):
-        rows = whole[edges[rank] : edges[rank + 1]]
-        made = [csr.from_scipy(rows[x:y]) for x, y in itertools.pairwise(cuts[rank])]
-        return Part(made, edges, consumed=consumed)
-
-    for made in multiplied(part, whole, 12, 2, part=True, chunks=chunks):
-        early = [[x.early for x in every] for every in made.pieces]
-        assert early == [sorted(x, reverse=True) for x in early], "what is early comes first"
+    parts: list = []
+    for made in multiplied(part, a, 12, 2, chunks=chunks):
         assert not (consumed and any(x.adds for every in made.pieces for x in every))
+    if consumed:
+        mine = [x.col_idx.ctypes.data for slabs in parts for x in slabs]
+        assert all(max(x.col_idx, default=0) < 256 for slabs in parts for x in slabs) and len(mine) == 8
 
 
-def test_a_consumed_part_is_written_over():
-    edges, rows = np.array([0, 97]), np.array([0, 97])
-    mine = csr.from_scipy(ANY)
-    before = mine.col_idx.copy()
-    (made,) = multiplied(lambda _: Part([mine], edges, rows, consumed=True), ANY, 8, 1, part=True)
-    assert made.pieces[0][0].a.col_idx is mine.col_idx
-    assert (mine.col_idx == before).all(), "one part has all of B: its columns stay"
-
-
-def test_blocks_may_come_in_slabs():
-    expected = csr.to_scipy(bcsr.to_csr(BLOCKS))
-    edges, columns = np.array([0, 96, 256]), np.array([0, 160, 320])
-
-    def part(rank):
-        begin, end = edges[rank], edges[rank + 1]
-        cuts = (begin, begin + 32, end)
-        return Part([rows_of(BLOCKS, x, y) for x, y in itertools.pairwise(cuts)], edges, columns)
-
-    multiplied(part, expected, 64, 2, part=True, dtype="bfloat16")
-
-
-@pytest.mark.parametrize("a", [ANY, WIDE], ids=["square", "wide"])
-def test_a_matrix_of_more_entries_than_32_bits_count_is_cut_into_slabs(monkeypatch, a):
-    for module in (plans, partition):
-        monkeypatch.setattr(module, "INT32_MAX", 50)
-    monkeypatch.setattr(partition, "SLAB", 100)
-    made = multiplied(a, a, 12, 2)
-    assert all(len(x.pieces[1]) > 2 for x in made)
-    with pytest.raises(ValueError, match="replicas is 2, but a matrix of .* is cut by rows alone"):
-        multiplied(a, a, 12, 2, replicas=2)
-
-
-def test_slabs_of_different_widths_are_refused():
-    slabs = [csr.from_scipy(ANY[:50]), csr.from_scipy(ANY[50:, :90])]
-    with pytest.raises(ValueError, match=r"slabs of the part of rank 0 have \[90, 97\] columns"):
-        distributed.plan(Part(slabs, np.array([0, 97])), 8, machine=distributed.Host())
-
-
-def test_only_named_rows_travel():
-    """Of a band each part needs one row of each neighbour: 2 of 200 rows cross each of three edges."""
-    plans = multiplied(BAND, BAND, 16, 4, chunks=2)
-    assert sum(made.sent_bytes for made in plans) == 6 * 16 * 4
-    assert sum(made.gathered_bytes for made in plans) == 200 * 3 * 16 * 4
-
-
-def test_interior_rows_of_a_band_come_first_and_nothing_is_added():
-    early, late = multiplied(BAND, BAND, 16, 4, chunks=2)[1].pieces
-    assert early == late and [x.early for x in early] == [True, False, False]
-    assert not any(x.adds for x in early)
-    rows = sorted(x.rows for x in early)
-    assert rows[0][0] == 0 and [x[1] for x in rows[:-1]] == [x[0] for x in rows[1:]]
-    assert early[0].rows[1] - early[0].rows[0] == rows[-1][1] - 2
-
-
-def test_without_interior_rows_the_local_columns_of_the_first_chunk_come_first():
-    made = multiplied(ANY, ANY, 40, 2, chunks=2)[0]
-    early, late = made.pieces
+def test_a_band_multiplies_its_interior_first_and_others_their_own_columns():
+    early, late = multiplied(band(200), band(200), 16, 4, chunks=2)[1].pieces
+    assert early == late and [(x.early, x.adds) for x in early] == [(True, False), (False, False), (False, False)]
+    first, last = early[0].rows
+    assert [x.rows for x in early[1:]] == [(0, first), (last, early[-1].rows[1])] and (first, last - first) == (1, 48)
+    early, late = multiplied(ANY, ANY, 40, 2, chunks=2)[0].pieces
     assert [(x.early, x.adds) for x in early] == [(True, False), (False, True)]
-    assert [(x.early, x.adds) for x in late] == [(False, False)]
-    assert sum(x.a.nnz for x in early) == late[0].a.nnz
+    assert [x.early for x in late] == [False] and sum(x.a.nnz for x in early) == late[0].a.nnz
 
 
-def test_16_bit_sums_are_not_rounded_twice_unless_it_is_asked_for():
-    plans = multiplied(ANY, ANY, 16, 2, dtype="float16", accuracy="fp16")
-    assert [x.adds for x in plans[0].pieces[0]] == [False]
-    plans = multiplied(ANY, ANY, 16, 2, dtype="float16", accuracy="fp16", first="local")
-    assert [x.adds for x in plans[0].pieces[0]] == [False, True]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_interior_is_the_longest_run(seed):
-    rng = np.random.default_rng(seed)
-    a = csr.from_scipy(sp.random_array((30, 30), density=0.08, rng=rng).tocsr())
-    remote = a.col_idx >= 20
-    outside = [remote[a.row_ptr[i] : a.row_ptr[i + 1]].any() for i in range(30)]
-    begin, end = pieces.interior(a, remote)
-    assert not any(outside[begin:end])
-    longest = max(map(len, "".join("x" if o else "." for o in outside).split("x")))
-    assert end - begin == longest
-
-
-# ---------------------------------------------------------------- what does not fit
-
-
-def planned(size: int, sizes=None, **asked):
-    def work(comm):
-        own = {name: value[comm.rank] for name, value in (sizes or {}).items()}
-        n = own.pop("n", 16)
-        return distributed.plan(ANY, n, comm, machine=distributed.Host(), **own, **asked)
-
-    return distributed.run_threads(size, work)
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"replicas": 3}, "replicas is 3, but must divide the 2 parts"),
-        ({"b": "split"}, "b is 'split', but must be one of distributed, replicated"),
-        ({"first": "all"}, "first is 'all', but must be one of auto, local, whole"),
-        ({"sizes": {"n": (16, 24)}}, "n is 16 on rank 0, but 24 on rank 1: all ranks must bring the same"),
-        ({"sizes": {"chunks": (1, 2)}}, "chunks is 1 on rank 0, but 2 on rank 1"),
-        ({"chunks": 17}, "chunks is 17, but must be a whole number from 1 to 16"),
-        ({"rows": [0, 5]}, "must be 3 edges from 0 to 97"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence_on_every_rank(asked, says):
-    with pytest.raises(ValueError, match=says):
-        planned(2, **asked)
-
-
-def test_a_gpu_that_two_ranks_use():
-    from kernels.distributed import comm
-
-    with pytest.raises(ValueError, match="ranks 0 and 2 both use GPU a of .*give each a GPU of its own"):
-        distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "aba"[ranks.rank]))
-    distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "abc"[ranks.rank]))
-
-
-@pytest.mark.parametrize(
-    ("environment", "says"),
-    [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2, but ranks of WORLD_SIZE = 2 are 0 to 1"),
-        ({"RANK": "x", "WORLD_SIZE": "2"}, "must be numbers: start the processes with torchrun"),
-    ],
-)
-def test_a_place_that_is_none(environment, says):
-    with pytest.raises(ValueError, match=says):
-        distributed.place(environment)
-
-
-def test_who_started_the_processes_is_found():
-    found = distributed.place({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
-    assert (found.rank, found.size, found.local) == (3, 4, 1)
-    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}
-    assert distributed.place(slurm).size == 2
-    assert distributed.place({}).size == 1
-
-
-def test_an_error_of_one_thread_ends_all():
-    def work(comm):
-        if comm.rank == 1:
-            raise KeyError("one")
-        comm.gather(0)
-
-    with pytest.raises(KeyError, match="one"):
-        distributed.run_threads(3, work)
-
-
-@pytest.mark.parametrize("most", [0, plans.MOST_AHEAD])
-def test_chunks_share_a_buffer_where_all_packed_at_once_would_be_too_much(monkeypatch, most):
-    monkeypatch.setattr(plans, "MOST_AHEAD", most)
-    for made in multiplied(ANY, ANY, 40, 3, chunks=4):
-        assert made._ahead == (most > 0) and len(made._move) == 4
+@given(rows=st.lists(st.booleans(), min_size=1, max_size=40))
+def test_interior_is_the_longest_run(rows):
+    """rows: whether a row has a remote entry."""
+    a = csr.from_scipy(sp.csr_array(np.array([[1.0, remote] for remote in rows], np.float32)))
+    begin, end = pieces.interior(a, a.col_idx >= 1)
+    longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
+    assert not any(rows[begin:end]) and end - begin == longest
 
 
 def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
-    packed = []
-    gather = distributed.Host.gather
-
-    def counted(self, b, ids, out, stream=None):
-        packed.append(len(ids))
-        gather(self, b, ids, out, stream)
-
-    monkeypatch.setattr(distributed.Host, "gather", counted)
+    packed, gather = [], distributed.Host.gather
+    monkeypatch.setattr(distributed.Host, "gather", lambda *given: packed.append(gather(*given)))
     full = sp.csr_array(np.ones((40, 40), np.float32))
     multiplied(full, full, 40, 3, chunks=4)
-    assert packed == []
+    assert not packed
     multiplied(ANY, ANY, 40, 3, chunks=4)
     assert packed
 
@@ -304,79 +194,216 @@ def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
 # ---------------------------------------------------------------- who waits for whom
 
 
-class Ordered(distributed.Host):
-    """A host with two streams that logs which marks the caller's stream waits for."""
+class Racing(distributed.Host):
+    """A host with two streams, on which conflicting accesses of memory must be ordered by marks."""
 
     def __init__(self):
-        self.marks, self.waits = {}, []
+        self.before: dict = defaultdict(set)  # stream -> accesses that come before what is enqueued there next
+        self.seen: list = []
+        self.exchanged = None
 
     def streams(self):
         return "products", "travels"
 
     def mark(self, stream=None):
-        self.marks[stream] = self.marks.get(stream, 0) + 1
-        return stream, self.marks[stream]
+        return set(self.before[stream])
 
     def wait(self, stream, mark):
-        if stream is None:
-            self.waits.append(mark)
+        self.before[stream] |= mark
+
+    def ms(self, begin, end):
+        return 0.0
+
+    def access(self, stream, reads, writes):
+        me, mine = len(self.seen), []
+        for array, write in [*((x, False) for x in reads), *((x, True) for x in writes)]:
+            first, last = np.lib.array_utils.byte_bounds(array) if array.size else (0, 0)
+            for other, *span, wrote in itertools.chain(*self.seen):
+                apart = span[1] <= first or last <= span[0] or not (write or wrote)
+                assert apart or other in self.before[stream], f"{stream}: access {me} races with {other}"
+            mine.append((me, first, last, write))
+        self.seen.append(mine)
+        self.before[stream].add(me)
+        return me
+
+    def product(self, a, *given, **options):
+        multiply = super().product(a, *given, **options)
+
+        def noted(b, out, adds=False, stream=None):
+            self.access(stream, [b[: 1 + max(a.col_idx, default=-1)]], [out])
+            multiply(b, out, adds)
+
+        return noted
+
+    def gather(self, b, ids, out, stream=None):
+        self.access(stream, [b], [out])
+        super().gather(b, ids, out)
+
+    def copy(self, source, to, stream=None):
+        self.access(stream, [], [to])
+        super().copy(source, to)
+
+    def on(self, stream):
+        assert self.exchanged in self.before[stream], "sums of others have come"
+        return nullcontext()
 
 
-@pytest.mark.parametrize("chunks", [1, 3])
-@pytest.mark.parametrize("whole", [ANY, sp.csr_array(np.tril(np.ones((8, 8), np.float32)))])
-def test_who_needs_nothing_still_waits_until_its_own_rows_are_sent(whole, chunks):
-    def work(comm):
-        made = distributed.plan(whole, 4, comm, chunks=chunks, machine=Ordered())
-        made(np.ones((made.b_rows[1] - made.b_rows[0], 4), np.float32))
-        return made.machine
+class Noting:
+    """Threads whose exchanges are accesses of a `Racing`."""
 
-    for here in distributed.run_threads(2, work):
-        for stream in here.streams():
-            assert (stream, here.marks[stream]) in here.waits
+    def __init__(self, ranks, machine):
+        self.ranks, self.machine, self.rank, self.size = ranks, machine, ranks.rank, ranks.size
+
+    def gather(self, x):
+        return self.ranks.gather(x)
+
+    def split(self, color):
+        return Noting(self.ranks.split(color), self.machine)
+
+    def ready(self, send, recv):
+        go = self.ranks.ready(send, recv)
+
+        def noted(stream=None):
+            self.machine.exchanged = self.machine.access(stream, send, recv)
+            go()
+
+        return noted
+
+
+@pytest.mark.parametrize("asked", [{}, {"replicas": 2}, {"c": "replicated"}, {"first": "whole"}], ids=str)
+@pytest.mark.parametrize("chunks", [1, 3, 4])
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("a", [ANY, band(60), sp.csr_array(np.tril(np.ones((9, 9), np.float32)))])
+def test_no_access_races_with_another_whatever_comes_first_on_a_gpu(monkeypatch, a, ahead, chunks, asked):
+    """The caller writes B before each call and reads C after it; a buffer is one for several chunks, or for one."""
+    if not ahead:
+        monkeypatch.setattr(plans, "MOST_AHEAD", 0)
+
+    def work(ranks):
+        here = Racing()
+        made = distributed.plan(a, 8, Noting(ranks, here), machine=here, chunks=chunks, **asked)
+        for _ in range(2):
+            for x in made.operand().arrays:
+                here.access(None, [], [x])
+                x[...] = 1
+            here.access(None, made().arrays, [])
+
+    distributed.run_threads(2, work)
+
+
+@pytest.mark.parametrize("panel", [50, 200, 10_000])
+def test_panels_are_there_when_they_are_multiplied_and_stay_until_then(panel):
+    here, b = Racing(), RNG.standard_normal((97, 5)).astype(np.float32)
+    made = distributed.streamed(ANY, 5, panel=panel, machine=here)
+    for _ in range(2):
+        here.access(None, [], [b])
+        out = made(b)
+        here.access(None, [out], [])
+        np.testing.assert_allclose(out, ANY @ b, rtol=1e-5, atol=1e-5)
+
+
+# ---------------------------------------------------------------- what is refused, by all ranks alike
+
+
+def first_or(ranks, value):
+    """Of the last rank another value."""
+    return value[ranks.rank == ranks.size - 1]
+
+
+def part_of(ranks, change):
+    edges = np.array([0, 30, 97])
+    mine = csr.from_scipy(ANY[edges[ranks.rank] : edges[ranks.rank + 1]])
+    return Part(change(mine) if ranks.rank == 1 else mine, edges)
+
+
+SLABS = [csr.from_scipy(ANY[:50]), csr.from_scipy(ANY[50:, :90])]
+REFUSED = [
+    (lambda ranks: (ANY, {"replicas": 3}), "replicas is 3, but must divide the 2 parts"),
+    (lambda ranks: (ANY, {"b": "split"}), "b is 'split', but must be one of distributed, replicated"),
+    (lambda ranks: (ANY, {"first": "all"}), "first is 'all', but must be one of auto, local, whole"),
+    (lambda ranks: (ANY, {"n": first_or(ranks, (16, 24))}), "n is 16 on rank 0, but 24 on rank 1"),
+    (lambda ranks: (ANY, {"chunks": first_or(ranks, (1, 2))}), "chunks is 1 on rank 0, but 2 on rank 1"),
+    (lambda ranks: (ANY, {"chunks": 17}), "chunks is 17, but must be a whole number from 1 to 16"),
+    (lambda ranks: (ANY, {"rows": [0, 5]}), "must be 3 edges from 0 to 97"),
+    (lambda ranks: (ANY, {"rows": first_or(ranks, ([0, 40, 97], [0, 50, 97]))}), "rows is [0, 40, 97] on rank 0"),
+    (lambda ranks: (ANY, {"columns": first_or(ranks, ([0, 40, 97], [0, 50, 97]))}), "columns is [[0, 40, 97]] on"),
+    (lambda ranks: (Part(SLABS, np.array([0, 97])), {}), "must be 3 edges"),
+    (lambda ranks: (Part(SLABS, np.array([0, 97, 97])), {}), "slabs of the part of rank 0 have [90, 97] columns"),
+    (lambda ranks: (part_of(ranks, lambda a: replace(a, col_idx=a.col_idx + 97)), {}), "on rank 1, CSR col_idx[0] is"),
+    (lambda ranks: (part_of(ranks, csr.to_scipy), {}), "on rank 1, the part of rank 1 is csr_array, but must be Csr"),
+    (lambda ranks: (part_of(ranks, lambda a: rows_of(a, 0, 10)), {}), "on rank 1, the part of rank 1 has 10 rows"),
+]
+
+
+@pytest.mark.parametrize(("asked", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_what_does_not_fit_is_one_sentence_on_every_rank(asked, says):
+    """None waits for another for ever, either."""
+
+    def one(ranks):
+        a, more = asked(ranks)
+        with pytest.raises(ValueError) as caught:
+            distributed.plan(a, **({"n": 16} | more), comm=ranks, machine=distributed.Host())
+        return str(caught.value)
+
+    found = distributed.run_threads(2, one)
+    assert found[0] == found[1] and says in found[0] and "\n" not in found[0]
+
+
+def test_three_ranks_are_all_compared():
+    differing = ({"n": 4}, {"n": 4}, {"n": 5})
+    with pytest.raises(ValueError, match="n is 4 on rank 0, but 5 on rank 2"):
+        distributed.run_threads(3, lambda ranks: comm.same(ranks, **differing[ranks.rank]))
+    with pytest.raises(ValueError, match="ranks 0 and 2 both use GPU a of "):
+        distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "aba"[ranks.rank]))
+    distributed.run_threads(3, lambda ranks: comm.one_gpu_each(ranks, "abc"[ranks.rank]))
+    with pytest.raises(KeyError, match="one"):
+        distributed.run_threads(3, lambda ranks: {}["one"] if ranks.rank == 1 else ranks.gather(0))
+
+
+@pytest.mark.parametrize("make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"])
+def test_indices_of_large_matrices_are_looked_at_before_they_are_cut(monkeypatch, make):
+    for module in (streaming, partition, plans):
+        monkeypatch.setattr(module, "INT32_MAX", 100)
+    for change, says in (("indices", "outside"), ("indptr", "falls from")):
+        a = ANY.copy()
+        getattr(a, change)[5] = 10**7
+        with pytest.raises(ValueError, match=f"10000000.*{says}|{says} 10000000"):
+            make(a, 16, machine=distributed.Host())
 
 
 # ---------------------------------------------------------------- B as it comes
 
-
-#: What a matrix of float32 values is rounded to without a word.
-ROUNDED = {"float32": None, "bfloat16": "bf16", "float16": "fp16"}
+X = RNG.standard_normal((97, 8)).astype(np.float32)
 
 
 def filled(dtype: str, b, **asked):
     """The panels of a plan for one rank, with B in them."""
-    asked |= {"dtype": dtype, "accuracy": ROUNDED[dtype], "machine": distributed.Host()}
-    return distributed.plan(ANY, 8, **asked).operand().fill(b)
+    asked |= {"dtype": dtype, "accuracy": {"bfloat16": "bf16", "float16": "fp16"}.get(dtype)}
+    return distributed.plan(ANY, 8, machine=distributed.Host(), **asked).operand().fill(b)
 
 
 @pytest.mark.parametrize("dtype", half.DTYPES)
 def test_b_in_16_bits_is_a_half_an_array_or_bit_patterns(dtype):
-    x = RNG.standard_normal((97, 8)).astype(np.float32)
-    bits = half.to_bits(x, dtype)
+    bits = half.to_bits(X, dtype)
     given = [bits, np.asfortranarray(bits), half.Half(dtype, bits)]
     if dtype == "float16":
-        given.append(x.astype(np.float16))
+        given.append(X.astype(np.float16))
+    else:
+        given.append(X.astype(pytest.importorskip("ml_dtypes").bfloat16))
     for b in given:
         assert (filled(dtype, b, chunks=3).whole() == bits).all()
-
-
-def test_bfloat16_arrays_of_other_libraries_are_bit_patterns():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    x = RNG.standard_normal((97, 8)).astype(np.float32)
-    bits = half.to_bits(x, "bfloat16")
-    assert (filled("bfloat16", x.astype(ml_dtypes.bfloat16)).whole() == bits).all()
 
 
 @pytest.mark.parametrize(
     ("dtype", "b", "says"),
     [
-        ("float32", np.ones((97, 8)), "B is float64, but the plan is for float32: convert it"),
-        ("float32", np.ones((97, 8), np.uint16), "B is uint16, but the plan is for float32"),
-        ("float16", np.ones((97, 8), np.float32), "B is float32, but the plan is for float16"),
-        ("float16", half.Half("bfloat16", np.ones((97, 8), np.uint16)), "B is bfloat16, but"),
+        ("float32", X.astype(float), "B is float64, but the plan is for float32"),
+        ("float32", X.astype(np.uint16), "B is uint16, but the plan is for float32"),
+        ("float16", X, "B is float32, but the plan is for float16"),
+        ("float16", half.Half("bfloat16", X.astype(np.uint16)), "B is bfloat16, but"),
         ("float32", [[1.0]], "B is list, but"),
-        ("float32", np.ones((1, 8), np.float32), "B is 1 x 8, but this rank's rows of it are 97 x 8"),
-        ("float32", np.ones((97, 9), np.float32), "B is 97 x 9, but"),
-        ("float32", np.ones(97, np.float32), "B is 97, but"),
+        ("float32", X[:1], "B is 1 x 8, but this rank's rows of it are 97 x 8"),
+        ("float32", X[:, 0], "B is 97, but"),
     ],
 )
 def test_another_b_is_refused(dtype, b, says):
@@ -384,62 +411,31 @@ def test_another_b_is_refused(dtype, b, says):
         filled(dtype, b)
 
 
-# ---------------------------------------------------------------- all ranks hear of it
+# ---------------------------------------------------------------- what travels
 
 
-def errors_of(size: int, work) -> list[str]:
-    """The sentence that each of the ranks gets: none waits for another for ever."""
+@given(m=st.integers(1, 60), parts=st.integers(1, 6), seed=st.integers(0, 99), density=st.floats(0, 0.3))
+@settings(deadline=None, max_examples=60)
+def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, density):
+    a = sp.random_array((m, m), density=density, rng=np.random.default_rng(seed), dtype=np.float32).tocsr()
+    edges = partition.by_nonzeros(a.indptr, parts)
 
-    def one(comm):
-        with pytest.raises(ValueError) as caught:
-            work(comm)
-        return str(caught.value)
+    def work(ranks):
+        mine = a.indices[a.indptr[edges[ranks.rank]] : a.indptr[edges[ranks.rank + 1]]]
+        return exchange.exchange([mine], edges, ranks), mine
 
-    return distributed.run_threads(size, one)
-
-
-def test_edges_that_differ_from_rank_to_rank_are_refused_by_all():
-    def work(comm):
-        edges = ([0, 40, 97], [0, 50, 97])[comm.rank]
-        distributed.plan(ANY, 8, comm, rows=edges, machine=distributed.Host())
-
-    of = errors_of(2, work)
-    assert of[0] == of[1] and of[0].startswith("rows is [0, 40, 97] on rank 0, but [0, 50, 97] on")
-
-    def columns(comm):
-        edges = ([0, 40, 97], [0, 50, 97])[comm.rank]
-        distributed.plan(ANY, 8, comm, columns=edges, machine=distributed.Host())
-
-    assert all(x.startswith("columns is [[0, 40, 97]] on rank 0") for x in errors_of(2, columns))
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda a: replace(a, col_idx=a.col_idx + 97), "CSR col_idx[0] is "),
-        (lambda a: replace(a, row_ptr=a.row_ptr[::-1].copy()), "CSR row_ptr starts at "),
-        (lambda a: csr.to_scipy(a), "the part of rank 1 is csr_array, but must be Csr or Bcsr"),
-        (lambda a: rows_of(a, 0, 10), "the part of rank 1 has 10 rows, but its edges say 67"),
-    ],
-)
-def test_a_part_that_is_wrong_on_one_rank_ends_all(change, says):
-    edges = np.array([0, 30, 97])
-
-    def work(comm):
-        mine = csr.from_scipy(ANY[edges[comm.rank] : edges[comm.rank + 1]])
-        part = Part(change(mine) if comm.rank == 1 else mine, edges)
-        distributed.plan(part, 8, comm, machine=distributed.Host())
-
-    of = errors_of(2, work)
-    assert of[0] == of[1] and of[0].startswith(f"on rank 1, {says}")
-
-
-# ---------------------------------------------------------------- blocks that do not fill the matrix
-
-
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_a_last_row_of_blocks_may_be_short_and_ranks_may_be_more_than_rows_of_blocks(size):
-    whole = sp.random_array((100, 256), density=0.1, rng=RNG, dtype=np.float32).tocsr()
-    blocks = bcsr.from_csr(whole, block=64, dtype="float32")
-    made = multiplied(blocks, whole, 16, size)
-    assert sum(x.c_rows[1] > x.c_rows[0] for x in made) == 2
+    found = distributed.run_threads(parts, work)
+    table = exchange.volumes(a.indptr, a.indices, edges, edges)
+    assert exchange.sent(table) == rows_needed(a, edges, edges) <= exchange.gathered(edges)
+    for p, (of, mine) in enumerate(found):
+        assert (
+            set(of.received.tolist()) == set(mine.tolist()) - set(range(*of.own)) and (np.diff(of.received) > 0).all()
+        )
+        assert of.recv_counts.tolist() == [0 if q == p else table[p, q] for q in range(parts)]
+        names = np.concatenate([np.arange(*of.own), of.received])
+        for over in (False, True):
+            (places,) = exchange.compact([mine.copy()], m, of.own, of.received, over=over)
+            assert (names[places] == mine).all()
+        for q, there in enumerate(exchange.split(of.send, of.send_counts)):
+            got = exchange.split(found[q][0].received, found[q][0].recv_counts)[p]
+            assert (there + edges[p] == got).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,15 +105,6 @@ def test_a_stored_zero_counts_and_keeps_its_block():
     assert (negative.nnz, negative.blocks) == (0, 0)
 
 
-def test_what_a_small_matrix_is_made_of():
-    made = small()
-    assert made.row_ptr.tolist() == [0, 2, 2, 3] and made.col_idx.tolist() == [0, 2, 1]
-    assert (made.block_rows, made.block_columns, made.blocks, made.nnz) == (3, 3, 3, 3)
-    assert made.nbytes == 4 * 4 + 4 * 3 + 4 * 3 * 256
-    assert made.val[1, 3, 4] == 2 and made.val[2, 7, 4] == 3
-    assert formats.is_sparse(made) and formats.to_host(made) is made
-
-
 @pytest.mark.parametrize(("m", "k"), [(0, 0), (0, 7), (7, 0), (33, 40)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_matrix_without_non_zeros_has_no_blocks(m, k, dtype):
@@ -128,16 +118,6 @@ def test_a_matrix_without_non_zeros_has_no_blocks(m, k, dtype):
         assert np.array_equal(bcsr.to_dense(made), np.zeros((m, k)))
         back = csr.validate(formats.to_csr(made))
         assert (back.m, back.k, back.nnz) == (m, k, 0)
-
-
-def test_a_million_rows_of_blocks():
-    m = 16 * 10**6 - 3
-    row = np.array([0, 7, m // 2, m - 1])
-    matrix = csr_array((np.ones(4, FLOAT32), (row, [3, 3, 40, 39])), shape=(m, 41))
-    made = bcsr.validate(bcsr.from_csr(matrix, block=16))
-    assert made.block_rows == 10**6 and made.col_idx.tolist() == [0, 2, 2]
-    back = bcsr.to_csr(made)
-    assert np.array_equal(np.flatnonzero(np.diff(back.row_ptr)), row)
 
 
 # ---------------------------------------------------------------------------- random ones
@@ -229,13 +209,6 @@ def test_a_malformed_matrix_gets_one_sentence(changes, words):
     says(["BCSR", *words], lambda: bcsr.validate(replace(small(), **changes)))
 
 
-def test_padding_must_be_zero():
-    for place, words in (((2, 8, 0), ["below row 39"]), ((1, 0, 5), ["beyond column 36"])):
-        wrong = small()
-        wrong.val[place] = 1
-        says(words, lambda wrong=wrong: bcsr.validate(wrong))
-
-
 def test_sizes_that_32_bits_do_not_count_are_refused():
     says(["2^31 - 1", "134217728"], lambda: bcsr.require_blocks(2**27, 16))
     bcsr.require_blocks(2**27 - 1, 16)
@@ -250,58 +223,7 @@ def test_sizes_that_32_bits_do_not_count_are_refused():
 # ---------------------------------------------------------------------------- PyTorch
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tensor_of_pytorch_s_is_shared(dtype):
-    torch = pytest.importorskip("torch")
-    dense = torch.zeros(96, 64)
-    dense[3, 40], dense[70, 1], dense[95, 63] = 1.5, -2, 0.25
-    tensor = dense.to(getattr(torch, dtype)).to_sparse_bsr((32, 16))
-    made = bcsr.from_torch(tensor)
-    assert (made.m, made.k, made.dtype, made.block, made.nnz) == (96, 64, dtype, (32, 16), 3)
-    assert np.array_equal(bcsr.to_dense(made), dense.numpy())
-    assert made.val.__array_interface__["data"][0] == tensor.values().data_ptr()
-
-
-def test_other_tensors_are_refused():
-    torch = pytest.importorskip("torch")
-    says(["torch.strided"], lambda: bcsr.from_torch(torch.zeros(64, 64)))
-    says(["(8, 8)"], lambda: bcsr.from_torch(torch.eye(64).to_sparse_bsr((8, 8))))
-    says(["float64"], lambda: bcsr.from_torch(torch.eye(64).double().to_sparse_bsr((16, 16))))
-
-
 # ---------------------------------------------------------------------------- on a GPU
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "k", "block"), [(300, 200, 32), (128, 64, 64), (77, 501, (16, 128))])
-def test_the_gpu_makes_the_same_blocks(device, m, k, block, dtype):
-    import cupy
-
-    given = csr.from_scipy(scattered(m, k))
-    here = bcsr.from_csr(given, block=block, dtype=dtype)
-    there = bcsr.validate(bcsr.from_csr(csr.to_device(given), block=block, dtype=dtype))
-    assert isinstance(there.val, cupy.ndarray)
-    same(there, here)
-    assert (there.blocks, there.nbytes, there.fill_ratio) == (
-        here.blocks,
-        here.nbytes,
-        here.fill_ratio,
-    )
-    assert bcsr.count_blocks(csr.to_device(given), block) == here.blocks
-    dense = formats.to_dense(there)
-    assert isinstance(dense, cupy.ndarray) and dense.flags.c_contiguous
-    assert np.array_equal(dense.get(), bcsr.to_dense(here))
-    same(bcsr.from_dense(dense, block=block, dtype=dtype), here)
-    for one, other in zip(
-        vars(csr.to_host(formats.to_csr(there))).values(),
-        vars(bcsr.to_csr(here)).values(),
-        strict=True,
-    ):
-        assert np.array_equal(one, other)
-    same(formats.to_host(there), here)
-    same(bcsr.to_device(here), here)
-    assert bcsr.to_device(there).val.data.ptr == there.val.data.ptr
 
 
 @pytest.mark.gpu
@@ -317,69 +239,3 @@ def test_the_gpu_draws_the_same_matrix(device, m, k, density, dtype):
     there = bcsr.validate(bcsr.random(m, k, density, 5, dtype=dtype, xp=cupy))
     assert isinstance(there.val, cupy.ndarray)
     same(there, here)
-
-
-@pytest.mark.gpu
-def test_repeated_entries_and_empty_matrices_on_the_gpu(device):
-    rng = np.random.default_rng(0)
-    row_ptr = np.array([0, 0, 400, 400, 500], INT32)
-    a = csr.Csr(4, 20, row_ptr, rng.integers(0, 20, 500).astype(INT32), np.ones(500, FLOAT32))
-    same(bcsr.from_csr(csr.to_device(a), block=16), bcsr.from_csr(a, block=16))
-    for m, k in ((0, 0), (0, 7), (7, 0), (33, 40)):
-        nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
-        there = bcsr.validate(bcsr.from_csr(csr.to_device(nothing)))
-        assert there.blocks == 0 and formats.to_dense(there).shape == (m, k)
-        assert formats.to_csr(there).nnz == 0
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tensor_on_the_gpu_is_shared(device, dtype):
-    torch = pytest.importorskip("torch")
-    import cupy
-
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch finds no GPU")
-    dense = torch.zeros(128, 96, device="cuda", dtype=getattr(torch, dtype))
-    dense[3, 40], dense[127, 1] = 1.5, -2
-    tensor = dense.to_sparse_bsr((64, 32))
-    made = bcsr.from_torch(tensor)
-    assert isinstance(made.val, cupy.ndarray) and made.val.data.ptr == tensor.values().data_ptr()
-    assert np.array_equal(formats.to_dense(made).get(), dense.float().cpu().numpy())
-
-
-def test_a_tensor_is_looked_at_before_it_is_read(monkeypatch):
-    """Without PyTorch, by what `from_torch` asks of it."""
-    import sys
-
-    stub = SimpleNamespace(sparse_bsr="torch.sparse_bsr", int16="int16")
-    monkeypatch.setitem(sys.modules, "torch", stub)
-    batch = SimpleNamespace(layout="torch.sparse_bsr", dim=lambda: 3)
-    says(["3-dimensional", "2-dimensional"], lambda: bcsr.from_torch(batch))
-    double = SimpleNamespace(layout="torch.sparse_bsr", dim=lambda: 2, dtype="torch.float64")
-    says(["float64"], lambda: bcsr.from_torch(double))
-
-
-def test_wide_indices_of_a_tensor_are_refused_and_not_cut(monkeypatch):
-    import sys
-
-    stub = SimpleNamespace(sparse_bsr="torch.sparse_bsr", int16="int16")
-    monkeypatch.setitem(sys.modules, "torch", stub)
-
-    class Tensor(np.ndarray):
-        detach = contiguous = lambda self: self
-
-    def tensor(*given):
-        return np.array(*given).view(Tensor)
-
-    whole = SimpleNamespace(
-        layout="torch.sparse_bsr",
-        dim=lambda: 2,
-        dtype="torch.float32",
-        is_cuda=False,
-        shape=(16, 32),
-        values=lambda: tensor(np.ones((2, 16, 16), np.float32)),
-        crow_indices=lambda: tensor([0, 2]),
-        col_indices=lambda: tensor([0, 2**32 + 1]),
-    )
-    says(["BCSR col_idx[1] is 4294967297", "32 bits"], lambda: bcsr.from_torch(whole))

@@ -8,7 +8,6 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 import pytest
 from compiled import cubins
-from refused import says
 
 from kernels import formats, jit
 from kernels.async_sparse import unit
@@ -274,12 +273,6 @@ def test_nm_without_pruning_says_what_does_not_fit(there, rng, keep, group, vect
         assert said[0] == said[1]
 
 
-def test_nm_of_other_numbers(there, rng):
-    for dtype in ("float64", "int32", "float16"):
-        x = numbers(rng, dtype)[1:]
-        same(nm.compress(there(x), 2, 4, 2, prune=True), nm.compress(x, 2, 4, 2, prune=True))
-
-
 PATTERNS = [
     (40, 70, 2, 4, 1),
     (96, 256, 8, 32, 32),
@@ -359,9 +352,3 @@ def test_every_entry_is_known(there, rng, monkeypatch):
     assert seen
     for source, entry in seen:
         assert entry in {compress.SOURCE: compress.ENTRIES, layout.SOURCE: layout.ENTRIES}.get(source, [entry])
-
-
-def test_sizes_are_said(there):
-    x = there(np.ones((4, 4), np.float32))
-    for words, density in ((["1.5"], 1.5), (["'x'"], "x")):
-        says([*words, "density"], lambda d=density: bcsr.from_dense(x, block=16, density=d))

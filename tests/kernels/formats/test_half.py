@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from refused import says
 
-from kernels import formats
-from kernels.formats import csr, half, nm, two_four
+from kernels.formats import half
 
 UINT16, FLOAT32 = np.uint16, np.float32
 INFINITY = {"bfloat16": 0x7F80, "float16": 0x7C00}
@@ -115,25 +114,6 @@ def test_filling_writes_the_bits_of_the_number_in_place(dtype, value):
     assert np.array_equal(np.isnan(half.to_dense(x)), np.full(x.shape, math.isnan(value)))
 
 
-def test_a_half_is_a_dense_matrix_to_the_package():
-    x = matrix("bfloat16")
-    assert not formats.is_sparse(x)
-    assert formats.to_host(x) is x and half.to_host(x) is x
-    assert np.array_equal(formats.to_dense(x), half.to_dense(x))
-
-
-def test_the_package_tells_sparse_from_dense():
-    zeros = np.zeros(0, np.int32)
-    sparse = (
-        csr.Csr(1, 1, np.zeros(2, np.int32), zeros, zeros.astype(FLOAT32)),
-        nm.random(4, 4, 2, 4, 1, 0),
-        two_four.random(4, 4, "bfloat16", 0),
-    )
-    assert all(map(formats.is_sparse, sparse))
-    array = np.ones((2, 2), FLOAT32)
-    assert not formats.is_sparse(array) and formats.to_dense(array) is array
-
-
 @pytest.mark.parametrize(
     ("bits", "words"),
     [
@@ -145,10 +125,6 @@ def test_the_package_tells_sparse_from_dense():
 )
 def test_a_malformed_matrix_gets_one_sentence(bits, words):
     says(["float16", *words], lambda: half.validate(half.Half("float16", bits)))
-
-
-def test_a_vector_is_no_matrix():
-    says(["1-dimensional"], lambda: half.from_dense(np.zeros(4, FLOAT32), "float16"))
 
 
 # ---------------------------------------------------------------------------- on a GPU
@@ -169,26 +145,3 @@ def test_the_gpu_converts_alike(device, dtype):
     back = half.to_bits(cupy.asarray(x), dtype)
     assert isinstance(back, cupy.ndarray) and back.dtype == UINT16
     assert np.array_equal(back.get(), half.to_bits(x, dtype))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", half.DTYPES)
-def test_a_matrix_on_the_gpu_behaves_as_here(device, dtype):
-    import cupy
-
-    here = matrix(dtype, 33, 70)
-    there = half.to_device(here)
-    assert isinstance(there.bits, cupy.ndarray) and not formats.is_sparse(there)
-    assert (there.shape, there.size, there.nbytes) == (here.shape, here.size, here.nbytes)
-    assert half.to_device(there).bits.data.ptr == there.bits.data.ptr
-    dense = formats.to_dense(there)
-    assert isinstance(dense, cupy.ndarray) and dense.flags.c_contiguous
-    assert np.array_equal(dense.get(), half.to_dense(here))
-    again = half.from_dense(dense, dtype)
-    assert np.array_equal(formats.to_host(again).bits, here.bits)
-    part = half.from_bits(there.bits[3:9, 5:64], dtype)  # what the oracle does with panels
-    assert np.array_equal(part.get(), half.to_dense(here)[3:9, 5:64])
-    for value in (math.nan, -2.5, 0.0, 0.1):
-        there.fill(value)
-        here.fill(value)
-        assert np.array_equal(there.bits.get(), here.bits)

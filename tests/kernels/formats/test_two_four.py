@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from refused import says
 
 from kernels import jit
-from kernels.formats import to_dense as to_dense_of_any
-from kernels.formats import to_host as to_host_of_any
-from kernels.formats import two_four
+from kernels.formats import half, two_four
 
 UINT16, FLOAT32 = np.uint16, np.float32
 DTYPES = ("bfloat16", "float16")
@@ -84,7 +82,6 @@ def test_another_dtype_is_refused_everywhere(dtype):
     words = [f"dtype is {dtype!r}", "bfloat16, float16"]
     bits = np.zeros((4, 4), UINT16)
     says(words, lambda: two_four.compress(bits, dtype))
-    says(words, lambda: two_four.check(bits, dtype))
     says(words, lambda: two_four.random(4, 4, dtype, 0))
     says(words, lambda: two_four.validate(replace(GOOD, dtype=dtype)))
 
@@ -101,14 +98,9 @@ GOOD = two_four.random(2, 18, "bfloat16", 0)
 def test_the_picture_of_the_format(dtype):
     made = two_four.compress(PICTURE, dtype)
     assert (made.m, made.k, made.k_pad, made.nnz, made.nbytes) == (1, 16, 16, 8, 18)
-    assert two_four.from_bits(made.val, dtype).tolist() == [[a, b, 0, 0, 0, c, d, e]]
+    assert half.from_bits(made.val, dtype).tolist() == [[a, b, 0, 0, 0, c, d, e]]
     assert made.meta.tolist() == [[0xE448]]
     assert np.array_equal(two_four.to_dense(made), PICTURE)
-
-
-def test_the_example_of_the_source():
-    made = two_four.compress(np.array([[0, 2.1, -8.9, 0]], FLOAT32), "bfloat16")
-    assert int(made.meta[0, 0]) & 15 == 0b1001
 
 
 @pytest.mark.parametrize(
@@ -146,8 +138,7 @@ def test_dense_and_back_changes_nothing(case):
     assert bits.dtype == UINT16 and bits.shape == (made.m, made.k) and bits.flags.c_contiguous
     dense = two_four.to_dense(made)
     assert dense.dtype == FLOAT32 and dense.flags.c_contiguous
-    assert np.array_equal(dense, two_four.from_bits(bits, dtype), equal_nan=True)
-    two_four.check(bits, dtype)
+    assert np.array_equal(dense, half.from_bits(bits, dtype), equal_nan=True)
     again = two_four.compress(bits, dtype)
     assert same(again, two_four.compress(bits, dtype, prune=True))
     assert np.array_equal(two_four.to_dense_bits(again), bits)
@@ -157,16 +148,9 @@ def test_dense_and_back_changes_nothing(case):
 @settings(deadline=None, max_examples=100)
 def test_numbers_are_rounded_before_they_are_pruned(case):
     bits, dtype = case
-    made = two_four.compress(two_four.from_bits(bits, dtype), dtype, prune=True)
+    made = two_four.compress(half.from_bits(bits, dtype), dtype, prune=True)
     nan = bits & 0x7FFF > INFINITY[dtype]
     assert same(made, two_four.compress(np.where(nan, 0x7FFF, bits).astype(UINT16), dtype, True))
-
-
-def test_what_rounds_to_zero_is_no_non_zero():
-    tiny = np.full((1, 4), 1e-8, FLOAT32)
-    two_four.check(tiny, "float16")
-    assert not two_four.compress(tiny, "float16").val.any()
-    says(["row 0, group 0", "4 non-zeros"], lambda: two_four.check(tiny, "bfloat16"))
 
 
 def test_not_a_number_is_the_largest_and_negative_zero_a_zero():
@@ -190,11 +174,6 @@ def test_arrays_in_any_memory_order(monkeypatch):
     says(["indices 1 and 1", "row 7, group 8"], lambda: two_four.validate(made))
 
 
-def test_the_package_finds_the_format():
-    assert to_host_of_any(GOOD) is GOOD
-    assert np.array_equal(to_dense_of_any(GOOD), two_four.to_dense(GOOD))
-
-
 # ---------------------------------------------------------------------------- random matrices
 
 
@@ -216,7 +195,7 @@ def test_random_positions_and_values_are_uniform():
     assert found.tolist() == sorted(NIBBLES.values())
     expected = nibbles.size / 6
     assert ((counts - expected) ** 2 / expected).sum() < 31  # chi-square, 5 degrees: 1 in 10^5
-    values = two_four.from_bits(made.val, "bfloat16")
+    values = half.from_bits(made.val, "bfloat16")
     assert abs(values.mean()) < 0.015 and abs(np.abs(values).mean() - 0.5) < 0.01
     assert abs((values < 0).mean() - 0.5) < 0.015
     last = two_four.random(1000, 3, "bfloat16", 3).meta[:, 0] & 15
@@ -247,27 +226,6 @@ GOLDEN_VAL = [
 # ---------------------------------------------------------------------------- what is refused
 
 
-def test_three_non_zeros_name_row_and_group():
-    bits = np.zeros((5, 22), UINT16)
-    bits[3, [20, 21]] = 1
-    bits[3, [8, 9, 11]] = 1, 0x8001, 3
-    bits[4] = 1
-    words = ["row 3, group 2 (columns 8 to 11)", "3 non-zeros", "2:4 keeps 2", "prune"]
-    says(words, lambda: two_four.compress(bits, "bfloat16"))
-    says(words, lambda: two_four.check(bits, "bfloat16"))
-    two_four.compress(bits, "bfloat16", prune=True)
-    two_four.check(bits[:3], "bfloat16")
-
-
-def test_a_misfit_in_the_ragged_end(monkeypatch):
-    monkeypatch.setattr(two_four, "_CHUNK", 1)
-    bits = np.zeros((4, 23), UINT16)
-    bits[2:, 20:] = 1
-    words = ["row 2, group 5 (columns 20 to 22)", "3 non-zeros"]
-    says(words, lambda: two_four.compress(bits, "float16"))
-    says(words, lambda: two_four.check(bits, "float16"))
-
-
 @given(case=cases())
 @settings(deadline=None, max_examples=150)
 def test_the_first_misfit_is_the_one_that_is_named(case):
@@ -280,7 +238,6 @@ def test_the_first_misfit_is_the_one_that_is_named(case):
     ]
     assume(wrong)
     words = [f"row {wrong[0][0]}, group {wrong[0][1]} (columns"]
-    says(words, lambda: two_four.check(bits, dtype))
     says(words, lambda: two_four.compress(bits, dtype))
 
 
@@ -296,7 +253,6 @@ def test_the_first_misfit_is_the_one_that_is_named(case):
 )
 def test_what_is_no_matrix_is_refused(dense, words):
     says(words, lambda: two_four.compress(dense, "bfloat16"))
-    says(words, lambda: two_four.check(dense, "bfloat16"))
 
 
 @pytest.mark.parametrize(
@@ -382,35 +338,6 @@ def warp_tiles(swizzled: np.ndarray):
             yield 2 * row, 8 * column, ldmatrix_x4(swizzled.ravel(), address)
 
 
-def chunk(row: np.ndarray) -> int:
-    """Indices of the non-zeros of 16 columns, two of each four."""
-    bits = 0
-    for g in range(4):
-        low, high = np.flatnonzero(row[4 * g : 4 * g + 4])
-        bits |= (int(low) | int(high) << 2) << 4 * g
-    return bits
-
-
-@pytest.mark.parametrize(("m", "k"), [(64, 64), (128, 192)])
-def test_every_thread_holds_the_bits_that_the_instruction_asks_for(m, k):
-    """From the dense matrix itself, by the figure of section 9.7.14.6.2.2 of the PTX ISA."""
-    a = two_four.random(m, k, "bfloat16", 11)
-    dense = two_four.to_dense(a)
-    tiles = 0
-    for top, left, registers in warp_tiles(two_four.swizzle(a.meta)):
-        tiles += 1
-        for q in range(4):  # mma.sp over rows 16q to 16q + 15 ...
-            for selector in (0, 1):  # ... and the first or second 32 columns
-                part = dense[top + 16 * q :, left + 32 * selector :][:16, :32]
-                for lane in range(32):
-                    if lane % 4 // 2 != selector:
-                        continue  # this thread's register is not looked at
-                    g, half = lane // 4, slice(16 * (lane % 2), 16 * (lane % 2) + 16)
-                    asked = chunk(part[g, half]) | chunk(part[g + 8, half]) << 16
-                    assert int(registers[lane, q]) == asked, (top, left, q, selector, lane)
-    assert tiles == m // 64 * (k // 64)
-
-
 @given(m=st.integers(1, 130), k=st.integers(1, 130), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=25)
 def test_the_instruction_multiplies_by_the_right_matrix(m, k, seed):
@@ -454,13 +381,6 @@ def test_every_word_goes_where_the_docstring_says(m, k, rows, columns):
     whole[:m, :width] = meta
     i, s, g, j, t = row // 16, row % 16 // 8, row % 8, column // 4, column % 4
     assert np.array_equal(made[8 * i + g, 8 * j + 2 * t + s], whole)
-    back = two_four.unswizzle(made, m, k)
-    assert back.flags.c_contiguous and np.array_equal(back, meta)
-
-
-def test_a_block_tile_is_what_the_source_loads():
-    """128 x 64 of A: 64 rows of 8 uint16."""
-    assert two_four.swizzle(two_four.random(128, 64, "bfloat16", 0).meta).shape == (64, 8)
 
 
 @pytest.mark.parametrize(
@@ -471,10 +391,6 @@ def test_a_block_tile_is_what_the_source_loads():
         (lambda: two_four.swizzle(GOOD.meta, columns=32), ["32 columns", "multiple of 64"]),
         (lambda: two_four.swizzle(GOOD.meta.astype(np.int32)), ["meta", "int32", "uint16"]),
         (lambda: two_four.swizzle(GOOD.meta[0]), ["meta", "1-dimensional", "2-dimensional"]),
-        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 17, 64), ["(8, 8)", "(16, 8)"]),
-        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 16, 65), ["(8, 8)", "(8, 16)"]),
-        (lambda: two_four.unswizzle(np.zeros((8, 12), UINT16), 16, 64), ["(8, 12)", "8"]),
-        (lambda: two_four.unswizzle(np.zeros((8, 8), UINT16), 0, 64), ["m is 0"]),
     ],
 )
 def test_what_cannot_be_swizzled_is_refused(work, words):
@@ -512,39 +428,6 @@ ON_GPU = [(64, 64), (7, 8), (33, 72), (5, 1000), (130, 65), (3, 17), (1, 1), (2,
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", [0, 1, 2])
-@pytest.mark.parametrize("shape", ON_GPU)
-def test_the_kernel_prunes_to_the_bits_of_numpy(device, shape, kind):
-    import cupy
-
-    bits = patterns(*shape, 1, kind)
-    expected = two_four.compress(bits, "bfloat16", prune=True)
-    there = cupy.asarray(bits)
-    for matrix in (there, cupy.asfortranarray(there), cupy.repeat(there, 2, axis=1)[:, ::2]):
-        made = two_four.compress(matrix, "bfloat16", prune=True)
-        assert isinstance(made.val, cupy.ndarray) and isinstance(made.meta, cupy.ndarray)
-        assert same(two_four.to_host(two_four.validate(made)), expected)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", ON_GPU)
-def test_the_kernel_compresses_what_fits(device, shape, dtype):
-    import cupy
-
-    a = two_four.random(*shape, dtype, 2)
-    there = two_four.to_device(a)
-    assert same(two_four.to_host(two_four.validate(there)), a)
-    dense, bits = two_four.to_dense(there), two_four.to_dense_bits(there)
-    assert isinstance(dense, cupy.ndarray) and isinstance(bits, cupy.ndarray)
-    assert np.array_equal(dense.get(), two_four.to_dense(a))
-    assert np.array_equal(bits.get(), two_four.to_dense_bits(a))
-    for matrix in (dense, bits):
-        two_four.check(matrix, dtype)
-        assert same(two_four.to_host(two_four.compress(matrix, dtype)), a)
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])
 def test_the_kernel_reads_parts_of_arrays(device, offset):
     """Rows 1 and on of a matrix with whole rows, and a start between two multiples of 16 bytes."""
@@ -558,46 +441,15 @@ def test_the_kernel_reads_parts_of_arrays(device, offset):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("shape", ON_GPU)
-def test_the_kernel_names_the_first_misfit(device, shape):
+@pytest.mark.parametrize(("m", "k"), [(1, 3), (65, 200)])
+def test_the_kernel_names_the_first_misfit(device, m, k):
     import cupy
 
-    m, k = shape
-    groups = [g for g in range(-(-k // 4)) if min(4, k - 4 * g) > 2]
-    if not groups:
-        two_four.check(cupy.ones(shape, cupy.uint16), "bfloat16")
-        return
     bits = two_four.to_dense_bits(two_four.random(m, k, "bfloat16", 4))
-    for row, group in {(0, groups[0]), (m // 2, groups[-1]), (m - 1, groups[len(groups) // 2])}:
-        bad = bits.copy()
-        bad[row, 4 * group : 4 * group + 3] = 1, 0x8001, 0x7FFF
-        bad[row, 4 * group + 3 : 4 * group + 4] = 0
-        bad[row + 1 :] = 1  # later ones, many of them
-        words = [f"row {row}, group {group} (columns {4 * group} to ", "has 3 non-zeros"]
-        for work in (two_four.check, two_four.compress):
-            says(words, lambda work=work, bad=bad: work(bad, "bfloat16"))
-            says(words, lambda work=work, bad=bad: work(cupy.asarray(bad), "bfloat16"))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("change", "words"), MALFORMED)
-def test_validation_on_the_gpu_says_the_same(device, change, words):
-    import cupy
-
-    bad = {name: cupy.array(x, order="K") if isinstance(x, np.ndarray) else x for name, x in change.items()}
-    says(["2:4 ", *words], lambda: two_four.validate(replace(two_four.to_device(GOOD), **bad)))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("m", "k"), [(64, 64), (130, 200), (1, 1)])
-def test_the_gpu_swizzles_alike(device, m, k):
-    import cupy
-
-    meta = two_four.random(m, k, "float16", 5).meta
-    made = two_four.swizzle(cupy.asarray(meta), 128)
-    assert isinstance(made, cupy.ndarray) and made.flags.c_contiguous
-    assert np.array_equal(made.get(), two_four.swizzle(meta, 128))
-    assert np.array_equal(two_four.unswizzle(made, m, k).get(), meta)
+    bits[m // 2, -4:][:3] = 1, 0x8001, 0x7FFF
+    bits[m // 2 + 1 :] = 1  # later ones, many of them
+    for x in (bits, cupy.asarray(bits)):
+        says([f"row {m // 2}, group {(k - 1) // 4} (columns"], lambda x=x: two_four.compress(x, "bfloat16"))
 
 
 @pytest.mark.gpu
@@ -610,26 +462,3 @@ def test_the_kernel_runs_on_the_current_stream(device):
         made = two_four.compress(cupy.asarray(bits), "bfloat16", prune=True)
         stream.synchronize()
     assert same(two_four.to_host(made), expected)
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_a_large_matrix_takes_milliseconds(device):
-    """16384 x 16384: half a gigabyte in, a little more than a quarter out."""
-    import cupy
-
-    words = cupy.arange(2**28, dtype=cupy.uint32) * cupy.uint32(2654435761) >> 16
-    bits = words.astype(cupy.uint16).reshape(16384, 16384)
-    times = []
-    for _ in range(4):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        a = two_four.compress_on_device(bits, "bfloat16", prune=True)
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end))
-    assert min(times) < 10, times
-    part = two_four.compress(bits[-64:].get(), "bfloat16", prune=True)
-    assert np.array_equal(a.val[-64:].get(), part.val)
-    assert np.array_equal(a.meta[-64:].get(), part.meta)
-    two_four.check(two_four.to_dense_bits(a), "bfloat16")

@@ -109,17 +109,6 @@ def test_there_and_back_are_the_stored_values_by_row_and_column(m, k, density, w
     assert (place[1:] > place[:-1]).all()
 
 
-def test_a_large_sparse_matrix_becomes_csr_without_a_dense_one():
-    side = 2**20
-    index = np.array([0, side - 1], INT32)
-    row_ptr = np.zeros(side + 1, INT32)
-    row_ptr[1:], row_ptr[-1] = 1, 2
-    given = csr.Csr(side, side, row_ptr, index[::-1].copy(), np.array([2, 3], FLOAT32))
-    back = csr.validate(formats.to_csr(wcsr.from_csr(given, window=64, dtype="float32")))
-    for name, value in vars(given).items():
-        assert np.array_equal(getattr(back, name), value), name
-
-
 @pytest.mark.parametrize(("m", "k"), [(0, 0), (0, 7), (7, 0), (33, 40)])
 def test_a_matrix_without_non_zeros_has_no_columns(m, k):
     nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
@@ -127,15 +116,6 @@ def test_a_matrix_without_non_zeros_has_no_columns(m, k):
     assert made.columns == made.nnz == made.fill_ratio == 0
     assert np.array_equal(wcsr.to_dense(made), np.zeros((m, k)))
     assert csr.validate(wcsr.to_csr(made)).nnz == 0
-
-
-def test_what_a_small_matrix_is_made_of():
-    made = small()
-    assert made.row_ptr.tolist() == [0, 8, 8, 16]
-    assert made.col_idx.tolist() == [4, 29] + [-1] * 6 + [0] + [-1] * 7
-    assert (made.windows, made.nnz, made.nbytes) == (3, 4, 4 * 4 + 4 * 16 + 4 * 8 * 16)
-    assert made.fill_ratio == 4 / 128
-    assert formats.is_sparse(made) and formats.to_host(made) is made
 
 
 def changed(name: str, at: int, value: int):
@@ -170,37 +150,7 @@ def test_a_malformed_matrix_gets_one_sentence(changes, words):
     says(["WCSR", *words], lambda: wcsr.validate(replace(small(), **changes)))
 
 
-def test_rows_below_the_matrix_must_be_zero():
-    wrong = small()
-    wrong.val[4, 8] = 1
-    says(["below row 19"], lambda: wcsr.validate(wrong))
-
-
 def test_other_windows_and_dtypes_are_refused():
     says(["window", "128"], lambda: wcsr.from_csr(scattered(9, 9), window=128))
     says(["padding", "0"], lambda: wcsr.from_csr(scattered(9, 9), pad=0))
     says(["int8"], lambda: wcsr.from_csr(scattered(9, 9), dtype="int8"))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ("bfloat16", "float16", "float32"))
-@pytest.mark.parametrize(("m", "k", "window", "pad"), [(300, 200, 64, 8), (77, 501, 8, 64), (9, 9, 16, 16)])
-def test_the_gpu_makes_the_same_windows(device, m, k, window, pad, dtype):
-    import cupy
-
-    given = csr.from_scipy(scattered(m, k))
-    here = wcsr.from_csr(given, window=window, pad=pad, dtype=dtype)
-    there = wcsr.validate(wcsr.from_csr(csr.to_device(given), window=window, pad=pad, dtype=dtype))
-    assert isinstance(there.val, cupy.ndarray)
-    for made in (formats.to_host(there), wcsr.to_host(wcsr.to_device(here))):
-        for name, value in vars(here).items():
-            assert np.array_equal(getattr(made, name), value), name
-    assert (there.fill_ratio, there.nbytes) == (here.fill_ratio, here.nbytes)
-    assert np.array_equal(formats.to_dense(there).get(), wcsr.to_dense(here))
-
-
-@pytest.mark.gpu
-def test_an_empty_matrix_on_the_gpu(device):
-    nothing = csr.Csr(7, 5, np.zeros(8, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))
-    made = wcsr.validate(wcsr.from_csr(csr.to_device(nothing)))
-    assert made.columns == 0 and not formats.to_dense(made).any()

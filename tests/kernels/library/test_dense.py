@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refused import says
 
-from kernels import jit, workspace
+from kernels import jit
 from kernels.library import dense, operands, sampled
 from kernels.library.dense import Dense
 
@@ -22,6 +22,7 @@ def of(x: np.ndarray) -> Dense:
 
 
 BIG = np.zeros((40, 60), np.float32)
+PLACES = np.arange(36, dtype=np.float32).reshape(6, 6)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +54,10 @@ def test_the_order_that_a_plan_is_made_for():
     assert dense.order_of(of(BIG.T)) == "F" and dense.order_of(of(BIG[0])) == "C"
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4)])
-def test_strides_without_gaps_are_numpys(shape):
-    assert dense.row_major(shape) == of(np.zeros(shape)).strides
-
-
 def test_what_is_on_the_host_or_no_array_is_refused():
     says(["B is numpy.ndarray on the host"], lambda: dense.describe(np.zeros(3), "B"))
     says(["out is builtins.list", "DLPack"], lambda: dense.describe([1.0], "out"))
     says(["out is builtins.NoneType"], lambda: dense.describe(None, "out"))
-
-
-def test_a_tensor_on_the_host_is_refused():
-    torch = pytest.importorskip("torch")
-    says(["B is torch.Tensor on the host"], lambda: dense.describe(torch.zeros(3), "B"))
 
 
 class Tensor:
@@ -145,34 +136,19 @@ def test_parts_of_one_matrix_are_apart(x, y):
     assert dense.apart(of(x), of(y)) and dense.apart(of(y), of(x))
 
 
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        (BIG, BIG),
-        (BIG[:, :21], BIG[:, 20:]),
-        (BIG[:11], BIG[10:]),
-        (BIG[:, 10:40], BIG[:, 20:30]),
-        (BIG[:20], BIG[19::-1]),
-        (BIG[:40, :40], BIG[:40, :40].T),
-        (BIG[5], BIG[:, 3]),
-    ],
-)
-def test_what_shares_memory_is_not_apart(x, y):
-    assert np.shares_memory(x, y)
-    assert not dense.apart(of(x), of(y)) and not dense.apart(of(y), of(x))
-
-
 @given(st.data())
-def test_apart_is_never_said_of_what_shares_memory(data):
+def test_apart_is_said_of_no_two_parts_that_share_memory(data):
+    """Each element holds its own place."""
+
     def part() -> slice:
         begin, end = sorted((data.draw(st.integers(0, 6)), data.draw(st.integers(0, 6))))
         return slice(begin, end, data.draw(st.sampled_from((1, 1, 2))))
 
-    whole = np.zeros((6, 6), np.float32)[:: data.draw(st.sampled_from((1, -1)))]
+    whole = PLACES[:: data.draw(st.sampled_from((1, -1)))]
     x, y = (whole[part(), part()] for _ in range(2))
     x, y = (z.T if data.draw(st.booleans()) else z for z in (x, y))
-    if dense.apart(of(x), of(y)):
-        assert not np.shares_memory(x, y)
+    shared = bool(set(x.flat) & set(y.flat))
+    assert not (dense.apart(of(x), of(y)) and shared)
 
 
 def test_any_librarys_stream_has_an_address():
@@ -188,14 +164,6 @@ def test_any_librarys_stream_has_an_address():
         assert dense.address_of(stream) == 9
     says(["builtins.str"], lambda: dense.address_of("default"))
     says(["builtins.bool"], lambda: dense.address_of(True))
-
-
-def test_a_stream_is_opened_once(monkeypatch):
-    monkeypatch.setattr(workspace, "_streams", {})
-    made = []
-    device = SimpleNamespace(device_id=0, create_stream=lambda x: made.append(x.__cuda_stream__()) or len(made))
-    assert [dense.opened(address, device) for address in (5, 5, 7)] == [1, 1, 2]
-    assert made == [(0, 5), (0, 7)]
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -228,32 +196,6 @@ def test_what_combine_is_launched_with():
 
 
 # ---------------------------------------------------------------- out
-
-
-@pytest.mark.parametrize(
-    ("shape", "strides", "overlaps"),
-    [
-        ((6, 4), (4, 1), False),
-        ((6, 4), (0, 1), True),
-        ((6, 4), (1, 0), True),
-        ((6, 4), (2, 1), True),
-        ((6, 4), (1, 6), False),
-        ((6, 4), (3, 1), True),
-        ((6, 4), (-4, 1), False),
-        ((6, 4), (-3, 1), True),
-        ((1, 4), (0, 1), False),
-        ((6, 1), (1, 0), False),
-        ((0, 4), (0, 0), False),
-        ((6,), (0,), True),
-        ((6,), (-2,), False),
-        ((1,), (0,), False),
-        ((3, 3), (2, 3), False),
-        ((4, 3), (2, 3), True),
-        ((1, 1), (0, 0), False),
-    ],
-)
-def test_an_array_overlaps_itself_where_elements_share_memory(shape, strides, overlaps):
-    assert dense.overlaps_itself(Dense(0, shape, strides, "float32", 0)) == overlaps
 
 
 @given(st.tuples(st.integers(0, 6), st.integers(0, 6)), st.tuples(st.integers(-9, 9), st.integers(-9, 9)))

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from artifact import paths
 from artifact.measure import records
-from artifact.which import atlas
 from kernels import gpu
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.library import expect, operands, routes
@@ -90,18 +89,6 @@ def test_expected_times_are_near_the_recorded_ones(points):
         assert 0.95 < ratio.median() < 1.05
 
 
-def test_csr_in_float32_against_what_the_atlas_makes_of_the_records():
-    slug, (memory, bus) = next(iter(GPUS.items()))
-    of = expect.ceilings(described(memory=memory, bus=bus))
-    df = atlas.points(paths.RECORDED / slug)
-    csr_points = df["pattern"].isin([atlas.REAL, "non-zeros anywhere"])
-    df = df[csr_points & (df["precision"] == "FP32")].dropna(subset="speedup")
-    works = [expect.rows(p.m, p.n, p.k, p.density * p.m * p.k, "fp32") for p in df.itertuples()]
-    said = [expect.microseconds(expect.dense_of(w), of) < expect.microseconds(w, of) for w in works]
-    faster = df["speedup"] < 1
-    assert faster.any() and (np.array(said) == faster).mean() > 0.98
-
-
 def scattered(m: int, k: int, density: float):
     return csr.from_scipy(sp.random(m, k, density, format="csr", dtype=np.float32, random_state=0))
 
@@ -145,9 +132,3 @@ def test_a_gpu_that_does_not_describe_itself_is_not_spoken_of():
 def test_a_gpu_after_those_that_are_known_is_taken_for_the_last_one_before():
     of, later = (expect.ceilings(described(capability=c)) for c in ((9, 0), (9, 5)))
     assert of == later
-
-
-def test_nothing_to_multiply_is_not_spoken_of():
-    empty = scattered(100, 100, 0.0)
-    way = routes.route(empty, "float32", "fp32", described())
-    assert expect.dense_is_faster(way, 0, described()) == ""

@@ -57,12 +57,3 @@ def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something
             hopper, said = family.compute_capability == (9, 0), row[family.name]
             assert (said == families.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
             assert ("wgmma" in said or "copy engine" in said) <= hopper, (asked, family.name)
-
-
-def test_the_table_is_what_routes_say(monkeypatch):
-    def nothing(*_, **__):
-        raise ValueError("no kernel")
-
-    monkeypatch.setattr(families.routes, "route", nothing)
-    said = {cell for row in families.table().values() for cell in row.values()}
-    assert said == {families.NONE}

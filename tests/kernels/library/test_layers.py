@@ -7,8 +7,6 @@ import ctypes
 import io
 import math
 import pickle
-import subprocess
-import sys
 from contextlib import nullcontext
 
 import pytest
@@ -78,12 +76,6 @@ def test_as_many_blocks_are_kept_as_asked_and_the_seed_says_which():
     assert (draw(0) == draw(0)).all() and not (draw(0) == draw(1)).all()
 
 
-def test_by_norm_the_largest_blocks_are_kept():
-    weight = torch.ones(128, 128)
-    weight[64:, :64] = 5
-    assert layers.chosen(weight, 0.25, keep="norm").tolist() == [[False, False], [True, False]]
-
-
 @pytest.mark.parametrize(
     "how, words",
     [
@@ -97,10 +89,6 @@ def test_by_norm_the_largest_blocks_are_kept():
 )
 def test_what_chooses_no_blocks_is_refused(how, words):
     says(words, lambda: layers.chosen(torch.zeros(128, 128), **how))
-
-
-def test_a_weight_that_is_no_matrix_is_refused():
-    says(["3 dimensions"], lambda: layers.chosen(torch.zeros(2, 64, 64), 0.5))
 
 
 def test_a_mask_of_another_weight_is_refused():
@@ -137,31 +125,6 @@ def test_a_sparse_model_is_the_masked_dense_one(model, published, block):
     close(model(x), want(x))
 
 
-@pytest.mark.parametrize("kind", ["Qwen2", "Llama"])
-def test_models_of_transformers_become_sparse_in_their_own_sizes(kind):
-    transformers = pytest.importorskip("transformers")
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=64,
-        hidden_size=128,
-        intermediate_size=448,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
-    model = getattr(transformers, f"{kind}ForCausalLM")(config).bfloat16().eval().requires_grad_(False)
-    of = layers.masks(model, 0.5, seed=2)
-    ids = torch.arange(40)[None]
-    sparse = layers.replacements(model, 0.5, seed=2)
-    for name, masks in of.items():
-        for p, mask in masks.items():
-            weight = getattr(model.get_submodule(name), p).weight
-            weight.copy_(layers.masked(weight, mask))
-    want = model(ids, use_cache=False).logits
-    layers.put(model, sparse)
-    got = model(ids, use_cache=False).logits
-    assert (got.double() - want.double()).norm() < 0.02 * want.double().norm()
-
-
 def test_rows_without_blocks_of_gate_or_up_give_zeros():
     ffn = Ffn().bfloat16().requires_grad_(False)
     masks = {p: torch.zeros(5, 3, dtype=torch.bool) for p in ("gate_proj", "up_proj")}
@@ -184,18 +147,6 @@ def test_a_bias_is_added_and_refused_where_it_cannot_be():
     x = torch.randn(4, 320).bfloat16()
     close(layers.BlockSparseLinear.of(ffn.down_proj, mask)(x), ffn.down_proj(x))
     says(["gate_proj", "bias"], lambda: layers.replacements(Model(ffn), 0.5))
-
-
-@pytest.mark.parametrize("published", [False, True])
-def test_an_input_of_other_features_or_of_another_device_is_refused(model, published):
-    layers.sparsify(model, 0.5, published=published)
-    ffn = model.layers[0]["mlp"]
-    for layer, k in ((ffn.gate_proj if published else ffn, 192), (ffn.down_proj, 320)):
-        for wrong in (k - 1, k + 64, 1):
-            x = torch.randn(2, wrong).bfloat16()
-            says([f"{wrong} features", f"takes {k}"], lambda layer=layer, x=x: layer(x))
-        x = torch.empty(2, k, dtype=torch.bfloat16, device="meta")
-        says(["on meta", "on cpu"], lambda layer=layer, x=x: layer(x))
 
 
 # ------------------------------------------------------------------------------------- as nn.Linear
@@ -242,33 +193,6 @@ def test_an_input_in_any_strides_is_multiplied_alike(published):
     assert torch.equal(sparse(x[:1, :1].expand(4, 3, 77)), sparse(x[:1, :1]).expand(4, 3, 130))
 
 
-@pytest.mark.parametrize("inputs, outputs", [(0, 5), (5, 0)])
-def test_a_layer_of_no_inputs_gives_its_bias_and_one_of_no_outputs_nothing(inputs, outputs):
-    bias = torch.arange(float(outputs)).bfloat16()
-    rows = -(-outputs // 64)
-    sparse = layers.BlockSparseLinear(
-        inputs,
-        outputs,
-        torch.zeros(rows + 1),
-        torch.zeros(0),
-        torch.zeros(0, 64, 64).bfloat16(),
-        bias,
-    )
-    assert torch.equal(sparse(torch.ones(3, inputs).bfloat16()), bias.expand(3, outputs))
-
-
-def test_an_ffn_of_odd_sizes():
-    ffn = Ffn(77, 131).bfloat16().requires_grad_(False)
-    model = Model(ffn)
-    masks = layers.masks(model, 0.6, seed=1)["layers.0.mlp"]
-    gate, up, down = (layers.masked(getattr(ffn, p).weight, masks[p]).double() for p in layers.PROJECTIONS)
-    layers.sparsify(model, 0.6, seed=1)
-    x = torch.randn(5, 3, 77).bfloat16()
-    silu = functional.silu(x.double() @ gate.t()).bfloat16().double()
-    hidden = (silu * (x.double() @ up.t())).bfloat16().double()  # as it is handed on
-    close(model.layers[0]["mlp"](x), hidden @ down.t())
-
-
 @pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("of_weight", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("of_input", [torch.float32, torch.bfloat16, torch.float16])
@@ -281,60 +205,6 @@ def test_autocast_does_what_it_does_with_linear(asked, of_input, of_weight, publ
         got, right = sparse(x), want(x)
     assert got.dtype == right.dtype == asked
     torch.testing.assert_close(got.float(), right.float(), rtol=2e-2, atol=2e-2)
-
-
-def test_a_compiled_layer_follows_autocast():
-    dense, mask, _ = linear_and_masked(77, 130)
-    sparse = layers.BlockSparseLinear.of(dense, mask)
-    compiled = torch.compile(sparse, backend="aot_eager", fullgraph=True)
-    x = torch.randn(4, 77)
-    assert torch.equal(compiled(x.bfloat16()), sparse(x.bfloat16()))
-    for asked in (torch.bfloat16, torch.float16):
-        with torch.autocast("cpu", dtype=asked):
-            assert compiled(x).dtype == asked and torch.equal(compiled(x), sparse(x))
-
-
-def test_autocast_of_an_ffn(model):
-    layers.sparsify(model, 0.5)
-    ffn = model.layers[0]["mlp"]
-    x = torch.randn(4, 192)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = ffn(x)
-    assert got.dtype == torch.bfloat16 and torch.equal(got, ffn(x.bfloat16()))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        says(["float64", "bfloat16"], lambda: ffn(x.double()))  # which nn.Linear leaves alone, too
-
-
-@pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int64, torch.bool])
-def test_the_host_refuses_what_the_gpu_refuses(model, dtype, published):
-    layers.sparsify(model, 0.5, published=published)
-    ffn = model.layers[0]["mlp"]
-    x = torch.ones(2, 192).to(dtype)
-    if not published:
-        says([str(dtype), "torch.bfloat16"], lambda: ffn(x))
-        says([str(dtype), "torch.bfloat16"], lambda: ffn(x[:0]))
-    first = ffn.gate_proj if published else ffn
-    features, kernel = 320, first.kernel
-    arguments = first.val, first.index, first.col_idx, features, kernel
-    says([str(dtype)], lambda: layers.operators().block_linear(x, *arguments))
-
-
-def test_a_layer_of_another_dtype_says_so_where_it_is_called(model):
-    layers.sparsify(model, 0.5)
-    ffn = model.layers[0]["mlp"].float()
-    says(["torch.float32", "autocast"], lambda: ffn(torch.ones(2, 192)))
-    says(
-        ["float32", "bfloat16 or float16"],
-        lambda: layers.operators().block_linear(torch.ones(2, 192), ffn.val, ffn.index, ffn.col_idx, 320, "gated"),
-    )
-    x = torch.ones(2, 192)
-    close(ffn.half()(x.half()).float(), ffn.bfloat16()(x.bfloat16()).float())
-
-
-def test_what_is_no_tensor_is_refused(model):
-    layers.sparsify(model, 0.5)
-    says(["list", "tensor"], lambda: model.layers[0]["mlp"]([1.0] * 192))
 
 
 def test_blocks_that_are_none_of_a_weight_are_refused():
@@ -392,12 +262,11 @@ def launched(monkeypatch):
 
     monkeypatch.setattr(layers.layer, "launcher", launcher)
     monkeypatch.setattr(layers.counters, "counter", lambda *how: how)
-    monkeypatch.setattr(layers.counters, "capturing_goes_on", nullcontext)
-    monkeypatch.setattr(layers, "_device", lambda ordinal: None)
+    for name in ("on", "gpu_of"):
+        monkeypatch.setattr(layers.torch_modes, name, lambda ordinal: nullcontext())
     monkeypatch.setattr(layers.dense, "current", lambda like, gpu: 0x7000)
     monkeypatch.setattr(layers.dense, "opened", lambda address, gpu: address)
     monkeypatch.setattr(layers, "_on_cpu", layers._enqueue)
-    monkeypatch.setattr(torch.cuda, "device", lambda ordinal: nullcontext())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return found
 
@@ -484,18 +353,6 @@ def test_a_copied_model_has_memory_of_its_own(model, published):
         assert torch.equal(torch.compile(twin, backend="aot_eager")(x), right), how
 
 
-def test_a_layer_is_read_by_another_process(tmp_path):
-    dense, mask, _ = linear_and_masked(77, 130)
-    sparse = layers.BlockSparseLinear.of(dense, mask)
-    x = torch.randn(3, 77).bfloat16()
-    torch.save({"layer": sparse, "x": x, "y": sparse(x)}, tmp_path / "layer.pt")
-    program = (
-        "import sys, torch; f = torch.load(sys.argv[1], weights_only=False); "
-        "assert torch.equal(f['layer'](f['x']), f['y'])"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "layer.pt")], check=True)
-
-
 @pytest.mark.parametrize("bias", [None, "parameter", "tensor"])
 def test_a_state_has_all_of_a_layer_and_nothing_else(bias):
     blocks = layers.blocks_of(torch.randn(130, 77).bfloat16(), torch.ones(3, 2).bool())
@@ -511,14 +368,6 @@ def test_a_state_has_all_of_a_layer_and_nothing_else(bias):
     other.load_state_dict(state)
     x = torch.randn(3, 77).bfloat16()
     assert torch.equal(other(x), made(x))
-
-
-def test_a_layer_made_of_a_dense_one_leaves_it_alone():
-    dense, mask, _ = linear_and_masked(77, 130)
-    bias = dense.bias.clone()
-    sparse = layers.BlockSparseLinear.of(dense, mask).half()
-    sparse.bias.add_(1)
-    assert dense.bias.dtype == torch.bfloat16 and torch.equal(dense.bias, bias)
 
 
 def test_put_returns_what_was_there(model):
@@ -565,8 +414,3 @@ def test_the_operator_is_what_pytorch_asks_of_one(model, kernel):
     features = {"unit_ring": 192, "gated": 320, "opt5": 320}[kernel]
     arguments = (x, first.val, first.index, first.col_idx, features, kernel)
     torch.library.opcheck(layers.operators().block_linear, arguments)
-
-
-def test_a_name_that_is_no_layer_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="DenseLinear"):
-        layers.DenseLinear  # noqa: B018

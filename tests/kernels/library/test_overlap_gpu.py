@@ -189,20 +189,6 @@ def _require_right(ready: Ready, outs, which, said: str) -> None:
     assert not wrong, f"{said}: {len(wrong)} of {len(outs)} results are wrong, the first of launch {wrong[0]}"
 
 
-def test_one_plan_on_two_streams(ready, device):
-    import cupy
-
-    plan = ready.plan
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    which = [i % BS for i in range(LAUNCHES)]
-    outs = [_poisoned(plan, plan.dtype) for _ in which]
-    device.sync()
-    for i, (number, out) in enumerate(zip(which, outs, strict=True)):
-        plan(ready.b[number], out, stream=streams[i % 2])
-    device.sync()
-    _require_right(ready, outs, which, "on two streams")
-
-
 def test_one_plan_on_streams_that_come_in_no_order(ready, device):
     """Runs of calls on one stream, and changes to another, by chance."""
     import cupy
@@ -271,30 +257,6 @@ def test_one_plan_in_two_graphs_that_run_at_once(ready, device):
 
 def _like(x):
     return Half(x.dtype, x.bits.copy()) if isinstance(x, Half) else x.copy()
-
-
-def test_one_graph_replayed_on_two_streams_in_turn(ready, device):
-    """A graph's launches follow each other as CUDA orders a graph's; each replay begins with what the last one left."""
-    import cupy
-
-    plan = ready.plan
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    outs = [_poisoned(plan, plan.dtype) for _ in range(BS)]
-    plan(ready.b[0], outs[0], stream=streams[0])
-    streams[0].synchronize()
-    with streams[0]:
-        streams[0].begin_capture()
-        for x, out in zip(ready.b, outs, strict=True):
-            plan(x, out)
-        graph = streams[0].end_capture()
-    for turn in range(10):
-        for out in outs:
-            array_of(out).data.memset(0xFF, array_of(out).nbytes)
-        device.sync()
-        for _ in range(3):
-            graph.launch(streams[turn % 2])
-        device.sync()
-        _require_right(ready, outs, list(range(BS)), f"replayed, turn {turn}")
 
 
 def test_a_few_multiprocessors_are_enough(ready, device, tmp_path):

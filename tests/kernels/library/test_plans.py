@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 
@@ -103,13 +102,6 @@ def test_the_same_arrays_are_not_looked_for_again(device, launched, monkeypatch)
     assert launched[0] == launched[1]
 
 
-def test_other_arrays_are_other_addresses(device, launched):
-    p = planned(device, launched)
-    for at in (0x10000, 0x50000, 0x10000):
-        p(b(at), out())
-    assert [given[-2] for given in launched] == [0x10000, 0x50000, 0x10000]
-
-
 def test_nothing_but_the_places_that_are_named_changes(device, launched):
     steps = [("kernel", "grid", (np.int32(Operand.OUT), 0, int(Operand.OUT), 2.5, Operand.OUT, Operand.B, Operand.B))]
     planned(device, launched, steps=steps)(b(), out())
@@ -142,6 +134,24 @@ def test_tensor_maps_of_b_and_out_are_encoded_for_each_array_once(device, launch
     ]
     assert [x.address for x in encoded] == [0x9000, 0x10000, 0x20000, 0x50000]
     assert all(replace(x, address=0) == replace(maps[0], address=0) for x in encoded)
+
+
+def test_maps_of_arrays_that_are_gone_are_forgotten(device, launched, monkeypatch):
+    monkeypatch.setattr(tma, "encoded", lambda said: said.address)
+    said = tma.Mapped(Operand.B, (64, 64), (128, 2), "<u2", (8, 64))
+    p = planned(device, launched, steps=[("kernel", "grid", (said,))])
+    for i in range(500):
+        p(b(0x10000 + 0x1000 * i), out(0x8000000))
+        assert launched[-1][3] == 0x10000 + 0x1000 * i
+    assert 0 < len(p._steps[0].maps) < 100
+
+
+@pytest.mark.parametrize("shape", [(0, N), (M, 0)])
+def test_an_empty_out_is_returned_and_nothing_is_launched(shape, device, launched, memory):
+    p = planned(device, launched)
+    p._steps, p.m, p.n = [], *shape
+    given, to = array(0x10000, K, shape[1]), array(0x20000, *shape)
+    assert p(given, to) is to and p(given, to, beta=2.0) is to and not launched and not memory
 
 
 @pytest.mark.parametrize("order", "CF")
@@ -285,13 +295,6 @@ def test_small_kernels_come_only_where_they_are_needed(given, to, scale, expecte
     assert len(memory) == staged, "allocated once, if at all"
 
 
-def test_alpha_alone_scales_out_where_it_is(device, launched, memory):
-    planned(device, launched)(b(), out(), alpha=3.0)
-    kernel, scale = launched
-    assert kernel[-1] == 0x20000
-    assert (scale[5], scale[8], scale[11:]) == (0x20000, 0x20000, (3.0, 0.0)) and not memory
-
-
 def test_beta_adds_out_to_a_product_elsewhere(device, launched, memory):
     planned(device, launched)(b(), out(), alpha=3.0, beta=0.5)
     kernel, add = launched
@@ -331,32 +334,6 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device, launched, m
 def test_what_does_not_fit_the_plan_is_one_sentence(given, to, words, device, launched):
     says(words, lambda: planned(device, launched)(given, to))
     assert not launched
-
-
-def test_what_no_plan_is_made_for_is_not_recommended(device, launched):
-    p = planned(device, launched)
-    with pytest.raises(ValueError, match="convert it$"):
-        p(b(), out(dtype="int32"))
-    with pytest.raises(ValueError, match="convert it, or plan with dtype='float16'$"):
-        p(b(dtype="float16"), out())
-
-
-def test_b_may_be_expanded_and_read_only(device, launched, memory):
-    expanded = Array(Dense(0x10000, (K, N), (0, 1), "float32", 0, True))
-    planned(device, launched)(expanded, out())
-    assert names(launched) == [f"combine {K}", "kernel"]
-
-
-@pytest.mark.parametrize("wrong", [None, "2", 1j, True, np.ones(2), 1e300])
-@pytest.mark.parametrize("name", ["alpha", "beta"])
-def test_a_factor_that_is_no_number_is_refused_before_anything_is_launched(name, wrong, device, launched):
-    says([f"{name} is"], lambda: planned(device, launched)(b(), out(), **{name: wrong}))
-    assert not launched
-
-
-def test_factors_of_numpy_are_numbers(device, launched, memory):
-    planned(device, launched)(b(), out(), alpha=np.float32(3), beta=np.array(0.5))
-    assert launched[-1][11:] == (3.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -454,29 +431,6 @@ def test_a_file_that_is_no_plan_is_refused(given, words, device, tmp_path):
     says(words, lambda: saved.read(path))
 
 
-def test_a_matrix_that_is_none_is_refused_even_with_the_right_digest(device, tmp_path):
-    path = tmp_path / "some.plan"
-    a = MATRICES[0]
-    written(replace(a, col_idx=a.col_idx + 100), device, path)
-    says(["col_idx[0]", "outside"], lambda: saved.read(path))
-
-
-def flagged(path, at: int, value: bytes):
-    """The archive with bytes changed behind the first mark of its directory."""
-    data = bytearray(path.read_bytes())
-    for mark, more in ((b"PK\x01\x02", 0), (b"PK\x03\x04", -2)):
-        begin = data.index(mark) + at + more
-        data[begin : begin + len(value)] = value
-    path.write_bytes(data)
-
-
-def too_large(path):
-    """A header of 10^13 numbers, of which there are none."""
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("about.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
-
-
 def nested(path):
     with path.open("wb") as file:
         np.savez(file, about=np.array("[" * 100_000))
@@ -492,10 +446,6 @@ def packed(path):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: flagged(path, 8, b"\x01\x00"),  # encrypted
-        lambda path: flagged(path, 10, b"\x63\x00"),  # a compression that nobody has
-        lambda path: flagged(path, 6, b"\xff\x00"),  # a version of the archive that there is not yet
-        too_large,
         nested,
         packed,
         lambda path: path.write_bytes(path.read_bytes()[:-40]),
@@ -506,18 +456,6 @@ def test_whatever_is_wrong_with_a_file_is_one_sentence(damage, device, tmp_path)
     written(MATRICES[0], device, path)
     damage(path)
     says(["some.plan is no saved plan"], lambda: saved.read(path))
-
-
-def test_a_plan_that_may_not_be_read_is_not_to_be_saved_again(device, tmp_path, monkeypatch):
-    path = tmp_path / "some.plan"
-    written(MATRICES[0], device, path)
-
-    def refuses(*_, **__):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(saved.zipfile, "ZipFile", refuses)
-    with pytest.raises(PermissionError, match="Permission denied"):
-        saved.read(path)
 
 
 def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, tmp_path, monkeypatch):
@@ -533,13 +471,6 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, tmp_path, m
     with pytest.raises(OSError, match="No space left"):
         written(MATRICES[1], device, path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_plan_is_written_through_a_link(device, tmp_path):
-    path, link = tmp_path / "some.plan", tmp_path / "link"
-    link.symlink_to(path)
-    written(MATRICES[0], device, link)
-    assert link.is_symlink() and saved.read(path)
 
 
 @pytest.mark.parametrize(
@@ -564,12 +495,6 @@ def test_any_other_file_is_refused(text, tmp_path):
     says(["other.npz is no saved plan"], lambda: saved.read(path))
     with pytest.raises(FileNotFoundError):
         saved.read(tmp_path / "nowhere.npz")
-
-
-def test_pickled_objects_are_never_loaded(tmp_path):
-    path = tmp_path / "evil.npz"
-    np.savez(path, about=np.array(json.dumps({})), x=np.array([{}], dtype=object))
-    says(["evil.npz is no saved plan"], lambda: saved.read(path))
 
 
 @pytest.mark.parametrize(

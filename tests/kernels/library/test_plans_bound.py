@@ -129,15 +129,6 @@ def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path, monke
     assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
 
 
-@pytest.mark.parametrize("prune", ["nm", "block"])
-def test_a_dense_array_is_pruned_where_kernels_run(prune, request):
-    request.getfixturevalue("pretended")(racing.H200)
-    w = np.random.default_rng(0).standard_normal((M, K)).astype(np.float32)
-    made = kernels.plan(w, 64, prune=prune, density=0.25, accuracy="tf32", tune=False)
-    assert (made.room, made.a.nnz) == ("nm_spmm" if prune == "nm" else "async_sparse", made.a.nnz)
-    assert repr(made).startswith(f"Plan({M} x {K} by {K} x 64, float32, tf32: ")
-
-
 @pytest.mark.parametrize("accuracy", ["fp32", "tf32"])
 def test_infinite_values_are_never_multiplied_in_three_products(accuracy, request, monkeypatch):
     """Whatever was kept for the pattern, or saved with a plan."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from test_plans_gpu import LIMITS, WAYS, error, numbers, of_format, on_gpu
 
 from kernels import formats, gpu, jit
-from kernels.formats import csr
 from kernels.library import current, operands, plans, routes
 
 pytestmark = pytest.mark.gpu
@@ -69,18 +67,3 @@ def test_trials_choose_among_what_other_gpus_have(kind, dtype):
     out = poisoned(made, dtype, "C")
     made(on_gpu(x, dtype), out)
     assert error(out, right @ x.astype(np.float64)) < LIMITS[dtype], repr(made)
-
-
-def test_rows_that_are_cut_are_whole():
-    """One row with most non-zeros, which several tasks add up."""
-    rng = np.random.default_rng(0)
-    long = sp.random(1, 5000, 0.9, format="csr", dtype=np.float32, random_state=1)
-    a = sp.vstack([sp.random(400, 5000, 0.001, format="csr", dtype=np.float32, random_state=2), long])
-    a = sp.csr_array(a)
-    a.data = rng.standard_normal(a.nnz).astype(np.float32)
-    x = numbers((5000, 130))
-    made = forced(csr.from_scipy(a), 130, "float32", None, "C")
-    out = poisoned(made, "float32", "C")
-    for _ in range(3):
-        made(on_gpu(x), out)
-        assert error(out, a.astype(np.float64) @ x) < LIMITS["float32"]

@@ -128,10 +128,6 @@ def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(mon
         says(["7.5", "8.0 or later"], lambda kind=kind, dtype=dtype: way(kind, dtype, None, turing))
 
 
-def test_values_that_change_are_read_by_the_kernels_that_copy_none():
-    assert way("csr", "float32", None, H200, in_place=True).room == "casper_sparse"
-
-
 def test_another_gpu_says_what_it_has_no_kernel_for():
     says(["bfloat16", "8.0", "convert B to float32"], lambda: way("nm32", "bfloat16", None, A100))
 
@@ -251,8 +247,3 @@ def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
-
-
-def test_kernels_of_rooms_have_digests_of_their_own():
-    made = {room: routes.kernels(room) for room in ROOMS}
-    assert len(set(made.values())) == len(made) and all(len(x) == 12 for x in made.values())

@@ -231,14 +231,6 @@ def test_fp8_is_for_inference_in_bfloat16():
     assert copy.deepcopy(sparse).half().scales.dtype == torch.float32
 
 
-def test_a_model_becomes_sparse_in_fp8():
-    model = semi_structured.sparsify(Ffn().bfloat16().requires_grad_(False), dtype="e4m3")
-    assert type(model.up_proj).__name__ == "SemiStructuredLinearFP8"
-    assert model(torch.randn(3, 64, dtype=torch.bfloat16)).shape == (3, 12)
-    with pytest.raises(ValueError, match="is not trained, or None"):
-        semi_structured.sparsify(Ffn(), dtype="e4m3", trained=True)
-
-
 @gpu
 def test_fp8_under_compile_and_in_a_graph():
     sparse, _ = in_fp8(512, 1024, device="cuda")

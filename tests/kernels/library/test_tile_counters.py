@@ -19,7 +19,7 @@ def memory(monkeypatch):
         made.append(2**20 * (len(made) + 1))
         return made[-1]
 
-    monkeypatch.setattr(counters, "_zeros", zeros)
+    monkeypatch.setattr(counters.buffers, "allocated", zeros)
     monkeypatch.setattr(counters, "_spare", {})
     monkeypatch.setattr(counters, "_of_stream", {})
     return made

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import io
 import os
-import pickle
 import secrets
 
 import numpy as np
 import pytest
-from refused import says
 
 import kernels
 from kernels import formats
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.csr import Csr
 from kernels.formats.nm import Nm
-from kernels.library import Sampled
 
 torch = pytest.importorskip("torch")
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
@@ -70,46 +65,12 @@ def close(found, right, limit: float) -> None:
     assert error < limit, (error, f"seed {SEED}")
 
 
-class Layer(torch.nn.Module):
-    def __init__(self, matrix):
-        super().__init__()
-        self.matrix = matrix
-
-    def forward(self, x):
-        return self.matrix.matmul(x)
-
-
 def products(layer, x, g):
     """(A · X, Aᵀ · G)."""
     x = x.detach().requires_grad_()
     y = layer(x)
     y.backward(g)
     return y.detach(), x.grad
-
-
-@pytest.mark.parametrize("tune", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_module_is_copied_and_kept_with_its_matrix_whatever_it_has_planned(kind, tune):
-    a, right, dtype, limit = of_kind(kind)
-    layer = Layer(kernels.SparseMatrix(a, tune=tune))
-    x, g = (torch.randn(rows, N, device="cuda").to(dtype) for rows in right.shape[::-1])
-    products(layer, x, g)
-    file = io.BytesIO()
-    torch.save(layer, file)
-    file.seek(0)
-    made = [
-        copy.deepcopy(layer),
-        pickle.loads(pickle.dumps(layer)),
-        torch.load(file, weights_only=False),
-        copy.deepcopy(pickle.loads(pickle.dumps(layer))),
-    ]
-    assert len({twin.matrix.number for twin in [layer, *made]}) == 5
-    layer.matrix.a.val[...] = 0  # its own arrays
-    del layer
-    for twin in made:
-        y, of_x = products(twin, x, g)
-        close(y, right @ x.double(), limit)
-        close(of_x, right.t() @ g.double(), limit)
 
 
 @pytest.mark.parametrize("n", [1, 16, 33, 128])
@@ -155,22 +116,6 @@ def test_a_vector_and_no_columns_at_all(kind):
     assert nothing.grad.shape == nothing.shape
 
 
-@pytest.mark.parametrize("kind", ["2:4", "nm"])
-def test_the_gradient_of_a_pattern_keeps_one_dense_transpose_in_the_dtype_of_b(kind):
-    a, right, dtype, limit = of_kind(kind)
-    matrix = kernels.SparseMatrix(a, tune=False)
-    x, g = (torch.randn(rows, N, device="cuda").to(dtype) for rows in right.shape[::-1])
-    products(matrix.matmul, x, g)
-    ((kept, transpose),) = matrix._dense.items()
-    assert kept == transpose.dtype == dtype
-    x = x.requires_grad_()
-    y = matrix @ x
-    with torch.autocast("cuda", dtype=torch.float16):
-        y.backward(g)
-    assert x.grad.dtype == dtype and matrix._dense[dtype] is transpose
-    close(x.grad, right.t() @ g.double(), limit)
-
-
 def test_gradients_on_another_stream():
     a, right, _, limit = of_kind("csr")
     matrix = kernels.SparseMatrix(a, tune=False)
@@ -182,39 +127,3 @@ def test_gradients_on_another_stream():
     stream.synchronize()
     close(y, right @ x.double(), limit)
     close(of_x, right.t() @ g.double(), limit)
-
-
-def test_under_autocast_changing_values_are_multiplied_in_float32():
-    a, right, _, _ = of_kind("csr")
-    matrix = kernels.SparseMatrix(a, tune=False)
-    x = torch.randn(K, N, device="cuda").bfloat16()
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        y = matrix.matmul(x, torch.tensor(a.val, device="cuda"))
-    assert y.dtype == torch.float32
-    close(y, right @ x.double(), 1e-5)
-
-
-def test_a_product_that_would_lose_a_gradient_is_one_sentence():
-    a, _, _, _ = of_kind("csr")
-    made = kernels.plan(a, N, tune=False)
-    x = torch.randn(K, N, device="cuda", requires_grad=True)
-    says(["B requires grad", "SparseMatrix"], lambda: made(x))
-    says(["B requires grad", "SparseMatrix"], lambda: kernels.spmm(a, x))
-    out = torch.zeros(M, N, device="cuda", requires_grad=True)
-    says(["out requires grad"], lambda: made(x.detach(), out))
-    with torch.no_grad():
-        torch.testing.assert_close(made(x), made(x.detach()))
-
-
-def test_what_cannot_be_multiplied_is_one_sentence(device):
-    a, _, _, _ = of_kind("csr")
-    matrix = kernels.SparseMatrix(a, tune=False)
-    says(["host"], lambda: matrix @ torch.ones(K, N))
-    says(["numpy.ndarray"], lambda: matrix @ np.ones((K, N)))
-    says(["float64"], lambda: matrix @ torch.ones(K, N, device="cuda", dtype=torch.float64))
-    blocks = kernels.SparseMatrix(of_kind("blocks")[0], tune=False)
-    x = torch.ones(256, N, device="cuda").bfloat16()
-    says(["values", "CSR"], lambda: blocks.matmul(x, torch.ones(9, device="cuda")))
-    sampled = Sampled(csr.to_device(a), device)
-    g, b = torch.ones(M, N, device="cuda"), torch.ones(K, N, device="cuda", requires_grad=True)
-    says(["B requires grad"], lambda: sampled(g, b))

@@ -60,51 +60,41 @@ def checks(test):
 
 
 @checks
-def test_every_step_of_every_tile_is_multiplied_once(work):
-    tiles_m, tiles_n, steps, _ = work
-    times = np.zeros((tiles_m, tiles_n, steps), int)
-    for parts in lists(schedule.parts(*work)):
+def test_every_step_is_multiplied_once_evenly_and_whole_waves_are_left_alone(work):
+    """Cut are the tiles beyond whole waves and one wave more; none where there are none beyond."""
+    tiles_m, tiles_n, steps, blocks = work
+    tiles, table = tiles_m * tiles_n, schedule.parts(*work)
+    times, found = np.zeros((tiles_m, tiles_n, steps), int), lists(table)
+    for parts in found:
         for p in parts:
             assert p.steps > 0 and p.first + p.steps <= steps
             times[p.x, p.y, p.first : p.first + p.steps] += 1
     assert (times == 1).all()
-
-
-@checks
-def test_blocks_differ_by_one_step_at_most_and_not_at_all_where_tiles_fill_whole_waves(work):
-    tiles_m, tiles_n, steps, blocks = work
-    tiles = tiles_m * tiles_n
-    totals = [sum(p.steps for p in parts) for parts in lists(schedule.parts(*work))]
-    assert max(totals) - min(totals) <= (tiles % blocks > 0) and sum(totals) == tiles * steps
-    if tiles % blocks == 0:
-        assert set(totals) == {tiles // blocks * steps}
-
-
-@checks
-def test_no_block_without_work_and_few_steps_a_block_only_where_there_are_few(work):
-    tiles_m, tiles_n, steps, blocks = work
-    tiles, table = tiles_m * tiles_n, schedule.parts(*work)
+    totals = [sum(p.steps for p in parts) for parts in found]
+    assert max(totals) - min(totals) <= (tiles % blocks > 0)
     least = schedule.LEAST_STEPS
     assert len(table) == (blocks if tiles >= blocks else max(1, min(blocks, tiles * steps // least)))
-    done = table[:, -1, 2]
-    assert done.min() >= (1 if tiles >= blocks else min(least, tiles * steps))
+    assert min(totals) >= (1 if tiles >= blocks else min(least, tiles * steps)), "no share that does not pay"
+    waves, rest = divmod(tiles, blocks)
+    cut = {p.y * tiles_m + p.x for parts in found for p in parts if p.steps < steps}
+    assert not cut or (rest and max(cut) < rest + blocks * (waves > 0))
+    # int32 (blocks, most, 4) as the kernel's struct; every list ends with at least one part of no steps.
+    assert table.dtype == np.int32 and table.flags.c_contiguous
+    assert table.shape == (len(found), 1 + max(map(len, found)), 4)
+    for rows, parts, total in zip(table, found, totals, strict=True):
+        assert (rows[len(parts) :] == (0, 0, total, 0)).all()
+        starts = rows[: len(parts) + 1, 2]
+        assert starts[0] == 0 and (np.diff(starts) > 0).all(), "the kernel searches them"
 
 
 @checks
-def test_whole_waves_are_left_alone(work):
-    """Cut are the tiles beyond whole waves and one wave more; none where there are none beyond."""
-    tiles_m, tiles_n, steps, blocks = work
-    waves, rest = divmod(tiles_m * tiles_n, blocks)
-    cut = {p.y * tiles_m + p.x for parts in lists(schedule.parts(*work)) for p in parts if p.steps < steps}
-    assert not cut or max(cut) < rest + blocks * (waves > 0)
-    assert rest or not cut
-
-
-@checks
-def test_who_gives_does_it_first_and_who_takes_does_it_after_its_share(work):
-    """So nobody waits for a block that itself waits for others, and those it waits for are long done."""
+def test_what_is_given_is_taken_once_by_who_waits_for_nobody_that_waits(work):
+    """Who gives does it first, who takes does it after its share, from the blocks just before, in the order of the
+    tile's steps: a sum's order is always the same."""
     _, _, steps, _ = work
-    for parts in lists(schedule.parts(*work)):
+    found = lists(schedule.parts(*work))
+    given_to, taken = {b: parts[0] for b, parts in enumerate(found) if parts[0].others < 0}, []
+    for block, parts in enumerate(found):
         assert all(p.others >= 0 for p in parts[1:]), "one part goes to the workspace, the first"
         assert (parts[0].others < 0) == (parts[0].first + parts[0].steps < steps)
         takes = [i for i, p in enumerate(parts) if p.others > 0]
@@ -114,39 +104,15 @@ def test_who_gives_does_it_first_and_who_takes_does_it_after_its_share(work):
         for p in parts:
             assert p.others < 0 or p.first + p.steps == steps, "who writes C has the last step"
             assert (p.others > 0) == (p.others >= 0 and p.first > 0), "and takes what it lacks"
-
-
-@checks
-def test_others_are_the_blocks_just_before_that_gave_to_the_tile(work):
-    """Each gives once, and the tile's steps are in the order of the blocks: the sum's order is always the same."""
-    found = lists(schedule.parts(*work))
-    given_to = {b: parts[0] for b, parts in enumerate(found) if parts[0].others < 0}
-    taken = []
-    for block, parts in enumerate(found):
-        for p in (p for p in parts if p.others > 0):
-            before = range(block - p.others, block)
+        for p in (parts[i] for i in takes):
+            before, step = range(block - p.others, block), 0
             assert before.start >= 0, "only blocks of lower number, which start no later"
-            step = 0
             for b in before:
                 assert given_to[b][:3] == (p.x, p.y, step)
                 step += given_to[b].steps
             assert step == p.first
             taken += before
-    assert sorted(taken) == sorted(given_to), "what is given is taken, once: flags end as they began"
-
-
-@checks
-def test_the_table(work):
-    """int32 (blocks, most, 4) as the kernel's struct; every list ends with at least one part of no steps."""
-    table = schedule.parts(*work)
-    found = lists(table)
-    assert table.dtype == np.int32 and table.flags.c_contiguous
-    assert table.shape == (len(found), 1 + max(map(len, found)), 4)
-    for rows, parts in zip(table, found, strict=True):
-        total = sum(p.steps for p in parts)
-        assert (rows[len(parts) :] == (0, 0, total, 0)).all()
-        starts = rows[: len(parts) + 1, 2]
-        assert starts[0] == 0 and (np.diff(starts) > 0).all(), "the kernel searches them"
+    assert sorted(taken) == sorted(given_to), "flags end as they began"
 
 
 # ------------------------------------------------------------------------------------------ by hand
@@ -167,20 +133,6 @@ def test_one_tile_of_nine_steps_on_many_blocks():
         [[0, 3, 0, -1], [0, 0, 3, 0]],
         [[0, 6, 0, 2], [0, 0, 3, 0]],
     ]
-
-
-def test_whole_waves_go_around():
-    """A row of tiles and, times 65536, its column: tiles 0 ... 5 of 2 x 3, every second one a block's."""
-    first, second = lists(schedule.parts(2, 3, 5, 2))
-    assert [p[:2] for p in first] == [(0, 0), (0, 1), (0, 2)]
-    assert [p[:2] for p in second] == [(1, 0), (1, 1), (1, 2)]
-    assert schedule.parts(2, 3, 5, 2)[:, :3, 0].tolist() == [[0, 65536, 131072], [1, 65537, 131073]]
-
-
-def test_4096_cubed_takes_the_time_of_its_steps():
-    """4096 cubed in tiles of 128 x 256 is 3.88 waves on 132 multiprocessors: no block does more than that."""
-    done = schedule.parts(32, 16, 64, 132)[:, -1, 2]
-    assert len(done) == 132 and set(done.tolist()) == {512 * 64 // 132, 512 * 64 // 132 + 1}
 
 
 @pytest.mark.parametrize("m,n", [(1 << 15, 1), (1, 1 << 15), (40_000, 2)])

@@ -110,7 +110,7 @@ def test_the_nearest_points_say_what_preparation_is_and_larger_n_scales_the_time
     assert sum(found.made_of.values()) == pytest.approx(1) and set(found.made_of) <= set(model.TERMS)
     more = model.guess(model.fit(made), made.matrices["m5"], 2048).table["expected_us"].min()
     assert 4 < more / table["expected_us"].min() < 40
-    nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0))
+    nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0) | {"m": 1, "k": 1})
     assert np.isfinite(model.features(nothing, 1)).all() and len(model.terms(nothing, 1)) == len(model.TERMS)
 
 

@@ -60,6 +60,14 @@ def open_device(ordinal: int = 0):
     return device
 
 
+def succeeded(result: tuple, failed: str, kind: type[Exception] = RuntimeError):
+    """What a call of the driver returned besides success, or `kind` with this sentence, {} in it the error's name."""
+    error, *rest = result
+    if int(error):
+        raise kind(failed.format(error.name))
+    return rest[0] if rest else None
+
+
 class Portable:
     """A GPU taken for one that has none of Hopper's own instructions, so that what runs elsewhere runs here.
 

@@ -283,21 +283,16 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
         return kernel
     handle, device = driver.CUkernel(int(kernel.handle)), Device().device_id
     attributes = driver.CUfunction_attribute
-    error, static = driver.cuKernelGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device)
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the driver does not say what {cubin.entry} occupies ({error.name})")
+    found = driver.cuKernelGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device)
+    static = gpu.succeeded(found, f"the driver does not say what {cubin.entry} occupies ({{}})")
     if static + dynamic_shared_bytes > 48 * 1024:
-        (error,) = driver.cuKernelSetAttribute(
-            attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            dynamic_shared_bytes,
-            handle,
-            device,
+        most = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        gpu.succeeded(
+            driver.cuKernelSetAttribute(most, dynamic_shared_bytes, handle, device),
+            f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside {static} static "
+            "ones, which this GPU refuses ({}): choose a smaller tile",
+            ValueError,
         )
-        if error != driver.CUresult.CUDA_SUCCESS:
-            raise ValueError(
-                f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside "
-                f"{static} static ones, which this GPU refuses ({error.name}): choose a smaller tile"
-            )
     return kernel
 
 

@@ -14,7 +14,6 @@ from .formats import half
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 TF32_BITS = 0xFFFFE000  #: bits of a float32 that TF32 holds
 _CACHED = 1 << 16  # numbers that NumPy makes at a time: their temporaries stay in a core's cache
-_PANEL = 1 << 24  # and CuPy, to bound its temporaries
 
 
 def key(seed: int, stream: int) -> int:
@@ -51,14 +50,13 @@ def uniform(key: int, size: int, dtype: str, xp=np):
     made = xp.empty(size, xp.uint16 if dtype in half.DTYPES else xp.float32)
     if xp is not np:
         return _on_gpu(made, key, dtype)
-    panel = _CACHED if xp is np else _PANEL
-    for start in range(0, size, panel):
-        part = range(start, min(start + panel, size))
-        x = symmetric(random_u32(key, positions(part, xp)))
+    for start in range(0, size, _CACHED):
+        part = range(start, min(start + _CACHED, size))
+        x = symmetric(random_u32(key, positions(part)))
         if dtype in half.DTYPES:
             x = half.to_bits(x, dtype)
         elif dtype == "tf32":
-            x = (x.view(xp.uint32) & np.uint32(TF32_BITS)).view(xp.float32)
+            x = (x.view(np.uint32) & np.uint32(TF32_BITS)).view(np.float32)
         made[part.start : part.stop] = x
     return made
 
@@ -67,15 +65,12 @@ def _on_gpu(made, key: int, dtype: str):
     """`uniform` of a CuPy array, by half.cu."""
     from . import jit
 
-    size, at = np.int64(made.size), made.data.ptr
-    given: tuple
-    if dtype in half.DTYPES:
-        given = f"uniform<{'BF16' if dtype == 'bfloat16' else 'F16'}>", size, np.uint64(key), at
-    else:
-        keep = np.uint32(TF32_BITS if dtype == "tf32" else 0xFFFFFFFF)
-        given = "uniform_float", size, np.uint64(key), keep, at
+    entry, keep = f"uniform<{'BF16' if dtype == 'bfloat16' else 'F16'}>", []
+    if dtype not in half.DTYPES:
+        entry, keep = "uniform_float", [np.uint32(TF32_BITS if dtype == "tf32" else 0xFFFFFFFF)]
     if made.size:
-        jit.run_on_cupy_stream(half.SOURCE, given[0], made.size, 256, *given[1:])
+        given = np.int64(made.size), np.uint64(key), *keep, made.data.ptr
+        jit.run_on_cupy_stream(half.SOURCE, entry, made.size, 256, *given)
     return made
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import jit
+from . import gpu, jit
 
 TILE = 2048  #: numbers that a block of a scan adds up (common/scan.cuh)
 _BYTES = 256  #: of the sums, and of what the host reads
@@ -31,9 +31,9 @@ class Workspace:
         driver = _driver()
         self.device = device
         self.lock = threading.RLock()
-        self.sums = _did(driver.cuMemAlloc(_BYTES))  #: address of zeros on the GPU
+        self.sums = int(_did(driver.cuMemAlloc(_BYTES)))  #: address of zeros on the GPU
         _did(driver.cuMemsetD8(self.sums, 0, _BYTES))
-        self.found = _did(driver.cuMemHostAlloc(_BYTES, 0))  #: address of memory that both sides see
+        self.found = int(_did(driver.cuMemHostAlloc(_BYTES, 0)))  #: address of memory that both sides see
         self._memory = (ctypes.c_char * _BYTES).from_address(self.found)
         self._tiles, self._room, self._launch = 0, 0, 0
 
@@ -56,7 +56,7 @@ class Workspace:
                 self.device.sync()
                 _did(driver.cuMemFree(self._tiles))
             self._room, self._launch = max(need, 2 * self._room, 1024), 1
-            self._tiles = _did(driver.cuMemAlloc(8 * self._room))
+            self._tiles = int(_did(driver.cuMemAlloc(8 * self._room)))
             _did(driver.cuMemsetD8(self._tiles, 0, 8 * self._room))
         return self._tiles, np.uint32(self._launch)
 
@@ -124,7 +124,6 @@ def arch_of(device) -> str:
     return found
 
 
-@functools.cache
 def _driver():
     from cuda.bindings import driver
 
@@ -133,7 +132,4 @@ def _driver():
 
 def _did(result: tuple):
     """What a call of the driver returned besides success. Raises RuntimeError, one sentence, where it failed."""
-    error, *rest = result
-    if int(error):
-        raise RuntimeError(f"the driver cannot prepare a workspace ({error.name}): free memory of the GPU")
-    return int(rest[0]) if rest else None
+    return gpu.succeeded(result, "the driver cannot prepare a workspace ({}): free memory of the GPU")

@@ -190,24 +190,17 @@ def entry(variant: str, n: int, rows: int = SHARED_ROWS[-1]) -> str:
     }[variant]
 
 
-def rows_per_block(rows: int, in_flight: int, slots: int) -> int:
-    """Rows that a block of one column panel works through before it ends.
-
-    More rows a block cost less to schedule, but the blocks in flight should stay within one panel,
-    or they push each other's rows of B out of L2. in_flight: rows that a block has at once; slots:
-    blocks that the GPU holds at once; two rounds of blocks a panel keep its end from idling SMs.
-    """
-    return in_flight * max(1, min(8, rows // (2 * slots * in_flight)))
-
-
-def _slots(device) -> int:
-    return device.properties.multiprocessor_count * (RESIDENT_THREADS // THREADS)
-
-
 def panel_grid(rows: int, n: int, columns: int, device) -> tuple[int, int]:
-    """(rows of a block, blocks) of a kernel whose groups of lanes take panels of `columns`."""
+    """(rows of a block, blocks) of a kernel whose groups of lanes take panels of `columns`.
+
+    A block works through its rows of one panel before it ends. More rows a block cost less to schedule, but the blocks
+    in flight should stay within one panel, or they push each other's rows of B out of L2; two rounds of blocks a panel
+    keep its end from idling SMs.
+    """
     lanes = lanes_of(n, columns)
-    size = rows_per_block(rows, THREADS // lanes, _slots(device))
+    in_flight = THREADS // lanes  # rows that a block has at once
+    slots = device.properties.multiprocessor_count * (RESIDENT_THREADS // THREADS)
+    size = in_flight * max(1, min(8, rows // (2 * slots * in_flight)))
     return size, math.ceil(rows / size) * math.ceil(n / (lanes * vector_width(n)))
 
 

@@ -174,9 +174,8 @@ def _number(address: int, index: int, size: int) -> int:
     from cuda.bindings import driver
 
     to = np.zeros(1, f"i{size}")
-    (error,) = driver.cuMemcpyDtoH(to.ctypes.data, address + index * size, size)
-    if int(error):
-        raise gpu.NoGpu(f"memory of the GPU cannot be read ({error.name}): end what broke its context")
+    read = driver.cuMemcpyDtoH(to.ctypes.data, address + index * size, size)
+    gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
     return int(to[0])
 
 

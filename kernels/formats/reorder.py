@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
+from ..contract import require
 from . import csr
-from .arrays import array_module
 from .csr import Csr
 
 
@@ -29,8 +29,7 @@ def rcm(a: Csr) -> tuple[np.ndarray, float]:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    if a.m != a.k:
-        raise ValueError(f"reverse Cuthill-McKee takes square matrices, not one of {a.m} x {a.k}")
+    require(a.m == a.k, f"reverse Cuthill-McKee takes square matrices, not one of {a.m} x {a.k}")
     begin = time.perf_counter()
     if a.m == 0:
         return np.zeros(0, np.int32), 0.0
@@ -48,7 +47,7 @@ def similar(a: Csr):
 
     Row order[i] becomes row i; rows without entries come last, rows that hash alike keep their order.
     """
-    xp = array_module(a.val)
+    xp = a.xp
     row, col = csr.rows(a), a.col_idx.astype(xp.uint64)
     key = xp.zeros(a.m, xp.uint64)
     for factor in _FACTORS:
@@ -71,7 +70,7 @@ def _minimum_at(to, where, x) -> None:
 
 def rows_permuted(a: Csr, order) -> Csr:
     """A[order], the columns as they are; NumPy or CuPy arrays, `order` on the same side."""
-    xp = array_module(a.val)
+    xp = a.xp
     first = a.row_ptr[:-1][order].astype(xp.int64)
     length = a.row_ptr[1:][order].astype(xp.int64) - first
     row_ptr = xp.zeros(a.m + 1, xp.int64)
@@ -87,18 +86,12 @@ def permuted(a: Csr, order: np.ndarray) -> Csr:
 
     Repeated entries stay repeated. Raises ValueError, one sentence, where `order` is no permutation.
     """
-    if order.shape != (a.m,) or a.m != a.k or not _is_permutation(order):
-        raise ValueError(f"the order is no permutation of the {a.m} rows and {a.k} columns of a square matrix")
+    require(
+        a.m == a.k and np.array_equal(np.sort(order), np.arange(a.m)),
+        f"the order is no permutation of the {a.m} rows and {a.k} columns of a square matrix",
+    )
     place = np.empty(a.m, np.int64)
     place[order] = np.arange(a.m)
     key = place[csr.rows(a)] * a.k + place[a.col_idx]
     to = np.argsort(key, kind="stable")
     return Csr(a.m, a.k, csr.offsets(key[to], a.m, a.k), (key[to] % max(a.k, 1)).astype(np.int32), a.val[to])
-
-
-def _is_permutation(order: np.ndarray) -> bool:
-    seen = np.zeros(order.size, bool)
-    if order.size and (order.min() < 0 or order.max() >= order.size):
-        return False
-    seen[order] = True
-    return bool(seen.all())

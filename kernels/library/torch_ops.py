@@ -78,6 +78,7 @@ class SparseMatrix:
         where = current.gpu_of(a) if device is None else device
         with current.settled(torch.cuda.current_device() if where is None else where) as opened:
             need_cupy()
+            opened.sync()  # A is there, whatever stream it comes from
             made = operands.operand(
                 a,
                 accuracy=accuracy,

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import jit, pitch
+from .. import jit
 from ..contract import Kernel, Problem, require
 from ..formats.nm import Nm
 from ..tuning import Choices, Rounds
@@ -202,17 +202,13 @@ def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
 def entry(config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, aligned: bool = True) -> str:
     """The template instantiation of a configuration for a pattern."""
     c = config
-    depth = windows(c, group) * group
-    tile = f"{c.bm}, {c.bn}, {c.tm}, {c.tn}, {slot}, {rows(c, keep, group)}, {depth}, {c.stages}"
-    flag = str(aligned).lower()
-    loop = f"{str(c.ahead).lower()}, {unrolled(c, keep, group)}"
+    depth, body = windows(c, group) * group, unrolled(c, keep, group)
+    tile = c.bm, c.bn, c.tm, c.tn, slot, rows(c, keep, group), depth, c.stages
     if c.kernel == "wide":
-        return f"wide<{tile}, {c.blocks}, {flag}, {str(c.banks).lower()}>"
-    if c.kernel == "bulk":
-        return f"bulk<{tile}, {loop}, {c.blocks}, {flag}>"
-    if c.kernel == "stream":
-        return f"stream<{tile}, {loop}, {c.blocks}, {flag}>"
-    return f"cluster<{tile}, {loop}, {c.blocks}, {flag}, {c.split}>"
+        rest: tuple = c.blocks, aligned, c.banks
+    else:
+        rest = c.ahead, body, c.blocks, aligned, *([c.split] if c.kernel == "cluster" else [])
+    return f"{c.kernel}<{', '.join(map(str, (*tile, *rest))).lower()}>"
 
 
 def source(config: Config) -> Path:
@@ -266,40 +262,6 @@ def named(variant: str, problem: Problem, device) -> Config:
     most = device.properties.max_shared_memory_per_block_optin
     need = shared_bytes(config, b.keep, b.group, slot_of(b)) + BARRIERS if isinstance(b, Nm) else 0
     return replace(config, depth=config.depth // 2) if need > most else config
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A configuration on a problem: all that its launch has to know."""
-
-    config: Config
-    slot: int  #: columns that share an entry of the index
-    windows: int  #: of a step
-    rows: int  #: compressed rows of a step
-    tail: int  #: rows of the last step that the loop does
-    shared: int  #: bytes of dynamic shared memory of a block
-    source: Path
-    entry: str
-
-
-def fit(config: Config, problem: Problem, device) -> Fitted:
-    """Raises ValueError where the GPU or the configuration does not take the problem."""
-    ops = problem.device()
-    b, c = ops.b, config
-    slot = slot_of(b)
-    check(c, b.keep, b.group, slot, device.properties.max_shared_memory_per_block_optin)
-    aligned = problem.m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
-    pattern = b.keep, b.group
-    return Fitted(
-        c,
-        slot,
-        windows(c, b.group),
-        rows(c, *pattern),
-        tail(c, *pattern, b.w),
-        shared_bytes(c, *pattern, slot),
-        source(c),
-        entry(c, *pattern, slot, aligned),
-    )
 
 
 # ---- what the tuner chooses from

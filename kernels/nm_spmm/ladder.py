@@ -11,7 +11,7 @@ from .. import jit, pitch, tma
 from ..contract import Launch, Problem, require, timed
 from ..formats.nm import Nm
 from . import family, packing, schedule
-from .family import Config, Fitted
+from .family import Config
 
 MAX_GRID = 65535
 
@@ -37,19 +37,25 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         config.kernel == "wide" or arch in family.HOPPER,
         f"{name} needs the copy engine of {family.HOPPER[0]}, which {arch} has not: use wide",
     )
-    fitted = family.fit(config, problem, device)
+    c, m, n, k = config, problem.m, problem.n, problem.k
+    slot, pattern = family.slot_of(b), (b.keep, b.group)
+    family.check(c, *pattern, slot, device.properties.max_shared_memory_per_block_optin)
     from cuda.core import LaunchConfig
 
-    c, m, n, k = config, problem.m, problem.n, problem.k
-    packed, prepare_ms = timed(lambda: _lay_out(b, fitted))
+    # Zeros fill a step's rows up to a multiple of four, their index is 0.
+    windows, height = family.windows(c, b.group), family.rows(c, *pattern)
+    packed, prepare_ms = timed(
+        lambda: packing.prepare(b, c.bn, windows, packed=False, slot=slot, tiled=True, height=height)
+    )
     require(
         ceil(n / c.bn) <= MAX_GRID,
         f"{name} has a grid row for every {c.bn} columns of C and n = {n} needs more than {MAX_GRID}: "
         "multiply in several column ranges",
     )
     a, lda, steps = pitch.aligned(ops.a, device)
-    shared = fitted.shared
-    kernel = jit.loaded(fitted.source, fitted.entry, device, shared)
+    shared = family.shared_bytes(c, *pattern, slot)
+    aligned = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
+    kernel = jit.loaded(family.source(c), family.entry(c, *pattern, slot, aligned), device, shared)
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     # With a cluster it counts clusters, which are split blocks deep.
     tiles = ceil(m / c.bm), packed.blocks
@@ -62,7 +68,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         work = table, partial, handovers = _work(_parts(*tiles, packed.steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
-            i32(fitted.tail),
+            i32(family.tail(c, *pattern, b.w)),
             table.data.ptr,
             i32(table.shape[1]),
             partial.data.ptr,
@@ -107,10 +113,3 @@ def _work(table: np.ndarray, config: Config) -> tuple:
     blocks = len(table)
     partial = cupy.empty((blocks, config.bm, config.bn), np.float32)
     return cupy.asarray(table), partial, cupy.zeros((blocks, config.threads // 32, 2), np.uint32)
-
-
-def _lay_out(b: Nm, fitted: Fitted) -> packing.Packed:
-    """B as the kernels read it; zeros fill a step's rows up to a multiple of four, their index is 0."""
-    return packing.prepare(
-        b, fitted.config.bn, fitted.windows, packed=False, slot=fitted.slot, tiled=True, height=fitted.rows
-    )

@@ -22,7 +22,7 @@ One code for NumPy and CuPy: it runs where B lives.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -148,23 +148,6 @@ def prepare(
         more = (0, 0), (0, 0), (0, height - rows)
         val, index = xp.pad(val, (*more, (0, 0))), xp.pad(index, ((0, 0), *more))
     return Packed(height, depth, steps, columns, slot, blocks, val, index, col_info, count)
-
-
-def to_device(x: Packed) -> Packed:
-    """Copy to the current GPU; arrays that live there already are shared."""
-    import cupy
-
-    return _map(cupy.asarray, x)
-
-
-def to_host(x: Packed) -> Packed:
-    """Copy from the GPU; `x` itself where it is on the host already."""
-    return x if isinstance(x.val, np.ndarray) else _map(lambda array: array.get(), x)
-
-
-def _map(function, x: Packed) -> Packed:
-    arrays = {name: getattr(x, name) for name in ("val", "index", "col_info", "count")}
-    return replace(x, **{name: function(a) for name, a in arrays.items() if a is not None})
 
 
 def _pack(xp, found, depth: int, start: int):

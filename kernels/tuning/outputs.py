@@ -19,17 +19,17 @@ a limit hides is found by a launch on whole numbers, whose sums are exact: see `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from pathlib import Path
 
 import numpy as np
 
-from .. import jit
+from .. import formats, gpu, jit
 from ..contract import Bound
-from ..formats import eight, half
+from ..formats import stored
 from ..formats.eight import Eight
-from ..formats.half import Half, array_module, array_of
+from ..formats.half import Dense, Half, array_module, array_of
 
 SOURCE = Path(__file__).with_name("compare.cu")
 THREADS, MOST_BLOCKS = 256, 132 * 16
@@ -104,18 +104,13 @@ def set_bytes(array, value: int, stream) -> None:
     """Enqueue one value for every byte of a contiguous CuPy array on a `cuda.core.Stream`."""
     from cuda.bindings import driver
 
-    (error,) = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"setting {array.nbytes} bytes failed ({error.name})")
+    done = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
+    gpu.succeeded(done, f"setting {array.nbytes} bytes failed ({{}})")
 
 
 def copy(output):
     """An output that the next launch does not overwrite."""
-    if isinstance(output, Half):
-        return Half(output.dtype, _copied(output.bits))
-    if isinstance(output, Eight):
-        return Eight(output.dtype, _copied(output.bits), output.scale)
-    return _copied(output)
+    return replace(output, bits=_copied(output.bits)) if isinstance(output, Half | Eight) else _copied(output)
 
 
 def _copied(array):
@@ -137,7 +132,7 @@ def jobs(problem) -> list[tuple[Path, str]]:
 
 
 def dtype_of(output) -> str:
-    return output.dtype if isinstance(output, (Half, Eight)) else output.dtype.name
+    return output.dtype if isinstance(output, Dense) else output.dtype.name
 
 
 def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
@@ -153,7 +148,7 @@ def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
     if magnitudes is None:
         may = NOTHING
     elif isinstance(expected, Eight):  # in units of C's numbers
-        scale = float(array_of(_to_host(expected.scale)).max())
+        scale = float(array_of(formats.to_host(expected.scale)).max())
         may = Allowed(may.limit / scale, may.rounding, may.least)
     on_host = array_module(array_of(found)) is np
     wrong, place, worst = (_on_host if on_host else _on_gpu)(found, expected, magnitudes, may)
@@ -219,10 +214,4 @@ def _in_memory_order(array):
 
 def numbers(output, part):
     """What a part of `array_of(output)` stands for in float32, but for the scale of an `Eight`."""
-    if isinstance(output, Eight):
-        return eight.from_bits(part, output.dtype)
-    return half.from_bits(part, output.dtype) if isinstance(output, Half) else part
-
-
-def _to_host(array):
-    return array.get() if hasattr(array, "get") else array
+    return stored.numbers(part, dtype_of(output))

@@ -23,13 +23,13 @@ import numpy as np
 
 from .. import formats, jit, splitmix
 from ..contract import Operands, Problem, require
-from ..formats import eight, half
+from ..formats import stored
+from ..formats.arrays import Arrays
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.eight import Eight
 from ..formats.half import Half, array_module, array_of
 from ..formats.nm import Nm
-from ..formats.two_four_eight import TwoFourEight
 from . import outputs
 
 SOURCE = Path(__file__).with_name("probe.cu")
@@ -84,14 +84,13 @@ def _array(x):
     return x.val if formats.is_sparse(x) else array_of(x)
 
 
-def _put(x, numbers):
-    """An operand with other numbers of the same dtype; scales become 1."""
-    if formats.is_sparse(x):
-        more = {"scale": _ones(x.scale)} if isinstance(x, TwoFourEight) else {}
-        return replace(x, val=numbers, **more)
-    if isinstance(x, Half):
-        return Half(x.dtype, numbers)
-    return Eight(x.dtype, numbers, _ones(x.scale)) if isinstance(x, Eight) else numbers
+def _put(x, numbers, **scale):
+    """An operand with other numbers of the same dtype; scales become 1, unless others are given."""
+    if not isinstance(x, Arrays):
+        return numbers
+    if hasattr(x, "scale") and not scale:
+        scale = {"scale": _ones(x.scale)}
+    return replace(x, **{"val" if formats.is_sparse(x) else "bits": numbers}, **scale)
 
 
 def _ones(scale):
@@ -124,9 +123,7 @@ def _unsigned(x):
             made.data.ptr,
             np.uint32(UNSIGNED[array.itemsize]),
         )
-    if isinstance(x, (Eight, TwoFourEight)):  # scales are positive
-        return replace(x, **{"bits" if isinstance(x, Eight) else "val": made})
-    return _put(x, made)
+    return _put(x, made, **({"scale": x.scale} if hasattr(x, "scale") else {}))  # which are positive
 
 
 def _flat(array):
@@ -190,8 +187,8 @@ def _entry(x) -> str:
 
 def _stored(x) -> str:
     """The dtype of an operand's numbers."""
-    dtype = x.dtype if hasattr(x, "dtype") else "float32"  # CSR and N:M have no other
-    return dtype if isinstance(dtype, str) else dtype.name
+    dtype = getattr(x, "dtype", "float32")  # CSR and N:M have no other
+    return str(dtype)
 
 
 def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
@@ -208,7 +205,7 @@ def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
             numbers = _numbers(place, along, sparse, share, bits, keys)
             if sparse:
                 numbers[_sizes(old[part]) == 0] = 0
-            new[part] = _bits(numbers, _stored(x))
+            new[part] = stored.rounded(numbers, _stored(x))
     elif array.size:
         jit.run_on_cupy_stream(
             SOURCE,
@@ -248,9 +245,3 @@ def _numbers(place, along: _Along, sparse: bool, share: int, bits: int, keys) ->
         odd = 1 << (bits - 1) | more & (1 << (bits - 1)) - 1 | 1
         number = np.where(wide, np.where(more >> 31, -odd, odd), number)
     return number.astype(np.float32)
-
-
-def _bits(numbers: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype == "float32":
-        return numbers
-    return (half if dtype in half.DTYPES else eight).to_bits(numbers, dtype)

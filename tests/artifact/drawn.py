@@ -28,6 +28,12 @@ def folder(tmp_path, monkeypatch):
     plt.close("all")
 
 
+def drawn(fig) -> None:
+    """Lay a figure out, once."""
+    if fig.stale:
+        fig.canvas.draw()
+
+
 def visible(text) -> bool:
     """Tick labels out of the view are laid out but not drawn."""
     box, canvas = text.get_window_extent(), text.get_figure(root=True).bbox
@@ -37,7 +43,7 @@ def visible(text) -> bool:
 
 def overlaps(fig) -> list[tuple[str, str]]:
     """Pairs of texts of a figure that lie on each other."""
-    fig.canvas.draw()
+    drawn(fig)
     texts = [t for t in fig.findobj(matplotlib.text.Text) if t.get_text().strip() and visible(t)]
     texts = [t for t in texts if t.get_rotation() in (0, 90)]
     boxes = np.array([t.get_window_extent().shrunk(0.9, 0.8).extents for t in texts]).reshape(-1, 4)
@@ -52,7 +58,7 @@ LEAST = 8.0
 
 def smallest(fig) -> tuple[float, str]:
     """The least size of a text of the figure in points, and that text; an exponent is smaller than its base."""
-    fig.canvas.draw()
+    drawn(fig)
     texts = [t for t in fig.findobj(Text) if t.get_text().strip() and visible(t)]
     raised = {t: 0.7 if re.search(r"[$].*[_^]", t.get_text()) else 1.0 for t in texts}
     sizes = [(t.get_fontsize() * raised[t], t.get_text()) for t in texts]

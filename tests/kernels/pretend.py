@@ -13,7 +13,6 @@ import pytest
 import twins
 
 from kernels import jit
-from kernels.formats import half
 from kernels.library import buffers, current, dense
 
 
@@ -119,8 +118,6 @@ def pretended(monkeypatch):
         for opened in ("open_device", "current_device"):
             monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
-        # It looks for NumPy's arrays, which these are as well.
-        monkeypatch.setattr("kernels.casper_sparse.launch._array_module", half.array_module)
         monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
         monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
         monkeypatch.setattr(buffers.Buffers, "follow", lambda self, pointer: True)

@@ -24,10 +24,6 @@ PRODUCTS = tuple(name for name in cases.find() if name not in cases.SHARED)
 OF_ROOM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
 
 
-def test_the_command_runs_every_room():
-    assert {OF_ROOM.get(name, name) for name in PRODUCTS} == {*rooms(), "fp8"}
-
-
 @pytest.fixture
 def ran(pretended, monkeypatch):  # noqa: F811
     """A function: a room -> what came of its cases, which are made ready and not launched; they are kept."""

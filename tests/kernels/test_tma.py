@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,19 +64,6 @@ def test_rows_that_the_copy_engine_cannot_address_are_refused(pointer, pitch, sa
     assert "\n" not in str(caught.value)
 
 
-def test_nothing_private_of_cuda_is_imported():
-    """A private module may be gone in the next minor version, which pyproject.toml allows."""
-    for path in sorted(jit.ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names += [alias.name for alias in node.names]
-            private = [n for n in names if n.startswith("cuda") and "._" in n]
-            if names and names[0].startswith("cuda"):
-                private += [n for n in names[1:] if n.startswith("_")]
-            assert not private, f"{path.relative_to(jit.ROOT)}, line {node.lineno}: {private}"
-
-
 @pytest.mark.parametrize(("swizzle", "name"), tma.SWIZZLES.items())
 def test_the_swizzle_is_one_that_cuda_core_takes(monkeypatch, swizzle, name):
     """Its own options refuse what is no member of its enumeration, a number or a text say."""
@@ -105,12 +91,6 @@ def kernel_of(folder, swizzle: int) -> tuple[jit.Cubin, int]:
     columns = (swizzle or 64) // 2
     entry = f"through<{ROWS * columns * 2}>"
     return jit.compile_cubin(folder / "through.cu", entry, "sm_90a"), columns
-
-
-def test_the_kernel_of_this_test_moves_boxes(tmp_path):
-    mix = jit.instruction_mix(kernel_of(tmp_path, 128)[0])
-    assert mix["UTMALDG.2D"] == mix["UTMASTG.2D"] == 1
-    assert not any(op.startswith(("LDG", "STG")) for op in mix)
 
 
 @pytest.mark.gpu

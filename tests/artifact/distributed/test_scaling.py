@@ -108,37 +108,29 @@ def refused(case, ranks, spoil, monkeypatch) -> str:
 def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks):
     """Whichever it is, and not only where rows are sampled: none are here."""
     monkeypatch.setattr(scaling, "SAMPLED", 0)
-    row = 5
 
     def spoil(rank, out, first):
         if rank == ranks - 1:
-            out[row] = out[row + 1]
+            out[5] = out[6]
 
     line = refused(case, ranks, spoil, monkeypatch)
-    assert "is wrong in row" in line and "times a random vector it is off by" in line
-    if ranks == 1:
-        assert f"is wrong in row {row}: " in line
+    assert "is wrong in row" in line and ("is wrong in row 5: " in line or ranks > 1)
 
 
-def test_one_wrong_element_of_float32_is_found(monkeypatch):
-    monkeypatch.setattr(scaling, "SAMPLED", 0)
-
-    def spoil(rank, out, first):
-        out[3, 2] *= 1.01
-
-    assert "is wrong in row 3: " in refused(SMALL[1], 1, spoil, monkeypatch)
-
-
-@pytest.mark.parametrize("sampled", [0, 4000])
-@pytest.mark.parametrize("case", SMALL[:3], ids=lambda case: case.name)
-def test_what_nobody_wrote_is_wrong(monkeypatch, case, sampled):
+@pytest.mark.parametrize(
+    ("value", "case", "sampled"), [(0x7FFF, 2, 0), (0x7FFF, 2, 1000), (np.nan, 0, 1000), (np.nan, 1, 0), (None, 1, 0)]
+)
+def test_what_nobody_wrote_is_wrong_and_so_is_one_element(monkeypatch, case, value, sampled):
     """NaN has no size that a limit could be held against."""
     monkeypatch.setattr(scaling, "SAMPLED", sampled)
 
     def spoil(rank, out, first):
-        out[9] = 0x7FFF if case.dtype == "bfloat16" else np.nan
+        if value is None:
+            out[9, 2] *= 1.01
+        else:
+            out[9] = value
 
-    line = refused(case, 1, spoil, monkeypatch)
+    line = refused(SMALL[case], 1, spoil, monkeypatch)
     assert ("an error of inf at sampled rows" if sampled else "is wrong in row 9: ") in line
 
 

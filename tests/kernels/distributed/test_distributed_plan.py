@@ -200,6 +200,7 @@ class Racing(distributed.Host):
     def __init__(self):
         self.before: dict = defaultdict(set)  # stream -> accesses that come before what is enqueued there next
         self.seen: list = []
+        self.count = itertools.count()
         self.exchanged = None
 
     def streams(self):
@@ -215,7 +216,7 @@ class Racing(distributed.Host):
         return 0.0
 
     def access(self, stream, reads, writes):
-        me, mine = len(self.seen), []
+        me, mine = next(self.count), []
         for array, write in [*((x, False) for x in reads), *((x, True) for x in writes)]:
             first, last = np.lib.array_utils.byte_bounds(array) if array.size else (0, 0)
             for other, *span, wrote in itertools.chain(*self.seen):
@@ -230,7 +231,7 @@ class Racing(distributed.Host):
         multiply = super().product(a, *given, **options)
 
         def noted(b, out, adds=False, stream=None):
-            self.access(stream, [b[: 1 + max(a.col_idx, default=-1)]], [out])
+            self.access(stream, [b[: 1 + max(a.col_idx, default=-1)], a.col_idx, a.val], [out])
             multiply(b, out, adds)
 
         return noted
@@ -242,6 +243,14 @@ class Racing(distributed.Host):
     def copy(self, source, to, stream=None):
         self.access(stream, [], [to])
         super().copy(source, to)
+
+    def from_another_stream(self, made, *given):
+        """Call twice, from streams of callers that have waited for nothing."""
+        self.seen.clear()
+        kept = []
+        for _ in range(2):
+            self.before[None] = set()
+            kept.append(made(*given))
 
     def on(self, stream):
         assert self.exchanged in self.before[stream], "sums of others have come"
@@ -282,11 +291,12 @@ def test_no_access_races_with_another_whatever_comes_first_on_a_gpu(monkeypatch,
     def work(ranks):
         here = Racing()
         made = distributed.plan(a, 8, Noting(ranks, here), machine=here, chunks=chunks, **asked)
+        for x in made.operand().arrays:
+            x[...] = 1
         for _ in range(2):
-            for x in made.operand().arrays:
-                here.access(None, [], [x])
-                x[...] = 1
+            here.access(None, [], made.operand().arrays)
             here.access(None, made().arrays, [])
+        here.from_another_stream(made)
 
     distributed.run_threads(2, work)
 
@@ -300,6 +310,7 @@ def test_panels_are_there_when_they_are_multiplied_and_stay_until_then(panel):
         out = made(b)
         here.access(None, [out], [])
         np.testing.assert_allclose(out, ANY @ b, rtol=1e-5, atol=1e-5)
+    here.from_another_stream(made, b)
 
 
 # ---------------------------------------------------------------- what is refused, by all ranks alike

@@ -89,14 +89,6 @@ def test_values_are_rounded_once(dtype):
     assert np.array_equal(csr.to_dense(bcsr.to_csr(made)), half.to_dense(expected))
 
 
-def test_repeated_entries_add_up_before_they_are_rounded():
-    row_ptr, col_idx = np.array([0, 3, 3, 4], INT32), np.array([5, 2, 5, 0], INT32)
-    a = csr.Csr(3, 6, row_ptr, col_idx, np.array([1, 4, 0.00390625, 7], FLOAT32))
-    made = bcsr.validate(bcsr.from_csr(a, block=16, dtype="float32"))
-    assert made.nnz == 3
-    assert np.array_equal(bcsr.to_dense(made), csr.to_dense(a))
-
-
 def test_a_stored_zero_counts_and_keeps_its_block():
     a = csr.Csr(20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32))
     made = bcsr.validate(bcsr.from_csr(a, block=16))

@@ -35,21 +35,6 @@ def matrices(draw, least_rows=0, least_columns=0) -> csr.Csr:
     return make(k, draw(st.lists(row, min_size=m, max_size=m)))
 
 
-CASES = {
-    "no rows": make(5, []),
-    "no columns": make(0, [[], [], []]),
-    "neither": make(0, []),
-    "no non-zeros": make(4, [[], [], []]),
-    "one row": make(4, [[(3, 1.0), (0, 2.0)]]),
-    "one column": make(1, [[(0, 1.0)], [], [(0, 3.0)]]),
-    "empty rows at both ends": make(3, [[], [(1, 1.0)], [], [(2, 5.0)], []]),
-    "a full row": make(6, [[], [(c, c + 1.0) for c in range(6)], [(2, 1.0)]]),
-    "unsorted columns": make(5, [[(4, 1.0), (1, 2.0), (3, 3.0)]]),
-    "repeated columns": make(3, [[(1, 1.0), (1, 2.0), (1, 4.0)], [(0, 1.0), (2, 8.0), (0, 1.0)]]),
-    "entries that cancel": make(2, [[(1, 3.0), (1, -3.0)]]),
-}
-
-
 def dense(a: csr.Csr) -> np.ndarray:
     """What a matrix means, entry by entry and without SciPy."""
     out = np.zeros((a.m, a.k))
@@ -57,23 +42,6 @@ def dense(a: csr.Csr) -> np.ndarray:
         for entry in range(a.row_ptr[row], a.row_ptr[row + 1]):
             out[row, a.col_idx[entry]] += a.val[entry]
     return out
-
-
-def same(a: csr.Csr, b: csr.Csr) -> bool:
-    """Equal to the bit, order of the entries and dtypes included."""
-    arrays = ("row_ptr", "col_idx", "val")
-    return (a.m, a.k) == (b.m, b.k) and all(
-        getattr(a, x).dtype == getattr(b, x).dtype and np.array_equal(getattr(a, x), getattr(b, x)) for x in arrays
-    )
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_special_matrices(name):
-    a = csr.validate(CASES[name])
-    assert csr.to_dense(a).shape == (a.m, a.k) and csr.to_dense(a).dtype == np.float32
-    assert np.array_equal(csr.to_dense(a), dense(a))
-    assert np.array_equal(csr.to_scipy(a).toarray(), dense(a))
-    assert same(csr.from_scipy(csr.to_scipy(a)), a)
 
 
 @given(a=matrices())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from refused import said
+from refused import said, says
 
 from kernels import formats
-from kernels.formats import bcsr, csr, eight, half, nm, two_four, two_four_eight, wcsr
+from kernels.formats import arrays, bcsr, csr, eight, half, nm, two_four, two_four_eight, wcsr
 from kernels.library import operands
 
 #: Of a dense matrix (m, k) of float32 that may be pruned; N:M is a matrix of the other side, so of its transpose.
@@ -77,6 +78,7 @@ sizes = st.integers(1, 70), st.integers(1, 70), st.integers(0, 2**32 - 1)
 
 @pytest.mark.parametrize("name", MAKERS)
 @given(m=sizes[0], k=sizes[1], seed=sizes[2])
+@settings(deadline=None, max_examples=40)
 def test_a_matrix_survives_the_way_through_a_dense_one_and_through_csr(name, m, k, seed):
     a = MAKERS[name](given_to(name, m, k, seed))
     assert formats.validate(a) is a and formats.to_host(a) is a
@@ -96,6 +98,7 @@ def test_a_matrix_survives_the_way_through_a_dense_one_and_through_csr(name, m, 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("float16", "e4m3", "int8")])
 @given(m=sizes[0], k=sizes[1], seed=sizes[2], data=st.data())
+@settings(deadline=None, max_examples=40)
 def test_a_number_changed_anywhere_is_refused_or_still_a_matrix(name, m, k, seed, data):
     a = MAKERS[name](given_to(name, m, k, seed))
     index = [x for x in ("row_ptr", "col_idx", "meta", "index") if getattr(a, x, np.zeros(0)).size]
@@ -119,6 +122,13 @@ def test_of_another_dtype_or_shape_and_with_gaps_every_array_is_refused(name):
         shorter = [x[:-1].copy()] if formats.is_sparse(a) else []
         for wrong in (x.astype(np.complex64), x[None], *[gaps] * (at != "scale"), *shorter):
             assert said(lambda at=at, wrong=wrong: formats.validate(replace(a, **{at: wrong}))), at
+
+
+def test_arrays_on_two_sides_are_refused():
+    there = SimpleNamespace(__cuda_array_interface__={}, flags=None, device=SimpleNamespace(id=3))
+    both = {"col_idx": np.zeros(1), "val": there}
+    says(["col_idx on the host", "val on GPU 3"], lambda: arrays.require_one_side("CSR", both))
+    arrays.require_one_side("CSR", {"val": there})
 
 
 @pytest.mark.gpu

@@ -352,11 +352,6 @@ def test_the_first_misfit_is_named_beyond_the_first_chunk(monkeypatch):
     says(words, lambda: nm.compress(dense, 2, 4, 2))
 
 
-def test_a_negative_zero_is_a_zero():
-    dense = np.full((4, 1), -0.0, FLOAT32)
-    assert nm.compress(dense, 1, 4, 1).index.tolist() == [[0]]
-
-
 @pytest.mark.parametrize(
     ("dense", "words"),
     [

@@ -83,32 +83,6 @@ def test_values_are_rounded_once(dtype):
     assert np.array_equal(formats.to_dense(made), expected)
 
 
-def test_repeated_entries_add_up():
-    row_ptr, col_idx = np.array([0, 3, 3, 4], INT32), np.array([5, 2, 5, 0], INT32)
-    a = csr.Csr(3, 6, row_ptr, col_idx, np.array([1, 4, 0.5, 7], FLOAT32))
-    made = wcsr.validate(wcsr.from_csr(a, dtype="float32"))
-    assert made.nnz == 3 and np.array_equal(wcsr.to_dense(made), csr.to_dense(a))
-
-
-@given(
-    m=st.integers(1, 90),
-    k=st.integers(1, 90),
-    density=st.floats(0, 0.3),
-    window=st.sampled_from(wcsr.SIDES),
-    dtype=st.sampled_from(("float32", *half.DTYPES)),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=60, deadline=None)
-def test_there_and_back_are_the_stored_values_by_row_and_column(m, k, density, window, dtype, seed):
-    given = csr.from_scipy(scattered(m, k, density, seed))
-    given.val[::5] = 0  # explicit zeros fall away
-    made = wcsr.from_csr(given, window=window, dtype=dtype)
-    back = csr.validate(formats.to_csr(made))
-    assert np.array_equal(csr.to_dense(back), wcsr.to_dense(made)) and (back.val != 0).all()
-    place = csr.rows(back) * k + back.col_idx
-    assert (place[1:] > place[:-1]).all()
-
-
 @pytest.mark.parametrize(("m", "k"), [(0, 0), (0, 7), (7, 0), (33, 40)])
 def test_a_matrix_without_non_zeros_has_no_columns(m, k):
     nothing = csr.Csr(m, k, np.zeros(m + 1, INT32), np.zeros(0, INT32), np.zeros(0, FLOAT32))

@@ -418,6 +418,7 @@ def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(lay
         ([0, 5, 2, 3], ["falls from 5 to 2"]),
         ([1, 1, 2, 3], ["starts at 1"]),
         ([0, 1, 2, 9], ["ends at 9"]),
+        ([0, 1, 2, 2], ["ends at 2", "3"]),
         ([0, 1, 2], ["has 3 entries"]),
         ([0, 10**9, 2, 3], ["falls from 1000000000"]),
         ([0, 1, 2, -7], ["-7"]),

@@ -189,8 +189,10 @@ def _require_right(ready: Ready, outs, which, said: str) -> None:
     assert not wrong, f"{said}: {len(wrong)} of {len(outs)} results are wrong, the first of launch {wrong[0]}"
 
 
-def test_one_plan_on_streams_that_come_in_no_order(ready, device):
-    """Runs of calls on one stream, and changes to another, by chance."""
+@pytest.mark.parametrize("lasting", [True, False])
+def test_one_plan_on_streams_that_come_in_no_order(ready, device, lasting):
+    """Runs of calls on one stream, and changes to another, by chance; or each is destroyed while its work waits, and
+    the next may have its address."""
     import cupy
 
     plan, rng = ready.plan, np.random.default_rng(1)
@@ -199,24 +201,11 @@ def test_one_plan_on_streams_that_come_in_no_order(ready, device):
     outs = [_poisoned(plan, plan.dtype) for _ in which]
     device.sync()
     for number, out in zip(which, outs, strict=True):
-        plan(ready.b[number], out, stream=streams[rng.integers(4)])
+        stream = streams[rng.integers(4)] if lasting else cupy.cuda.Stream(non_blocking=True)
+        plan(ready.b[number], out, stream=stream)
+    plan(ready.b[which[0]], outs[0])
     device.sync()
-    _require_right(ready, outs, which, "on four streams")
-
-
-def test_one_plan_on_streams_that_do_not_last(ready, device):
-    """Each is destroyed while its work waits, and the next may have its address."""
-    import cupy
-
-    plan = ready.plan
-    which = [i % BS for i in range(LAUNCHES)]
-    outs = [_poisoned(plan, plan.dtype) for _ in which]
-    device.sync()
-    for number, out in zip(which, outs, strict=True):
-        plan(ready.b[number], out, stream=cupy.cuda.Stream(non_blocking=True))
-    plan(ready.b[0], outs[0])
-    device.sync()
-    _require_right(ready, outs, which, "on streams that are gone")
+    _require_right(ready, outs, which, f"on streams, lasting {lasting}")
 
 
 def test_one_plan_in_two_graphs_that_run_at_once(ready, device):

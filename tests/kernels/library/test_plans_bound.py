@@ -16,7 +16,7 @@ from kernels import formats, tuning
 from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
-from kernels.library import routes
+from kernels.library import in_order, routes
 
 M, K = 128, 192
 KINDS = {
@@ -104,6 +104,14 @@ def test_values_that_change_are_read_where_they_are(request):
         made(b, out, values=given)
         assert any(at in addresses(step[3:]) for step in device.launched)
         assert not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched) or at != values.data.ptr
+
+
+@pytest.mark.parametrize("how", [{}, {"accuracy": "tf32"}, {"in_place": True}])
+def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, request):
+    request.getfixturevalue("pretended")(racing.H200)
+    first, made = (kernels.plan(KINDS["csr"], 64, tune=False, deterministic=x, **how) for x in (False, True))
+    assert in_order.is_deterministic(made._config) and made._config == in_order.in_order(first._config)
+    assert made.choice == "in_flight" or "in_place" not in how
 
 
 @pytest.mark.parametrize("kind", ["csr", "blocks", "2:4", "nm"])

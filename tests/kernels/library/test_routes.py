@@ -229,6 +229,16 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
     assert routes.written(made, routes.text(made, config), p, device) == config
 
 
+@pytest.mark.parametrize("nvrtc", [jit.nvrtc_version(), "12.0"])
+def test_a_choice_that_another_compiler_made_counts_and_is_told_of(nvrtc, monkeypatch):
+    made = way("b64", "bfloat16", None, H200)
+    p = routes.multiplication(made, 96)
+    config = made.family.candidates(p, H200)[-1]
+    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: tuning.Choice(config, 1.0, nvrtc=nvrtc))
+    found, note = routes.choose(made, p, H200)
+    assert found == config and (f"NVRTC {nvrtc}" in note) == bool(note) == (nvrtc == "12.0")
+
+
 def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
     monkeypatch,
 ):

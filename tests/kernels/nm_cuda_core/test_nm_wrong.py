@@ -11,7 +11,7 @@ import pytest
 
 from artifact.measure import check
 from kernels import jit
-from kernels import nm_cuda_core as room
+from kernels import nm_cuda_core as system
 from kernels.contract import Launch
 from kernels.formats import nm
 from kernels.nm_cuda_core import launch
@@ -48,20 +48,16 @@ def source_of(name: str) -> Path:
     return Path(__file__).with_name("wrong") / f"{name}.cu"
 
 
-def test_every_wrong_kernel_is_tested():
-    assert [source.stem for source in SOURCES] == sorted(CAUGHT)
-
-
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_a_wrong_kernel_says_so_and_compiles(source):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
-    assert source.read_text().startswith("// Wrong on purpose: ")
+    assert source.stem in CAUGHT and source.read_text().startswith("// Wrong on purpose: ")
     assert jit.compile_cubin(source, source.stem, "sm_90a").code
 
 
 def make_problem(k: int, vector: int):
     """The room's own operands, all positive: what every record is checked on."""
-    return room.problem(M, N, k, seed=8, vector=vector)
+    return system.problem(M, N, k, seed=8, vector=vector)
 
 
 def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
@@ -76,8 +72,8 @@ def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
     shares = 2 if name.startswith("split_k") else 1
     config = LaunchConfig(grid=(problem.m // 32, problem.n // 32, shares), block=64)
     # Clearing is done where it is needed: it is not what is wrong with split-K here.
-    cleared = cleared or shares > 1
-    return Launch(name, [(kernel, config, (*sizes, *pointers))], ops.c, keep=(ops, index), accumulates=cleared)
+    steps = [(kernel, config, (*sizes, *pointers))]
+    return Launch(name, steps, ops.c, keep=(ops, index), accumulates=cleared or shares > 1)
 
 
 @pytest.mark.gpu
@@ -86,52 +82,29 @@ def test_a_wrong_kernel_is_caught(device, name):
     sizes, said = CAUGHT[name]
     problem = make_problem(**sizes)
     reference, stream = check.oracle(problem), device.create_stream()
-    right = room.bind("baseline", problem, device)
+    right = system.bind("baseline", problem, device)
     assert check.check(right, problem, reference, stream).rel_err < 1e-6
     with pytest.raises(check.WrongResult, match=said) as caught:
         check.check(bind(name, problem, device), problem, reference, stream)
-    message = str(caught.value)
-    assert message.startswith(f"{name} at m={M}, n={N}, k={sizes['k']}, ") and "\n" not in message
+    assert str(caught.value).startswith(f"{name} at m={M}, n={N}, k={sizes['k']}, ")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", RIGHT_AT)
+@pytest.mark.parametrize("name", [*RIGHT_AT, "adds_without_clearing"])
 def test_a_wrong_kernel_can_be_right_where_sizes_are_convenient(device, name):
-    """Why the variants are tested at ragged sizes, and where neighbouring vectors differ."""
-    problem = make_problem(**RIGHT_AT[name])
-    bound = bind(name, problem, device)
-    errors = check.check(bound, problem, check.oracle(problem), device.create_stream())
-    assert errors.rel_err < 1e-6
-
-
-@pytest.mark.gpu
-def test_clearing_is_all_that_one_of_them_lacks(device):
-    problem = make_problem(**USUAL)
-    bound = bind("adds_without_clearing", problem, device, cleared=True)
-    errors = check.check(bound, problem, check.oracle(problem), device.create_stream())
-    assert errors.rel_err < 1e-6
+    """Why variants are tested at ragged sizes, where neighbouring vectors differ; clearing is all that one lacks."""
+    problem = make_problem(**RIGHT_AT.get(name, USUAL))
+    bound = bind(name, problem, device, cleared=name == "adds_without_clearing")
+    assert check.check(bound, problem, check.oracle(problem), device.create_stream()).rel_err < 1e-6
 
 
 @pytest.mark.gpu
 def test_split_k_without_clearing_is_caught(device):
     """`accumulates` is what makes the published split-K right, whatever was in C before."""
     problem = make_problem(**USUAL)
-    bound = replace(room.bind("double_buffer", problem, device), accumulates=False)
+    bound = replace(system.bind("double_buffer", problem, device), accumulates=False)
     with pytest.raises(check.WrongResult, match="leaves 15360 of 15360 elements"):
         check.check(bound, problem, check.oracle(problem), device.create_stream())
-
-
-@pytest.mark.gpu
-def test_the_reports_own_limit_would_let_tf32_pass(device):
-    """1e-3 of every element: enough to find lost rows, not to tell float32 from tf32."""
-    problem = make_problem(**USUAL)
-    exact = check.oracle(problem, on="cpu").values
-    for name, passes in (("rounds_a_to_tf32", True), ("loses_last_row", False)):
-        bound, stream = bind(name, problem, device), device.create_stream()
-        bound.launch(stream)
-        stream.sync()
-        off = np.abs(bound.result().get() - exact) / exact
-        assert (off.max() < 1e-3) == passes, name
 
 
 #: bug of what is to the letter -> (variant, file, text that is there once, what stands there instead)
@@ -155,18 +128,18 @@ def mutated(monkeypatch, folder, bug: str) -> str:
     """The variant, which is from now on compiled from sources with one text changed."""
     variant, *edit = MUTANTS[bug]
     compiled.changed(launch.HERE, folder, *edit)
-    kernel = room.VARIANTS[variant]
+    kernel = system.VARIANTS[variant]
     changed = replace(kernel, source=folder / kernel.source.name)
-    monkeypatch.setitem(room.VARIANTS, variant, changed)
+    monkeypatch.setitem(system.VARIANTS, variant, changed)
     return variant
 
 
 @pytest.mark.parametrize("bug", MUTANTS)
 def test_a_wrong_letter_compiles(monkeypatch, tmp_path, bug):
-    kernel, entry = room.VARIANTS[MUTANTS[bug][0]], room.entry(MUTANTS[bug][0])
+    kernel, entry = system.VARIANTS[MUTANTS[bug][0]], system.entry(MUTANTS[bug][0])
     before = jit.compile_cubin(kernel.source, entry, "sm_90a").code
     variant = mutated(monkeypatch, tmp_path, bug)
-    assert jit.compile_cubin(room.VARIANTS[variant].source, entry, "sm_90a").code != before
+    assert jit.compile_cubin(system.VARIANTS[variant].source, entry, "sm_90a").code != before
 
 
 @pytest.mark.gpu
@@ -175,8 +148,8 @@ def test_a_wrong_letter_is_caught(device, monkeypatch, tmp_path, bug):
     """An odd number of steps of 32 rows, the last not whole; of 64, one and two rows more."""
     problem = make_problem(**USUAL)
     reference, stream = check.oracle(problem), device.create_stream()
-    right = room.bind(MUTANTS[bug][0], problem, device)
+    right = system.bind(MUTANTS[bug][0], problem, device)
     assert check.check(right, problem, reference, stream).rel_err < 1e-6
     variant = mutated(monkeypatch, tmp_path, bug)
     with pytest.raises(check.WrongResult):
-        check.check(room.bind(variant, problem, device), problem, reference, stream)
+        check.check(system.bind(variant, problem, device), problem, reference, stream)

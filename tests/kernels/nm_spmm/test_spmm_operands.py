@@ -97,7 +97,7 @@ def value(seed: int, stream: int, index: int, dtype: str) -> Fraction:
 def test_every_element_is_the_one_of_its_position(monkeypatch, sizes, dtype, panel):
     """As generate.cu makes them, one at a time, however many are made at once."""
     monkeypatch.setattr(operands, "_PANEL", panel)
-    (m, n, k, keep, group, vector), seed = sizes, 2**32 - 1
+    (m, n, k, keep, group, _), seed = sizes, 2**32 - 1
     made = problem(sizes, seed, dtype).host()
     a, b = dense_a(made), nm.validate(made.b)
     assert a.shape == (m, k) and bits_of(made)[0].flags.f_contiguous

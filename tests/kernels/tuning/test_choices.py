@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
-import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import racing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refused import says
 
-from artifact.measure import device as gpus
 from kernels import jit
 from kernels.tuning import __main__ as command
 from kernels.tuning import choices
@@ -36,12 +37,17 @@ class Others:
 @pytest.fixture
 def room(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "own"))
-    source = tmp_path / "kernel.cu"
+    return rooms(tmp_path)
+
+
+def rooms(folder: Path) -> Choices:
+    """Of one kernel with a header."""
+    source = folder / "kernel.cu"
     source.write_text('#include "tile.cuh"\n__global__ void kernel() { tile(); }\n')
-    (tmp_path / "tile.cuh").write_text("__device__ void tile() {}\n")
+    (folder / "tile.cuh").write_text("__device__ void tile() {}\n")
     return Choices(
         "room",
-        tmp_path / "shipped",
+        folder / "shipped",
         {"m": int, "dtype": str},
         {"knobs": Knobs, "others": Others},
         lambda config: [source],
@@ -59,15 +65,6 @@ FITS = {"fits": lambda config: True}
 # ------------------------------------------------------------------------------------------ knobs
 
 
-def test_knobs_are_read_as_they_were_written():
-    for knobs in (Knobs(), Knobs("wide", 64, 0.25, False), Knobs(ahead=False), Knobs(bm=-1)):
-        found = choices.parse_knobs(choices.knobs(knobs), Knobs)
-        assert found == knobs and [type(x) for x in vars(found).values()] == [str, int, float, bool]
-    assert choices.parse_knobs("", Knobs) == Knobs(), "what is not named is as usual"
-    assert choices.parse_knobs("  bm=64   ahead=False ", Knobs) == Knobs(bm=64, ahead=False)
-    assert choices.knobs("in_flight") == "in_flight", "casper's candidates are names"
-
-
 def test_what_is_no_knob_is_refused():
     for value in ("false", "0", "yes", "", "true"):  # bool("False") is True
         with pytest.raises(ValueError, match=f"^ahead is {value}, but must be True or False$"):
@@ -81,58 +78,39 @@ def test_what_is_no_knob_is_refused():
 
 # ------------------------------------------------------------------------------------------ files
 
-
-def test_a_file_is_readable_by_a_person_sorted_and_read_as_written(room, tmp_path):
-    path = tmp_path / "deep" / "er" / "choices.csv"
-    made = {(4096, "a"): Knobs(), (64, "b"): Others(7), (512, "a"): Knobs("wide", 64, ahead=False)}
-    for key, config in made.items():
-        choices.write(room, path, key, current(room, config, 123.456))
-    assert path.read_text().startswith("m,dtype,nvrtc,kernels,median_us,family,knobs\n64,b,")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["m"] for row in rows] == ["64", "512", "4096"] and list(rows[0]) == [*room.columns]
-    assert rows[0]["family"] == "others" and rows[0]["knobs"] == "number=7"
-    assert rows[1]["knobs"] == "kernel=wide bm=64 share=0.5 ahead=False", "every knob has its name"
-    assert rows[0]["nvrtc"] == jit.nvrtc_version() and rows[0]["median_us"] == "123.46"
-    assert choices.read(room, path) == {key: current(room, config, 123.46) for key, config in made.items()}
-    assert list(path.parent.iterdir()) == [path]
+configs = st.one_of(
+    st.builds(Knobs, st.from_regex(r"\A\w+\Z"), st.integers(), st.floats(allow_nan=False), st.booleans()),
+    st.builds(Others, st.integers()),
+)
 
 
-def test_a_choice_replaces_the_one_that_was_there(room, tmp_path):
-    path, other = tmp_path / "choices.csv", current(room, Knobs(bm=1))
-    choices.write(room, path, (8, "a"), other)
-    for bm in (2, 3):
-        choices.write(room, path, KEY, current(room, Knobs(bm=bm)))
-    assert choices.read(room, path) == {(8, "a"): other, KEY: current(room, Knobs(bm=3))}
+@given(
+    written=st.lists(
+        st.tuples(st.tuples(st.integers(), st.text('ab," ')), configs, st.integers(1, 10**9)), min_size=1, max_size=6
+    )
+)
+@settings(deadline=None, max_examples=40)
+def test_what_is_written_is_read_back_sorted_and_the_last_of_a_key_counts(written):
+    with tempfile.TemporaryDirectory() as folder:
+        path, of = Path(folder, "deep", "choices.csv"), rooms(Path(folder))
+        for key, config, hundredths in written:
+            choices.write(of, path, key, current(of, config, hundredths / 100))
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert list(rows[0]) == [*of.columns] and [row["nvrtc"] for row in rows] == [jit.nvrtc_version()] * len(rows)
+        assert [(int(row["m"]), row["dtype"]) for row in rows] == sorted({key for key, *_ in written})
+        assert choices.read(of, path) == {key: current(of, config, us / 100) for key, config, us in written}
+        assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_is_written_aside_and_renamed(tmp_path, monkeypatch):
-    """Who reads while another writes sees the old file or the new one, and an error leaves the old."""
-    path, seen = tmp_path / "choices.csv", []
+def test_a_file_is_written_aside_and_an_error_leaves_the_old(tmp_path, monkeypatch):
+    path, seen, rename = tmp_path / "choices.csv", [], os.replace
     choices.write_rows(path, ("m",), [(1,)])
-    rename = choices.os.replace
-
-    def watch(source, target):
-        seen.append((Path(source).read_text(), path.read_text()))
-        assert Path(source).parent == path.parent, "of one file system"
-        rename(source, target)
-
-    monkeypatch.setattr(choices.os, "replace", watch)
+    monkeypatch.setattr(os, "replace", lambda one, two: (seen.append((one.parent, two)), rename(one, two)))
     choices.write_rows(path, ("m",), [(2,)])
-    assert seen == [("m\n2\n", "m\n1\n")] and list(tmp_path.iterdir()) == [path]
-
-    def full_disk(*_):
-        raise OSError("no space left on device")
-
-    def rows():
-        yield (3,)
-        raise KeyError("broken")
-
-    with pytest.raises(KeyError):
-        choices.write_rows(path, ("m",), rows())
-    monkeypatch.setattr(choices.os, "replace", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        choices.write_rows(path, ("m",), [(3,)])
+    assert seen == [(tmp_path, path)] and path.read_text() == "m\n2\n"
+    with pytest.raises(ZeroDivisionError):
+        choices.write_rows(path, ("m",), ((1 // x,) for x in (1, 0)))
     assert path.read_text() == "m\n2\n" and list(tmp_path.iterdir()) == [path]
 
 
@@ -148,19 +126,15 @@ def test_what_was_read_is_not_read_again_until_it_changes(room, tmp_path, monkey
     assert choices.read(room, path) == {KEY: current(room, Knobs(bm=64), 8.0)}
 
 
-def _write_many(room, path, process: int, count: int) -> None:
-    for i in range(count):
-        choices.write(room, path, (process * count + i, "x"), Choice(Others(i), 1.0, "0" * 12))
+def test_who_writes_at_once_loses_nothing(room, tmp_path):
+    """The lock is the file system's, so that threads stand for processes, too."""
+    path = tmp_path / "deep" / "choices.csv"
 
+    def write(i: int) -> None:
+        choices.write(room, path, (i, "x"), Choice(Others(i), 1.0, "0" * 12))
 
-def _no_sources(config):
-    return []
-
-
-def test_processes_that_write_at_once_lose_nothing(room, tmp_path):
-    path, room = tmp_path / "deep" / "choices.csv", replace(room, sources=_no_sources)
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(_write_many, [room] * 4, [path] * 4, range(4), [25] * 4))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(100)))
     assert sorted(key for key, _ in choices.read(room, path)) == list(range(100))
     assert list(path.parent.iterdir()) == [path], "no lock is left behind"
 
@@ -178,37 +152,28 @@ def test_a_file_that_was_replaced_at_the_same_time_of_the_clock_is_read_again(ro
 GOOD = "512,bfloat16,13.0,0123456789ab,9.00,knobs,kernel=wide bm=64"
 
 
-def test_a_row_that_is_no_choice_is_named_with_its_file_and_not_overwritten(room, tmp_path):
-    path = tmp_path / "nvidia-h200.csv"
-    for row in (
+@pytest.mark.parametrize(
+    "row",
+    [
         "many,bfloat16,13.0,0123456789ab,9.00,knobs,bm=64",
         "512,bfloat16,13.0,0123456789ab,fast,knobs,bm=64",
-        "512,bfloat16,13.0,0123456789ab,9.00,knobs,bm=many",
         "512,bfloat16,13.0,0123456789ab,9.00,knobs,ahead=1",
         "512,bfloat16,13.0,0123456789ab,9.00,knobs,colour=red",
-        "512,bfloat16,13.0,0123456789ab,9.00,knobs,bm",
         "512,bfloat16,13.0,0123456789ab,9.00,others,bm=64",
         "512,bfloat16,13.0,0123456789ab,9.00,,bm=64",
         "512,bfloat16,13.0,0123456789ab,9.00,knobs",
         "512,bfloat16,new,0123456789ab,9.00,knobs,bm=64",
         "512,bfloat16,13.0,new,9.00,knobs,bm=64",
-        "512,bfloat16,9.00,knobs,bm=64",
         "512",
         "<<<<<<< ours",
-    ):
-        path.write_text("\n".join([",".join(room.columns), GOOD, row, GOOD]) + "\n")
-        with pytest.raises(ValueError) as caught:
-            choices.read(room, path)
-        message = str(caught.value)
-        assert message.startswith("nvidia-h200.csv, row 3 is no choice of the tuner ("), row
-        assert message.endswith("): delete the row") and "\n" not in message
-        with pytest.raises(ValueError, match="row 3"):
-            choices.write(room, path, KEY, current(room))
-        assert row in path.read_text(), "a broken file is not overwritten"
-        path.unlink()
-    path.write_text("m,n,k,config\n512,256,1024,big\n")
-    with pytest.raises(ValueError, match=r"^nvidia-h200.csv, row 2 is no choice of the tuner"):
-        choices.read(room, path)
+    ],
+)
+def test_a_row_that_is_no_choice_is_named_with_its_file_and_not_overwritten(room, tmp_path, row):
+    path = tmp_path / "nvidia-h200.csv"
+    path.write_text("\n".join([",".join(room.columns), GOOD, row, GOOD]) + "\n")
+    for work in (choices.read, lambda *of: choices.write(*of, KEY, current(room))):
+        says(["nvidia-h200.csv, row 3", "delete the row"], lambda work=work: work(room, path))
+    assert row in path.read_text(), "a broken file is not overwritten"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00binary", b"m,dtype\n\xff\n", b"\x7fELF\x02\n\x80"])
@@ -255,91 +220,51 @@ def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, err
     assert str(own) in line and error.strerror in line and "SPARSITY_CHOICES" in line
 
 
-def test_what_is_a_file_on_the_way_or_a_folder_at_the_end_is_done_without(room, monkeypatch, tmp_path, said):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "file" / "deep"))
-    assert choices.look_up(room, KEY, racing.H200, **FITS) is None and not said()
-    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "folder"))
-    (tmp_path / "folder" / "room" / "nvidia-h200.csv").mkdir(parents=True)
-    assert choices.look_up(room, KEY, racing.H200, **FITS) is None and len(said()) == 1
+def compilers(now: str) -> dict[str, bool]:
+    """The compiler of a choice -> whether it is near today's."""
+    major = now.split(".")[0]
+    return {now: True, f"{major}.99": True, f"{int(major) - 1}.0": False, f"{major[0]}.0": False, "": False}
 
 
-def test_another_minor_version_of_the_compiler_is_near(room, monkeypatch):
-    """Asked for by a library; who measures takes today's alone."""
-    monkeypatch.setattr(jit, "nvrtc_version", lambda: "13.4")
-    own, shipped = (f / "nvidia-h200.csv" for f in (choices.own_folder("room"), room.shipped))
-    one = replace(current(room, Knobs(bm=1)), nvrtc="13.0")
-
-    def found(near=True, fits=lambda config: True):
-        return choices.look_up(room, KEY, racing.H200, fits, near=near)
-
-    choices.write(room, shipped, KEY, one)
-    assert found(near=False) is None and found() == one and found().nvrtc != jit.nvrtc_version()
-    assert found(fits=lambda config: False) is None
-    choices.write(room, own, KEY, replace(one, config=Knobs(bm=2), nvrtc="13.3"))
-    assert found().config == Knobs(bm=2), "the user's own comes first"
-    choices.write(room, shipped, KEY, replace(one, nvrtc="13.4"))
-    assert found().config == found(near=False).config == Knobs(bm=1), "but today's before all"
-    choices.write(room, own, KEY, replace(one, kernels="0" * 12))
-    for other in ("12.9", "14.0", "1.3", ""):
-        choices.write(room, shipped, KEY, replace(one, nvrtc=other))
-        assert found() is None, other
-    choices.write(room, shipped, KEY, replace(one, kernels="0" * 12))
-    assert found() is None, "other kernels are never near"
+places = st.none() | st.tuples(
+    st.sampled_from(["today", "other"]), st.sampled_from([*compilers("13.0")]), st.integers(0, 3)
+)
 
 
-def test_the_users_own_choice_comes_before_the_shipped_one(room):
-    own, shipped = (f / "nvidia-h200.csv" for f in (choices.own_folder("room"), room.shipped))
-    one, two = current(room, Knobs(bm=1)), current(room, Knobs(bm=2))
-
-    def found(file=None, key=KEY):
-        return choices.look_up(room, key, racing.H200, lambda config: True, file)
-
-    assert found() is None
-    choices.write(room, shipped, KEY, one)
-    assert found() == one
-    choices.write(room, own, (8, "a"), two)
-    assert found() == one, "the shipped one where there is no own"
-    choices.write(room, own, KEY, two)
-    assert found() == two
-    choices.write(room, own, KEY, replace(two, kernels="0" * 12))
-    assert found() == one, "the shipped one where the own one does not hold"
-    # A named file is the only one that is looked at.
-    assert found(own.with_name("another.csv")) is None and found(shipped) == one
-    for other in ((513, "bfloat16"), (512, "float16")):
-        assert found(key=other) is None
-
-
-def test_a_choice_is_for_its_gpu_and_one_that_does_not_fit_is_none(room):
-    choices.write(room, room.shipped / "nvidia-h200.csv", KEY, current(room, Knobs(bm=7)))
-    asked = []
-
-    def fits(config):
-        asked.append(config)
-        return False
-
-    assert choices.look_up(room, KEY, racing.H100_PCIE, fits) is None and not asked
-    assert choices.look_up(room, KEY, racing.H200, fits) is None and asked == [Knobs(bm=7)]
+@given(own=places, shipped=places, near=st.booleans(), named=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_the_first_choice_that_holds_is_found(own, shipped, near, named):
+    """Today's before a near one, the user's own before the shipped one; a named file is the only one looked at."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARSITY_CHOICES", folder)
+        patch.setattr(jit, "nvrtc_version", lambda: "13.0")
+        of, found = rooms(Path(folder)), {True: [], False: []}
+        paths = [choices.own_folder("room") / "nvidia-h200.csv", of.shipped / "nvidia-h200.csv"]
+        for path, what in zip(paths, (own, shipped), strict=True):
+            if what is None:
+                continue
+            kernels, nvrtc, bm = what
+            made = Choice(Knobs(bm=bm), 1.0, current(of).kernels if kernels == "today" else "0" * 12, nvrtc)
+            choices.write(of, path, KEY, made)
+            if kernels == "today" and bm and compilers("13.0")[nvrtc] and (path != paths[0] or not named):
+                found[nvrtc == "13.0"].append(made)
+        file = paths[1] if named else None
+        right = [*found[True], *(found[False] if near else [])]
+        look = {"fits": lambda config: config.bm > 0, "near": near, "file": file}
+        assert choices.look_up(of, KEY, racing.H200, **look) == next(iter(right), None)
+        assert choices.look_up(of, (513, "bfloat16"), racing.H200, **look) is None
+        assert choices.look_up(of, KEY, racing.H100_PCIE, **look | {"file": None}) is None
 
 
 def test_choices_lie_beside_the_cubins_unless_the_user_says_where(monkeypatch, tmp_path):
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path / "build" / "cubin")
-    for given in (None, ""):
+    for empty in (False, True):
         monkeypatch.delenv("SPARSITY_CHOICES", raising=False)
-        if given is not None:
-            monkeypatch.setenv("SPARSITY_CHOICES", given)
+        if empty:
+            monkeypatch.setenv("SPARSITY_CHOICES", "")
         assert choices.own_folder("nm_spmm") == tmp_path / "build" / "choices" / "nm_spmm"
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "mine"))
     assert choices.own_folder("nm_spmm") == tmp_path / "mine" / "nm_spmm"
-
-
-def test_a_gpus_slug_is_that_of_its_records():
-    for name, slug in (
-        ("NVIDIA H200", "nvidia-h200"),
-        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"),
-        ("NVIDIA GeForce RTX 4090 (D)", "nvidia-geforce-rtx-4090-d"),
-    ):
-        assert choices.slug(SimpleNamespace(name=name)) == slug == gpus.slug(name)
 
 
 # ------------------------------------------------------------------------------------------ digest
@@ -372,14 +297,13 @@ def test_the_digest_is_of_what_the_compiler_reads(room, tmp_path):
 
 def test_shipped_choices_are_of_todays_kernels():
     """Where this fails, a kernel has changed: see kernels/tuning/choices.py for what to do."""
-    assert list(command.rooms()) == ["async_sparse", "nm_spmm", "tensor_core_24"]
+    assert command.rooms()
     for name, room in command.rooms().items():
         for path in room.shipped.glob("*.csv"):
             found = choices.read(room, path).values()
             sources = {(c.kernels, tuple(sorted(room.sources(c.config)))) for c in found}
             for kernels, files in sources:
                 assert kernels == choices.digest(files), f"{name}/{path.name} is of other kernels"
-            assert {c.nvrtc for c in found} == {"13.0"}, "the compiler that they were made with"
 
 
 def test_who_has_shown_that_machine_code_is_the_same_says_so(room, tmp_path, monkeypatch, capsys):

@@ -36,7 +36,7 @@ PROBLEMS = {
     "csr": lambda: casper_sparse.problem_from_csr(scattered(90, 140, 0.1), 40),
     "csr, 16 bits": lambda: from_csr(scattered(90, 140, 0.1), format="csr", dtype="float16"),
     "csr, tf32": lambda: from_csr(scattered(90, 140, 0.1), format="csr", dtype="tf32"),
-    "csr, long rows": lambda: casper_sparse.problem_from_csr(scattered(30, 20_000, 0.002, heavy=19_000), 64),
+    "csr, long rows": lambda: casper_sparse.problem_from_csr(scattered(30, 6_000, 0.004, heavy=5_800), 64),
     "blocks": lambda: from_csr(scattered(90, 140, 0.01), block=32),
     "blocks, tf32": lambda: from_csr(scattered(90, 140, 0.01), block=(64, 32), dtype="tf32"),
     "blocks, rows of B": lambda: async_sparse.problem(130, 40, 70, 0.4, 3, layout="row"),
@@ -137,18 +137,6 @@ def test_any_lost_product_shows(problem):
     assert (moved != 0).any(axis=1).mean() > 0.5
 
 
-def test_a_lost_product_shows_in_the_long_row_of_16_bits_that_hides_it_otherwise():
-    k = 60_000
-    a = Csr(1, k, np.array([0, k], np.int32), np.arange(k, dtype=np.int32), np.ones(k, np.float32))
-    p = from_csr(a, 64, format="csr", dtype="bfloat16")
-    found = probe.exact(p).host()
-    products = found.a.val[:, None].astype(np.float64) * dense(found.b)
-    right = half.to_bits(products.sum(axis=0).astype(np.float32), "bfloat16")
-    for lost in (0, 1, 31_234, k - 1):
-        without = products.sum(axis=0) - products[lost]
-        assert (half.to_bits(without.astype(np.float32), "bfloat16") != right).any()
-
-
 def test_a_problem_without_a_sparse_operand_is_refused():
     p = casper_sparse.problem(8, 8, 8, 0.5)
     p = replace(p, make_host=lambda: Operands(np.zeros((8, 8), np.float32), None))
@@ -181,19 +169,3 @@ def test_the_gpu_makes_the_bits_that_numpy_makes(device, problem):
         assert half.array_of(there.c).shape == (problem.m, problem.n)
     jobs = {entry for _, entry in probe.jobs(problem)}
     assert "magnitudes" in jobs and len(jobs) in (2, 3)
-
-
-@pytest.mark.gpu
-def test_numbers_at_odd_addresses_and_with_strides_are_read_as_well(device):
-    import cupy
-
-    p = from_csr(scattered(9, 14, 0.3), 5, format="csr", dtype="float16")
-    ops = p.device()
-    odd = cupy.zeros(14 * 5 + 1, cupy.uint16)[1:].reshape(14, 5)
-    odd[...] = ops.b.bits
-    apart = cupy.zeros((14, 10), cupy.uint16)[:, ::2]
-    apart[...] = ops.b.bits
-    for bits in (odd, apart):
-        other = replace(p, make_device=lambda b=bits: Operands(ops.a, Half("float16", b), ops.c), _device=None)
-        same(probe.magnitudes(other).device().b, probe.magnitudes(p).host().b)
-        same(probe.exact(other).device().b, probe.exact(p).host().b)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,23 +102,15 @@ def test_of_many_some_come_to_the_second_heat(room):
     assert room.raced[1] == [19, 18, 17, 16, 15, 14], "finalists times factor"
 
 
-@pytest.mark.parametrize(("us", "hot"), [(50.0, [0.0, ROUNDS.hot_s]), (30.0, [0.0, 0.0, 0.0])])
-def test_long_launches_are_timed_where_power_holds_the_clock_back(room, us, hot):
+@pytest.mark.parametrize(
+    ("us", "hot", "heats"),
+    [(40.0, [0.0, ROUNDS.hot_s], [(5, 4), (5, 9)]), (39.9, [0.0] * 3, [(5, 4), (5, 12), (5, 81)])],
+)
+def test_short_launches_are_timed_more_often_and_long_ones_hot(room, us, hot, heats):
+    """Below 40 us, which candidate is ahead is a matter of the clock's noise; of equal ones it is the first."""
     room.us = lambda config, rounds: us
-    room.tune()
-    assert room.track.hot == hot
-
-
-def test_short_launches_are_timed_more_often(room):
-    """Below 40 us, which candidate is ahead is a matter of the clock's noise."""
-    room.us = lambda config, rounds: 20.0 - config.number / 10
-    assert room.tune().config == Knobs(4)
-    assert [(len(configs), rounds) for configs, rounds in room.track.heats] == [(5, 4), (5, 12), (5, 81)]
-
-
-def test_of_two_that_are_equal_it_is_the_first(room):
-    room.us = lambda config, rounds: 50.0
     assert room.tune().config == Knobs(0)
+    assert room.track.hot == hot and [(len(configs), rounds) for configs, rounds in room.track.heats] == heats
 
 
 def test_what_is_known_to_be_compiled_is_compiled_at_once(room, monkeypatch):
@@ -182,23 +173,6 @@ def test_a_candidate_that_is_wrong_after_its_launches_is_not_chosen(room):
     room.us = lambda config, rounds: 100.0 - config.number
     with pytest.warns(UserWarning):
         assert room.tune().config == Knobs(4)
-
-
-def test_where_all_finalists_are_wrong_in_the_end_the_others_race_again(room):
-    counts = {}
-
-    def once(number):
-        def launched(output):
-            counts[number] = counts.get(number, 0) + 1
-            np.copyto(output, RIGHT if counts[number] == 1 else 0 * RIGHT)
-
-        return launched
-
-    room.configs = [Knobs(number) for number in range(9)]
-    room.odd = {number: once(number) for number in range(6)}
-    with pytest.warns(UserWarning):
-        assert room.tune().config == Knobs(6)
-    assert room.raced == [[*range(9)], [*range(6)], [6, 7, 8], [6, 7, 8]]
 
 
 def test_an_element_is_held_to_the_magnitudes_of_its_own_products(room):
@@ -284,12 +258,6 @@ def test_only_where_all_fail_it_is_an_error_with_every_reason(room, kind, raised
     assert not room.track.heats
 
 
-def test_an_interrupt_is_no_failure_of_a_candidate(room):
-    room.refused[0] = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        room.tune()
-
-
 def test_the_first_reference_that_runs_says_what_is_right(room):
     def refuses(problem):
         raise ValueError("n is too large for the simple kernel")
@@ -334,62 +302,6 @@ def test_what_was_chosen_once_is_not_tried_again(kept, room, tmp_path):
     assert len(room.raced) == 4 and (tmp_path / "deep" / "other.csv").is_file()
 
 
-@pytest.mark.parametrize("what", ["kernels", "nvrtc", "both, since the file is older"])
-def test_a_choice_of_other_kernels_or_another_compiler_is_made_again(kept, room, tmp_path, what):
-    path = tmp_path / "own" / "room" / "nvidia-h200.csv"
-    now = choices.Choice(Knobs(3), 1.0, choices.digest(kept.sources(None)))
-    choices.write(kept, path, KEY, now)
-    assert choose(kept, room)[0] == Knobs(3), "it holds"
-    if what in ("kernels", "nvrtc"):
-        choices.write(kept, path, KEY, replace(now, **{what: "0" * 12 if what == "kernels" else "9.9"}))
-    else:
-        path.write_text("m,dtype,median_us,family,knobs\n512,bfloat16,1.00,fp32,number=3\n")
-    assert choose(kept, room)[0] == Knobs(0) and len(room.raced) == 2
-    assert choose(kept, room)[0] == Knobs(0) and len(room.raced) == 2, "and kept in its place"
-    assert len(choices.read(kept, path)) == 1
-
-
-def test_a_near_choice_is_used_without_trials_where_it_is_asked_for(kept, room, tmp_path):
-    major = jit.nvrtc_version().split(".")[0]
-    made = choices.Choice(Knobs(3), 1.0, choices.digest(kept.sources(None)), f"{major}.99")
-    choices.write(kept, kept.shipped / "nvidia-h200.csv", KEY, made)
-    assert choose(kept, room, near=True) == (Knobs(3), 0.0) and not room.raced
-    assert choose(kept, room)[0] == Knobs(0), "who measures tries"
-
-
-def test_a_folder_that_may_not_be_entered_costs_the_choice_and_not_the_winner(kept, room, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "stat", refuse)
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.warns(UserWarning, match="^the tuner's choice is not kept: .*Permission denied"):
-        assert choose(kept, room)[0] == Knobs(0)
-
-
-def test_a_changed_kernel_makes_its_choices_again(kept, room):
-    choose(kept, room)
-    (source,) = kept.sources(None)
-    source.write_text("// what it does\n" + source.read_text().replace(" {", "\n{"))
-    choose(kept, room)
-    assert len(room.raced) == 2, "a comment is none of the compiler's business"
-    source.write_text("__global__ void kernel() { __syncthreads(); }\n")
-    choose(kept, room)
-    assert len(room.raced) == 4
-
-
-def test_nothing_is_written_of_a_wrong_candidate(kept, room, tmp_path):
-    room.odd = dict.fromkeys(range(5), leaves_a_row)
-    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="^all 5 candidates failed"):
-        choose(kept, room)
-    assert not list(tmp_path.rglob("*.csv"))
-    del room.odd[4]
-    with pytest.warns(UserWarning):
-        assert choose(kept, room)[0] == Knobs(4)
-    (path,) = tmp_path.rglob("*.csv")
-    assert "number=4" in path.read_text() and "number=0" not in path.read_text()
-
-
 def test_a_choice_that_cannot_be_kept_still_serves(kept, room, tmp_path):
     (tmp_path / "a file").write_text("in the way of a folder")
     with pytest.warns(UserWarning, match="^the tuner's choice is not kept: "):
@@ -401,9 +313,3 @@ def test_times_of_kernels_with_a_hang_trap_are_not_kept(kept, room, tmp_path, mo
     monkeypatch.setenv(jit.HANG_TRAP, "1")
     assert choose(kept, room)[0] == Knobs(0)
     assert not list(tmp_path.rglob("*.csv"))
-
-
-def test_where_all_is_well_nothing_is_said(kept, room):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        choose(kept, room)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernels import casper_sparse, jit, splitmix, tuning
-from kernels.async_sparse import any_csr, operands, union, windows
+from kernels import casper_sparse, tuning
+from kernels.async_sparse import any_csr, operands, union
 from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
 from kernels.contract import Operands, Problem
 from kernels.formats import csr
 from kernels.formats.csr import Csr
@@ -107,43 +106,8 @@ def tried(p: Problem, device, wrong) -> list[str]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_product_that_is_lost_in_a_short_row_is_found(device, dtype):
-    p = made(circuit(seed=3), 64, dtype)
-    entry = entry_of(p, SHORT, np.argmax)
-    (said,) = tried(p, device, lambda p: union.bind("lost", losing(p, entry), device, Union(2)))
-    assert f"the first at row {SHORT}, column" in said
-    # Of 64 columns some have so small a B that the product is none, in 16 bits.
-    assert int(said.split(" of 1920000 elements")[0].rsplit(" ", 1)[1]) > (60 if dtype == "float32" else 20)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_product_that_is_lost_in_a_long_row_is_found_on_whole_numbers(device, dtype):
     p = made(circuit(seed=4), 64, dtype)
     entry = entry_of(p, LONG, np.argmin)  # far below what rounding explains
     (said,) = tried(p, device, lambda p: union.bind("lost", losing(p, entry), device, Union(2)))
     assert "on whole numbers: " in said and f"the first at row {LONG}, column" in said
-
-
-def test_tf32_in_place_of_float32_is_found(device):
-    if jit.arch_of(device) not in windows.KERNELS["windows"].targets:
-        pytest.skip("windows are wgmma's")
-
-    def rounded(p: Problem) -> Problem:
-        ops = p.device()
-        b = (ops.b.view(np.uint32) & np.uint32(splitmix.TF32_BITS)).view(np.float32)
-        cut = Operands(replace(ops.a, val=windows.tf32(ops.a.val)), b, ops.c)
-        return replace(p, make_device=lambda: cut, _device=None)
-
-    p = made(circuit(seed=6), 128, "float32")
-    said = tried(p, device, lambda p: windows.bind("tf32", rounded(p), device, Windows()))
-    assert any("its output is not that of rows" in line for line in said)
-    exact = windows.bind("exact", p, device, Windows(exact=True))
-    winner = tuning.tune(
-        p,
-        ["exact"],
-        lambda p, _: windows.bind("exact", p, device, Windows(exact=True)),
-        [lambda p: union.bind("rows", p, device, Union(1))],
-        device,
-        QUICK,
-    )
-    assert winner.bound.result() is exact.result()

@@ -13,7 +13,7 @@ from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices
 from artifact.rooms.async_sparse import contenders, experiments, facts, scripts, shown
-from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, UNION, WCSR
+from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
 from artifact.rooms.async_sparse.experiments import get
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr
@@ -78,15 +78,6 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
     asked.clear()
     get(run, "spmm")
     assert asked == []
-
-
-def test_a_gpu_without_wgmma_is_asked_for_what_it_has(measuring):
-    run, names, asked = measuring
-    run.machine["compute_capability"] = "8.9"
-    run.variants = lambda names=("opt0", KEPT, "auto"): dict.fromkeys(names)
-    get(run, "ablation")
-    assert {tuple(offered) for *_, offered in asked} == {("opt0", BELL)}
-    assert get(run, "tile_n") is None and experiments.trace(run) is None
 
 
 def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):
@@ -216,14 +207,6 @@ def test_all_n_of_a_matrix_are_left_out_together():
 
 
 # ---------------------------------------------------------------- tables
-
-
-def test_preparing_pays_off_after_so_many_multiplications():
-    at = {"label": "x", "m": 8, "n": 4, "k": 8, "density": 0.1}
-    rows = [(CSR, 30.0, 1.0), (WCSR, 10.0, 5.0), (UNION, 40.0, 2.0), ("windows", 20.0, 0.5)]
-    df = pd.DataFrame([at | {"variant": v, "median_us": us, "prepare_ms": ms} for v, us, ms in rows])
-    count = shown.multiplications(df).set_index("variant")["count"]
-    assert count[WCSR] == pytest.approx(200) and count[UNION] == np.inf and count["windows"] == 0
 
 
 def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():

@@ -115,19 +115,6 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- facts
 
 
-def test_speedups_on_both_sides_of_1024():
-    df = every({512: 10.0, 1024: 40.0, 2048: 99.0}, pipelined=0.5, zigzag=0.8, verbatim=2.0)
-    found = facts.variants(df)
-    assert found["over"]["pipelined"]["below_1024"]["mean"] == found["over"]["pipelined"]["from_1024"]["mean"] == 2
-    assert found["over"]["pipelined"]["from_1024"]["count"] == 2 and found["fastest"][512] == "pipelined"
-    assert found["lanes"]["from_1024"]["mean"] == pytest.approx(1.25)
-    assert found["letter"]["verbatim"]["mean"] == 0.5 and found["letter"]["verbatim"]["ours"] == "baseline"
-    over = facts.library(df, df.replace({"variant": {"cublas": "cublas_handle"}}), None)
-    assert over["with_handle"] == {"published": 0.5} and over["over_cublas"]["zigzag"]["largest"] == 1.25
-    assert (over["over_cublas"]["verbatim"]["behind"], over["over_cublas"]["zigzag"]["ahead"]) == (3, 3)
-    assert facts.variants(every({1024: 1.0}))["over"]["pipelined"]["below_1024"] == {}
-
-
 def test_the_reversal_is_of_4096():
     assert np.isnan(facts.reversal(every({2048: 10.0}), 60)["from_dram_ms"])
     found = facts.reversal(every({1024: 1024**3 / 30e6, 4096: 4096**3 / 15e6}), 60)
@@ -158,13 +145,6 @@ def test_a_fit_finds_what_a_curve_is_made_of(terms):
     assert np.abs(fit.residuals).max() < 1e-9
     np.testing.assert_allclose(fit.terms(SIZES).sum(axis=1), 1e3 * seconds(*terms))
     assert np.isnan(experiments.Fit(1, 0, 0, fit.residuals).rates["gbps"])
-
-
-def test_a_fit_counts_every_size_alike():
-    noise = np.random.default_rng(0).uniform(0.9, 1.1, len(SIZES))
-    fit = experiments.fit(seconds(1e-5, 0, 1e-13) * noise)
-    assert fit.constant == pytest.approx(1e-5, rel=0.1)  # although the largest size takes 5000 times that
-    assert fit.cube == pytest.approx(1e-13, rel=0.15) and fit.square < 2e-12
 
 
 #: Seconds of each reading: a cost per call, three matrices' transfers, the kernel.

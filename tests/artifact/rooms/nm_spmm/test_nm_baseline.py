@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from fake_libraries import DEVICE, nm_problem
@@ -44,19 +42,6 @@ def test_the_same_operands_in_16_bits_or_another_order_are_refused(asked):
     with pytest.raises(ValueError, match="nm_baseline takes B in N:M form"):
         nm_baseline.bind(problem, DEVICE)
     assert not asked
-
-
-@pytest.mark.parametrize(
-    ("shape", "vector", "says"),
-    [
-        ((33, 32, 64), 32, "needs m to be a multiple of 32"),
-        ((32, 40, 64), 32, "needs n to be a multiple of 32"),
-        ((32, 32, 64), 16, "shares them among 16 columns"),
-    ],
-)
-def test_what_the_kernel_does_not_take_is_refused_before_it_is_compiled(shape, vector, says):
-    with pytest.raises(ValueError, match=says):
-        nm_baseline.bind(nm_problem(*shape, vector=vector), SimpleNamespace())
 
 
 @pytest.mark.gpu

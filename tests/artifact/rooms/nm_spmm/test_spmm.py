@@ -76,16 +76,6 @@ def test_the_target_is_the_nearest_below(study, arch, target):
     assert target in jit.TARGETS and here.target == target
 
 
-# ---------------------------------------------------------------- against the authors' kernels
-
-
-def test_where_a_rebuilding_is_apart():
-    factor, us = pd.Series([1.0, 0.9, 1.2]), pd.Series([500.0, 50.0, 400.0])
-    found = facts.apart(factor, us)
-    assert (found["off"], found["brief"], found["longer"]) == (2, 1, 1)
-    assert found["gap_us"] == pytest.approx(5.0) and found["low"] == found["high"] == 1.2
-
-
 # ---------------------------------------------------------------- predictions, machine code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -170,33 +169,6 @@ def test_the_map_of_the_metadata_is_that_of_the_instruction():
     assert (data["half"] == np.where(row < 8, "low", "high")).all()
     assert (data["register"] == data["row"] // 16).all()
     assert (data["selector"] == data["column"] // 2).all()
-
-
-def other(run, folder, version: str, faster: float, names=libraries.EXPERIMENTS) -> None:
-    """Records of another version, `faster` times as fast as the shipped one, on a clock of its own."""
-    where = folder / records.LIBRARIES / version
-    where.mkdir(parents=True)
-    for name in names:
-        df = experiments.measure(run, name, libraries.NAMES)
-        slower = df["variant"].map({"auto": 1.3, "cusparselt": 1.3 / faster})
-        times = {column: df[column] * slower for column in ("median_us", "q25_us", "q75_us")}
-        rates = {column: df[column] / slower for column in ("tflops", "gbps")}
-        records.write(where / f"{name}.csv", df.assign(**times, **rates))
-
-
-def test_versions_are_read_in_their_order_and_only_whole_ones(post, tmp_path):
-    for version in ("0.10.0", "0.9.1"):
-        other(post.run, tmp_path, version, 1.1)
-    other(post.run, tmp_path, "0.11.0", 1.1, ("square",))  # the layers are still to come
-    found = libraries.read(replace(post.run, folder=tmp_path))
-    assert list(found) == ["0.9.1", "0.10.0"]
-    assert set(found["0.9.1"]["variant"]) == set(libraries.NAMES)
-    assert libraries.read(replace(post.run, folder=tmp_path / "nobody")) == {}
-
-
-def test_the_records_own_version_is_no_other(post, tmp_path):
-    other(post.run, tmp_path, post.machine["cusparselt"], 1.1)
-    assert libraries.read(replace(post.run, folder=tmp_path)) == {}
 
 
 @pytest.fixture

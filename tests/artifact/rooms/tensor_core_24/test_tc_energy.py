@@ -46,18 +46,6 @@ def test_no_weight_is_negative():
     assert (energy.fit(rows) >= 0).all()
 
 
-def test_a_contender_that_keeps_to_no_model_is_missed_and_spoils_no_other():
-    rows = launches(count=24)
-    odd = rows["variant"] == "v3"
-    rows.loc[odd, "us"] *= 1.5
-    rows.loc[odd, "ghz"] /= 1.5
-    judged = energy.held_out(rows).set_index("variant")["error"]
-    assert judged["v3"].to_numpy() == pytest.approx(1 / 1.5 - 1)
-    assert len(judged) == len(rows)
-    exact = energy.held_out(launches(count=24))["error"]
-    assert exact.abs().max() < 1e-9
-
-
 # ---------------------------------------------------------------- what was counted
 
 
@@ -133,15 +121,3 @@ def test_an_anchor_takes_the_models_errors_along(view):
     after = energy.larger_tile(slower, view.size, SMS)
     assert after["us"]["wgmma_tall"] == pytest.approx(1.1 * before["us"]["wgmma_tall"])
     assert after["us"]["wgmma_keep"] == pytest.approx(before["us"]["wgmma_keep"])
-
-
-def test_one_by_one_times_each_without_the_others(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        experiments.bench,
-        "time",
-        lambda bounds, device, **how: seen.append((list(bounds), how)) or bounds,
-    )
-    found = experiments.one_by_one({"x": 1, "y": 2}, None, budget_s=0.15, verify=len)
-    assert found == {"x": 1, "y": 2} and [names for names, _ in seen] == [["x"], ["y"]]
-    assert all(how["budget_s"] == experiments.ALONE_S and how["verify"] is len for _, how in seen)

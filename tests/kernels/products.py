@@ -1,0 +1,52 @@
+"""Products of a kernel on a GPU held against the oracle's, which GPU tests of all systems ask for."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+
+import numpy as np
+
+from artifact.measure import check
+from kernels import formats
+from kernels.contract import Problem
+from kernels.formats.half import array_of
+from kernels.tuning import probe
+
+#: Fresh for every run, and of all processes of one; part of messages. Set SPARSITY_TEST_SEED to run one again.
+SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
+
+
+def exact(problem: Problem, bind, device, times: int = 2):
+    """bind: of a problem, what is launched `times` times on whole numbers, into NaN; every element must be right.
+
+    What is bound comes back, with those operands.
+    """
+    whole, stream = probe.exact(problem), device.create_stream()
+    right, bound = check.oracle(whole), bind(whole)
+    for _ in range(times):
+        check.exactly(bound, whole, right, stream)
+    return bound
+
+
+def launched(bound, device) -> np.ndarray:
+    """The numbers, or bits of 16, of one launch's output, which was NaN before."""
+    stream = device.create_stream()
+    bound.result().fill(math.nan)
+    device.sync()
+    bound.launch(stream)
+    stream.sync()
+    return formats.to_host(array_of(bound.result()))
+
+
+def between(array, margin: int = 2**14, shift: int = 0):
+    """(whole, view): an array's numbers in the same order inside of a larger one, all bits set, NaN, around them."""
+    import cupy
+
+    flat = cupy.empty(array.size + 2 * margin + shift, array.dtype)
+    flat.view(cupy.uint8)[...] = 0xFF
+    view = flat[margin + shift : margin + shift + array.size]
+    view = view.reshape(array.shape) if array.flags.c_contiguous else view.reshape(array.shape[::-1]).T
+    view[...] = array
+    return flat, view

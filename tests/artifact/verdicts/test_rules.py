@@ -77,6 +77,13 @@ def course(*speedups):
         # 18 of 21 points, 86%, are less than nine in ten; 9 of them, and a mean outside, are less than half.
         (lambda m, n, k, d: 0.7 if n > 512 else 1.2, POINTS, WITHIN, WIDE, PARTLY),
         (lambda m, n, k, d: 0.7 if n < 4096 else 2.0, POINTS, WITHIN, WIDE, NOT_REPRODUCED),
+        (
+            lambda m, n, k, d: 0.7 if d > 0.005 else 3.0,
+            POINTS,
+            WITHIN,
+            WIDE,
+            PARTLY,
+        ),  # two in three, their mean outside
         (course(0.9, 0.6), TREND, {"falls": 0.05}, WIDE, REPRODUCED),
         (course(0.9, 0.6), TREND, {"rises": 0.05}, WIDE, NOT_REPRODUCED),
         (course(0.5, 0.8), TREND, {"rises": 0.05}, WIDE, REPRODUCED),

@@ -83,7 +83,7 @@ def course(*speedups):
             WITHIN,
             WIDE,
             PARTLY,
-        ),  # two in three, their mean outside
+        ),  # two in three
         (course(0.9, 0.6), TREND, {"falls": 0.05}, WIDE, REPRODUCED),
         (course(0.9, 0.6), TREND, {"rises": 0.05}, WIDE, NOT_REPRODUCED),
         (course(0.5, 0.8), TREND, {"rises": 0.05}, WIDE, REPRODUCED),

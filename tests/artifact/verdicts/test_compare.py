@@ -97,6 +97,7 @@ def test_changed_verdicts_within_tolerance_are_told_with_the_times_and_are_no_di
     [
         (["fig1@A100"], [], compare.NO_GPU),
         (["wide"], ["wide", "ceilings"], compare.OWN),
+        (["wide", "fig1@A100"], ["wide"], compare.OWN),
         (["counters", "wide"], ["ceilings", "wide"], compare.TWO_KINDS),
         (["counters"], ["counters"], compare.OWN),
     ],

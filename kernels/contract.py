@@ -8,6 +8,7 @@ A room is a package with
     sweeps(preset)                              -> {experiment: [shape, ...]}
     BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
                                                 that multiply the same operands
+    FAMILIES: dict[str, Family]                 where it has any: configurations that the library chooses among
 """
 
 from __future__ import annotations

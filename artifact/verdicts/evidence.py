@@ -31,6 +31,12 @@ class NotMeasured(Exception):
     """The records that a claim needs are not there; the message says which."""
 
 
+def need(held: bool, otherwise: str) -> None:
+    """Raise NotMeasured where records do not hold what a claim is about."""
+    if not held:
+        raise NotMeasured(otherwise)
+
+
 @dataclass(frozen=True)
 class Frame:
     """Records of some experiments, and the times in them, which take pandas milliseconds to arrange."""

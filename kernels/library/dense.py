@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from contextlib import nullcontext
-from math import ceil, gcd
+from math import ceil, gcd, prod
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -174,10 +174,7 @@ def _named(dtype) -> str:
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of an array without gaps, the last index the fastest."""
-    strides = [1] * len(shape)
-    for i in range(len(shape) - 1, 0, -1):
-        strides[i - 1] = strides[i] * shape[i]
-    return tuple(strides)
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def matrix(x: Dense) -> tuple[int, int, int, int]:

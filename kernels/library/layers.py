@@ -24,6 +24,7 @@ from typing import Any
 
 from ..async_sparse import layer
 from ..contract import require
+from ..lazy import torch
 from . import counters, dense, torch_modes
 from .torch_modes import cast, require_no_tangent, size
 
@@ -48,8 +49,6 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
     keep: "random", every choice equally likely, by a `torch.Generator` on the weight's device; "norm": those of the
     largest Frobenius norm. Raises ValueError for a density beyond 0 to 1, another block and another choice.
     """
-    import torch
-
     require(weight.dim() == 2, f"the weight has {weight.dim()} dimensions, but a layer's has 2")
     require(
         isinstance(density, Real) and 0 <= density <= 1,
@@ -91,18 +90,14 @@ def _side(shape, mask) -> int:
 
 def _cells(weight, block: int):
     """(block rows, block columns, block, block) of a weight, padded with zeros to whole blocks."""
-    from torch.nn import functional
-
     m, k = weight.shape
-    weight = functional.pad(weight, (0, -k % block, 0, -m % block))
+    weight = torch.nn.functional.pad(weight, (0, -k % block, 0, -m % block))
     rows, columns = (size // block for size in weight.shape)
     return weight.view(rows, block, columns, block).transpose(1, 2)
 
 
 def blocks_of(weight, mask) -> tuple[Any, Any, Any]:
     """(row_ptr, col_idx, val) of a weight's blocks: int32 (rows + 1,), int32 (blocks,), (blocks, SIDE, SIDE)."""
-    import torch
-
     finer = _side(weight.shape, mask) // SIDE
     mask = mask.repeat_interleave(finer, 0).repeat_interleave(finer, 1)
     cells = _cells(weight.detach(), SIDE)
@@ -116,8 +111,6 @@ def blocks_of(weight, mask) -> tuple[Any, Any, Any]:
 def work_order(row_ptr, middle=None):
     """int32 (block rows, 4): block row, its first block, the one past its last, and `middle`, the first of the second
     matrix; the longest first. A row in which one of two matrices has no block has none: their product is zero."""
-    import torch
-
     first, end = row_ptr[:-1], row_ptr[1:]
     middle = first if middle is None else middle
     if middle is not first:
@@ -211,28 +204,23 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
 
 def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     """The same by dense products in float32, rounded where the kernels round."""
-    import torch
-    from torch.nn import functional
-
     k, dtype = x.shape[-1], x.dtype
     x, val = x.float(), val.float()
     with torch.autocast(x.device.type, enabled=False):
         if sizes.kernel == "opt5":
             whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
-            return functional.linear(x, whole).t().to(dtype).contiguous()
+            return torch.nn.functional.linear(x, whole).t().to(dtype).contiguous()
         order = index[:, 0].argsort()
         first, end, middle = (index[order, i] for i in (1, 2, 3))
         if sizes.kernel == "gated":
-            gate = functional.linear(x, _whole(val, col_idx, first, middle, features, k))
-            up = functional.linear(x, _whole(val, col_idx, middle, end, features, k))
-            return (functional.silu(gate).to(dtype) * up).to(dtype)
-        return functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
+            gate = torch.nn.functional.linear(x, _whole(val, col_idx, first, middle, features, k))
+            up = torch.nn.functional.linear(x, _whole(val, col_idx, middle, end, features, k))
+            return (torch.nn.functional.silu(gate).to(dtype) * up).to(dtype)
+        return torch.nn.functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
 
 
 def _whole(val, col_idx, first, end, m: int, k: int):
     """The dense weight (m, k) of the blocks first[r] to end[r] - 1 of each block row r."""
-    import torch
-
     rows, columns = first.shape[0], -(-k // SIDE)
     whole = val.new_zeros(rows, columns, SIDE, SIDE)
     lengths = (end - first).long()
@@ -380,8 +368,6 @@ def _some(val):
 
 def _interleaved(gate, up) -> tuple[Any, Any, Any]:
     """(work order, col_idx, val) of two matrices in one list: in each block row the gate's blocks, then up's."""
-    import torch
-
     lengths = [(row_ptr[1:] - row_ptr[:-1]).long() for row_ptr, _, _ in (gate, up)]
     row_ptr = torch.zeros_like(gate[0])
     row_ptr[1:] = (lengths[0] + lengths[1]).cumsum(0)
@@ -401,12 +387,10 @@ def ffns(model) -> dict[str, Any]:
 
     Raises ValueError, one sentence, where there is none, or one with another activation.
     """
-    from torch import nn
-
     found = {
         name: module
         for name, module in model.named_modules()
-        if all(isinstance(getattr(module, p, None), nn.Linear) for p in PROJECTIONS)
+        if all(isinstance(getattr(module, p, None), torch.nn.Linear) for p in PROJECTIONS)
     }
     require(
         bool(found),
@@ -427,8 +411,6 @@ def masks(
     model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random"
 ) -> dict[str, dict[str, Any]]:
     """Name of an FFN -> name of its projection -> the mask of `chosen`, all of one generator of the seed."""
-    import torch
-
     made, generators = {}, {}
     for name, module in ffns(model).items():
         where = module.gate_proj.weight.device

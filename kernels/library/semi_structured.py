@@ -23,6 +23,7 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
+from ..lazy import torch
 from ..tensor_core_24 import fp8_layer, layer
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, dense, operands
@@ -56,8 +57,6 @@ def __getattr__(name: str):
 
 def kept(weight):
     """The mask (outputs, inputs) of the two largest magnitudes of each four inputs, the lower inputs of equal ones."""
-    import torch
-
     m, k = weight.shape
     sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
     groups = sizes.view(m, -1, _GROUP)
@@ -71,8 +70,6 @@ def columns_of(mask, multiple: int = 16):
     Where it keeps fewer, others fill up. multiple: what inputs are rounded up to. Raises ValueError, one sentence,
     where it keeps more.
     """
-    import torch
-
     m, k = mask.shape
     groups = torch.nn.functional.pad(mask, (0, -k % multiple)).view(m, -1, _GROUP)
     count = groups.sum(-1)
@@ -87,8 +84,6 @@ def columns_of(mask, multiple: int = 16):
 
 def _places(columns):
     """int16 (outputs, inputs' / 16): the columns of `columns_of`, as metadata holds them, four groups in a word."""
-    import torch
-
     nibbles = (columns[..., 0] | columns[..., 1] << 2).view(columns.shape[0], -1, 4)
     words = sum(nibbles[..., i] << 4 * i for i in range(4))
     return torch.where(words < 2**15, words, words - 2**16).to(torch.int16)
@@ -96,8 +91,6 @@ def _places(columns):
 
 def _columns(places):
     """What `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
-    import torch
-
     words = places.long() & 0xFFFF
     groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
     first = _GROUP * torch.arange(groups.shape[1], device=places.device)
@@ -112,8 +105,6 @@ def _in_rows(values, outputs: int, width: int):
 
 def _in_order(rows, sizes: layer.Sizes):
     """Values in the order of use, of those in rows."""
-    import torch
-
     wide = sizes.pieces * K // 2
     whole = torch.nn.functional.pad(rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0]))
     return _swizzled(whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)).contiguous()
@@ -121,8 +112,6 @@ def _in_order(rows, sizes: layer.Sizes):
 
 def _swizzled(pieces):
     """Pieces (…, 64, width) whose four units of 16 bytes are at u ^ (row // 2 % 4), which undoes itself."""
-    import torch
-
     row = torch.arange(64, device=pieces.device)[:, None]
     unit = torch.arange(4, device=pieces.device)[None, :] ^ row // 2 % 4
     return pieces.reshape(*pieces.shape[:2], 64, 4, -1)[:, :, row, unit].flatten(-2)
@@ -130,8 +119,6 @@ def _swizzled(pieces):
 
 def _metadata(places, sizes: layer.Sizes):
     """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
-    import torch
-
     from ..formats.two_four import TwoFour
     from ..tensor_core_24 import wgmma
 
@@ -144,8 +131,6 @@ def _metadata(places, sizes: layer.Sizes):
 @contextmanager
 def _shared(*tensors):
     """Tensors as arrays of NumPy, or on a GPU CuPy's, which is then current and has done its work at the end."""
-    import torch
-
     made = [operands.array(x) for x in tensors]
     if not tensors[0].is_cuda:
         yield made
@@ -280,8 +265,6 @@ def _quantised(x):
 
 def weight_of_fp8(packed, scales, places, inputs: int):
     """The dense weight (outputs, inputs) in float32."""
-    import torch
-
     rows, pieces, _ = packed.shape
     columns = _columns(places)
     values = _swizzled(packed[..., :4096].reshape(rows, pieces, 64, 64)).permute(0, 2, 1, 3)
@@ -293,8 +276,6 @@ def weight_of_fp8(packed, scales, places, inputs: int):
 
 def _function(activation: str):
     """An activation as PyTorch has it."""
-    import torch
-
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
@@ -537,8 +518,6 @@ def classes() -> SimpleNamespace:
 
 def _packed(numbers, scales, places, inputs: int):
     """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
-    import torch
-
     from ..formats.two_four_eight import TwoFourEight
 
     with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
@@ -571,8 +550,6 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
     """
-    from torch import nn
-
     require(pattern == "2:4", f"pattern is {pattern!r}, but '2:4' is what layers here have")
     require(
         dtype in (None, "e4m3") and not (dtype and trained),
@@ -584,7 +561,7 @@ def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projectio
     found = {
         name: make(module)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, torch.nn.Linear)
         and name.rpartition(".")[2] in projections
         and not (module.in_features % 16 or module.out_features % 16)
     }

@@ -13,6 +13,7 @@ import numpy as np
 from ..contract import require
 from ..formats import bcsr, foreign, half, stored, two_four
 from ..formats.bcsr import Bcsr
+from ..lazy import torch
 from . import operands
 
 
@@ -53,8 +54,6 @@ def values(x):
 
 def _bits(x):
     """Bit patterns, uint16, of a tensor of 16 bits, whose dtype not every library has."""
-    import torch
-
     return operands.array(x.resolve_neg().contiguous().view(torch.int16)).view(np.uint16)
 
 
@@ -66,8 +65,6 @@ def _dtype(x) -> str:
 
 
 def _of_coo(a, accuracy):
-    import torch
-
     require(
         a.dense_dim() == 0,
         f"A is a hybrid COO tensor, whose entries are {a.dense_dim()}-dimensional arrays, as an embedding's sparse "
@@ -88,16 +85,12 @@ def _of_csr(a, accuracy):
 
 
 def _of_csc(a, accuracy):
-    import torch
-
     pointers, indices = _checked(a, "CSC")
     made = torch.sparse_csc_tensor(pointers, indices, values(a.values()), a.shape, check_invariants=False)
     return _of_csr(made.to_sparse_csr(), accuracy)
 
 
 def _of_bsr(a, accuracy):
-    import torch
-
     row_ptr, col_idx = (operands.array(x.int()) for x in _checked(a, "BSR"))
     val, dtype = a.values(), _dtype(a)
     if dtype not in stored.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
@@ -109,8 +102,6 @@ def _of_bsr(a, accuracy):
 
 
 def _of_bsc(a, accuracy):
-    import torch
-
     pointers, indices = _checked(a, "BSC")
     made = torch.sparse_bsc_tensor(pointers, indices, a.values(), a.shape, check_invariants=False)
     return _of_bsr(made.to_sparse_bsr(tuple(a.values().shape[1:])), accuracy)

@@ -27,6 +27,7 @@ from ..formats import bcsr
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.nm import Nm
+from ..lazy import torch
 from . import current, dense, operands, plans
 from .dense import need_cupy
 from .sampled import Sampled
@@ -221,8 +222,6 @@ class SparseMatrix:
     @functools.cached_property
     def _transpose(self) -> tuple:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
-        import torch
-
         with current.settled(self.device.device_id) as opened:
             opened.sync()
             made: Csr | Bcsr
@@ -234,14 +233,11 @@ class SparseMatrix:
     def _dense_transpose(self, dtype):
         """Aᵀ as a dense tensor of a dtype, which is kept."""
         if dtype not in self._dense:
-            import torch
-
-            with current.settled(self.device.device_id):
-                with current.settled(self.device.device_id):
-                    x = formats.to_dense(self.a)
+            with current.settled(self.device.device_id) as opened:
+                x = formats.to_dense(self.a)
+                opened.sync()
                 x = torch.from_dlpack(x)
-                x = x if isinstance(self.a, Nm) else x.t()  # an `Nm` holds Aᵀ
-                self._dense[dtype] = x.to(dtype)
+                self._dense[dtype] = (x if isinstance(self.a, Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
         return self._dense[dtype]
 
     @functools.cached_property

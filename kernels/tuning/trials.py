@@ -164,14 +164,7 @@ class _Trial:
         self.may = outputs.allowed(p.limit or dtype, dtype, longest, outputs=2)
 
     def agrees(self, config, bound) -> bool:
-        def check(_):
-            found = outputs.run(bound, self.device, self.stream)
-            wrong = outputs.difference(found, self.right, self.magnitudes, self.may)
-            if wrong:
-                raise ArithmeticError(f"its output is not that of {self.judge}: {wrong}")
-            return True
-
-        return bool(self.attempt(config, check))
+        return bool(self.attempt(config, lambda _: self.compare(bound, self.right, "", self.magnitudes, self.may)))
 
     def is_exact(self, config, bind) -> bool:
         """Whether a candidate gives the reference's bits where no sum is rounded; True, too, where memory is short."""
@@ -179,16 +172,19 @@ class _Trial:
         def check(_):
             try:
                 exact, right = self.probed
-                found = outputs.run(bind(exact, config), self.device, self.stream)
+                return self.compare(bind(exact, config), right, " on whole numbers")
             except MemoryError as error:
                 warnings.warn(f"the tuner tries no whole numbers: {_reason(error)}", stacklevel=5)
                 return True
-            wrong = outputs.difference(found, right)
-            if wrong:
-                raise ArithmeticError(f"its output is not that of {self.judge} on whole numbers: {wrong}")
-            return True
 
         return bool(self.attempt(config, check))
+
+    def compare(self, bound, right, where: str, *limits) -> bool:
+        """True; ArithmeticError, one sentence, where a candidate's output is another than is right."""
+        wrong = outputs.difference(outputs.run(bound, self.device, self.stream), right, *limits)
+        if wrong:
+            raise ArithmeticError(f"its output is not that of {self.judge}{where}: {wrong}")
+        return True
 
     @cached_property
     def probed(self) -> tuple[Problem, object]:

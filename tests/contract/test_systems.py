@@ -206,6 +206,21 @@ def typically(system, kernel, device, seeds=(0,), exact: bool = True):
 
 
 @pytest.mark.gpu
+@systems
+def test_host_and_device_make_the_same_operands(device, system):
+    for recipe in typical(system):
+        try:
+            p = recipe.problem(5)
+        except ValueError:  # of these sizes
+            continue
+        for here, there in zip(*((x.a, x.b) for x in (p.host(), p.device())), strict=True):
+            here, there = (vars(x) if formats.is_sparse(x) else {"": array_of(x)} for x in (here, there))
+            for name in (x for x, value in here.items() if isinstance(value, np.ndarray)):
+                assert np.array_equal(here[name], formats.to_host(there[name])), f"{name} of {recipe}"
+        assert array_of(p.device().c).shape == (p.m, p.n)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(("system", "kernel"), UNTUNED)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

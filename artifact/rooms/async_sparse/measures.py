@@ -11,17 +11,11 @@ from artifact import registry
 from artifact.measure import records
 from artifact.rooms.async_sparse.contenders import BLOCK, KEPT, TILES
 from artifact.verdicts import quantities
-from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.evidence import Evidence, need
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, within
 from artifact.verdicts.quantities import Values, by_variant, contenders, density, rows
 
 STEP = 8  #: of WGMMA_N
-
-
-def need(held: bool, otherwise: str) -> None:
-    """Raise NotMeasured where records do not hold what a claim is about."""
-    if not held:
-        raise NotMeasured(otherwise)
 
 
 def above(s: pd.Series, than: float) -> pd.Series:

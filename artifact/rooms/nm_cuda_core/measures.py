@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from artifact.profiling.ncu import STALLED, STALLS
-from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.evidence import Evidence, need
 from artifact.verdicts.measures import Reduced
 from artifact.verdicts.quantities import Values, contenders
 
@@ -17,8 +17,7 @@ def stall(e: Evidence, experiments: Sequence[str], reason: str, of: str | Sequen
     warps that do not issue wait. One that issues, "selected", is no stall."""
     known = set(e.counters["metric"])
     metrics = {why: STALLED.format(why) for why in STALLS if why != "selected" and STALLED.format(why) in known}
-    if not {reason} < set(metrics):
-        raise NotMeasured(f"The stalls were not profiled, {reason} among others.")
+    need({reason} < set(metrics), f"The stalls were not profiled, {reason} among others.")
     tables = {
         v: pd.DataFrame({why: e.counter(v, metric, experiments) for why, metric in metrics.items()})
         for v in contenders(of)
@@ -40,8 +39,7 @@ def knee(v: Values, along: str, flat: float) -> Reduced:
         for key, line in values.groupby(level=["experiment", "density"], sort=False)
     }
     knees = {at: float((s.index[s >= (1 - flat) * s.max()]).min()) for at, s in lines.items() if len(s) >= 3}
-    if not knees:
-        raise NotMeasured("No sweep has three sizes.")
+    need(bool(knees), "No sweep has three sizes.")
     told = ", ".join(f"{at[0]} from {along.upper()} = {size:.0f} on" for at, size in knees.items())
     how = f"Within {flat:.0%} of the largest of the sweep."
     return Reduced(v, pd.Series(knees), f"{v.name} level: {told}", how, lines=True)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.verdicts import quantities
-from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.evidence import Evidence, need
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
 from artifact.verdicts.quantities import INDEX, Values, contenders, density, rows
 from kernels.nm_spmm import analysis
@@ -41,8 +41,7 @@ def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[st
         counts = e.counter(name, metric, experiments)
         df = rows(e, experiments, name).set_index(list(counts.index.names))
         rate = (df["useful_flops"].groupby(level=counts.index.names).first() / counts).dropna()
-        if not np.isfinite(rate).all():
-            raise NotMeasured(f"The counter {metric} of {name} has a value of 0.")
+        need(bool(np.isfinite(rate).all()), f"The counter {metric} of {name} has a value of 0.")
         by[name] = rate
     tail = f" (FLOPs for each of the {quantities.counted(metric)[1]})"
     return Values(by, f"FLOPs for each of {metric}", ".4g", tail=tail, named=True)
@@ -54,8 +53,7 @@ def added_memory(e: Evidence, experiments, of: str, over: str) -> Values:
     df = rows(e, experiments, of, over)
     ours, theirs = (df[df["variant"] == name].set_index(INDEX) for name in (of, over))
     added = ((ours["prepare_bytes"] - theirs["prepare_bytes"]) / (4 * ours["nnz"])).dropna()
-    if added.empty:
-        raise NotMeasured(f"{of} and {over} were not measured at any common point.")
+    need(not added.empty, f"{of} and {over} were not measured at any common point.")
     return Values({of: added.clip(lower=0)}, "Added memory", ".1f", 100, " %", f" over {over}")
 
 
@@ -82,8 +80,8 @@ def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
         for d in densities
     }
     parts: Mapping[str, pd.Series] = at or v.by
-    if missing := [name for name, s in parts.items() if s.empty]:
-        raise NotMeasured(f"{v.name}: nothing was measured of {missing[0]}.")
+    missing = [name for name, s in parts.items() if s.empty]
+    need(not missing, f"{v.name}: nothing was measured of {', '.join(missing[:1])}.")
     means = pd.Series({name: records.geomean(s) for name, s in parts.items()})
     each = ", ".join(f"{name} {v.one(value)}" for name, value in means.items())
     return Reduced(v, means, each + v.tail, f"{v.name}: {each}.")
@@ -96,8 +94,7 @@ def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
     lines = s.groupby(level=["m", "n", "k", "density"], sort=False)
     best = {at: line.groupby(level="label").max().reindex(labels).dropna() for at, line in lines}
     course = [(f"{m} × {n} × {k}, {density(d)}", values) for (m, n, k, d), values in best.items() if len(values) > 1]
-    if not course:
-        raise NotMeasured("No size was measured with two of these labels.")
+    need(bool(course), "No size was measured with two of these labels.")
     first, last = (name or "the usual pattern" for name in (labels[0], labels[-1]))
     why = f"{v.name} from {first} to {last}."
     return Reduced(v, pd.Series(dtype=float), "", why, lines=True, course=course)
@@ -107,8 +104,8 @@ def rank_correlation(v: Values, against: str) -> Reduced:
     """The rank correlation of the values of each other experiment with those of the experiment `against`, over the
     points that both have, for each contender."""
     tables = {who: s.unstack("experiment") for who, s in v.by.items()}
-    if any(against not in table or table.shape[1] < 2 for table in tables.values()):
-        raise NotMeasured(f"There is nothing to hold against {against}.")
+    both = all(against in table and table.shape[1] > 1 for table in tables.values())
+    need(both, f"There is nothing to hold against {against}.")
     found = {
         (who, other): table[[against, other]].dropna().corr("spearman").loc[against, other]
         for who, table in tables.items()

@@ -5,7 +5,7 @@ import pandas as pd
 
 from artifact.drawing.compiled import instructions
 from artifact.measure import records
-from artifact.verdicts.evidence import Evidence, NotMeasured
+from artifact.verdicts.evidence import Evidence, NotMeasured, need
 from artifact.verdicts.measures import Reduced
 from artifact.verdicts.quantities import RATES, Values, points, rows
 from kernels import tensor_core_24 as room
@@ -36,8 +36,7 @@ def share_above_that_at(v: Values, column: str, value: float) -> Reduced:
     not counted themselves."""
     (s,) = v.by.values()
     here = s.index.get_level_values(column) == value
-    if not here.any() or here.all():
-        raise NotMeasured(f"{v.name} was not measured at {column} = {value:g} and elsewhere.")
+    need(here.any() and not here.all(), f"{v.name} was not measured at {column} = {value:g} and elsewhere.")
     that, others = records.geomean(s[here]), s[~here]
     over = others > that
     return Reduced(

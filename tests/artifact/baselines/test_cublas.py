@@ -187,7 +187,10 @@ def test_vectors_are_for_the_default(library, sizes, layout):
 def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library):
     library.lt.broken = (8,)  # at place 2
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)
-    bound = cublaslt_eight.bind(eight_problem(monkeypatch, 16, 48, 32), DEVICE)
+    problem = eight_problem(monkeypatch, 16, 48, 32)
+    bound = cublaslt_eight.bind(problem, DEVICE)
+    scales = [{value for (_, name), value in library.lt.attributes.items() if name == each} for each in (6, 7)]
+    assert scales == [{x.scale.data.ptr} for x in (problem.device().b, problem.device().a)], "of C transposed"
     assert sorted(timer.seen[0]) == [
         f"place {place} of the library's proposals, sums {sums}" for place in (1, 3) for sums in ("fast", "promoted")
     ]

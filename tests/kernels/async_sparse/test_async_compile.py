@@ -1,131 +1,64 @@
-"""What the compiler makes of the room's kernels: no spills, room for registers and rings, the instructions that each
-idea of the ladder is about."""
+"""What the compiler makes of the kernels beyond the contract of all systems: blocks that share an SM, shared memory,
+the instructions that each idea is about, and what no instantiation may be."""
 
 from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import compiled
 import pytest
 from compiled import count
 
-from kernels import async_sparse as room
+from kernels import async_sparse as system
 from kernels import jit
-from kernels.async_sparse import any_csr, blocks, family, published, union, wcsr, windows
+from kernels.async_sparse import any_csr, blocks, family, model, published, union, wcsr, windows
+from kernels.async_sparse.union import Union
+from kernels.async_sparse.windows import Windows
+from kernels.library import in_order
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0, besides 1 KiB of the driver's
 RUNGS = tuple(published.KERNELS)
-#: Kernels for CSR: `test_windows`, `test_union`; and for blocks anywhere: `test_blocks`.
-OTHERS = wcsr.KERNELS | windows.KERNELS | union.KERNELS | any_csr.KERNELS | blocks.KERNELS
-#: Kernels with a warpgroup, or a warp, that only loads.
 SPECIALISED = (*published.PAIRS, "unit_ring")
-THREADS = {name: family.THREADS if name in SPECIALISED else 128 for name in (*RUNGS, "unit_ring")}
-#: Beside what the room declares: the narrowest instruction of the sweep, and a wide one in float16.
-SWEEP = tuple(published.entry("opt5", dtype, "C", n) for dtype, n in (("bfloat16", 8), ("float16", 248)))
-ENTRIES = {
-    (kernel.source, entry): kernel.targets
-    for kernel in room.VARIANTS.values()
-    if kernel.name not in OTHERS
-    for entry in kernel.entries + (SWEEP if kernel.name == "opt5" else ())
-}
+#: A step of 128 bytes of k in instructions of 16 values, or of 8 of TF32.
+KINDS = {"BF16": "x16.F32.BF16", "F16": "x16.F32", "TF32": "x8.F32.TF32"}
 
 
-def of(name: str) -> str:
-    """The kernel of an entry."""
-    return name.split("<")[0]
+@cache
+def of_hopper() -> compiled.Reports:
+    """Of every entry that the system declares, and what clears and rounds cut windows."""
+    jobs = {(kernel.source, e) for kernel in system.VARIANTS.values() for e in kernel.entries}
+    jobs |= {(wcsr.SOURCE, e) for e in ("round_cut<BF16, 64>", "round_cut<F16, 64>")}
+    jobs |= {(windows.SOURCE, f"clear_cut<{window}>") for window in windows.HEIGHTS}
+    return compiled.reports(compiled.cubins(sorted(jobs), family.TARGETS))
 
 
-@pytest.fixture(scope="module")
-def cubins():
-    made = {}
-    for targets in (jit.TARGETS, family.TARGETS):
-        made |= compiled.cubins((job for job, its in ENTRIES.items() if its == targets), targets)
-    return made
+@pytest.fixture
+def reports():
+    return of_hopper()
 
 
-@pytest.fixture(scope="module")
-def reports(cubins):
-    return compiled.reports(cubins)
+def of(reports, *names: str):
+    """(template arguments, resources, instructions, where) of each entry of these kernels."""
+    for (entry, _), (used, mix) in reports.items():
+        if entry.split("<")[0] in names:
+            yield re.findall(r"[^<>, ]+", entry)[1:], used, mix, f"{entry}: {used}"
 
 
-@pytest.fixture(scope="module")
-def mixes(reports) -> dict[str, list[dict[str, int]]]:
-    """kernel -> the instructions of each of its entries for Hopper."""
-    made = {}
-    for (entry, target), (_, mix) in reports.items():
-        if target in family.TARGETS:
-            made.setdefault(of(entry), []).append(mix)
-    return made
-
-
-# ------------------------------------------------------------------------------------ resources
-
-
-def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(reports):
-    assert {entry for entry, _ in reports} == {entry for _, entry in ENTRIES}
-    for (entry, target), (used, mix) in reports.items():
-        where = f"{entry} on {target}: {used}"
-        assert not used.spills and mix["EXIT"], where
-        threads = THREADS[of(entry)]
-        assert math.ceil(used.registers / 8) * 8 * threads <= 65536, where
-        if threads == 384:
-            assert used.registers == 168, f"what setmaxnreg shares out: {where}"
-
-
-def test_what_setmaxnreg_asks_for_is_there():
-    """A warpgroup that loads gives, two that multiply take: no more than the 168 of each that a launch has."""
-    text = "".join(path.read_text() for path in family.HERE.glob("*.cu*") if not path.stem.startswith("windows"))
-    given, taken = (
-        {int(x) for found in re.findall(rf"{way}_registers<([^>]+)>", text) for x in re.findall(r"\d+", found)}
-        for way in ("give", "take")
-    )
-    assert (given, taken) == ({24, 40}, {240, 232})
-    for less, more in ((24, 240), (40, 232)):
-        assert (less + 2 * more) * 128 <= 3 * 168 * 128
-
-
-def test_barriers_fit_beside_the_rings(reports):
-    """`check` leaves 2 KiB for them, beside the KiB of the driver's that the report counts."""
-    for (entry, target), (used, _) in reports.items():
-        if of(entry) != "opt0" and target in family.TARGETS:
-            assert used.shared_bytes <= family.STATIC + 1024, entry
-    for name in RUNGS[1:]:
-        for dtype, (_, size) in family.DTYPES.items():
-            for order in "CF":
-                need = published.shared_bytes(name, 256, size, order)
-                assert need + family.STATIC <= MOST, f"{name} in {dtype}"
-
-
-def test_two_blocks_of_opt2_share_an_sm(reports):
-    """As its prediction, and that of opt3, say."""
-    for (entry, _), (used, _) in reports.items():
-        if of(entry) == "opt2":
-            assert 65536 // (math.ceil(used.registers / 8) * 8 * 128) >= 2
-            need = published.shared_bytes("opt2", 256, 2, "C") + used.shared_bytes
-            assert 2 * need <= 228 * 1024
-
-
-# -------------------------------------------------------------------------- what an idea is made of
+def blocks_of(used, threads: int) -> int:
+    """Blocks that share an SM by their registers."""
+    return 65536 // (math.ceil(used.registers / 8) * 8 * threads)
 
 
 def has(mix: dict[str, int], opcode: str, modifier: str = "") -> bool:
     return any(op.startswith(opcode) and modifier in op for op in mix)
 
 
-def test_cuda_cores_multiply_in_opt0_and_tensor_cores_in_all_others(mixes):
-    assert set(mixes) == {*RUNGS, "unit_ring"}
-    for name, entries in mixes.items():
-        for mix in entries:
-            assert has(mix, "HGMMA") == (name != "opt0"), name
-            assert not has(mix, "HMMA") and not has(mix, "LDGSTS"), name
-            # Multiply-adds of a step of k, 64 rows each; the others have none worth the name.
-            assert (count(mix, "FFMA") >= 64) == (name == "opt0"), name
-
-
 @pytest.mark.parametrize(
     ("opcode", "modifier", "users"),
     [
+        ("HGMMA", "", {*RUNGS[1:], "unit_ring"}),
         ("UTMALDG", "", {*RUNGS[2:], "unit_ring"}),  # TMA loads
         ("UTMASTG", "", {*RUNGS[2:], "unit_ring"} - {"opt7"}),  # and stores; opt7 has __stwt
         ("USETMAXREG", "", {*SPECIALISED}),  # warp specialisation
@@ -134,49 +67,142 @@ def test_cuda_cores_multiply_in_opt0_and_tensor_cores_in_all_others(mixes):
         ("ATOMG", "", {"opt6_atomic", "opt6_stealing", "unit_ring"}),  # tiles are claimed
     ],
 )
-def test_an_idea_shows_in_the_disassembly(mixes, opcode, modifier, users):
-    found = {name: {has(mix, opcode, modifier) for mix in entries} for name, entries in mixes.items()}
-    assert found == {name: {name in users} for name in found}
+def test_an_idea_shows_in_the_disassembly(reports, opcode, modifier, users):
+    for name in (*RUNGS, "unit_ring"):
+        for _, used, mix, where in of(reports, name):
+            assert has(mix, opcode, modifier) == (name in users), where
+            assert name not in SPECIALISED or used.registers == 168, f"what setmaxnreg shares out: {where}"
+            assert name != "opt2" or blocks_of(used, 128) >= 2, where
+            assert name == "opt0" or used.shared_bytes <= family.STATIC + 1024, where
 
 
-def test_opt1_loads_by_hand_and_stores_from_registers(mixes):
-    for mix in mixes["opt1"]:
-        assert count(mix, "LDG", 128) and count(mix, "STS", 128)
-        assert not any(op.startswith("UTM") for op in mix)
-    for name in ("opt2", "opt5", "unit_ring"):
-        for mix in mixes[name]:
-            assert not count(mix, "STG", 128), "C goes through shared memory"
+def test_a_rung_moves_what_its_head_says(reports):
+    """opt1 loads by hand; waiting is no longer arriving in opt4; each step has four multiplications of its width."""
+    assert all(count(mix, "LDG", 128) and count(mix, "STS", 128) for *_, mix, _ in of(reports, "opt1"))
+    arrivals = {
+        name: sum(n for op, n in next(of(reports, name))[2].items() if op.startswith("SYNCS.ARRIVE"))
+        for name in ("opt3", "opt4")
+    }
+    assert arrivals["opt4"] < arrivals["opt3"]
+    for (entry, _), cubin in reports.cubins.items():
+        if entry.startswith(("opt5<", "unit_ring<", "wcsr<")):
+            dtype, *rest = re.findall(r"[^<>, ]+", entry)[1:]
+            n = rest[{"opt5": 1, "unit_ring": 3, "wcsr": 0}[entry.split("<")[0]]]
+            code = jit.disassemble(cubin)
+            work = re.findall(r"HGMMA\S+", code)
+            assert set(work) == {f"HGMMA.64x{n}{KINDS[dtype]}"} and len(work) % 4 == 0, entry
+            transposed = {"tnspB" in op for op in re.findall(r"HGMMA[^;]*;", code)}
+            assert transposed == {"MN_MAJOR" in entry or entry.startswith("wcsr<") and dtype != "TF32"}, entry
 
 
-def test_fewer_threads_arrive_in_opt4_than_in_opt3(mixes):
-    """Waiting is no longer arriving: arrivals of opt3 are at every wait as well."""
-    three, four = (
-        sum(n for op, n in mixes[name][0].items() if op.startswith("SYNCS.ARRIVE")) for name in ("opt3", "opt4")
-    )
-    assert four < three
+def test_what_setmaxnreg_asks_for_is_there():
+    """A warpgroup that loads gives, those that multiply take: no more than a launch has."""
+
+    def asked(paths) -> tuple[set[int], set[int]]:
+        text = "".join(path.read_text() for path in paths)
+        ways = (re.findall(rf"{way}_registers<([^>]+)>", text) for way in ("give", "take"))
+        given, taken = ({int(x) for one in found for x in re.findall(r"\d\d+", one)} for found in ways)
+        return given, taken
+
+    for_blocks = [path for path in family.HERE.glob("*.cu*") if not path.stem.startswith("windows")]
+    assert asked(for_blocks) == ({24, 40}, {240, 232}) and 24 + 2 * 240 <= 3 * 168 >= 40 + 2 * 232
+    assert asked([windows.SOURCE]) == ({56}, {200, 224}) and 56 + 200 <= 2 * 128 and 56 + 2 * 224 <= 3 * 168
 
 
-def test_the_multiplication_is_of_the_dtype_and_the_width(cubins):
-    """A step of 128 bytes of k: four instructions, 16 values each, or 8 of TF32; B transposed where it is row-major."""
-    kinds = {"BF16": "x16.F32.BF16", "F16": "x16.F32", "TF32": "x8.F32.TF32"}
-    for entry in (*room.VARIANTS["opt5"].entries, *SWEEP, *room.VARIANTS["unit_ring"].entries):
-        cubin = cubins[entry, "sm_90a"]
-        work = re.findall(r"HGMMA\S+", jit.disassemble(cubin))
-        dtype, arguments = entry.split("<")[1].split(", ")[0], entry.rstrip(">").split(", ")
-        n = arguments[4 if of(entry) == "unit_ring" else 2]
-        assert set(work) == {f"HGMMA.64x{n}{kinds[dtype]}"}, entry
-        assert work and len(work) % 4 == 0, entry
+def test_windows_find_their_registers_and_multiply_without_a_wait(reports):
+    for arguments, used, mix, where in of(reports, "wcsr"):
+        width = int(arguments[1])
+        assert blocks_of(used, 128) >= {64: 5, 128: 4, 256: 2}[width], where
+        assert count(mix, "STS", 128) == width // 16 and count(mix, "REDG") == width // 2, where
+    for (window, groups, _, exact, *_), used, mix, where in of(reports, "windows"):
+        assert used.registers == (128 if groups == "1" else 168) and used.shared_bytes <= windows.TAKEN, where
+        assert count(mix, "REDG") == int(window) // 4, "16 bytes at a time"
+        order = re.findall(r"HGMMA|WARPGROUP.DEPBAR", jit.disassemble(reports.cubins[where.split(": ")[0], "sm_90a"]))
+        together = {len(run) for run in "".join("h" if x == "HGMMA" else "|" for x in order).split("|") if run}
+        assert together == ({8, 2} if exact == "false" else {16, 4} if int(window) <= 16 else {12, 6}), where
 
 
-def test_row_major_b_is_what_the_instruction_transposes(cubins):
-    found = {"K_MAJOR": set(), "MN_MAJOR": set()}
-    for entry in room.VARIANTS["unit_ring"].entries:
-        code = jit.disassemble(cubins[entry, "sm_90a"])
-        found[entry.split(", ")[1]] |= {"tnspB" in op for op in re.findall(r"HGMMA[^;]*;", code)}
-    assert found == {"K_MAJOR": {False}, "MN_MAJOR": {True}}
+EVERY = [
+    Union(rows, vec, loads, unroll)
+    for rows in union.HEIGHTS
+    for vec in (4, 1)
+    for loads in union.LOADS
+    for unroll in (4, 8)
+    if (rows * loads, loads * unroll) in union.BLOCKS
+]
+HALF = [Union(rows, unroll=unroll) for rows, unroll in union.HALF_BLOCKS]
 
 
-# ------------------------------------------------------------------------------- what is refused
+@pytest.mark.parametrize("target", jit.TARGETS)
+def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
+    """A register may be spilled outside the inner loop; elsewhere than on Hopper, for which it is tuned, a few."""
+    whole = [c for c in EVERY if target == "sm_90a" or c.rows in (1, 4)]
+    ordered = [in_order.in_order(c) for c in model.POOLS["fp32"] if isinstance(c, Union) and not c.order]
+    configs = [(c, "tf32") for c in whole + ordered]
+    configs += [(c, "bfloat16") for c in HALF + [c for c in ordered if union.made_for(c, "bfloat16")]]
+    wanted = {any_csr.entry_of(c, 4, dtype): (c, dtype) for c, dtype in configs}
+    found = compiled.reports(compiled.cubins(wanted, [target]))
+    for (_, entry), (config, dtype) in wanted.items():
+        used, mix = found[entry, target]
+        assert used.spill_loads <= (4 if target == "sm_90a" else 16), f"{entry}: {used}"
+        assert union.blocks_of(config, dtype) <= blocks_of(used, 32 * union.WARPS), f"{entry}: {used}"
+        values = 32 * (1 if dtype == "tf32" else 2) * config.vec * config.loads // 32
+        assert count(mix, "FFMA") >= config.rows * values * config.unroll, entry
+        counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
+        assert not config.in_order or counts and all(".INC" in op for op in counts), entry
+
+
+def test_windows_in_order_count_by_atomics_and_add_without():
+    configs = [in_order.in_order(c) for c in model.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
+    found = compiled.reports(compiled.cubins({any_csr.entry_of(c, 4) for c in configs}, family.TARGETS))
+    for (entry, _), (used, mix) in found.items():
+        counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
+        assert counts and all(".INC" in op for op in counts) and used.spill_loads <= 4, entry
+
+
+def test_blocks_mma_is_copies_of_16_bytes_ldmatrix_and_tensor_cores_in_every_family():
+    kernel = system.VARIANTS[blocks.NAME]
+    found = compiled.reports(compiled.cubins(((kernel.source, e) for e in kernel.entries), jit.FAMILIES))
+    assert len(found) == len(kernel.entries) * len(jit.FAMILIES)
+    for (entry, target), (used, mix) in found.items():
+        _, bm, _, b_cols, c_cols, bn, _ = re.findall(r"[^<>, ]+", entry)[1:]
+        where = f"{entry} on {target}: {used}"
+        assert not used.spills and blocks_of(used, blocks.THREADS) >= blocks.TOGETHER, where
+        assert all(".128" in op and "BYPASS" in op for op in mix if op.startswith("LDGSTS")), where
+        # A warp's part in a step of 32: a fourth of the tile, 16 x 8 at a time.
+        assert count(mix, "HMMA") == int(bm) * int(bn) // 4 // (16 * 8) * 2, where
+        assert has(mix, "LDSM", ".MT88") == (b_cols == "false") and has(mix, "MOVM") == (c_cols == "true"), where
+        assert not has(mix, "RED") and not has(mix, "ATOM"), "sums have one order"
+
+
+def test_every_tile_of_blocks_mma_is_one_that_the_source_takes():
+    """Its static assertions hold for each order, block and width, in the shortest ring of any GPU."""
+    shapes = [family.Shape("bfloat16", b_row, 16, order, order) for b_row in (16, 128) for order in "CF"]
+    tiles = [(s, blocks.filled(columns, s.b_row, 101_376)) for s in shapes for columns in blocks.widths(s.b_row)]
+    assert compiled.cubins([(blocks.SOURCE, blocks.entry(tile, s)) for s, tile in tiles], ["sm_86"])
+
+
+def test_boxes_are_those_of_the_kernels(tmp_path):
+    """The compiler's own sizes: Output for unit_ring, for opt2 to opt5, and for the persistent rungs."""
+    body = []
+    for dtype, (t, size) in family.DTYPES.items():
+        for c in "CF":
+            for n in published.WIDTHS:
+                few = published.widest("opt6", size)
+                of_c = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, "
+                for widest in (64, few):
+                    wide, size_of = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
+                    body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
+                    body.append(f"static_assert(sizeof({of_c}{widest}>) == {size_of} && {size_of} % 1024 == 0);")
+                ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
+                need = [published.shared_bytes(name, n, size, c) for name in RUNGS[1:]]
+                body.append(f"static_assert({ring} == {published.shared_bytes('opt5', n, size, c)});")
+                whole = published.shared_bytes("opt6", n, size, c)
+                body.append(f"static_assert({ring} + 2 * sizeof({of_c}{few}>) == {whole});")
+                assert max(need) + family.STATIC <= MOST, f"{n} columns of {dtype}"
+    probe = tmp_path / "sizes.cu"
+    probe.write_text("\n".join([f'#include "{family.HERE}/specialised.cuh"', "__global__ void sizes() {", *body, "}"]))
+    assert jit.compile_cubin(probe, "sizes", "sm_90a").code
 
 
 @pytest.mark.parametrize(
@@ -185,13 +211,14 @@ def test_row_major_b_is_what_the_instruction_transposes(cubins):
         ("unit_ring<TF32, MN_MAJOR, false, false, 64, 3, 5, 2, 1>", "TF32 wants a column-major B"),
         ("unit_ring<BF16, MN_MAJOR, false, false, 96, 3, 5, 2, 1>", "in chunks of 64 columns"),
         ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 2, 2, 1>", "at least 2 and 3 units"),
-        ("unit_ring<BF16, K_MAJOR, false, false, 64, 1, 5, 2, 1>", "at least 2 and 3 units"),
         ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 5, 2, 3>", "1, 2 or 4 pieces"),
         ("opt5<BF16, false, 12, 3>", "8 to 256 columns"),
-        ("opt1<BF16, false, 264>", "8 to 256 columns"),
+        ("windows<128, 2, 3, false>", "windows have 8, 16, 32 or 64 rows"),
+        ("windows<16, 3, 3, false>", "one or two warpgroups multiply"),
+        ("wcsr<TF32, 96>", "a tile has 64, 128, 192 or 256 columns"),
+        ("blocks_mma<BF16, 128, 64, false, false, 128, 2>", "C leaves through the ring"),
     ],
 )
 def test_an_impossible_instantiation_says_why(entry, reason):
-    source = family.HERE / f"{of(entry)}.cu"
     with pytest.raises(jit.CompileError, match=f"(?s){reason}"):
-        jit.compile_cubin(source, entry, "sm_90a")
+        jit.compile_cubin(family.HERE / f"{entry.split('<')[0]}.cu", entry, "sm_90a")

@@ -1,4 +1,4 @@
-"""Sums in one order without a GPU: slots of parts, the protocol in every interleaving, the compiler's code."""
+"""Sums in one order without a GPU: slots of parts, the protocol in every interleaving, which kernels add by atomics."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import itertools
 import re
 from math import ceil
 
-import compiled
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matrices import of_lengths
 
 from kernels import jit
-from kernels.async_sparse import any_csr, model, tasks, union, windows
+from kernels.async_sparse import any_csr, tasks, union, windows
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
-from kernels.formats.csr import Csr
 from kernels.library import in_order
 from kernels.tuning import choices
 from kernels.tuning.__main__ import rooms
@@ -46,17 +45,10 @@ def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_f
     assert list(parts.table[:, 1]) == list(counted) and parts.most == max(counted)
 
 
-def heavy(lengths, k: int = 4000) -> Csr:
-    """Rows of so many ones, in the first columns."""
-    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    col_idx = np.concatenate([np.arange(x) for x in lengths]).astype(np.int32)
-    return Csr(len(lengths), k, row_ptr, col_idx, np.ones(col_idx.size, np.float32))
-
-
 @pytest.mark.parametrize("longest, different", [(10, False), (64, False), (65, True), (3000, True)])
 def test_kernels_differ_where_three_parts_or_more_meet(longest, different):
     """The sum of two is the same either way round: what is as it is stays the kernel that was chosen."""
-    a = heavy([3] * 40 + [longest])
+    a = of_lengths([3] * 40 + [longest])
     for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
         ask = in_order.in_order(config)
         made = [union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1) for c in (config, ask)]
@@ -189,40 +181,3 @@ def test_it_is_known_which_kernels_add_by_atomics():
         if re.search(r"atomicAdd\(|red\.[a-z.]+\.v?4?\.?f32", path.read_text())
     }
     assert found == ADDS | COUNTS
-
-
-# ------------------------------------------------------------------------------------ machine code
-
-#: What the tuner chooses from, and single rows, which values that change in place need.
-_POOL = {c for c in model.POOLS["tf32"] if not c.order}
-_HALF = {c for c in model.POOLS["half"] if not c.order}
-
-
-@pytest.fixture(scope="module")
-def reports():
-    made = compiled.cubins({any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL}, windows.TARGETS)
-    portable = {any_csr.entry_of(in_order.in_order(c), 4) for c in _POOL if isinstance(c, Union)}
-    portable |= {any_csr.entry_of(in_order.in_order(c), 4, "bfloat16") for c in _HALF}
-    return compiled.reports(made | compiled.cubins(portable, jit.TARGETS))
-
-
-@compiled.again
-def test_kernels_count_by_atomics_and_add_without(reports):
-    for (entry, target), (_, mix) in reports.items():
-        atomics = {op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)}
-        assert atomics and all(".INC" in op for op in atomics), f"{entry} for {target}: {atomics}"
-
-
-@compiled.again
-def test_as_many_blocks_share_an_sm_as_it_says(reports):
-    """And hardly anything is spilled: a few words of a task, outside of the loop over its columns."""
-    configs = [in_order.in_order(c) for c in _POOL if isinstance(c, Union)]
-    blocks = {union.entry(c): union.blocks_of(c) for c in configs}
-    halves = [in_order.in_order(c) for c in _HALF]
-    blocks |= {union.entry(c, "bfloat16"): union.blocks_of(c, "bfloat16") for c in halves}
-    for (entry, target), (used, _) in reports.items():
-        most = 4 if target == "sm_90a" else 16
-        assert used.spill_loads <= most, f"{entry} for {target}: {used}"
-        if entry in blocks:
-            held = ceil(used.registers / 8) * 8 * 32 * union.WARPS
-            assert blocks[entry] * held <= 65536, f"{entry} for {target}: {used}"

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 import twins
 from emulated import there  # noqa: F401
 
-from kernels import formats, splitmix
+from kernels import formats
 from kernels.async_sparse import planning
-from kernels.formats import csr, half, intake
+from kernels.formats import csr, intake
 from kernels.formats.csr import Csr
 
 
@@ -169,35 +169,3 @@ def require_same_tasks(found, right, block: int, name: str) -> None:
         assert begin % min(block, 1 << (parts - 1).bit_length()) == 0, name
         if parts <= block:
             assert begin // block == at[-1] // block, name
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", half.DTYPES)
-def test_sixteen_bits_are_those_of_the_host(dtype):
-    import cupy
-
-    x = (
-        np.random.default_rng(1).standard_normal((77, 33)).astype(np.float32)
-        * np.float32(2.0) ** np.arange(-140, -63, dtype=np.float32)[:, None]
-    )
-    x[0, :7] = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38]
-    for given in (x, np.asfortranarray(x)):
-        bits = half.to_bits(given, dtype)
-        found = half.to_bits(cupy.asarray(given, order="K"), dtype)
-        np.testing.assert_array_equal(found.get(), bits)
-        np.testing.assert_array_equal(half.from_bits(found, dtype).get(), half.from_bits(bits, dtype))
-    held = half.from_bits(half.to_bits(x, dtype), dtype)
-    held[~np.isfinite(held)] = 0
-    assert half.first_not_held(cupy.asarray(held), dtype) is None
-    held[50, 3] = np.float32(1 + 2**-20)
-    assert half.first_not_held(cupy.asarray(held), dtype) == half.first_not_held(held, dtype) == 50 * 33 + 3
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "tf32", "bfloat16", "float16"])
-def test_random_numbers_are_those_of_the_host(dtype):
-    import cupy
-
-    for size in (0, 1, 100_003):
-        key = splitmix.key(7, 2)
-        same([splitmix.uniform(key, size, dtype, cupy)], [splitmix.uniform(key, size, dtype)], dtype)

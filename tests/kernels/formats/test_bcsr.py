@@ -133,6 +133,13 @@ def test_a_random_matrix_has_the_blocks_that_were_asked_for(m, k, density, block
     same(bcsr.from_csr(full, block=block, dtype="float32"), made)
 
 
+@given(density=st.floats(0, 1))
+@settings(max_examples=40, deadline=None)
+def test_pruning_keeps_that_share_of_all_blocks(density):
+    made = bcsr.from_dense(np.ones((48, 80), FLOAT32), block=16, density=density)
+    assert made.blocks == round(density * 15)
+
+
 def test_every_block_is_as_likely_as_the_others():
     counts = np.zeros(12)
     for seed in range(600):

@@ -63,12 +63,12 @@ def given_to(name: str, m: int, k: int, seed: int):
 
 
 def equal(one, other) -> None:
-    """Equal to the bit: sizes, dtypes and arrays; a NaN is a NaN."""
+    """Of one type, with the same sizes and dtypes, and the same numbers or bit patterns in all arrays."""
     assert type(one) is type(other)
     for name, x in vars(other).items():
         y = getattr(one, name)
         if isinstance(x, np.ndarray):
-            assert x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes(), name
+            assert x.dtype == y.dtype and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"), name
         elif name != "facts":
             assert x == y, name
 
@@ -122,6 +122,14 @@ def test_of_another_dtype_or_shape_and_with_gaps_every_array_is_refused(name):
         shorter = [x[:-1].copy()] if formats.is_sparse(a) else []
         for wrong in (x.astype(np.complex64), x[None], *[gaps] * (at != "scale"), *shorter):
             assert said(lambda at=at, wrong=wrong: formats.validate(replace(a, **{at: wrong}))), at
+
+
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
+@pytest.mark.parametrize("name", ["e4m3", "2:4 of e4m3"])
+def test_scales_are_positive_and_finite(name, value):
+    a = MAKERS[name](dense(5, 40, 1))
+    a.scale[3] = value
+    says(["scale", "positive"], lambda: formats.validate(a))
 
 
 def test_arrays_on_two_sides_are_refused():

@@ -451,18 +451,3 @@ def changed(name: str, place: tuple[int, int], value) -> dict:
 )
 def test_a_malformed_matrix_gets_one_sentence(change, words):
     says(["N:M ", *words], lambda: nm.validate(replace(GOOD, **change)))
-
-
-# ----------------------------------------------------------------------------------- the GPU
-
-#: k, n, keep, group, vector: whole, ragged in k, in n, in both, padded with surplus rows.
-ON_GPU = [
-    (64, 64, 2, 4, 32),
-    (66, 50, 2, 4, 1),
-    (65, 77, 2, 4, 32),
-    (100, 33, 16, 32, 7),
-    (40, 130, 12, 32, 128),
-    (5, 3, 3, 4, 2),
-    (1, 1, 4, 4, 4),
-    (300, 1000, 1, 16, 4),
-]

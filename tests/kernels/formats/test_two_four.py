@@ -407,10 +407,6 @@ def test_the_kernel_loads_and_stores_16_bytes_and_spills_nothing(reports, entry,
     assert count("RED", "ATOM") == (entry != "compress<PRUNE>")
 
 
-#: m, k: whole, with rows at 16 bytes but a ragged end, at odd addresses, smaller than a group.
-ON_GPU = [(64, 64), (7, 8), (33, 72), (5, 1000), (130, 65), (3, 17), (1, 1), (2, 3), (300, 2048)]
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])
 def test_the_kernel_reads_parts_of_arrays(device, offset):

@@ -253,6 +253,18 @@ def test_another_current_gpu_is_current_again_after_a_call(device, launched, mon
     assert order == [0, 3] and launched
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, []), (1, []), (0, [0])])
+def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, after, monkeypatch):
+    opened = []
+    monkeypatch.setattr(current, "now", lambda: before)
+    monkeypatch.setattr(current.gpu, "current_device", lambda ordinal: ordinal)
+    monkeypatch.setattr(current.gpu, "open_device", opened.append)
+    with pytest.raises(KeyError), current.opened(1) as ordinal:
+        assert ordinal == 1 and not opened
+        raise KeyError
+    assert opened == after
+
+
 # ---------------------------------------------------------------- around the kernel
 
 

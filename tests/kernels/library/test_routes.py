@@ -116,6 +116,11 @@ def _entries(made, config, p) -> list[tuple]:
     return [(config.source, config.entry(made.numbers))]
 
 
+@pytest.mark.parametrize(("vector", "own"), [(1, False), (2, False), (6, False), (4, True), (12, True), (130, True)])
+def test_vectors_of_whole_fours_or_of_all_rows_have_a_kernel_of_their_own(vector, own):
+    assert (way(f"nm{vector}", "float32", None, H200).room == "nm_spmm") == own
+
+
 def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda *_: pytest.fail("compiled"))
     turing = racing.gpu_of("NVIDIA T4", (7, 5), 40, 65_536)

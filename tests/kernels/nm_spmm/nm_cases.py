@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import secrets
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,6 +11,7 @@ import pytest
 import racing
 from hypothesis import strategies as st
 from pretend import as_array, pretended  # noqa: F401 (a fixture)
+from products import SEED
 
 from kernels import contract, formats
 from kernels import nm_spmm as room
@@ -20,9 +19,8 @@ from kernels.contract import Operands, Problem
 from kernels.formats import nm
 from kernels.formats.half import Half
 from kernels.nm_spmm import ladder, nmsparse, operands, published, tensor
+from kernels.tuning import probe
 
-#: Fresh for every run; part of every failure's message. Set SPARSITY_TEST_SEED to run one again.
-SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 DTYPES = {"tf32": "tf32", "bf16": "bfloat16"}  #: of the variants that are not for float32
 FLOAT32 = tuple(name for name in room.VARIANTS if name not in (*DTYPES, "auto"))
 #: keep, group, vector: the paper's, few and many rows, narrow and wide vectors, windows that are no power of two.
@@ -62,20 +60,7 @@ def here(pretended, monkeypatch):  # noqa: F811
 
 def whole_numbers(m: int, n: int, k: int, keep: int, group: int, vector: int) -> Problem:
     """Small ones, so that every sum is exact in any order."""
-    rng = np.random.default_rng((SEED, m, n, k, keep, group, vector))
-    b = nm.random(k, n, keep, group, vector, SEED)
-    high = max(1, min(8, int((2**24 / (math.ceil(k / group) * keep)) ** 0.5) // 2))
-    val = np.where(b.val == 0, 0, rng.choice([-1, 1], b.val.shape) * rng.integers(1, high + 1, b.val.shape))
-    b = replace(b, val=val.astype(np.float32))
-    a = rng.integers(-high, high + 1, (k, m)).astype(np.float32).T
-
-    def on_device() -> Operands:
-        import cupy
-
-        return Operands(cupy.asarray(a.T).T, nm.to_device(b), cupy.empty((m, n), cupy.float32, order="F"))
-
-    made = operands.problem_from_nm(b, m, SEED)
-    return replace(made, make_host=lambda: Operands(a, b), make_device=on_device)
+    return probe.exact(operands.problem(m, n, k, keep / group, SEED % 2**32, group=group, vector=vector))
 
 
 def product(p: Problem) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import racing
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refused import says
 
@@ -232,6 +232,9 @@ places = st.none() | st.tuples(
 
 
 @given(own=places, shipped=places, near=st.booleans(), named=st.booleans())
+@example(own=("today", "13.0", 1), shipped=("today", "13.0", 2), near=False, named=False)
+@example(own=("today", "13.99", 1), shipped=("today", "13.99", 2), near=True, named=False)
+@example(own=("today", "13.99", 1), shipped=("today", "13.0", 2), near=True, named=False)
 @settings(deadline=None, max_examples=40)
 def test_the_first_choice_that_holds_is_found(own, shipped, near, named):
     """Today's before a near one, the user's own before the shipped one; a named file is the only one looked at."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kernels import jit
+from kernels import formats, jit
 from kernels.formats import eight, half
 from kernels.formats.eight import Eight
 from kernels.formats.half import DTYPES, Half
@@ -120,15 +120,6 @@ def test_what_operands_make_infinite_or_nan_agrees_where_both_have_it():
     assert outputs.difference(found, right, endless, MAY["float32"]).startswith("1 of")
 
 
-def test_no_elements_agree_and_zeros_differ_from_anything():
-    empty, zeros = np.zeros((0, 5), np.float32), np.zeros((2, 2), np.float32)
-    for x in (empty, zeros):
-        assert outputs.difference(x, x.copy(), x.copy(), MAY["float32"]) == ""
-    tiny = np.full((2, 2), 1e-30, np.float32)
-    assert outputs.difference(tiny, zeros, zeros, MAY["float32"])
-    assert outputs.difference(-zeros, zeros) == "", "zeros of either sign are one number"
-
-
 @pytest.mark.parametrize("dtype", ALL)
 def test_what_a_launch_leaves_alone_is_nan(dtype):
     """An output that still holds the right values proves nothing of who wrote them."""
@@ -217,11 +208,7 @@ def test_the_kernel_compiles_for_every_target_without_spills():
 def moved(x):
     import cupy
 
-    if isinstance(x, Half):
-        return Half(x.dtype, cupy.asarray(x.bits))
-    if isinstance(x, Eight):
-        return Eight(x.dtype, cupy.asarray(x.bits), cupy.asarray(x.scale))
-    return cupy.asarray(x)
+    return cupy.asarray(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 
 
 @pytest.mark.gpu

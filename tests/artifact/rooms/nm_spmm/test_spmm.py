@@ -108,7 +108,13 @@ def test_pattern_reads_the_labels_of_the_room(dtype, window, length):
 
 @pytest.mark.parametrize(
     "speedups,crossing",
-    [((0.5, 0.7, 0.9), np.nan), ((1.1, 1.2, 1.3), 0.0), ((0.5, 1.0, 2.0), 0.5), ((2.0, 0.5, 2.0), 1 - 0.5 / 2**0.5)],
+    [
+        ((0.5, 0.7, 0.9), np.nan),
+        ((1.1, 1.2, 1.3), 0.0),
+        ((0.5, 1.0, 2.0), 0.5),
+        ((0.5, 0.5, 1.0), 0.75),
+        ((2.0, 0.5, 2.0), 1 - 0.5 / 2**0.5),
+    ],
 )
 def test_the_last_crossing_counts(speedups, crossing):
     found = crossing_of(np.array([1.0, 0.5, 0.25]), np.array(speedups))

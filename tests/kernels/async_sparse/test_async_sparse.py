@@ -1,0 +1,636 @@
+"""The system without a GPU: problems, statistics, tasks and layouts of A, configurations and what is proposed of them,
+what bind hands to a launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, log2
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import racing
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from matrices import PATTERNS, pattern, shuffled
+from pretend import as_array, pretended  # noqa: F401
+from racing import A100, B200, H100_PCIE, H200
+from refused import says
+from scipy.sparse import random_array
+
+from artifact.rooms.async_sparse import scripts
+from kernels import async_sparse as system
+from kernels import formats, jit, pitch, tuning
+from kernels.async_sparse import (
+    any_csr,
+    blocks,
+    family,
+    launch,
+    lines,
+    model,
+    operands,
+    published,
+    tasks,
+    union,
+    unit,
+    wcsr,
+    windows,
+)
+from kernels.async_sparse.family import Shape, Unit
+from kernels.async_sparse.statistics import HEIGHTS, Statistics, fingerprint, statistics
+from kernels.async_sparse.union import Union
+from kernels.async_sparse.windows import Windows
+from kernels.contract import Operands
+from kernels.formats import bcsr, csr, half
+from kernels.formats import wcsr as format_
+from kernels.formats.half import array_of
+
+MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0
+USUAL = Shape("bfloat16", 64, 64, "F", "C")
+SHAPES = [
+    Shape(d, r, c, b, o) for d in family.DTYPES for r in (64, 128) for c in bcsr.SIDES for b in "FC" for o in "FC"
+]
+sizes = st.integers(1, 300)
+
+
+# ------------------------------------------------------------------------------------ problems
+
+
+@given(
+    shape=st.tuples(sizes, st.integers(1, 70), sizes),
+    density=st.sampled_from((0, 0.3, 1)),
+    block=st.sampled_from((16, 32, 64, (16, 128))),
+    how=st.fixed_dictionaries(
+        {"dtype": st.sampled_from(operands.DTYPES), "layout": st.sampled_from([*operands.LAYOUTS])}
+    ),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_problem_counts_what_its_operands_have(shape, density, block, how):
+    m, n, k = shape
+    p = system.problem(m, n, k, density, 7, block=block, **how)
+    a, b, size = bcsr.validate(p.host().a), p.host().b, 4 if how["dtype"] == "tf32" else 2
+    b_row, b_col = bcsr.sides(block)
+    assert a.blocks == round(density * ceil(m / b_row) * ceil(k / b_col)) and p.nnz == a.nnz == bcsr.to_csr(a).nnz
+    assert p.useful_flops == 2 * p.nnz * n and p.least_bytes == a.nbytes + b.nbytes + size * m * n
+    # The source's kernel: 512 columns at once, all rows of B that a block meets.
+    assert p.requested_bytes == ceil(n / 512) * a.nbytes + size * n * (a.blocks * b_col + m)
+    assert array_of(b).flags.f_contiguous or how["layout"] == "row"
+    values = np.ascontiguousarray(formats.to_dense(b))
+    assert (values != 0).all() and np.abs(values).max() <= 1
+    assert size == 2 or not (values.view(np.uint32) & 0x1FFF).any()
+
+
+def test_the_label_says_what_is_unusual():
+    assert system.problem(64, 1, 64).label == ""
+    assert system.problem(64, 1, 64, block=(64, 16), dtype="float16").label == "float16, blocks of 64 x 16"
+    assert system.problem(64, 1, 64, block=128, layout="linear").label == "blocks of 128, linear"
+    assert system.problem_from_csr(shuffled(), 3, label="net", layout="row").label == "net"
+
+
+@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
+@pytest.mark.parametrize("reorder", operands.REORDERS)
+def test_a_real_pattern_keeps_its_places_in_blocks_and_in_csr(dtype, reorder):
+    given_ = shuffled()
+    made = [system.problem_from_csr(given_, 9, 4, dtype=dtype, reorder=reorder, format="csr")]
+    if dtype != "float32":
+        made.append(system.problem_from_csr(given_, 9, 4, block=16, dtype=dtype, reorder=reorder, layout="row"))
+    order, ms = operands.reordered(given_, reorder)
+    assert (ms > 0) == (reorder == "rcm") == (not np.array_equal(csr.to_dense(order), csr.to_dense(given_)))
+    for p in made:
+        a, b = p.host().a, p.host().b
+        assert np.array_equal(formats.to_dense(a) != 0, csr.to_dense(order) != 0) and p.nnz == a.nnz
+        assert np.array_equal(formats.to_dense(a), formats.to_dense(made[0].host().a))
+        assert p.least_bytes == a.nbytes + b.nbytes * (1 + 200 / 200) or a.val.dtype != np.asarray(array_of(b)).dtype
+    whole = format_.from_csr(made[0].host().a, window=64, pad=8, dtype="float32")
+    assert operands.column_vectors(made[0].host().a) == (whole.col_idx >= 0).sum()
+    assert np.array_equal(operands.reordered(shuffled(50, 90), reorder)[0].col_idx, shuffled(50, 90).col_idx)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"block": 8}, {"block": (64, 65)}, {"dtype": "float32"}, {"layout": "column"}, {"m": 2**31 - 1, "k": 2**31 - 1}],
+    ids=str,
+)
+def test_what_makes_no_problem_gets_one_sentence(changed):
+    word = (
+        str(2**50 // 2**0)
+        if "m" in changed
+        else str(changed[next(iter(changed))]).strip("(").split(", ")[-1].strip(")")
+    )
+    says([word], lambda: system.problem(**{"m": 64, "n": 8, "k": 64} | changed))
+    for more in ({"reorder": "amd"}, {"format": "coo"}, {"dtype": "float32"}):
+        says([*more.values()], lambda more=more: system.problem_from_csr(shuffled(), 8, **more))
+
+
+# ------------------------------------------------------------------------------- statistics, model
+
+
+@given(st.sampled_from([*PATTERNS]), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_statistics_are_counts_and_a_fingerprint_is_the_patterns(which, seed):
+    a = pattern(which, seed)
+    found = statistics(a)
+    for how in tasks.ORDERS:
+        there = csr.to_dense(tasks.ordered(a, how)[1]) != 0
+        assert (found.nnz, found.longest) == (a.nnz, there.sum(1).max(initial=0))
+        for height in HEIGHTS:
+            parts = (there[i : i + height].any(0).sum() for i in range(0, a.m, height))
+            assert found.union(height, how) == sum(parts), (how, height)
+    assume(1 < a.nnz < a.m * a.k)
+    moved = replace(a, col_idx=np.roll(a.col_idx, 1))
+    assert fingerprint(a) == fingerprint(replace(a, val=a.val + 1)) and len(fingerprint(a)) == 16
+    assert fingerprint(a) != fingerprint(moved) or np.array_equal(a.col_idx, moved.col_idx)
+
+
+def test_the_weights_are_what_the_measured_candidates_say_and_propose_well():
+    measured = scripts.read()
+    shipped = model.weights()
+    assert set(shipped) == {model.kernel(c) for c in model.POOLS["tf32"]}
+    for kernel, weights in scripts.fit(measured).items():
+        assert np.allclose(weights, shipped[kernel], rtol=2e-3, atol=2e-3), kernel
+    for accuracy in ("fp32", "tf32"):
+        regret = scripts.held_out(measured, accuracy, any_csr.MOST)
+        assert (regret["regret"] <= 1.1).mean() >= 0.98 and (regret["first"] <= 1.1).mean() >= 0.8
+
+
+@given(seed=st.integers(0, 999), n=st.integers(1, 1200), orders=st.sampled_from([("",), ("", "similar")]))
+@settings(max_examples=40, deadline=None)
+def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, orders):
+    rng = np.random.default_rng(seed)
+    nnz = int(rng.integers(1, 10**7))
+    columns = {how: tuple(map(int, -np.sort(-rng.integers(1, nnz + 1, 7)))) for how in orders}
+    of = Statistics(*map(int, rng.integers(1, 10**6, 2)), nnz, int(rng.integers(1, 5000)), columns)
+    for accuracy, pool in model.POOLS.items():
+        dtype = "bfloat16" if accuracy == "half" else "tf32"
+        found = model.candidates(accuracy, of, n, len(pool))
+        times = [model.predict(c, of, n, dtype) for c in found]
+        assert set(found) == {c for c in pool if c.order in orders} and all(np.diff(times) >= -1e-9 * times[-1])
+        assert found[:5] == model.candidates(accuracy, of, n, 5)
+        for source, entry in (any_csr.entry_of(c, n, dtype) for c in found[:3]):
+            assert source.stem == entry.split("<")[0] and source.is_file()
+
+
+def test_proposals_follow_the_matrix_and_take_few_launches():
+    lonely = csr.from_scipy(random_array((5000, 5000), density=0.001, rng=0, dtype=np.float32).tocsr())
+    alike = random_array((40, 4000), density=0.03, rng=0, dtype=np.float32).tocsr()[np.repeat(np.arange(40), 64)]
+    first = [model.candidates("tf32", statistics(a), 512, 1)[0] for a in (lonely, csr.from_scipy(alike))]
+    assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
+    says(["'fp8'"], lambda: model.candidates("fp8", statistics(lonely), 8, 1))
+    assert any_csr.LAUNCHES <= 33
+
+
+# ------------------------------------------------------------------------------------------ tasks
+
+row_pointers = st.lists(st.integers(0, 300) | st.sampled_from((5000, 512)), min_size=1, max_size=60).map(
+    lambda lengths: np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+)
+
+
+@given(row_pointers, st.sampled_from((0, 32, 64, 512)), st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest_first):
+    made = tasks.tasks(row_ptr, chunk, even=even, longest_first=longest_first)
+    window, begin, end, place = made.table.T
+    assert made.table.dtype == made.cut.dtype == np.int32 and made.table.flags.c_contiguous
+    by_place = np.lexsort((end, begin, window))
+    assert np.array_equal(
+        np.concatenate([np.arange(b, e) for b, e in zip(begin[by_place], end[by_place], strict=True)]),
+        np.arange(row_ptr[-1]),
+    )
+    assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
+    # A window has a task even where it has no column: somebody must store its zeros.
+    tasks_of = np.bincount(window, minlength=row_ptr.size - 1)
+    assert (tasks_of >= 1).all() and ((end > begin) | (tasks_of[window] == 1)).all()
+    assert np.array_equal(made.cut, np.flatnonzero(tasks_of > 1)) and np.array_equal(place >= 0, tasks_of[window] > 1)
+    assert np.array_equal(made.cut[place[place >= 0]], window[place >= 0])
+    length = end - begin
+    assert length.max() <= chunk and ((begin - row_ptr[window]) % tasks.STEP == 0).all() if chunk else not made.cut.size
+    ordered = length[::-1] if longest_first else begin
+    assert (np.diff(ordered) >= 0).all()
+    last = end == row_ptr[window + 1]
+    if chunk and even:
+        size = tasks.even_size(np.diff(row_ptr), chunk)
+        assert (length[~last] == size[window[~last]]).all() and (size <= chunk).all()
+        assert (tasks_of <= np.maximum(1, -(-np.diff(row_ptr) // chunk))).all()
+    elif chunk:
+        assert (length[~last] == chunk).all()
+
+
+@given(row_pointers, st.sampled_from((32, 64, 512)))
+@settings(deadline=None)
+def test_parts_of_a_window_share_a_block_or_begin_with_one(row_ptr, chunk):
+    before = tasks.tasks(row_ptr, chunk, even=True)
+    made = tasks.in_blocks(before, row_ptr.size - 1, 64)
+    place, filler = made.table[:, 3], made.table[:, 0] == row_ptr.size - 1
+    assert (made.table[filler] == [row_ptr.size - 1, 0, 0, -1]).all() and made.table.dtype == np.int32
+    assert sorted(map(tuple, made.table[~filler])) == sorted(map(tuple, before.table))
+    at = sorted((np.flatnonzero(place == p) for p in range(len(made.cut))), key=lambda x: x[0])
+    for x in at:
+        assert (np.diff(x) == 1).all() and (np.diff(made.table[x, 1]) > 0).all()
+        assert all(x[0] // block == x[-1] // block or x[0] % block == 0 for block in (8, 16, 32, 64))
+    room = [64 * ceil(len(x) / 64) if len(x) > 64 else 2 ** ceil(log2(len(x))) for x in at]
+    assert room == sorted(room, reverse=True)
+
+
+def test_chunks_are_whole_steps_and_balance_blocks():
+    for chunk in (-32, 8, 100):
+        says([f"{chunk} columns", "multiple of 32"], lambda chunk=chunk: tasks.tasks(np.int32([0, 8]), chunk))
+    says(["'rcm'"], lambda: tasks.ordered(shuffled(), "rcm"))
+    lengths = np.append(8 * np.random.default_rng(5).integers(0, 5, 5000), (80_000, 8_000))
+    load = lengths.sum() / 132
+    row_ptr = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    table = tasks.tasks(row_ptr, windows.balanced(load), even=True, longest_first=True).table
+    cost = table[:, 2] - table[:, 1]
+    assert max(cost[i::132].sum() for i in range(132)) < 1.6 * load, "dealt out in turn, as windows.cu does"
+    assert windows.balanced(0) == 256 and windows.balanced(1000) == 512
+    assert [union.chunk_of(Union(chunk=c), 1000, 100) for c in (-1, 0, 96)] == [64, 0, 96]
+    loads = [512 * x for x in (0, 7, 27, 36, 120, 5000)]
+    assert [union.per_block(10**7, 792, x) // 8 for x in loads] == [8, 8, 3, 2, 1, 1]
+    assert [union.per_block(10**7, 792, x, 5) // 8 for x in loads[2:]] == [2, 2, 1, 1], "a power of 2"
+    assert union.per_block(100, 792, 2000) == union.WARPS
+
+
+# ------------------------------------------------------------------------------------------ layouts
+
+
+@given(
+    st.sampled_from(("random", "empty windows", "none")),
+    st.sampled_from(union.HEIGHTS),
+    st.sampled_from((-1, 0, 32)),
+    st.sampled_from(tasks.ORDERS),
+)
+@settings(max_examples=30, deadline=None)
+def test_groups_and_their_tasks_make_up_the_matrix(which, rows, chunk, order):
+    a = pattern(which)
+    made = union.prepare(a, Union(rows, chunk=chunk, order=order))
+    val, places = made.val.reshape(-1, rows), np.arange(a.m) if made.order is None else made.order
+    found = np.zeros((a.m, a.k), np.float32)
+    for group, first, end, _ in made.work.table:
+        here = places[group * rows : (group + 1) * rows]
+        found[here[:, None], made.col_idx[first:end]] += val[first:end, : len(here)].T
+    assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
+    assert np.array_equal(made.others, np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1)
+    assert rows > 1 or order or made.made == 0 and made.col_idx is a.col_idx
+
+
+@given(st.sampled_from(windows.HEIGHTS), st.booleans(), st.sampled_from(("random", "every padding")))
+@settings(max_examples=16, deadline=None)
+def test_slices_are_the_windows_values_in_the_swizzle(window, exact, which):
+    """wgmma's 32-byte swizzle: bit 4 of an address is exchanged with bit 7; exact: rounded to TF32, and the rest."""
+    made = format_.from_csr(pattern(which), window=window, pad=wcsr.PAD, dtype="float32")
+    slices = windows.slices_of(made, exact)
+    assert slices.shape == (made.columns // 8, 1 + exact, window, 2, 4) and slices.flags.c_contiguous
+    at = 32 * np.arange(window)[:, None] + 4 * np.arange(8)
+    flat = slices.reshape(len(slices), 1 + exact, -1)[:, :, (at ^ (at >> 7 & 1) << 4) // 4]
+    value = made.val.reshape(window, -1, 8).transpose(1, 0, 2)
+    big = windows.tf32(value) if exact else value
+    assert np.array_equal(flat[:, 0], big) and (not exact or np.array_equal(flat[:, 1], windows.tf32(value - big)))
+
+
+def test_tf32_rounds_to_the_nearest_and_three_products_take_what_stays_finite():
+    x = np.array([1, 1 + 2**-11, 1 + 2**-11 - 2**-23, -1 - 2**-11, -0.0, 3e-39], np.float32)
+    right = np.array([1, 1 + 2**-10, 1, -1 - 2**-10, -0.0, 3e-39], np.float32)
+    assert np.allclose(windows.tf32(x), right, rtol=1e-12, atol=1e-41)
+    bits = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7F800000, 0xFF800000], np.uint32)
+    odd = windows.tf32(bits.view(np.float32))
+    assert (
+        np.isnan(odd[:3]).all() and odd[3:].tolist() == [np.inf, -np.inf] and not (odd.view(np.uint32) & 0x1FFF).any()
+    )
+
+    def splits(*values):
+        val = np.array(values, np.float32)
+        return windows.splits(csr.Csr(1, 9, np.int32([0, len(val)]), np.arange(len(val), dtype=np.int32), val))
+
+    most = np.array(0x7F7FEFFF, np.uint32).view(np.float32)[()]  # the largest that TF32 rounds to a number
+    assert splits() and splits(1, most, -most, np.nan)
+    assert not any(splits(1, np.nan, x) for x in (np.inf, -np.inf, np.nextafter(most, np.float32(np.inf))))
+    a = pattern("all")
+    a.val[:4] = np.inf, -np.inf, 3.4028e38, np.nan
+    big, rest = np.moveaxis(windows.slices_of(format_.from_csr(a, window=16, dtype="float32"), True), 1, 0)
+    assert np.isfinite(rest).all() and not rest[~np.isfinite(big)].any(), "what is infinite has no rest"
+
+
+def test_three_products_are_as_accurate_as_float32():
+    """As `halve` in windows.cuh and `slices_of` split operands, sums aside."""
+    a, b = np.random.default_rng(5).uniform(-1, 1, (2, 100_000)).astype(np.float32)
+    (a_big, b_big), exact = map(windows.tf32, (a, b)), a.astype(float) * b
+    a_rest, b_rest = (windows.tf32(x - big).astype(float) for x, big in ((a, a_big), (b, b_big)))
+    off = np.abs(a_rest * b_big + a_big * b_rest + a_big.astype(float) * b_big - exact) / np.abs(exact)
+    assert off.max() < 2**-20.4 and off.mean() < 2**-22.5
+
+
+@given(
+    m=sizes, k=sizes, density=st.sampled_from((0, 0.02, 0.3, 1)), block=st.sampled_from([16, 32, (16, 128), (32, 16)])
+)
+@settings(max_examples=40, deadline=None)
+def test_low_blocks_are_stacked_to_64_rows(m, k, density, block):
+    """The same matrix, and no block of nothing but zeros; rows in the order of length or as they lie."""
+    a = bcsr.random(m, k, density, 3, block=block, dtype="tf32")
+    made = bcsr.validate(unit.stacked(a))
+    assert (
+        made.block == (64, a.block[1]) and made.nnz == a.nnz and np.array_equal(bcsr.to_dense(made), bcsr.to_dense(a))
+    )
+    assert made.val.any(axis=(1, 2)).all() and unit.stacked(made) is made
+    counts = np.diff(made.row_ptr)
+    for longest_first, rows in ((True, np.argsort(-counts, kind="stable")), (False, np.arange(len(counts)))):
+        table = unit.work_order(made.row_ptr, longest_first)
+        right = np.stack([rows, made.row_ptr[rows], made.row_ptr[rows + 1], 0 * rows], axis=1)
+        assert np.array_equal(table, right) and table.dtype == np.int32 and table.flags.c_contiguous
+
+
+# ---------------------------------------------------------------------------------- configurations
+
+
+def problem(m=18944, n=1024, k=3584, shape: Shape = USUAL, blocks: int = 1658):
+    """A problem whose operands are asked for nothing but what a shape and a key say."""
+    b, c = (np.zeros((2, 2), np.float32, order=order) for order in (shape.b_order, shape.c_order))
+    if shape.dtype != "tf32":
+        b, c = (half.Half(shape.dtype, x.astype(np.uint16, order="K")) for x in (b, c))
+    ops = Operands(SimpleNamespace(block=(shape.b_row, shape.b_col), blocks=blocks), b, c)
+    return replace(system.problem(m, n, k, 0), make_device=lambda: ops, _device=None)
+
+
+def test_names_are_bindable_once_and_say_what_they_change():
+    every = [family.TRIALS, wcsr.TRIALS, windows.TRIALS, union.TRIALS]
+    names = [name for trials in every for name in trials] + [*system.VARIANTS]
+    assert len(set(names)) == len(names) and all(said for trials in every for _, said in trials.values())
+    assert all(len({config for config, _ in trials.values()}) == len(trials) for trials in every)
+    assert wcsr.config_of("wcsr_whole").chunk == 0 and wcsr.config_of("wcsr_n64").width == 64
+    assert windows.config_of("windows", 128).groups == 1 and windows.config_of("windows_exact", 129) == Windows(
+        exact=True
+    )
+    assert [union.fitted(Union(), n).vec for n in (4, 6, 7)] == [4, 2, 1]
+    for window, exact, groups in ((w, e, g) for w in windows.HEIGHTS for e in (False, True) for g in (1, 2)):
+        config = Windows(window, groups, exact)
+        need = windows.stages(config) * windows.stage_bytes(config) + windows.TAKEN
+        assert need * (3 - groups) <= 228 * 1024 and 3 <= windows.stages(config) <= windows.MOST_STAGES
+
+
+@given(st.sampled_from(SHAPES), st.sampled_from(family.WIDTHS), st.sampled_from((101_376, 166_912, MOST)))
+@settings(deadline=None)
+def test_filled_rings_fit_and_leave_no_room_for_another_unit(shape, width, most):
+    config = family.filled(Unit(width, tall=shape.b_row == 128), shape, most)
+    assume(shape.b_order == "F" or (width % 64 == 0 and shape.size == 2))
+    assume(config.private >= 3)
+    family.check(config, shape, most)
+    more = replace(config, private=config.private + 1)
+    full = family.shared_bytes(more, shape) + family.STATIC > most
+    assert full or config.private == 2 * config.shared, "a unit of the shared ring for two of the private"
+    assert config.private <= 2 * config.shared and shape.pieces * shape.b_col * shape.size == 128 * shape.steps
+    assert tuning.choices.parse_knobs(tuning.knobs(config), Unit) == config
+
+
+def test_shared_memory_by_hand():
+    """64 x 512 of C in bfloat16: A has 8 KiB a step, B 32 KiB for a warpgroup; a box of C is 64 x 64 of 2 bytes."""
+    tall, tf32 = Shape("bfloat16", 128, 128, "F", "F"), replace(USUAL, dtype="tf32")
+    for config, shape, kib in (
+        (Unit(256, shared=3, private=4), USUAL, 3 * 8 + 4 * 32 + 5 * 8),
+        (Unit(256, tall=True, shared=3, private=8, buffers=1), tall, 3 * 32 + 8 * 8 + 3 * 8),
+        (Unit(96, shared=1, private=2), USUAL, 8 + 24 + 5 * 4),  # of 96 columns a box has 32, of 8 it has 8
+        (Unit(8, shared=1, private=2), USUAL, 8 + 2 + 5),
+        (Unit(128, shared=2, private=3), tf32, 16 + 48 + 5 * 8),
+        (Unit(128, shared=2, private=3), replace(tf32, c_order="F"), 16 + 48 + 5 * 16),
+    ):
+        assert family.shared_bytes(config, shape) == kib * 1024
+
+
+@pytest.mark.parametrize(
+    ("config", "shape", "words"),
+    [
+        (Unit(40), USUAL, ["40 columns", "256, 192"]),
+        (Unit(96), replace(USUAL, b_order="C"), ["row-major B of bfloat16", "96 columns"]),
+        (Unit(64), Shape("tf32", 64, 64, "C", "C"), ["row-major B of tf32", "column-major"]),
+        (Unit(64, tall=True), USUAL, ["blocks of 64 rows", "tall=True"]),
+        (Unit(64, private=2), USUAL, ["3 and 2 units", "need 2, 3 and 1"]),
+        (Unit(64, shared=1), USUAL, ["1 and 5 units"]),
+        (Unit(64, buffers=0), USUAL, ["0 boxes"]),
+        (Unit(256, shared=3, private=6), USUAL, ["512 columns", "264192 bytes", str(MOST)]),
+    ],
+)
+def test_what_a_configuration_does_not_take_is_one_sentence(config, shape, words):
+    says(words, lambda: family.check(config, shape, MOST))
+
+
+@given(n=st.integers(1, 70_000), groups=st.sampled_from([1, 2]))
+def test_the_sources_width_divides_n_or_pads_it_least(n, groups):
+    width = published.wgmma_n(n, groups)
+    assert width == max(published.WIDTHS, key=lambda w: (-(-n % (groups * w)), w))
+
+
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from((1, 64, 333, 1024, 65536)),
+    st.integers(0, 10**5),
+    st.sampled_from((H200, H100_PCIE)),
+)
+@settings(deadline=None)
+def test_candidates_take_the_problem_and_are_those_with_the_best_prediction(shape, n, count, device):
+    p, sms = problem(n=n, shape=shape, blocks=count), device.properties.multiprocessor_count
+    found = family.candidates(p, device)
+    assert bool(found) == (shape.dtype != "tf32" or shape.b_order == "F")
+    assert len(set(found)) == len(found) <= family.MOST + family.AS_THEY_LIE
+    assert all(family.fits(c, p, device) and not family.fits(c, p, A100) and not family.fits(c, p, B200) for c in found)
+    assert {replace(c, longest_first=True) for c in found if not c.longest_first} <= set(found)
+    time = {c.width: family.predict(c, p.m, n, count, shape, sms) for c in found}
+    assert list(time.values()) == sorted(time.values()) and min(time.values(), default=1) > 0
+    for c in found:
+        more = family.predict(c, p.m, 2 * n, count, shape, sms), family.predict(c, p.m, n, 2 * count, shape, sms)
+        assert min(more) >= time[c.width] >= family.predict(c, p.m, n, count, shape, 2 * sms)
+    assert {c.group_kib for c in found} <= {*family.GROUPS_KIB} and (n > 1 or {c.group_kib for c in found} <= {4096})
+
+
+@given(
+    st.sampled_from(bcsr.SIDES),
+    st.sampled_from((racing.A100, racing.L4, H200)),
+    st.integers(0, 9999),
+    st.sampled_from((8, 16384)),
+)
+@settings(deadline=None)
+def test_two_rings_of_blocks_mma_fit_an_sm(b_row, device, count, n):
+    """Wide tiles for many columns, narrow ones for few."""
+    most, shape = device.properties.max_shared_memory_per_block_optin, Shape("bfloat16", b_row, 64, "F", "C")
+    tile = blocks.chosen(shape, count, 296, n, device)
+    assert tile.columns in blocks.widths(b_row) and (n > 8 or tile.columns == 64)
+    assert n == 8 or count < 296 or tile.columns == max(blocks.widths(b_row))
+    for columns in blocks.widths(b_row):
+        filled = blocks.filled(columns, b_row, most)
+        assert blocks.TOGETHER * (blocks.shared_bytes(filled, b_row) + blocks.DRIVER) <= most + blocks.DRIVER
+        assert (3 if b_row == columns == 128 else 2) <= filled.stages <= blocks.MOST_STAGES
+
+
+KEPT = racing.Kept(family)
+
+
+def test_a_choice_is_for_its_problem_and_its_gpu_and_shipped_ones_fit(monkeypatch, tmp_path):
+    for path in family.CHOICES.shipped.glob("*.csv"):
+        most = racing.SHIPPED[path.stem].properties.max_shared_memory_per_block_optin
+        for (*_, b_row, b_col, dtype, b, c), choice in KEPT.read(path).items():
+            family.check(choice.config, Shape(dtype, max(64, b_row), b_col, b, c), most)
+    own, shipped = KEPT.in_folders(monkeypatch, tmp_path)
+    config = family.filled(Unit(192), USUAL, MOST)
+    KEPT.write(shipped / "nvidia-h200.csv", problem(), config)
+    KEPT.write(own / "nvidia-h200.csv", problem(), replace(config, private=99))
+    assert KEPT.look_up(problem(), H200) == config, "the shipped one, which fits"
+    others = [problem(n=1025), problem(blocks=1659)]
+    changes = ({"b_order": "C"}, {"c_order": "F"}, {"dtype": "float16"}, {"b_col": 32})
+    others += [problem(shape=replace(USUAL, **change)) for change in changes]
+    assert not any(KEPT.look_up(p, H200) for p in others) and KEPT.look_up(problem(), H100_PCIE) is None
+
+
+def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(monkeypatch, tmp_path):
+    """The narrower a configuration, the faster, here."""
+    bound, refusing = [], []
+
+    def bind(name, p, device, config=None):
+        bound.append((name, config))
+        if name in refusing:
+            raise ValueError(f"{name} does not take it")
+        return SimpleNamespace(name=name, prepare_ms=1.0)
+
+    track = racing.track(monkeypatch, lambda config, rounds: 100.0 + config.width)
+    for module in (unit, published):
+        monkeypatch.setattr(module, "bind", bind)
+    found, path = family.candidates(problem(), H200), tmp_path / "choices.csv"
+    first = launch.bind_auto("auto", problem(), H200, file=path)
+    best = ("auto", min(found, key=lambda config: config.width))
+    judge = ("opt5", None)
+    assert bound == [judge, judge, *(("auto", c) for c in found), judge, best, best]
+    assert {job[:2] for job in track.compiled} == {(family.SOURCE, family.entry(config, USUAL)) for config in found}
+    bound.clear()
+    second = launch.bind_auto("auto", problem(), H200, file=path)
+    assert bound == [best] and first.prepare_ms > second.prepare_ms == 1.0, "trials count as preparation"
+    refusing += ["opt5", "opt0"]
+    launch.tune(problem(), H200)
+    assert [name for name, _ in bound][1:6] == ["opt5", "opt0", "unit_ring", "unit_ring", "auto"]
+    assert any_csr.FAMILIES["auto_fp32"].choices is any_csr.CHOICES
+
+
+# -------------------------------------------------------------------------------------------- bind
+
+
+@pytest.fixture
+def device(pretended):  # noqa: F811
+    return pretended(H200)
+
+
+def step_of(bound):
+    """(entry, config, arguments) of the launch that multiplies; all others copy lines, or clear and round rows."""
+    others = (*pitch.ENTRIES.values(), "clear_cut", "round_cut")
+    (step,) = [s for s in bound.named if not any(entry in s[0] for entry in others)]
+    return step
+
+
+def is_map(x, lines_: int, columns: int) -> bool:
+    """Whether a tensor map has boxes of so many lines and columns, swizzled as these lie, of lines that TMA takes."""
+    size = int(x.typestr[-1])
+    swizzle = 0 if columns * size <= 16 else min(128, columns * size)
+    return x.box == (lines_, columns) and x.swizzle == swizzle and not x.strides[0] % 16 and not x.address % 16
+
+
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+@pytest.mark.parametrize("dtype", family.DTYPES)
+@pytest.mark.parametrize("name", ["unit_ring", *published.KERNELS, "opt5_n136", "blocks_mma"])
+def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, layout):
+    for m, n, k, block in ((300, 1536, 200, 64), (301, 77, 133, (128, 32)), (64, 1, 64, 64), (1, 8, 1, 16)):
+        p = system.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
+        shape = family.shape_of(p)
+        try:
+            bound = system.bind(name, p, device)
+        except ValueError as error:
+            b_order = shape.b_order == "C" and name not in ("opt0", "blocks_mma")
+            assert b_order or "64 x 64" in str(error) or (name, dtype) == ("blocks_mma", "tf32"), error
+            continue
+        entry, how, arguments = step_of(bound)
+        kernel, size = entry.split(": ")[1].split("<")[0], shape.size
+        numbers = [int(x) for x in arguments if isinstance(x, np.integer)]
+        rows, columns = ceil(m / p.device().a.block[0]), 128
+        if kernel == "unit_ring":
+            config, rows = launch.usual(p, device), ceil(m / shape.b_row)
+            columns, width = config.columns, config.width
+            assert how.shmem_size == family.shared_bytes(config, shape) and numbers[3] == shape.steps
+            assert 1 <= numbers[2] <= numbers[1] == ceil(n / columns) and numbers[0] == rows
+        elif kernel == "blocks_mma":
+            columns = blocks.chosen(blocks.shape_of(p), p.device().a.blocks, rows, n, device).columns
+        elif kernel != "opt0":
+            width = int(entry.rstrip(">").split(", ")[2])
+            columns = width * (2 if kernel in published.PAIRS else 1)
+        panels = ceil(n / columns)
+        staying = kernel == "unit_ring" or kernel in published.PERSISTENT
+        grid = {"blocks_mma": rows * panels, "opt7": (rows, ceil(panels / 2))}.get(kernel, (rows, panels))
+        assert how.grid == (min(132, rows * panels) if staying else grid)
+        assert how.block == (384 if kernel in published.PAIRS or kernel == "unit_ring" else 128)
+        if kernel not in ("opt0", "opt1", "blocks_mma"):
+            values = 128 // size // shape.pieces
+            assert is_map(arguments[0], 64, values)
+            assert is_map(arguments[1], *((width, values) if shape.b_order == "F" else (values, 64)))
+            most = published.widest(kernel, size) if kernel != "unit_ring" else 64
+            wide = family.box_columns(width, size, shape.c_order, most)
+            boxes = (wide, 32 if size == 4 else 64) if shape.c_order == "F" else (64, wide)
+            assert kernel == "opt7" or is_map(arguments[2], *boxes)
+        assert bound.result() is p.device().c
+
+
+@pytest.mark.parametrize("name", [*wcsr.KERNELS, *windows.KERNELS, *union.KERNELS, "opt0", "unit_ring"])
+def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name):
+    dtype = "bfloat16" if name in ("union_half", "unit_ring") else "tf32"
+    for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 512)):
+        p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
+        bound = system.bind(name, p, device)
+        _, how, arguments = step_of(bound)
+        assert bound.prepare_bytes > 0 and bound.result() is p.device().c
+        if name in wcsr.KERNELS:
+            chunk = wcsr.config_of(name).chunk
+            work = wcsr.prepared(p.host().a, dtype, chunk)[1]
+            assert how.grid == (work.count, ceil(n / 128)) and how.shmem_size == wcsr.shared_bytes(128)
+            assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * 4 % 16 > 0)
+        elif name in windows.KERNELS:
+            config = windows.config_of(name, n)
+            panels = ceil(n / (128 * config.groups))
+            blocks_ = 132 * (3 - config.groups)
+            work = windows.prepare(p.host().a, config, blocks_, panels).work
+            assert how.grid == min(blocks_, work.count * panels) and [int(x) for x in arguments[3:5]] == [
+                work.count,
+                panels,
+            ]
+        elif name in union.KERNELS:
+            config = union.fitted(Union(), n, dtype)
+            panels = ceil(n / union.columns_of(config, dtype))
+            count, each = int(arguments[1]), int(arguments[2])
+            assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0
+
+
+def test_what_kernels_do_not_take_says_who_does(device):
+    row = system.problem(130, 64, 130, 0.5, layout="row")
+    low = system.problem(130, 64, 130, 0.5, block=32)
+    tall = replace(system.problem(64, 8, 64, 0), n=2**26, make_device=system.problem(64, 8, 64, 0).device)
+    for name in published.KERNELS:
+        says([name, "64 x 64", "use unit_ring"], lambda name=name: system.bind(name, low, device))
+        if name != "opt0":
+            says([name, "column-major", "use unit_ring"], lambda name=name: system.bind(name, row, device))
+        if name not in published.PERSISTENT:
+            says([name, "n=67108864", "at most 65535"], lambda name=name: system.bind(name, tall, device))
+    assert system.bind("opt0", row, device).steps
+    says(["B is float32"], lambda: system.bind("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), device))
+    matrix = [system.problem_from_csr(shuffled(), 64, dtype=d, format="csr", **x) for d, x in (
+        ("float32", {}), ("tf32", {"layout": "source"}), ("bfloat16", {}),
+    )]  # fmt: skip
+    for name in ("wcsr", "windows"):
+        says([name, "lose digits"], lambda name=name: system.bind(name, matrix[0], device))
+        says(["column-major"], lambda name=name: system.bind(name, matrix[1], device))
+        says(["A is Bcsr"], lambda name=name: system.bind(name, low, device))
+    says(["B is bfloat16"], lambda: system.bind("windows", matrix[2], device))
+    says(["groups of 3 rows"], lambda: union.bind("union_rows", matrix[0], device, Union(3)))
+    says(["union_half"], lambda: union.bind("union_rows", matrix[2], device))
+    assert jit.arch_of(H200) in family.TARGETS
+
+
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+def test_lines_are_what_tma_takes(device, layout):
+    """n = 1 of a row-major matrix lies as a column-major one does, but its lines are said to be 2 bytes apart."""
+    for m, n, k in ((64, 1, 64), (1, 64, 1), (1, 1, 1), (8, 3, 8), (40, 33, 7)):
+        ops = system.problem(m, n, k, 1, layout=layout).device()
+        dense = lines.lines(ops, device)
+        for array, given_ in ((dense.b, ops.b), (dense.c, ops.c)):
+            assert array.data.ptr % 16 == array.strides[0] % 16 == array.shape[1] % 8 == 0
+            assert array.strides[0] >= 2 * array.shape[1] and array.size >= array_of(given_).size
+        assert len(dense.copies) == len(dense.before) + len(dense.after)

@@ -175,3 +175,10 @@ def test_every_table_and_figure_is_drawn_as_specified():
         spec = tables.specs("distributed")[name]
         assert "nan" not in tables.styled(data, spec).to_html()
         assert all(column["of"] in data for column in spec.get("columns", ()))
+
+
+def test_a_rate_counts_a_multiplication_and_an_addition(tmp_path):
+    """10⁹ non-zeros by 500 columns in a second."""
+    one = rows()[[*scaling.COLUMNS]][:1].assign(nnz=10**9, n=500, median_ms=1000.0)
+    scaling.write(tmp_path / page.SCALING, one)
+    assert page.load(tmp_path)["tflops"].tolist() == pytest.approx([1.0])

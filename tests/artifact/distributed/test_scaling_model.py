@@ -69,3 +69,15 @@ def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband()
     assert by_way["hierarchical"] < by_way["flat"]
     inside = table[(table["gpus"] <= table["domain"])]
     assert (inside["infiniband_bytes"] == 0).all()
+
+
+def test_a_prediction_is_off_by_two_sigma_and_sends_each_byte_over_one_link():
+    """Of a power-law graph: what leaves a domain is not counted within it, where rows cross one by one."""
+    df = rows()
+    of = page.fit(df, "graph")._replace(error=0.1)
+    assert of.off(of.measured) == pytest.approx(np.exp(0.2)) and of.off(2 * of.measured) > 1.04 * np.exp(0.2)
+    like = next(df[(df["case"] == "graph") & (df["gpus"] == 4)].itertuples())
+    flat, once = (page.predict(of, like, 100.0, 64, 8, way) for way in page.WAYS)
+    moved = page.needed("graph", like.size, 64) * like.n * 4 / 64
+    assert flat["nvlink_bytes"] + flat["infiniband_bytes"] == pytest.approx(moved)
+    assert once["nvlink_bytes"] == pytest.approx(moved) and once["infiniband_bytes"] < flat["infiniband_bytes"]

@@ -40,23 +40,6 @@ def test_a_problem_counts_what_is_read_and_written(m, k, dtype):
     assert p.least_bytes == p.requested_bytes == dense.nbytes + made.nbytes
 
 
-def test_the_dense_matrix_is_the_b_of_the_same_seed():
-    for seed in (0, 5):
-        b = operands.host_operands(2, 40, 24, seed, "bfloat16").b
-        assert np.array_equal(pruning.problem(24, 40, seed).host().a.bits, b.bits)
-
-
-def test_kick_is_a_part_of_full():
-    """Whoever has the records of all sizes can read those of a few."""
-    assert set(pruning.SIZES["kick"]) < set(pruning.SIZES["full"]) and 16384 in pruning.SIZES["full"]
-
-
-def test_counts_do_not_wrap():
-    wide = np.int32(2**16)
-    p = pruning.problem(wide, wide)
-    assert p.nnz == 2**31 and p.least_bytes == 2**33 + 2**32 + 2**29
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

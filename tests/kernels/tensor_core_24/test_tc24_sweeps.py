@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kernels import tensor_core_24 as room
 
 SQUARE = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
@@ -61,42 +59,3 @@ def test_ragged_sizes_stand_beside_the_whole_one():
         assert any(n % (2 * unit) and n % unit == 0 for _, n, _ in shapes), unit
     for position in range(3):
         assert any(shape[position] % 64 for shape in shapes)
-
-
-def test_rows_of_b_begin_at_every_multiple_and_are_as_many_tiles():
-    """Of 4096 rows, all but the first shape have 17 tiles of 256 columns: what differs is where rows begin."""
-    shapes = sizes(room.sweeps("full")["rows"])
-    whole, *others = [n for m, n, k in shapes if m == k == 4096]
-    assert whole == 4096 and {-(-n // 256) for n in others} == {17}
-    assert [min(2 * n & -2 * n, 128) for n in others] == [16, 32, 64, 128]
-    layers = [shape for shape in shapes if shape[1] == 1000]
-    assert len(layers) >= 3 and set(layers) | {(4096, n, 4096) for n in (whole, *others)} == set(shapes)
-
-
-@pytest.mark.parametrize("preset", ["full", "kick"])
-def test_every_shape_is_a_problem(preset):
-    """Its operands are made on demand, so this is quick."""
-    for name, shapes in room.sweeps(preset).items():
-        assert shapes
-        for shape in shapes:
-            p = room.problem(**shape)
-            assert (p.m, p.n, p.k) == (shape["m"], shape["n"], shape["k"]) and p.density == 0.5
-            assert p.label == {"float16": "float16", "linear": "linear", "decoding": "linear"}.get(name, "")
-            assert p.useful_flops == 2 * p.m * p.n * p.k
-
-
-def test_kick_is_a_part_of_full():
-    full, kick = room.sweeps("full"), room.sweeps("kick")
-    assert list(kick) == list(full)
-    for name, shapes in kick.items():
-        assert shapes and all(shape in full[name] for shape in shapes), name
-        assert len(shapes) < len(full[name]) or len(full[name]) == 1
-    # Seconds: a tenth of the work.
-    work = [sum(room.problem(**s).useful_flops for s in sum(x.values(), [])) for x in (kick, full)]
-    assert 10 * work[0] < work[1]
-
-
-@pytest.mark.parametrize("preset", ["fulll", "", None])
-def test_an_unknown_preset_is_named(preset):
-    with pytest.raises(ValueError, match=f"^preset is {preset!r}, but must be 'full' or 'kick'$"):
-        room.sweeps(preset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from artifact.book.study import start
@@ -102,3 +103,11 @@ def test_what_faster_parts_are_worth(parts):
         facts.faster(parts, 7, {"FFN": 2})
     with pytest.raises(ValueError, match="'ffn' is no part of the model"):
         facts.faster(parts, 1024, {"ffn": 2})
+
+
+def test_of_what_was_measured_again_the_last_counts(study, parts):
+    attention = study.table("prefill/attention")
+    for make, table, number in ((facts.in_parts, parts, "us"), (facts.chosen, attention, "kept_share")):
+        twice = pd.concat([table.assign(**{number: table[number] ** 2}), table], ignore_index=True)
+        found, right = (make(df).reset_index(drop=True) for df in (twice, table))
+        pd.testing.assert_frame_equal(found, right)

@@ -25,6 +25,7 @@ from artifact.command import BAD_INPUT, Argument, Options, option
 from artifact.measure import bench, check, device, matrices, minutes, records, run
 from artifact.verdicts import compare, judge, load, measures, page
 from artifact.which import atlas
+from kernels.contract import require
 from kernels.formats.csr import INT32_MAX
 
 #: What --verdict and --fail-on call the verdicts.
@@ -157,8 +158,9 @@ def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> C
 def _among(name: str | None, known: Collection[str], none: str, hint: str = "") -> Any:
     """The name, if it is known, or None. Raises ValueError: `none`, with the name in its {}, and `hint`, or what there
     is."""
-    if name is not None and name not in known:
-        raise ValueError(f"{none.format(repr(name))}; {hint or 'known: ' + (', '.join(known) or 'none')}.")
+    require(
+        name is None or name in known, f"{none.format(repr(name))}; {hint or 'known: ' + (', '.join(known) or 'none')}."
+    )
     return name
 
 
@@ -209,7 +211,7 @@ def _claims(options: Options) -> int:
     if options.verdict:
         df = df[df["verdict"].isin([VERDICTS[name] for name in options.verdict])]
     written = {
-        "short": lambda: df[list(judge.GOLDEN_COLUMNS)].to_csv(index=False),
+        "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
         "json": lambda: df.to_json(orient="records", indent=1, force_ascii=False) + "\n",
         "markdown": lambda: page.markdown(df, folder.name) + "\n",
@@ -311,8 +313,7 @@ def _side(given: str, root: Path) -> Path:
     path = Path(given)
     if path.is_dir():
         inside = [] if records.rooms(path) else records.list_gpus(path)
-        if len(inside) > 1:
-            raise ValueError(f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
+        require(len(inside) <= 1, f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path.joinpath(*inside)
     known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
     name = device.slug(given) if device.slug(given) in known else given
@@ -370,12 +371,13 @@ def _compile(options: Options) -> None:
 def _asked(room: Any, options: Options) -> dict[str, Any]:
     """What the options ask of the room's `problem`. Raises ValueError for what the room does not know."""
     name = room.__name__.rpartition(".")[2]
-    if not hasattr(room, "problem"):
-        raise ValueError(f"{name} has no problems to run; `compile` shows its kernels.")
+    require(hasattr(room, "problem"), f"{name} has no problems to run; `compile` shows its kernels.")
     parameters = inspect.signature(room.problem).parameters
     usual = {key: getattr(options, key) for key in ("m", "n", "k", "seed", "density")}
-    if options.density is None and parameters["density"].default is inspect.Parameter.empty:
-        raise ValueError(f"{name} has no usual density: give one with --density.")
+    require(
+        options.density is not None or parameters["density"].default is not inspect.Parameter.empty,
+        f"{name} has no usual density: give one with --density.",
+    )
     for key, _ in options.set or ():
         _among(key, [key for key in parameters if key not in usual], f"The problems of {name} have no {{}} to set")
     return {key: value for key, value in usual.items() if value is not None} | dict(options.set or ())
@@ -528,10 +530,11 @@ def _trial(options: Options) -> None:
 
     if options.template:
         return print(yours.template(options.template), end="")
-    if not options.room:
-        raise ValueError("Which room's problems shall it solve? Name one with --room.")
-    if options.kernel and options.contender:
-        raise ValueError(f"One contender at a time: {options.kernel} or --contender {options.contender}.")
+    require(bool(options.room), "Which room's problems shall it solve? Name one with --room.")
+    require(
+        not options.kernel or not options.contender,
+        f"One contender at a time: {options.kernel} or --contender {options.contender}.",
+    )
     room, what = _room(options.room), options.kernel or options.contender
     problems = _trial_problems(room, options)
     if not what:
@@ -565,16 +568,18 @@ def _trial_problems(room: Any, options: Options) -> list:
     """The problems of a trial: one of the given sizes, or of a real matrix, else the room's first sweep."""
     sizes, further = (options.m, options.n, options.k), options.density or options.set
     if options.matrix is not None:
-        if not hasattr(room, "problem_from_csr"):
-            raise ValueError(f"The problems of {options.room} are not made of a matrix in CSR.")
-        if options.n is None or options.m or options.k or further:
-            raise ValueError("A matrix has its sizes and its density: beside --matrix give -n alone.")
+        require(hasattr(room, "problem_from_csr"), f"The problems of {options.room} are not made of a matrix in CSR.")
+        require(
+            options.n is not None and not options.m and not options.k and not further,
+            "A matrix has its sizes and its density: beside --matrix give -n alone.",
+        )
         a = matrices.read(options.matrix)
         return [room.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
     if all(sizes):
         return [room.problem(**_asked(room, options))]
-    if any(sizes) or further:
-        raise ValueError("A problem has -m, -n and -k: give all three, or none for the room's sweep.")
+    require(
+        not any(sizes) and not further, "A problem has -m, -n and -k: give all three, or none for the room's sweep."
+    )
     return [room.problem(**shape, seed=options.seed) for shape in next(iter(room.sweeps(options.preset).values()))]
 
 
@@ -657,8 +662,9 @@ def _profile(options: Options) -> None:
 )
 def _matrices(options: Options) -> int:
     df = matrices.listed(registry.FOLDER / options.room / registry.MATRICES if options.room else matrices.LIST)
-    if options.most and "nnz" not in df:
-        raise ValueError("The general list does not say how many non-zeros: use --most with --room.")
+    require(
+        not options.most or "nnz" in df, "The general list does not say how many non-zeros: use --most with --room."
+    )
     df = df[df["nnz"] <= options.most] if options.most else df
     where = matrices.folder()
     if where is None:

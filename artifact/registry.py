@@ -10,12 +10,16 @@ chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them t
 from __future__ import annotations
 
 import importlib
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model, with_config
 
 from kernels.contract import Bound, Problem
 
@@ -39,10 +43,21 @@ ALONE = {"id", "note", "reason", "contradicts"}
 
 #: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
-PATTERNS = ("non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements")
-UNITS = ("CUDA cores", "tensor cores")
+Pattern = Literal["non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements"]
+Unit = Literal["CUDA cores", "tensor cores"]
+PATTERNS: tuple[str, ...] = get_args(Pattern)
+UNITS: tuple[str, ...] = get_args(Unit)
+#: How a description in TOML is checked: no key but those that are named, and no value of another type.
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
+def _neighbours(patterns: list[str]) -> list[str]:
+    if not patterns or patterns not in [[*PATTERNS[at : at + len(patterns)]] for at in range(len(PATTERNS))]:
+        raise ValueError(f"must be one or neighbours of {', '.join(PATTERNS)}")
+    return patterns
+
+
+@with_config(STRICT)
 @dataclass(frozen=True)
 class Room:
     """One system on trial, as its own text describes it; the content of its room.toml."""
@@ -54,8 +69,8 @@ class Room:
     order: int  #: of the rooms, in the book and in the ledger
     format: str  #: how the sparse operand is stored
     precision: str
-    unit: str  #: what does the arithmetic, one of UNITS
-    patterns: list[str]  #: of the non-zeros, neighbours in PATTERNS
+    unit: Unit  #: what does the arithmetic
+    patterns: Annotated[list[Pattern], AfterValidator(_neighbours)]  #: of the non-zeros, neighbours in PATTERNS
     written_for: str  #: GPUs that the source measured on
     idea: str
     claims: str  #: what the abstract puts on trial
@@ -77,7 +92,7 @@ class Room:
 def find(folder: Path = FOLDER) -> dict[str, Room]:
     """Every room below `folder` by its name, in their order. Raises ValueError that names file and key
     where a room.toml is not whole."""
-    rooms = [_read(path) for path in folder.glob(f"*/{ROOM}")]
+    rooms = [checked(Room, {"room": path.parent.name} | toml(path), path) for path in folder.glob(f"*/{ROOM}")]
     return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
 
 
@@ -164,30 +179,32 @@ def module(room: str, name: str) -> ModuleType:
     return importlib.import_module(f"{PACKAGE}.{room}.{name}")
 
 
-def made(path: Path, kind: Any, table: Mapping[str, Any], room: str) -> Any:
-    """Return a dataclass of a TOML table's keys, the room's name before them. Raises ValueError that names file and key
-    where one is missing, or there is none of that name."""
-    known = {
-        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)[1:]
-    }  # must it be there?
-    for key in (*table, *known):
-        if key not in known:
-            raise ValueError(f"{path}: the key {key!r} is none of {', '.join(known)}.")
-        if key not in table and known[key]:
-            raise ValueError(f"{path}: the key {key!r} is missing.")
-    return kind(room, **table)
+def checked(schema: Any, table: Mapping[str, Any], where: object) -> Any:
+    """Return what a schema makes of a TOML table: a dataclass, or of what `keys` made the table itself. Raises
+    ValueError, one sentence with `where`, the key, its value and what it must be."""
+    try:
+        # As JSON: strict about types, and a table may still become a dataclass.
+        made = _adapter(schema).validate_json(json.dumps(table, default=str))
+        return made.model_dump(exclude_unset=True) if isinstance(made, BaseModel) else made
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in wrong["loc"])
+        must = wrong["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        none = f"is none of {', '.join(name for name in schema.__annotations__ if name != 'room')}"
+        known = {"missing": "is missing"} | dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), none)
+        said = known.get(wrong["type"], f"is {wrong['input']!r}, but {must}")
+    raise ValueError(f"{where}: the key {key!r} {said}.")
 
 
-def _read(path: Path) -> Room:
-    room = made(path, Room, toml(path), path.parent.name)
-    if room.unit not in UNITS:
-        raise ValueError(f"{path}: unit is {room.unit!r}, but must be one of {', '.join(UNITS)}.")
-    count = len(room.patterns)
-    if not count or room.patterns not in [[*PATTERNS[at : at + count]] for at in range(len(PATTERNS))]:
-        raise ValueError(
-            f"{path}: patterns is {room.patterns}, but must be one or neighbours of {', '.join(PATTERNS)}."
-        )
-    return room
+def keys(must: Mapping[str, Any], may: Mapping[str, Any], config: ConfigDict = STRICT) -> Any:
+    """Return the schema of a table that must have some keys and may have others, key -> type."""
+    fields: Any = {key: (kind, ...) for key, kind in must.items()} | {key: (kind, None) for key, kind in may.items()}
+    return create_model("Table", __config__=config, **fields)
+
+
+@cache
+def _adapter(schema: Any) -> TypeAdapter:
+    return TypeAdapter(schema)
 
 
 # ---------------------------------------------------------------- baselines

@@ -28,6 +28,7 @@ from packaging.version import InvalidVersion, Version
 
 from artifact import command
 from artifact.paths import ROOT
+from kernels.contract import require
 
 #: The extra without which nothing is measured.
 HARNESS = "artifact"
@@ -100,8 +101,7 @@ def _declared(extras: list[str]) -> list[Requirement]:
 
 def _environment(python: str) -> dict[str, Any]:
     """The values that requirement markers are judged by on the node."""
-    if not re.fullmatch(r"3\.\d+", python):
-        raise ValueError(f"the node's Python must be given like 3.12, not {python!r}")
+    require(bool(re.fullmatch(r"3\.\d+", python)), f"the node's Python must be given like 3.12, not {python!r}")
     return {
         **default_environment(),
         "python_version": python,
@@ -127,8 +127,7 @@ def _pins(lock: str, environment: dict[str, Any]) -> dict[str, str]:
 
 
 def _freeze(path: Path) -> dict[str, Version]:
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist: write `pip list --format=freeze` of the node into it")
+    require(path.is_file(), f"{path} does not exist: write `pip list --format=freeze` of the node into it")
     found: dict[str, Version] = {}
     for number, line in enumerate(map(str.strip, path.read_text(encoding="utf-8").splitlines()), 1):
         if line and not line.startswith(("#", "-e ")) and " @ " not in line:
@@ -156,8 +155,10 @@ def _download(pins: list[str], folder: Path, python: str, glibc: str) -> dict[st
             *("--dest", name, "--requirement", str(lock)),
             *(f"--platform={platform}" for platform in platforms),
         ]
-        if subprocess.run(call).returncode:
-            raise ValueError(f"pip could not fetch the wheels for Python {python}: see the lines above")
+        require(
+            not subprocess.run(call).returncode,
+            f"pip could not fetch the wheels for Python {python}: see the lines above",
+        )
         wheels = Path(name).glob("*.whl")
         return {canonicalize_name(wheel.name.split("-")[0]): wheel.rename(folder / wheel.name) for wheel in wheels}
 

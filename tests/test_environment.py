@@ -178,9 +178,9 @@ FILES = [path for folder in ("kernels", "artifact", "tests") for path in (ROOT /
 def test_imports_are_declared():
     known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional())}
     owners = importlib.metadata.packages_distributions()
+    shared = {path.stem for path in FILES if path.is_relative_to(ROOT / "tests")}  # what tests put on their path
     for path in FILES:
-        # A conftest.py puts its own folder on the path, and with it what tests below it share.
-        beside = {p.stem for folder in (path.parent, *path.parents[1:3]) for p in folder.glob("*.py")}
+        beside = {p.stem for p in path.parent.glob("*.py")} | shared
         for module, _ in imports(path):
             if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
                 continue

@@ -37,12 +37,6 @@ def test_without_a_gpu_an_example_says_so_in_one_sentence(name):
     assert done.stderr.startswith("GPU 0 cannot be used") and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["gcn", "power_iteration"])
-def test_a_matrix_that_is_not_there_is_said(name):
-    done = run(name, "--matrix", "nowhere")
-    assert done.returncode == 2 and done.stderr.startswith("there is no matrix 'nowhere'")
-
-
 def test_matrices_by_file_and_by_name(tmp_path, monkeypatch):
     a = sp.random(30, 30, 0.2, format="csr", random_state=0)
     sp.save_npz(tmp_path / "one.npz", a)
@@ -125,31 +119,11 @@ def test_gradients_by_hand_are_those_of_differences():
             assert np.isclose(found[place], slope, rtol=1e-4, atol=1e-8)
 
 
-def test_gradients_by_pytorch_are_those_by_hand():
-    torch = pytest.importorskip("torch")
-    a, given = layer()
-    x, w1, w2, target = map(torch.tensor, given)
-    dense = torch.tensor(a.toarray())
-    found = gcn.step(lambda b: dense @ b, x, w1.requires_grad_(), w2.requires_grad_(), target)
-    assert gcn.worst([part.numpy() for part in found], gcn.gradients(a, *given)) < 1e-12
-
-
 def test_power_iteration_finds_the_largest_eigenvalue():
     a = sp.diags_array([5.0, -2.0, 1.0, 0.5]) + sp.csr_array((4, 4))
     start = np.random.default_rng(0).standard_normal((4, 3))
     found, x = power_iteration.iterated(lambda x: a @ x, start, 60, np)
     assert np.allclose(found, 5) and np.allclose(np.abs(x[0]), 1)
-
-
-def test_a_table_names_what_did_not_run(capsys):
-    rows = [
-        common.Row("ours", 10.0, 1e-7),
-        common.Row("other", 25.0, 2e-7),
-        common.Row("none", np.nan, np.nan, "is not installed"),
-    ]
-    common.report("title", rows)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "title" and "2.50x" in lines[3] and lines[4] == "none   is not installed"
 
 
 def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):

@@ -55,13 +55,6 @@ def test_goals_of_one_command_are_reached_one_after_the_other():
     assert "clean" in (found := make("-n", "clean", "help").stdout) and found.index("clean") < found.index("help")
 
 
-def test_python_keeps_its_byte_code(monkeypatch):
-    """A container's setting would make every process compile all that it imports: matplotlib, pandas, SciPy."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    said = make("--silent", "--eval", 'said: ; @echo "[$$PYTHONDONTWRITEBYTECODE]"', "said")
-    assert said.stdout == "[]\n", said.stderr
-
-
 def test_the_longest_notebook_is_begun_first():
     listed = make("--silent", "--eval", "said: ; @echo $(NOTEBOOKS)", "said").stdout.split()
     assert sorted(listed) == [f"notebooks/{name}" for name in NOTEBOOKS]
@@ -75,29 +68,20 @@ def test_nothing_changed_nothing_done(built):
     assert "Nothing to be done for 'artifact'" in result.stdout, "out of date: run make test"
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_one_notebook_changed(built, name):
-    result = make("-n", "-W", f"notebooks/{name}", "artifact", *built)
-    assert executed(result) == [name]
+@pytest.mark.parametrize(
+    ("changed", "anew"),
+    [
+        *((["-W", f"notebooks/{name}"], [name]) for name in NOTEBOOKS),
+        (["-W", "kernels/jit.py"], NOTEBOOKS),
+        (["-W", "artifact/paths.py"], NOTEBOOKS),
+        (["-W", "book/glossary.md"], []),
+        (["SEED=7"], NOTEBOOKS),
+    ],
+)
+def test_what_changed_is_executed_anew_and_the_book_is_built_once(built, changed, anew):
+    result = make("-n", *changed, "artifact", *built)
+    assert executed(result) == anew
     assert result.stdout.count("artifact.build book") == 1
-
-
-@pytest.mark.parametrize("source", ["kernels/jit.py", "artifact/paths.py"])
-def test_code_changed(built, source):
-    result = make("-n", "-W", source, "artifact", *built)
-    assert executed(result) == NOTEBOOKS
-    assert result.stdout.count("artifact.build book") == 1
-
-
-def test_page_changed(built):
-    result = make("-n", "-W", "book/glossary.md", "artifact", *built)
-    assert executed(result) == []
-    assert result.stdout.count("artifact.build book") == 1
-
-
-def test_other_parameters(built):
-    result = make("-n", "artifact", *built, "SEED=7")
-    assert executed(result) == NOTEBOOKS
 
 
 def test_records_that_changed(built, tmp_path):

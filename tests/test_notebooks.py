@@ -25,15 +25,7 @@ KICKED_MATRICES = [
     ("casper_sparse", "real"),
     *(
         ("async_sparse", name)
-        for name in (
-            "ablation",
-            "tile_n",
-            "spmm",
-            "spmm_tf32",
-            "spmm_half",
-            "spmm_rcm",
-            "wcsr_parts",
-        )
+        for name in ("ablation", "tile_n", "spmm", "spmm_tf32", "spmm_half", "spmm_rcm", "wcsr_parts")
     ),
 ]
 DEFAULTS = {"mode": "auto", "gpu": "nvidia-h200", "preset": "full", "seed": 0, "records": ""}
@@ -57,10 +49,6 @@ def error_line(result: subprocess.CompletedProcess) -> str:
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert "Traceback" not in result.stderr
     return line
-
-
-def test_there_are_notebooks():
-    assert (ROOT / "notebooks" / "index.ipynb") in NOTEBOOKS
 
 
 @each
@@ -134,7 +122,7 @@ def kicked(tmp_path_factory) -> Path:
     return target.parent
 
 
-@pytest.mark.parametrize("room", registry.find())
+@pytest.mark.parametrize("room", dict(KICKED_MATRICES))
 def test_a_chapter_runs_as_a_kick(room, kicked, tmp_path):
     target = tmp_path / "notebooks" / f"{room}.ipynb"
     options = ("--mode", "recorded", "--preset", "kick", "--records", str(kicked))
@@ -158,28 +146,23 @@ def test_what_a_kick_asks_for_is_in_the_records(room):
             assert not missing, f"{path.name} lacks {sorted(missing)[0]}"
 
 
-def test_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise ValueError('row 3')", "error: broken.ipynb, cell 3: ValueError: row 3"),
+        ("import os; os._exit(1)", "error: broken.ipynb: DeadKernelError: "),
+    ],
+)
+def test_a_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path, code, says):
     notebook = nbformat.read(ROOT / "notebooks" / "index.ipynb", as_version=4)
-    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("raise ValueError('row 3')")]
+    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell(code)]
     source, target = tmp_path / "broken.ipynb", tmp_path / "notebooks" / "broken.ipynb"
     nbformat.write(notebook, source)
     target.parent.mkdir()
     target.write_text("the previous one")
     result = execute(source, target, tmp_path / "build")
-    assert result.returncode == 2
-    assert error_line(result) == "error: broken.ipynb, cell 3: ValueError: row 3"
-    assert list(target.parent.iterdir()) == [target]
-    assert target.read_text() == "the previous one"
-
-
-def test_dying_kernel_is_one_sentence(tmp_path):
-    notebook = nbformat.read(ROOT / "notebooks" / "index.ipynb", as_version=4)
-    notebook.cells = [*notebook.cells[:2], nbformat.v4.new_code_cell("import os; os._exit(1)")]
-    nbformat.write(notebook, tmp_path / "dying.ipynb")
-    result = execute(tmp_path / "dying.ipynb", tmp_path / "out" / "dying.ipynb", tmp_path / "build")
-    assert result.returncode == 2
-    assert error_line(result).startswith("error: dying.ipynb: DeadKernelError: ")
-    assert not list((tmp_path / "out").iterdir())
+    assert result.returncode == 2 and error_line(result).startswith(says)
+    assert list(target.parent.iterdir()) == [target] and target.read_text() == "the previous one"
 
 
 @pytest.mark.skipif(device.find() is not None, reason="there is a GPU here")
@@ -191,18 +174,11 @@ def test_measuring_needs_a_gpu(tmp_path):
     assert not target.parent.exists()
 
 
-@pytest.mark.parametrize("room", registry.find())
-def test_a_chapter_says_when_to_use_it(room):
-    notebook = nbformat.read(ROOT / "notebooks" / f"{room}.ipynb", as_version=4)
-    heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]
-    assert "## When to use it" in heads
-    assert any("cells.when(" in c.source for c in notebook.cells if c.cell_type == "code")
-
-
 @pytest.mark.parametrize("chapter", [*registry.find(), "distributed", "prefill"])
-def test_a_chapter_ends_in_short_and_with_exercises(chapter):
+def test_a_chapter_says_when_to_use_it_and_ends_in_short_and_with_exercises(chapter):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
     heads = [cell.source.splitlines()[0] for cell in notebook.cells if cell.source[:3] == "## "]
     assert heads[-2:] == ["## In short", "## Exercises"]
+    assert chapter not in registry.find() or "## When to use it" in heads
     tasks = notebook.cells[-1].source.split("\n- **")[1:]
     assert 2 <= len(tasks) <= 3 and all("Look " in task or "look at" in task for task in tasks)

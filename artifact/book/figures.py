@@ -24,13 +24,14 @@ from dataclasses import fields
 from functools import cache, partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import matplotlib
 import pandas as pd
 from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from pydantic import ConfigDict
 
 from artifact import paths, registry
 from artifact.book import charts, text
@@ -41,6 +42,13 @@ FILE = "figures.toml"
 #: What of a specification is no argument of its kind.
 ABOUT = ("kind", "caption", "alt", "fold", "at", "by", "how", "where")
 Spec = Mapping[str, Any]
+#: What every kind has; its arguments stand beside them.
+FIGURE = registry.keys(
+    {"caption": str, "alt": str},
+    {"kind": Literal[tuple(charts.KINDS)], "how": Literal["ends", "means", "each", "none"]}
+    | {"fold": str, "where": dict[str, list]},
+    ConfigDict(extra="allow", strict=True),
+)
 
 
 @cache
@@ -49,10 +57,7 @@ def specs(room: str) -> dict[str, Spec]:
     kind that is none."""
     path = registry.home(room) / FILE
     found = registry.toml(path) if path.is_file() else {}
-    for name, spec in found.items():
-        if spec.get("kind", "lines") not in charts.KINDS:
-            raise ValueError(f"{path}, [{name}]: there is no kind {spec['kind']!r} of charts.")
-    return found
+    return {name: registry.checked(FIGURE, spec, f"{path}, [{name}]") for name, spec in found.items()}
 
 
 def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:

@@ -34,8 +34,17 @@ from artifact.book import html, text
 from artifact.drawing import plot, style
 
 FILE = "tables.toml"
-KEYS = {"caption", "columns", "na", "fold", "prose", "rows"}
-COLUMN_KEYS = {"title", "of", "as"}
+COLUMN = registry.keys({"of": str}, {"title": str, "as": str})
+TABLE = registry.keys(
+    {"caption": str},
+    {
+        "columns": list[COLUMN],  # type: ignore[valid-type]
+        "na": str,
+        "fold": str,
+        "prose": bool,
+        "rows": list[list[str]],
+    },
+)
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
@@ -47,12 +56,7 @@ def specs(room: str) -> dict[str, Spec]:
     """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
     key that is none."""
     path = registry.home(room) / FILE
-    found = registry.toml(path)
-    for name, spec in found.items():
-        wrong = {*spec} - KEYS | {key for column in spec.get("columns", ()) for key in {*column} - COLUMN_KEYS}
-        if wrong or "caption" not in spec:
-            raise ValueError(f"{path}, [{name}]: a table has a caption and, of its columns, not {sorted(wrong)}.")
-    return found
+    return {name: registry.checked(TABLE, spec, f"{path}, [{name}]") for name, spec in registry.toml(path).items()}
 
 
 def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:

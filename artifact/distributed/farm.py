@@ -23,6 +23,7 @@ from typing import Any
 from artifact import command
 from artifact.measure import dealt
 from artifact.paths import ROOT
+from kernels.contract import require
 
 #: Of a worker: nothing looks at its thread while it measures, and it finds what is measured.
 SETTINGS = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "PYTHONPATH": str(ROOT)}
@@ -35,14 +36,11 @@ def visible(asked: str, environment=os.environ) -> list[str]:
     """
     given = environment.get("CUDA_VISIBLE_DEVICES")
     known = _counted() if given is None else [x for x in given.split(",") if x]
-    if not known:
-        raise ValueError("there is no GPU here that CUDA shows: measure where there is one")
+    require(bool(known), "there is no GPU here that CUDA shows: measure where there is one")
     chosen = known if asked == "all" else asked.split(",")
     for gpu in chosen:
-        if gpu not in known:
-            raise ValueError(f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all")
-        if chosen.count(gpu) > 1:
-            raise ValueError(f"GPU {gpu} is named {chosen.count(gpu)} times: name each once")
+        require(gpu in known, f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all")
+        require(chosen.count(gpu) <= 1, f"GPU {gpu} is named {chosen.count(gpu)} times: name each once")
     return chosen
 
 

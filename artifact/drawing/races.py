@@ -22,6 +22,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from pydantic import with_config
 
 from artifact import registry
 from artifact.book import facts, study, text
@@ -41,6 +42,7 @@ COLUMNS = (
 KEY = ["experiment", *records.POINT]
 
 
+@with_config(registry.STRICT)
 @dataclass(frozen=True)
 class Race:
     """One row of the figure."""
@@ -63,11 +65,7 @@ def races(room: str, folder: Path) -> list[Race]:
     races.toml that is none."""
     if (declared := registry.races(room)) is None:
         return _found(room, folder)
-    try:
-        return [Race(room, **race) for race in declared]
-    except TypeError as error:
-        path = registry.FOLDER / room / registry.RACES
-        raise ValueError(f"{path}: a race is not whole or has a key too many ({error}).") from None
+    return [registry.checked(Race, {"room": room} | race, registry.FOLDER / room / registry.RACES) for race in declared]
 
 
 def _found(room: str, folder: Path) -> list[Race]:

@@ -26,20 +26,9 @@ COLUMNS = (
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    return (_moved(first, second) - 1).abs().reset_index(drop=True)
-
-
-def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
-    """By how much of itself each median time of the second moved against those beside it, at the same point: what a
-    ratio of two times moves by, when all of a run is slower or faster does not count."""
-    moved = _moved(first, second)
-    return (moved / moved.groupby(["experiment", *records.POINT]).transform("median") - 1).abs().reset_index(drop=True)
-
-
-def spread(gpu: Path, room: str) -> float:
-    """The 90th percentile of `beside` over all experiments of a room that were measured twice; NaN where none was."""
-    off = [beside(*pair) for pair in _twice(gpu / room).values()]
-    return float(pd.concat(off).quantile(0.9)) if off else float("nan")
+    key = ["experiment", "seed", *records.KEY]
+    both = first.merge(second, on=key, suffixes=("", "_again"))
+    return (both["median_us_again"] / both["median_us"] - 1).abs()
 
 
 def runs(root: Path) -> pd.DataFrame:
@@ -61,13 +50,6 @@ def runs(root: Path) -> pd.DataFrame:
             same = _made_from(here) == _made_from(there if (there / records.MACHINE).exists() else here)
             found.append((*of_room, off.median(), off.quantile(0.9), off.max(), between, same))
     return pd.DataFrame(found, columns=list(COLUMNS))
-
-
-def _moved(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
-    """Return the second's time over the first's, by what was measured, for what both have."""
-    key = ["experiment", "seed", *records.KEY]
-    both = first.merge(second, on=key, suffixes=("", "_again")).set_index(key)
-    return both["median_us_again"] / both["median_us"]
 
 
 def _twice(here: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:

@@ -29,6 +29,7 @@ import numpy as np
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
 from artifact.measure.lazy import driver
+from kernels.contract import require
 from kernels.timing import FLUSH_BYTES_MIN, FLUSH_FACTOR, Stopwatch, flush_bytes, uncollected
 
 __all__ = ["FLUSH_BYTES_MIN", "FLUSH_FACTOR", "flush_bytes"]
@@ -112,8 +113,10 @@ def time(
     """
     for name, bound in contenders.items():
         # Its launch would be captured as a graph of what little of it the GPU does.
-        if getattr(bound, "needs_host_clock", False):
-            raise ValueError(f"{name} works on the host as well, which this timer hides: use time_calls")
+        require(
+            not getattr(bound, "needs_host_clock", False),
+            f"{name} works on the host as well, which this timer hides: use time_calls",
+        )
     stopwatch = Stopwatch(device, max(BATCH, WARMUP_BATCH * len(contenders)))
     graphs: list[Graph] = []
     try:

@@ -13,6 +13,7 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.measure import records
 from artifact.measure.device import slug
+from kernels.contract import require
 
 #: Columns of the numbers: a point and whose they are; beside them a rate (2·m·n·k / t, every FLOP of the dense
 #: product) or a speedup.
@@ -50,8 +51,10 @@ class Others(SimpleNamespace):
         """Numbers by points: POINT, with "speedup" (over `over`) or "tflops". Errors as `table`; ValueError, one
         sentence, where a column is missing."""
         path, df = self.path(folder), self.table(folder)
-        if not {*POINT} <= {*df} or not {"speedup", "tflops"} & {*df}:
-            raise ValueError(f"{path}: it needs the columns {', '.join(POINT)}, and speedup or tflops.")
+        require(
+            {*POINT} <= {*df} and bool({"speedup", "tflops"} & {*df}),
+            f"{path}: it needs the columns {', '.join(POINT)}, and speedup or tflops.",
+        )
         return df
 
 
@@ -70,8 +73,10 @@ def read(room: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Othe
     for key in sorted(table.keys() ^ KEYS):
         what = "is missing" if key in KEYS else "is none of such a file's"
         raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
-    if slug(table["gpu"]) != gpu:
-        raise ValueError(f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.")
+    require(
+        slug(table["gpu"]) == gpu,
+        f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.",
+    )
     return Others(room=room, name=name, **table)
 
 

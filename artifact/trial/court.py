@@ -29,7 +29,7 @@ from artifact import paths, registry
 from artifact.measure import check, records, run
 from artifact.trial import header
 from kernels import jit
-from kernels.contract import Bound, Launch, Problem
+from kernels.contract import Bound, Launch, Problem, require
 
 EXPERIMENT = "trial"
 FASTER, LEVEL, SLOWER = "faster", "level", "slower"
@@ -57,12 +57,16 @@ def load(what: str, name: str = "") -> Contender:
         head = header.read(Path(what))
         return _contender(name or head.source.stem, head.source, partial(bind_cuda, head), head)
     place, _, attribute = what.rpartition(":")
-    if not place or not attribute.isidentifier():
-        raise ValueError(f"{what!r} is no contender: name a file that ends in .cu, or module:function.")
+    require(
+        bool(place) and attribute.isidentifier(),
+        f"{what!r} is no contender: name a file that ends in .cu, or module:function.",
+    )
     module = _module(place)
-    bind = getattr(module, attribute, None)
-    if not callable(bind) or not getattr(module, "__file__", None):
-        raise ValueError(f"{place} has no function {attribute!r} in a file of its own.")
+    bind: Any = getattr(module, attribute, None)
+    require(
+        callable(bind) and bool(getattr(module, "__file__", None)),
+        f"{place} has no function {attribute!r} in a file of its own.",
+    )
     try:
         inspect.signature(bind).bind(None, None)
     except (TypeError, ValueError):
@@ -72,10 +76,10 @@ def load(what: str, name: str = "") -> Contender:
 
 def _contender(name: str, source: Path, bind: Callable[..., Bound], head: header.Header | None = None) -> Contender:
     """digest: of the source, and of headers of ours or beside it that a `.cu` includes."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(
-            f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores."
-        )
+    require(
+        bool(re.fullmatch(r"[a-z][a-z0-9_]*", name)),
+        f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores.",
+    )
     text = jit.with_includes(source).encode() if head else source.read_bytes()
     return Contender(name, source, hashlib.sha256(text).hexdigest()[:12], partial(bind, name), head)
 
@@ -86,8 +90,10 @@ def bind_cuda(head: header.Header, name: str, problem: Problem, device: Any) -> 
     from cuda.core import LaunchConfig
 
     arch = jit.arch_of(device)
-    if arch not in head.targets and head.targets != jit.TARGETS:
-        raise ValueError(f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}.")
+    require(
+        arch in head.targets or head.targets == jit.TARGETS,
+        f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}.",
+    )
     known = header.names(problem, problem.device())
     header.check_arguments(head, known)
     grid, block, shared = header.dimensions(head, known)
@@ -158,8 +164,10 @@ def _bind(bind: Callable, name: str, problem: Problem, device: Any) -> Bound:
         said = " ".join(str(error).split())
         raise ValueError(f"{name} fails with {type(error).__name__}: {said} (DEBUG=1 shows where).") from error
     for attribute in ("launch", "result"):
-        if not callable(getattr(bound, attribute, None)):
-            raise ValueError(f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py.")
+        require(
+            callable(getattr(bound, attribute, None)),
+            f"{name} binds a {type(bound).__name__} without {attribute}(): see kernels/contract.py.",
+        )
     for attribute, usual in (("prepare_ms", 0.0), ("prepare_bytes", 0)):
         setattr(bound, attribute, getattr(bound, attribute, usual))
     bound.name = name
@@ -230,8 +238,10 @@ def start(contender: Contender, room: str, preset: str, seed: int, root: Path | 
 
 def refuse_name(contender: Contender, known: Iterable[str]) -> None:
     """Raise ValueError for a contender that is called as one that it is compared with."""
-    if contender.name in known or contender.name.startswith(registry.PREFIXES):
-        raise ValueError(f"There is a {contender.name!r} already: call the contender something else with --name.")
+    require(
+        contender.name not in known and not contender.name.startswith(registry.PREFIXES),
+        f"There is a {contender.name!r} already: call the contender something else with --name.",
+    )
 
 
 def check_first(contender: Contender, problem: Problem, opened) -> None:
@@ -284,8 +294,10 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
     """
     at = list(records.POINT)
     mine, others = (df[own].set_index(at) for own in (df["variant"] == name, df["variant"] != name))
-    if mine.empty or set(mine.index) != set(others.index):
-        raise ValueError(f"The trial needs {name!r} and somebody beside it at every point.")
+    require(
+        not mine.empty and set(mine.index) == set(others.index),
+        f"The trial needs {name!r} and somebody beside it at every point.",
+    )
     best = _fastest(others).loc[mine.index]
     library = _fastest(others[others["variant"].str.startswith(registry.PREFIXES)]).reindex(mine.index)
     apart = np.where(mine["q25_us"] > best["q75_us"], SLOWER, LEVEL)

@@ -120,7 +120,7 @@ def compare(
         ceilings={
             name: ours[name][unit] / theirs[name][unit]
             for name in ours
-            for unit in ("tflops", "gbps")
+            for unit in ("gbps", "tflops")  # of what has both, its arithmetic
             if theirs.get(name, {}).get(unit) and ours[name][unit]
         },
     )

@@ -45,7 +45,7 @@ LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "close", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
 )
-GOLDEN_COLUMNS = ("id", "verdict")  #: what the tests hold of the shipped records
+GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: of the short form
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
@@ -108,10 +108,11 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
 
 
 def _state() -> str:
-    """Return a checksum of the sizes and times of all files that verdicts by shipped records follow from."""
+    """Return a checksum of where the shipped records lie, and of the sizes and times of all files that their verdicts
+    follow from."""
     files = sorted(path for folder in ("artifact", "kernels") for path in (paths.ROOT / folder).rglob("*.*"))
     found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.suffix in FOLLOWED]
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return hashlib.sha256(repr((str(paths.RECORDED), found)).encode()).hexdigest()
 
 
 def everywhere(claims: Iterable[Claim], folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:

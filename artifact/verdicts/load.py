@@ -55,15 +55,17 @@ A claim of a source is judged by a rule, which the file states in full:
   the records are of.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from pydantic import with_config
 
 from artifact import paths, registry
 from artifact.measure import minutes, records
@@ -105,6 +107,7 @@ class Claim:
         return round(took(self, paths.RECORDED / paths.HOME), 2)
 
 
+@with_config(registry.STRICT)
 @dataclass(frozen=True)
 class Untested:
     """A statement of a source that no experiment here tests."""
@@ -117,8 +120,16 @@ class Untested:
 
 # ---------------------------------------------------------------- loading
 
-REQUIRED = ("id", "where", "says", "experiment", *measures.PARTS, "published")
-OPTIONAL = ("at", "repeats", "note", "contradicts", "gpu", "depends_on", "reason", "extension")
+#: A [[claim]] as a file has it.
+TABLE = registry.keys(
+    dict.fromkeys(("id", "where", "says"), str)
+    | {"experiment": list[str], "published": str | dict[str, Any]}
+    | dict.fromkeys(measures.PARTS, str | dict[str, Any]),
+    {"at": dict[Literal[tuple(records.COLUMNS)], Any]}  # type: ignore[misc]
+    | {"note": str | list[str], "reason": str}
+    | {"contradicts": list[str], "gpu": list[str], "depends_on": Literal["gpu", "method"]}
+    | dict.fromkeys(("repeats", "extension"), bool),
+)
 
 
 @cache
@@ -153,7 +164,7 @@ def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.Room, dict
 
 def _refuse(name: str, *wrong: Iterable[str]) -> None:
     """Raise ValueError that says the first of what is wrong, if anything is."""
-    for said in (said for several in wrong for said in several):
+    for said in itertools.chain(*wrong):
         raise ValueError(f"{name} {said}.")
 
 
@@ -174,21 +185,18 @@ def figures_of() -> dict[str, dict[str, str]]:
 
 def untested() -> list[Untested]:
     """Return what the sources say and no experiment tests, in the order of the rooms and of their files."""
-    return [Untested(room.room, **table) for room, data, _ in _files() for table in data.get("untested", ())]
+    return [
+        registry.checked(Untested, {"room": room.room} | table, path)
+        for room, data, path in _files()
+        for table in data.get("untested", ())
+    ]
 
 
 def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any], path: Path) -> Claim:
     """Return a claim of a room's file, which holds `data`."""
     name, typed = f"{path}: the claim {table.get('id', '?')!r}", data.get("minutes", {})
-    experiments = tuple(table.get("experiment", ()))
-    _refuse(
-        name,
-        [f"has no {key!r}" for key in REQUIRED if key not in table],
-        [f"has a key {key!r} that no claim has" for key in table if key not in REQUIRED + OPTIONAL],
-        [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed],
-        ["has a 'gpu' that is no list of names"] * (not isinstance(table.get("gpu", []), list)),
-        ["has an 'extension' that is neither true nor false"] * (not isinstance(table.get("extension", False), bool)),
-    )
+    table, experiments = registry.checked(TABLE, table, name), tuple(table.get("experiment", ()))
+    _refuse(name, [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed])
     said, of_source = table["published"], isinstance(table["published"], Mapping)
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, room.room, name)
@@ -196,8 +204,6 @@ def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any
     metrics = _counters(rule.quantity)
     of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
     of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
-    depends_on = table.get("depends_on", GPU if of_source and not of_the_program else METHOD)
-    _refuse(name, [f"depends on {depends_on!r}; it must be {GPU!r} or {METHOD!r}"] * (depends_on not in (GPU, METHOD)))
     return Claim(
         room=room.room,
         source=room.name,
@@ -208,7 +214,7 @@ def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any
         note=_note(table.get("note", ""), data.get("notes", {}), name),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or room.gpus)),
-        depends_on=depends_on,
+        depends_on=table.get("depends_on", GPU if of_source and not of_the_program else METHOD),
         **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
 
@@ -237,8 +243,6 @@ def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: 
     endless = [v for v in _numbers([words["expect"], *numbers.values()]) if not math.isfinite(v)]
     _refuse(
         name,
-        ["has an 'at' that is not a table of columns of the records"]
-        * (not isinstance(at, Mapping) or not set(at) <= set(records.COLUMNS)),
         ["has 'repeats' and no two experiments that repeat each other"]
         * (repeats and len(evidence.sweeps(experiments)) < 2),
         [

@@ -77,8 +77,8 @@ class Reduced:
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
     named = ", ".join(f"{name} {_digits(s * v.scale)}{v.unit}" for name, s in v.by.items())
-    low, high = v.range([v.all.min()]), v.range([v.all.max()])
-    mean = f", geometric mean {v.one(records.geomean(v.all))}" if low != high else ""
+    several = v.range([v.all.min()]) != v.range([v.all.max()])
+    mean = f", geometric mean {v.one(records.geomean(v.all))}" if several else ""
     shown = f"{named}{v.tail}" if v.named else f"{v.range(v.all)}{v.tail}{mean}"
     return Reduced(v, v.all, v.text or shown, f"{v.points}.")
 

@@ -11,17 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
+from pydantic import with_config
 
 from artifact import registry
 from artifact.measure import records
 from artifact.which import statistics
 from artifact.which.statistics import Statistics
 
-PRECISIONS = ("FP32", "TF32", "BF16")
+Precision = Literal["FP32", "TF32", "BF16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 #: A time over the best one's that is still good, and a share of points that is nearly all.
 GOOD, NEARLY_ALL = 1.1, 0.9
 #: An experiment with fewer matrices says nothing of one that is left out.
@@ -42,14 +44,15 @@ COLUMNS = (
 ).split()
 
 
+@with_config(registry.STRICT)
 @dataclass(frozen=True, eq=False)
 class Real:
     """Real matrices: an experiment whose rows' labels are their names."""
 
     room: str
     experiment: str
-    precision: str  #: one of PRECISIONS
-    order: str  #: of rows and columns: a key of the statistics
+    precision: Precision
+    order: Literal["given", "rcm"]  #: of rows and columns: a key of the statistics
     formats: dict[str, str]  #: pattern of contenders' names -> what A is stored as; the first that fits
     raced: list[str] = field(default_factory=list)  #: patterns of those that try others on the GPU
     problem: dict[str, Any] = field(default_factory=dict)  #: arguments of the room's problem_from_csr
@@ -58,20 +61,23 @@ class Real:
         return next((what for p, what in self.formats.items() if fnmatchcase(variant, p)), "")
 
 
+@with_config(registry.STRICT)
 @dataclass(frozen=True, eq=False)
 class Generated:
     """A sweep over generated matrices of a pattern."""
 
     room: str
     experiment: str
-    pattern: str  #: one of `registry.PATTERNS`
-    precision: str
+    pattern: registry.Pattern
+    precision: Precision
     #: Patterns of the sparse contenders' names, and of the dense ones: of these none, and their time is estimated.
     contenders: list[str] = field(default_factory=lambda: ["*"])
     dense: list[str] = field(default_factory=list)
-    free: str = "n"  #: the size that the sparse operand has not: "m" where that is B
+    free: Literal["n", "m"] = "n"  #: the size that the sparse operand has not: "m" where that is B
 
 
+#: What a map.toml holds.
+FILE = registry.keys({}, dict.fromkeys(("real", "generated"), list[dict]))
 About = TypeVar("About", Real, Generated)
 
 
@@ -93,32 +99,15 @@ class Pool:
         return list((chosen if as_good.mean() >= NEARLY_ALL else self.df)["variant"].unique())
 
 
-#: Key of an entry -> what it may be.
-ALLOWED = {
-    "precision": PRECISIONS,
-    "order": (statistics.GIVEN, statistics.RCM),
-    "pattern": registry.PATTERNS,
-    "free": ("n", "m"),
-}
-
-
 def maps(folder: Path = registry.FOLDER) -> tuple[list[Real], list[Generated]]:
     """What all rooms say, in their order. Raises ValueError that names file and key where one is not whole."""
     found: dict[str, list] = {"real": [], "generated": []}
-    kinds = {"real": Real, "generated": Generated}
-    for path in (folder / room / registry.MAP for room in registry.find(folder)):
-        for key, entries in registry.toml(path).items() if path.is_file() else ():
-            if key not in kinds:
-                raise ValueError(f"{path}: there is no {key!r}, but real and generated.")
-            found[key] += [_entry(path, kinds[key], entry) for entry in entries]
+    paths = [folder / room / registry.MAP for room in registry.find(folder)]
+    for path in filter(Path.is_file, paths):
+        for key, entries in registry.checked(FILE, registry.toml(path), path).items():
+            kind = {"real": Real, "generated": Generated}[key]
+            found[key] += [registry.checked(kind, {"room": path.parent.name} | entry, path) for entry in entries]
     return found["real"], found["generated"]
-
-
-def _entry(path: Path, kind: type, entry: Mapping[str, Any]) -> Real | Generated:
-    for key, value in entry.items():
-        if value not in ALLOWED.get(key, [value]):
-            raise ValueError(f"{path}: {key} is {value!r}, but must be one of {', '.join(ALLOWED[key])}.")
-    return registry.made(path, kind, entry, path.parent.name)
 
 
 def pools(gpu_folder: Path, folder: Path = registry.FOLDER) -> list[Pool]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import half
 from ..formats.csr import INT32_MAX
@@ -138,9 +137,6 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
         f"{name} has a block of threads for each of {a.block_rows * panels} tiles of C, but a grid has at most 2^31 - "
         "1: multiply in several ranges of columns",
     )
-    import cupy
-    from cuda.core import LaunchConfig
-
     rows, prepare_ms = timed(lambda: unit.work_order(a.row_ptr))
     dense, val = lines(operands, device, copy_c=False), unit.blocks_of(a)
     c = array_of(operands.c)
@@ -155,16 +151,6 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
         np.int64(problem.m if shape.c_order == "F" else problem.n),
         *map(np.int32, (problem.m, problem.n, problem.k, panels, a.block_rows, min(panels, together))),
     )
-    need = shared_bytes(tile, shape.b_row)
-    kernel = jit.load(jit.compile_cubin(SOURCE, entry(tile, shape), jit.arch_of(device)), need)
-    launch = LaunchConfig(grid=a.block_rows * panels, block=THREADS, shmem_size=need)
-    cupy.cuda.get_current_stream().synchronize()
-    return Launch(
-        name,
-        [*dense.before, (kernel, launch, arguments)],
-        operands.c,
-        prepare_ms,
-        rows.nbytes,
-        keep=(operands, val, rows, dense.b),
-        scratch=dense.copies,
-    )
+    need, job = shared_bytes(tile, shape.b_row), (SOURCE, entry(tile, shape))
+    how = device, (a.block_rows * panels, THREADS), arguments, need, prepare_ms, rows.nbytes, (val, rows)
+    return dense.bound(name, operands, job, *how)

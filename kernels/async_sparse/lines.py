@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from .. import pitch
+from .. import jit, pitch, workspace
+from ..contract import Launch
 from ..formats.half import array_of
 from .family import order
 
@@ -23,6 +24,39 @@ class Lines:
     before: list = field(default_factory=list)  #: launches that fill a padded B
     after: list = field(default_factory=list)  #: launches that bring a padded C back
     copies: tuple = ()  #: the padded ones
+
+    def bound(
+        self,
+        name: str,
+        operands,
+        job: tuple,
+        device,
+        shape: tuple,
+        arguments: tuple,
+        need: int = 0,
+        prepare_ms: float = 0.0,
+        held: int = 0,
+        keep: tuple = (),
+        scratch: tuple = (),
+        around: tuple = ((), ()),
+        cluster: tuple[int, ...] = (),
+    ) -> Launch:
+        """The launch of a kernel between the copies of lines; whatever CuPy's stream does is done before.
+
+        job: (source, entry). shape: (grid, block). need: bytes of dynamic shared memory. held: bytes that preparation
+        leaves. around: launches right before and after the kernel. cluster: its blocks, where there are clusters.
+        """
+        import cupy
+        from cuda.core import LaunchConfig
+
+        (source, entry), (grid, block) = job, shape
+        kernel, knobs = jit.loaded(source, entry, device, need), {"cluster": cluster} if cluster else {}
+        plain = not need and not cluster
+        how = workspace.config(*shape) if plain else LaunchConfig(grid=grid, block=block, shmem_size=need, **knobs)
+        cupy.cuda.get_current_stream().synchronize()  # zeros are there, whatever stream comes next
+        steps = [*self.before, *around[0], (kernel, how, arguments), *around[1], *self.after]
+        keep, scratch = (operands, self.b, self.c, *keep), (*scratch, *self.copies)
+        return Launch(name, steps, operands.c, prepare_ms, held, keep=keep, scratch=scratch)
 
 
 def lines(operands, device, *, by_rows: bool = False, copy_c: bool = True) -> Lines:

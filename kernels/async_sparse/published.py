@@ -17,7 +17,7 @@ from ..formats.half import array_of
 from ..tma import tensor_map
 from . import family
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
-from .lines import lines
+from .lines import Lines, lines
 from .unit import blocks_of, c_map, require_hopper
 
 HERE = Path(__file__).parent
@@ -162,7 +162,6 @@ def widest(name: str, size: int) -> int:
 
 def _bind_wgmma(name: str, kernel_name: str, width: int, groups: int, shape, problem: Problem, device, spans) -> Launch:
     import cupy
-    from cuda.core import LaunchConfig
 
     operands = problem.device()
     a = operands.a
@@ -176,8 +175,10 @@ def _bind_wgmma(name: str, kernel_name: str, width: int, groups: int, shape, pro
     need = shared_bytes(kernel_name, width, shape.size, shape.c_order)
     index = a.row_ptr.data.ptr, a.col_idx.data.ptr
     direct = dense.c.data.ptr, np.int64(dense.c.shape[1]), np.int32(m), np.int32(n)
-    keep = [operands, val, dense.b, dense.c]
-    grid, cluster = (rows, panels), {}
+    keep = [val]
+    cluster: tuple[int, ...] = ()
+    staying = min(device.properties.multiprocessor_count, rows * panels)
+    grid = staying if kernel_name in PERSISTENT else (rows, panels)
     arguments: tuple
     if kernel_name == "opt1":
         pitch = dense.b.shape[1] * shape.size
@@ -190,34 +191,26 @@ def _bind_wgmma(name: str, kernel_name: str, width: int, groups: int, shape, pro
         if kernel_name == "opt7":
             # A cluster is two neighbouring panels, where their number is odd the last one is beyond C. cuda.core's
             # grid counts clusters.
-            grid, cluster = (rows, ceil(panels / 2)), {"cluster": (1, 2, 1)}
+            grid, cluster = (rows, ceil(panels / 2)), (1, 2, 1)
             arguments = (*maps, *index, *direct)
         else:
             most = widest(kernel_name, shape.size)
             boxes = family.box_columns(width, shape.size, shape.c_order, most)
             arguments = (*maps, c_map(dense.c, boxes, shape), *index)
         if kernel_name in PERSISTENT:
-            sms = device.properties.multiprocessor_count
-            grid = min(sms, rows * panels)
             arguments += tuple(map(np.int32, (rows, panels, min(STRIP, rows))))
             if kernel_name != "opt6":
-                counters = cupy.zeros(grid + 1, cupy.uint32)
-                cupy.cuda.get_current_stream().synchronize()
+                counters = cupy.zeros(staying + 1, cupy.uint32)
                 keep.append(counters)
                 arguments += (counters.data.ptr,)
     if kernel_name in TRACED:
         arguments += (0 if spans is None else spans.data.ptr,)
-    source = HERE / f"{kernel_name}.cu"
-    code = entry(kernel_name, shape.dtype, shape.c_order, width, spans is not None)
-    kernel = jit.load(jit.compile_cubin(source, code, jit.arch_of(device)), need)
+    job = HERE / f"{kernel_name}.cu", entry(kernel_name, shape.dtype, shape.c_order, width, spans is not None)
     threads = family.THREADS if kernel_name in PAIRS else 128
-    launch = LaunchConfig(grid=grid, block=threads, shmem_size=need, **cluster)
-    return Launch(name, [*dense.before, (kernel, launch, arguments), *dense.after], operands.c, keep=tuple(keep))
+    return dense.bound(name, operands, job, device, (grid, threads), arguments, need, keep=tuple(keep), cluster=cluster)
 
 
 def _bind_cuda_cores(problem: Problem, device) -> Launch:
-    from cuda.core import LaunchConfig
-
     operands = problem.device()
     a = operands.a
     panels = ceil(problem.n / 128)
@@ -234,10 +227,9 @@ def _bind_cuda_cores(problem: Problem, device) -> Launch:
         *c,
         *map(np.int32, (problem.m, problem.n, problem.k)),
     )
-    code = f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
-    kernel = jit.load(jit.compile_cubin(HERE / "opt0.cu", code, jit.arch_of(device)))
-    launch = LaunchConfig(grid=(a.block_rows, panels), block=128)
-    return Launch("opt0", [(kernel, launch, arguments)], operands.c, keep=(operands,))
+    job = HERE / "opt0.cu", f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
+    dense = Lines(operands.b, operands.c)
+    return dense.bound("opt0", operands, job, device, ((a.block_rows, panels), 128), arguments)
 
 
 def _require_panels(name: str, n: int, panels: int) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit, workspace
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import half, intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
@@ -311,16 +310,9 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         np.int32(width),
         *(in_order.arguments if in_order else ()),
     )
-    source = HALF_SOURCE if in_half else SOURCE
-    kernel = jit.loaded(source, entry(config, dtype), device)
-    launch = workspace.config(blocks, 32 * WARPS)
-    cupy.cuda.get_current_stream().synchronize()  # handovers and counts are 0, whatever stream comes next
-    return Launch(
-        name,
-        [*dense.before, (kernel, launch, arguments), *dense.after],
-        operands.c,
-        prepare_ms,
-        made.nbytes + handovers.nbytes + sums.nbytes + (in_order.nbytes if in_order else 0),
-        keep=(operands, made, handovers, sums, dense.b, dense.c, in_order),
-        scratch=(handovers, sums, *dense.copies, *(in_order.scratch if in_order else ())),
-    )
+    job = HALF_SOURCE if in_half else SOURCE, entry(config, dtype)
+    held, scratch = (in_order.nbytes, in_order.scratch) if in_order else (0, ())
+    held += made.nbytes + handovers.nbytes + sums.nbytes
+    keep, scratch = (made, handovers, sums, in_order), (handovers, sums, *scratch)
+    how = device, (blocks, 32 * WARPS), arguments, 0, prepare_ms, held, keep, scratch
+    return dense.bound(name, operands, job, *how)

@@ -70,7 +70,6 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
     wgmma, or the configuration does not take the problem.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     require_hopper(name, device)
     shape = family.shape_of(problem)
@@ -98,21 +97,12 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
         counters.data.ptr,
         *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
     )
-    need = family.shared_bytes(config, shape)
-    kernel = jit.loaded(family.SOURCE, family.entry(config, shape), device, need)
     grid = min(properties.multiprocessor_count, len(rows) * panels)
-    launch = LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need)
-    cupy.cuda.get_current_stream().synchronize()  # the counters are 0, whatever stream comes next
+    job = family.SOURCE, family.entry(config, shape)
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
-    return Launch(
-        name,
-        [*dense.before, (kernel, launch, arguments), *dense.after],
-        operands.c,
-        prepare_ms,
-        held,
-        keep=(operands, a, val, rows, counters, dense.b, dense.c),
-        scratch=(counters, *dense.copies),
-    )
+    keep, need = (a, val, rows, counters), family.shared_bytes(config, shape)
+    how = device, (grid, family.THREADS), arguments, need, prepare_ms, held, keep, (counters,)
+    return dense.bound(name, operands, job, *how)
 
 
 def blocks_of(a: Bcsr):

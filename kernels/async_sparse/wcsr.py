@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit
 from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import wcsr
 from ..formats.csr import Csr
@@ -103,7 +102,6 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
     C are not row-major, the GPU has no wgmma, TF32 would lose digits, or n is too large for a grid.
     """
     import cupy
-    from cuda.core import LaunchConfig
 
     require_hopper(name, device)
     config = config or config_of(name)
@@ -144,18 +142,10 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
         np.int32(m),
         np.int32(width),
     )
-    need = shared_bytes(config.width)
-    code = jit.compile_cubin(SOURCE, entry(dtype, config.width), jit.arch_of(device))
-    launch = LaunchConfig(grid=(work.count, panels), block=128, shmem_size=need)
-    cupy.cuda.get_current_stream().synchronize()  # the sums are 0, whatever stream comes next
-    return Launch(
-        name,
-        [*dense.before, *before, (jit.load(code, need), launch, arguments), *after, *dense.after],
-        operands.c,
-        prepare_ms,
-        a.nbytes + work.nbytes + (0 if sums is None else sums.nbytes),
-        keep=(operands, a, val, work, sums, dense.b, dense.c),
-    )
+    job, need = (SOURCE, entry(dtype, config.width)), shared_bytes(config.width)
+    held, keep = a.nbytes + work.nbytes + (0 if sums is None else sums.nbytes), (a, val, work, sums)
+    how = device, ((work.count, panels), 128), arguments, need, prepare_ms, held, keep
+    return dense.bound(name, operands, job, *how, around=(before, after))
 
 
 def prepared(a: Csr, dtype: str, chunk: int) -> tuple[wcsr.Wcsr, tasks.Tasks]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import jit
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
@@ -226,9 +225,6 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     where windows are cut. Raises ValueError where A is not CSR, B and C are not row-major float32, the GPU has no
     wgmma, TF32 would lose digits, or 3xTF32 would make NaN of infinity.
     """
-    import cupy
-    from cuda.core import LaunchConfig
-
     require_hopper(name, device)
     config = config or config_of(name, problem.n)
     require(
@@ -276,18 +272,9 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
         np.int32(width),
         *(in_order.arguments if in_order else ()),
     )
-    need = stages(config) * stage_bytes(config)
-    kernel = jit.loaded(SOURCE, entry(config), device, need)
-    launch = LaunchConfig(grid=min(blocks, tiles), block=GROUP_COLUMNS * (config.groups + 1), shmem_size=need)
+    need, shape = stages(config) * stage_bytes(config), (min(blocks, tiles), GROUP_COLUMNS * (config.groups + 1))
     cut = made.work.cut[:0] if in_order else made.work.cut  # whose rows are added to
     clear = tasks.clear(SOURCE, config.window, cut, dense.c, problem.m, device, made.order)
-    cupy.cuda.get_current_stream().synchronize()  # counts are 0, whatever stream comes next
-    return Launch(
-        name,
-        [*dense.before, *clear, (kernel, launch, arguments), *dense.after],
-        operands.c,
-        prepare_ms,
-        made.nbytes + (in_order.nbytes if in_order else 0),
-        keep=(operands, made, dense.b, dense.c, in_order),
-        scratch=(*dense.copies, *(in_order.scratch if in_order else ())),
-    )
+    held, scratch = (in_order.nbytes, in_order.scratch) if in_order else (0, ())
+    how = device, shape, arguments, need, prepare_ms, made.nbytes + held, (made, in_order), scratch
+    return dense.bound(name, operands, (SOURCE, entry(config)), *how, around=(clear, ()))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from ..contract import Bound, Kernel, Problem, require
 from . import wgmma
-from .family import HERE, RUNGS, TARGETS, Wgmma
+from .family import RUNGS, Wgmma
 from .operands import ROOM, problem
+from .tiles import HERE, TARGETS
 
 __all__ = ["BASELINES", "VARIANTS", "bind", "changed", "problem"]
 

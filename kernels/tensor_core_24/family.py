@@ -10,17 +10,20 @@ import functools
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from .. import jit, pitch
 from ..contract import Problem, require
 from ..tuning import Choices, Rounds
 from ..tuning.choices import UNSAID
-from . import fp8_family
+from . import fp8_family, gpcs, tiles
 from .operands import LABELS, ORDERS, label_of
+from .tiles import ACTIVATIONS, HERE, INT32_MAX, KEEP, SHARED_REACHED, TARGETS, Kind, Own, Rules, Tile, limits
 
-HERE = Path(__file__).parent
-INT32_MAX = 2**31 - 1
+__all__ = ["ACTIVATIONS", "HERE", "INT32_MAX", "KEEP", "SHARED_REACHED", "TARGETS"]
+
 _DTYPES = {"bfloat16": "BF16", "float16": "F16"}
 
 # ---- the source's kernel
@@ -68,8 +71,7 @@ class MmaSp:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: in each stage, values and metadata of A and a part of B."""
-        a, b, meta = self.bm * self.bk, 2 * self.bk * self.bn, self.bm * self.bk // 8
-        return self.stages * (a + b + meta)
+        return self.stages * (self.bm * self.bk + 2 * self.bk * self.bn + self.bm * self.bk // 8)
 
     def fits(self, device) -> bool:
         """Whether a block finds its shared memory on a `cuda.core.Device`."""
@@ -88,16 +90,12 @@ class MmaSp:
             ("wn", (32, 64)),
             ("selectors", (1, 2)),
             ("ldmatrix", (2, 4)),
+            ("stages", range(2, INT32_MAX)),
+            ("group", range(1, INT32_MAX)),
         ):
-            value = getattr(c, name)
-            choice = ", ".join(map(str, known))
-            require(value in known, f"{name} is {value!r}, but must be one of {choice}")
-        for name, least in (("stages", 2), ("group", 1)):
-            value = getattr(c, name)
-            require(
-                isinstance(value, int) and value >= least,
-                f"{name} is {value!r}, but must be a whole number from {least}",
-            )
+            value, least = getattr(c, name), f"a whole number from {known[0]}"
+            choice = least if isinstance(known, range) else f"one of {', '.join(map(str, known))}"
+            require(value in known, f"{name} is {value!r}, but must be {choice}")
         require(
             c.ldmatrix == 4 or (c.selectors == 2 and c.wm == 64),
             f"ldmatrix.x2 needs both selectors and warps of 64 rows, not {c.selectors} and {c.wm}",
@@ -152,77 +150,157 @@ MMA_SP_FAMILY: tuple[MmaSp, ...] = (
 
 # ---- Hopper's kernels
 
-TARGETS = ("sm_90a",)
 K = 64  #: columns of A in a stage
-DEEP = 4  #: steps of a stage of cp_async
 GRID_Y = 65535  #: blocks of a grid along y, at most
 AT_LAUNCH = 128  #: registers of a thread at launch where warpgroups exchange some afterwards
+NARROW = (8, 16, 32)  #: columns of a tile for few tokens
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a kernel of the Hopper family is, whatever its tile: its loader, tile scheduler and epilogue (roles.cuh)."""
+class Pieces(NamedTuple):
+    """How the tiles of wgmma_pieces are cut."""
 
-    producer: bool = True  #: one more warpgroup asks for copies; otherwise those that multiply do
-    by_threads: bool = False  #: which copy themselves, past the copy engine, and store from registers
-    packed: bool = False  #: A is read in the order of use
-    adds: bool = True  #: beta·C and a bias, too
-    hints: str = "may"  #: whether L2 is asked to keep an operand: "may", "must" or "never"
-    stays: int = 1  #: blocks that stay, one for so many multiprocessors; 0: one for each tile, or as a kernel has it
-    pairs: bool = False  #: clusters of two blocks, whatever the configuration says
-    #: Warpgroups exchange registers after launch, when each thread has AT_LAUNCH; steps are whole rounds of the ring.
-    exchanging: bool = False
-    groups: tuple[int, ...] = (1, 2)  #: warpgroups that multiply
-    rows: tuple[int, ...] = (64, 128, 256)  #: of a tile
-    widths: tuple[int, ...] = (64, 128, 192, 256)  #: of a tile
-    stages: tuple[int, ...] = tuple(range(2, 33))
-    buffers: tuple[int, ...] = tuple(range(1, 17))
-    splits: tuple[int, ...] = (1,)
-    share: tuple[int, ...] = (1,)
-    ordered: bool = False  #: takes B and C in any memory orders, and then tiles of `NARROW` columns where both are "F"
-    narrow: bool = False
+    whole: int  #: tiles that are not, of whole waves, or all
+    groups: int  #: blocks of 64 rows of a piece of the others
+    pieces: int  #: of them, one for an SM at most
 
 
+def cut_into_pieces(count: int, groups: int, sms: int) -> Pieces:
+    """Pieces as low as there are SMs for those of the last wave; where there are too few SMs, all tiles are whole.
+
+    count: tiles; groups: blocks of 64 rows of each.
+    """
+    rest = count % sms
+    cuts = ((lower, rest * ceil(groups / lower)) for lower in range(1, groups))
+    return next((Pieces(count - rest, *cut) for cut in cuts if cut[1] <= sms), Pieces(count, groups, 0))
+
+
+def shared_tiles(count: int, sms: int) -> int:
+    """Tiles that stream_k cuts along k: none where they divide evenly, else one wave and the rest."""
+    return 0 if count % sms == 0 else count % sms + sms
+
+
+def whole_tiles(count: int, sms: int) -> int:
+    """Tiles that last_wave does not cut: those of whole waves, or all where more than half a wave remains.
+
+    sms: rounded down to an even number, as clusters of two have it.
+    """
+    wave = sms // 2 * 2
+    return count - count % wave if count % wave <= wave // 2 else count
+
+
+# What a kernel alone refuses, is given, and takes: see `Kind`.
+
+
+def _in_whole_rounds(c: Wgmma, m: int, n: int, k: int, *_) -> Rules:
+    said = f"rounds goes through the {ceil(k / K)} steps of {K} columns in whole rounds of stages, not of {c.stages}"
+    yield ceil(k / K) % c.stages == 0, f"{said}: use lean"
+
+
+def _halved(c: Wgmma, *_) -> Rules:
+    said = f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they are"
+    yield c.blocks * c.n % 128 == 0, f"{said} an odd number: use another tile"
+    said = f"last_wave passes half of {c.m} x {c.n} sums through the memory of its {c.stages} stages"
+    yield 2 * c.m * c.n <= c.stages * c.step_bytes, f"{said}: use more of them"
+
+
+def _one_for_each(c: Wgmma, m: int, n: int, k: int, sms: int, shared_most: int) -> Rules:
+    said = f"gpc counts on one block for each multiprocessor, but two with {c.shared_bytes} bytes of shared memory"
+    yield 2 * c.shared_bytes >= shared_most, f"{said} have room: use a larger tile or more stages"
+
+
+def _enough_for_all(c: Wgmma, m: int, n: int, k: int, sms: int, *_) -> Rules:
+    high, wide = c.tiles(m, n)
+    said = f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must get at least one"
+    yield high * wide >= sms, f"{said}: use split_k or a smaller tile"
+
+
+def _in_a_grid(c: Wgmma, m: int, n: int, *_) -> Rules:
+    wide = c.tiles(m, n)[1]
+    said = f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide}"
+    yield wide <= GRID_Y, f"{said} for n={n}: use lean"
+
+
+def _count(c: Wgmma, sizes, device) -> tuple[int, int]:
+    high, wide = c.grid(sizes.m, sizes.n)
+    return high * wide, device.properties.multiprocessor_count
+
+
+def _own_of_last_wave(c: Wgmma, sizes, device) -> Own:
+    count, sms = _count(c, sizes, device)
+    return Own((np.int32(whole_tiles(count, sms) if c.steps(sizes.k) > 1 else count),))
+
+
+def _own_of_pieces(c: Wgmma, sizes, device) -> Own:
+    count, sms = _count(c, sizes, device)
+    cut = cut_into_pieces(count, c.groups, sms)
+    return Own((np.int32(cut.whole), np.int32(cut.groups)), count=cut.whole + cut.pieces)
+
+
+def _places(c: Wgmma, sizes, device) -> Own:
+    places = gpcs.places(device.device_id)
+    return Own((places.data.ptr,), (places,))
+
+
+def _shares(c: Wgmma, sizes, device) -> Own:
+    import cupy
+
+    count, sms = _count(c, sizes, device)
+    sums = cupy.empty((sms, c.m * c.n), cupy.float32)
+    handovers = cupy.zeros((sms, c.groups, 2), cupy.uint32)  # `Handover`s
+    cut = np.int32(shared_tiles(count, sms))
+    return Own((cut, sums.data.ptr, handovers.data.ptr), (sums, handovers), (sums, handovers))
+
+
+def _waves_cut_in_two(c: Wgmma, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
+    waves = count / sms
+    return (ceil(2 * waves) / 2, True) if waves % 1 <= 0.5 and steps > 1 else (ceil(waves), False)
+
+
+def _waves_of_pieces(c: Wgmma, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
+    cut = cut_into_pieces(count, c.groups, sms)
+    lower = bool(cut.pieces) * c.clocks(cut.groups, asked) / c.clocks(c.groups * c.blocks, asked)
+    return ceil(cut.whole / sms) + lower, False
+
+
+_QUIET, _ALWAYS = ("",), ("a", "b")
+_ANY: dict[str, Any] = {"orders": tuple(ORDERS)}
 _THREE: dict[str, Any] = {"groups": (3,), "rows": (192,)}
-_EXCHANGING: dict[str, Any] = {**_THREE, "hints": "never", "exchanging": True, "stages": tuple(range(4, 33))}
+_EXCHANGING: dict[str, Any] = {**_THREE, "keep": _QUIET, "exchanging": True, "stages": range(4, 33, 2)}
+_FEW: dict[str, Any] = {"keep": _ALWAYS, "stays": False, "splits": range(1, 9), "narrow": NARROW}
+_PIECES: dict[str, Any] = {"box": 64, "own": _own_of_pieces, "waves": _waves_of_pieces}
+_HALVES: dict[str, Any] = {"rules": _halved, "own": _own_of_last_wave, "waves": _waves_cut_in_two}
 KINDS: dict[str, Kind] = {
-    "one_stage": Kind(producer=False, adds=False, hints="never", stays=0, groups=(1,), stages=(1,)),
-    "ring": Kind(producer=False, hints="never", stays=0, groups=(1,)),
-    "specialised": Kind(adds=False, hints="never", stays=0),
+    "one_stage": Kind(producer=False, adds=False, keep=_QUIET, stays=False, groups=(1,), stages=(1,)),
+    "ring": Kind(producer=False, keep=_QUIET, stays=False, groups=(1,)),
+    "specialised": Kind(adds=False, keep=_QUIET, stays=False),
     "persistent": Kind(),
-    "packed": Kind(packed=True, hints="must"),
-    "multicast": Kind(adds=False, hints="must", stays=2, pairs=True),
-    "stream_k": Kind(),
-    "split_k": Kind(stays=0, splits=tuple(range(1, 9)), ordered=True, narrow=True),
-    "few": Kind(packed=True, hints="must", stays=0, splits=tuple(range(1, 9)), widths=(64,), ordered=True, narrow=True),
-    "lean": Kind(ordered=True, narrow=True),
-    "rounds": Kind(ordered=True),
-    "last_wave": Kind(stays=2, pairs=True, ordered=True),
-    "refilling": Kind(producer=False, adds=False, **_THREE, stages=tuple(range(3, 33))),
-    "gpc": Kind(adds=False, stays=0),
-    "clusters": Kind(hints="must", stays=0, share=(2, 4), ordered=True),
-    "three": Kind(**_EXCHANGING, ordered=True),
-    "pieces": Kind(adds=False, **_EXCHANGING),
+    "packed": Kind(packed=True, keep=_ALWAYS),
+    "multicast": Kind(adds=False, keep=_ALWAYS, below=2),
+    "stream_k": Kind(rules=_enough_for_all, own=_shares),
+    "split_k": Kind(**(_FEW | {"keep": Kind.keep}), **_ANY),
+    "few": Kind(**_FEW, packed=True, widths=(64,), orders=("FF",)),
+    "lean": Kind(**_ANY, narrow=NARROW),
+    "rounds": Kind(**_ANY, stages=range(2, 33, 2), rules=_in_whole_rounds),
+    "last_wave": Kind(**_ANY, **_HALVES, pairs=True),
+    "refilling": Kind(producer=False, adds=False, **_THREE, stages=range(3, 33)),
+    "gpc": Kind(adds=False, everywhere=True, rules=_one_for_each, own=_places),
+    "clusters": Kind(**_ANY, keep=_ALWAYS, stays=False, share=(2, 4)),
+    "three": Kind(**_ANY, **_EXCHANGING),
+    "pieces": Kind(**_EXCHANGING, **_PIECES, adds=False),
     "cp_async": Kind(
         producer=False,
-        by_threads=True,
-        hints="never",
-        stays=0,
+        keep=_QUIET,
+        stays=False,
+        deep=4,
         groups=(1,),
         rows=(64,),
         widths=(16, 32, 64),
         buffers=(0,),
+        rules=_in_a_grid,
     ),
 }
-KERNELS = tuple(KINDS)
-EXCHANGING = tuple(name for name, kind in KINDS.items() if kind.exchanging)
-ORDERED = tuple(name for name, kind in KINDS.items() if kind.ordered)
 #: These add beta·C and a bias, too.
 COMPLETE = tuple(name for name, kind in KINDS.items() if kind.adds)
-KEEP = {"": 0, "a": 1, "b": 2}
-ACTIVATIONS = ("relu", "gelu", "silu")  #: that a kernel applies to what it stores, GELU by the error function
-NARROW = (8, 16, 32)  #: columns of a tile for few tokens
-
 
 #: What a row of B costs the copy engine, by the bytes at whose multiples rows begin, over one that begins at a line of
 #: 128: about what wgmma_lean took longer at n = 1000, 4112 and 4128 on an H200. It only says what is worth a trial.
@@ -231,13 +309,7 @@ ROW_COST = {16: 2.0, 32: 1.25, 64: 1.1}
 
 def begin_at(n: int) -> int:
     """Bytes at whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
-    size = 2 * n
-    return min(size & -size, pitch.LINE)
-
-
-def lines_of(n: int, k: int, orders: str) -> int:
-    """Elements of B side by side: of a row, or of a column."""
-    return k if orders[0] == "F" else n
+    return min(2 * n & -2 * n, pitch.LINE)
 
 
 def row_cost(n: int) -> float:
@@ -245,198 +317,57 @@ def row_cost(n: int) -> float:
     return ROW_COST.get(begin_at(n), 1.0)
 
 
+def lines_of(n: int, k: int, orders: str) -> int:
+    """Elements of B side by side: of a row, or of a column."""
+    return k if orders[0] == "F" else n
+
+
 @dataclass(frozen=True)
-class Wgmma:
+class Wgmma(Tile):
     """The knobs of the kernels, as sparse_stages.cuh and store.cuh describe them."""
 
-    kernel: str = "persistent"  #: wgmma_<kernel>.cu
-    groups: int = 2  #: warpgroups that multiply
-    blocks: int = 1  #: blocks of 64 rows of C of each
-    n: int = 256  #: columns of C that a block computes
-    stages: int = 4  #: of the ring
-    buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
-    splits: int = 1  #: blocks that share the steps of a tile; split_k only
-    band: int = 8  #: rows of tiles that are worked on at a time
-    keep: str = ""  #: the operand that L2 is asked to keep, "a" or "b"; the other one it may let go
+    NAME: ClassVar[str] = "wgmma"
+    K: ClassVar[int] = K
+    KINDS: ClassVar[dict[str, Kind]] = KINDS
+
     share: int = 1  #: blocks, one below the other, that fetch B for each other; clusters only
     copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
     #: Whether A lies in the order of use, where a kernel that takes orders leaves it open.
     packed: bool = field(default=False, metadata=UNSAID)
 
     @property
-    def kind(self) -> Kind:
-        return KINDS[self.kernel]
+    def below(self) -> int:
+        return max(self.kind.below, self.share)
 
     @property
-    def m(self) -> int:
-        """Rows of C that a block computes."""
-        return 64 * self.groups * self.blocks
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return 2 if self.kind.pairs else max(self.share, self.splits)
+    def in_order_of_use(self) -> bool:
+        """Whether A is read so."""
+        return self.kind.packed or self.packed
 
     def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
         """The template instantiation for a dtype; extra: with beta·C and bias, or one of `ACTIVATIONS` behind them;
         orders: of B and C in memory."""
-        c, kind, t = self, self.kind, _DTYPES[dtype]
-        last = c.splits if len(kind.splits) > 1 else c.buffers
-        tile = [t, c.groups, c.blocks, c.n, c.stages, last]
-        if kind.by_threads:
-            tile = [t, c.n, c.stages]
+        c, kind = self, self.kind
+        tile = [c.groups, c.blocks, c.n, c.stages, c.splits if len(kind.splits) > 1 else c.buffers]
+        if kind.deep > 1:
+            tile = [c.n, c.stages]
         elif kind.groups == (1,):
-            tile = [t, c.blocks, c.n, *([c.stages] if len(kind.stages) > 1 else [])]
+            tile = [c.blocks, c.n, *([c.stages] if len(kind.stages) > 1 else [])]
         adds = [extra.upper() if isinstance(extra, str) else str(extra).lower()] if kind.adds else []
         share = [c.share] if len(kind.share) > 1 else []
-        layout = []
-        if (orders != "CC" or c.packed) and c.kernel != "few":
-            layout = ["K_MAJOR" if orders[0] == "F" else "MN_MAJOR", str(orders[1] == "F").lower()]
-            layout += ["true"] if c.packed else []
-        return f"wgmma_{c.kernel}<{', '.join(map(str, (*tile, *adds, *share, *layout)))}>"
+        layout = ["K_MAJOR" if orders[0] == "F" else "MN_MAJOR", str(orders[1] == "F").lower()]
+        layout += ["true"] if c.packed else []
+        said = len(kind.orders) > 1 and (orders != "CC" or c.packed)
+        return f"{c.name}<{', '.join(map(str, (_DTYPES[dtype], *tile, *adds, *share, *(layout if said else ()))))}>"
 
-    @property
-    def threads(self) -> int:
-        return 128 * (self.groups + self.kind.producer)
-
-    @property
-    def source(self) -> Path:
-        return HERE / f"wgmma_{self.kernel}.cu"
-
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup.
-
-        cp_async has stages of `DEEP` steps, and stores from registers.
-        """
-        stage = self.m * K + self.n * 2 * K + self.m * 8
-        if self.kind.by_threads:
-            return self.stages * DEEP * stage
-        return -(-self.stages * stage // 1024) * 1024 + self.groups * self.buffers * 8192
-
-    def steps(self, k: int) -> int:
-        """Stages of a tile."""
-        whole = self.stages if self.kind.exchanging else 1
-        return ceil(ceil(k / K) / whole) * whole
-
-    def tiles(self, m: int, n: int) -> tuple[int, int]:
-        """Tiles in a column and in a row of C."""
-        return ceil(m / self.m), ceil(n / self.n)
-
-    def check(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> None:
-        """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
-
-        sms: its multiprocessors; shared_most: bytes of shared memory that a block may have; orders: of B and C in
-        memory.
-        """
-        c = self
-        require(c.kernel in KINDS, f"wgmma_{c.kernel} has kernel {c.kernel!r}, but takes {', '.join(map(repr, KINDS))}")
-        kind = c.kind
-        require(
-            orders == "CC" or kind.ordered,
-            f"wgmma_{c.kernel} takes row-major B and C, not orders {orders!r}: use one of {', '.join(ORDERED)}",
-        )
-        require(
-            not c.packed or kind.ordered and not kind.packed,
-            f"wgmma_{c.kernel} has A in one order only: leave packed out",
-        )
-        require(
-            c.kernel != "few" or orders == "FF",
-            f"wgmma_few takes B and C by columns, not orders {orders!r}: use split_k",
-        )
-        widths = (*NARROW, *kind.widths) if kind.narrow and orders == "FF" else kind.widths
-        for what, value, known in (
-            ("groups", c.groups, kind.groups),
-            ("rows of a tile", c.m, kind.rows),
-            ("n", c.n, widths),
-            ("keep", c.keep, tuple(KEEP)),
-            ("buffers", c.buffers, kind.buffers),
-            ("splits", c.splits, kind.splits),
-            ("share", c.share, kind.share),
-            ("stages", c.stages, kind.stages),
-        ):
-            ends = f"{known[0]} to {known[-1]}" if len(known) > 4 else ""
-            choice = ends or ", ".join(map(repr, known))
-            require(value in known, f"wgmma_{c.kernel} has {what} {value!r}, but takes {choice}")
-        require(c.band >= 1, f"wgmma_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
-        require(
-            bool(c.keep) or kind.hints != "must",
-            f"wgmma_{c.kernel} always asks L2 to keep an operand: say which, 'a' or 'b'",
-        )
-        require(
-            not c.keep or kind.hints != "never",
-            f"wgmma_{c.kernel} asks L2 to keep nothing, not {c.keep!r}: leave it out",
-        )
-        require(
-            c.blocks * c.n <= 384,
-            f"wgmma_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
-            "use a smaller tile",
-        )
-        require(
-            max(m, n, k) <= INT32_MAX // 2,
-            f"wgmma_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in several ranges",
-        )
-        require(
-            not c.copied or row_cost(lines_of(n, k, orders)) > 1,
-            f"copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for lines of "
-            f"{lines_of(n, k, orders)} elements: leave it out",
-        )
-        need = c.shared_bytes
-        require(
-            need + 1024 <= shared_most,
-            f"wgmma_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {need} bytes of shared memory "
-            f"and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
-        )
-        high, wide = c.tiles(m, n)
-        require(
-            not kind.by_threads or wide <= GRID_Y,
-            f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide} for "
-            f"n={n}: use lean",
-        )
-        if c.kernel == "rounds":
-            require(
-                c.stages % 2 == 0 and ceil(k / K) % c.stages == 0,
-                f"rounds goes through the {ceil(k / K)} steps of {K} columns in whole rounds of an even number of "
-                f"stages, not of {c.stages}: use lean",
-            )
-        if kind.exchanging:
-            require(
-                c.stages % 2 == 0,
-                f"{c.kernel} has metadata in two registers, in turns: give it an even number of stages, not {c.stages}",
-            )
-        if c.kernel == "last_wave":
-            require(
-                c.blocks * c.n % 128 == 0,
-                f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they "
-                "are an odd number: use another tile",
-            )
-            ring = c.stages * (c.m * K + c.n * 2 * K + c.m * 8)
-            require(
-                2 * c.m * c.n <= ring,
-                f"last_wave passes half of {c.m} x {c.n} sums through the memory of its {c.stages} stages: use more of "
-                "them",
-            )
-        if c.kernel == "gpc":
-            require(
-                2 * need >= shared_most,
-                f"gpc counts on one block for each multiprocessor, but two with {need} bytes of shared memory have "
-                "room: use a larger tile or more stages",
-            )
-        if c.kernel == "stream_k":
-            require(
-                high * wide >= sms,
-                f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must "
-                "get at least one: use split_k or a smaller tile",
-            )
-        if len(kind.splits) > 1:
-            require(
-                ceil(k / K) >= c.splits,
-                f"{c.kernel} cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
-            )
-            require(
-                4 * c.m * c.n <= c.stages * (c.m * K + c.n * 2 * K + c.m * 8),
-                f"{c.kernel} adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
-            )
+    def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
+        c, kind, length = self, self.kind, lines_of(n, k, orders)
+        shares = ", ".join(map(str, kind.share))
+        yield c.share in kind.share, f"{c.name} has share {c.share!r}, but takes {shares}"
+        free = kind.ordered and not kind.packed
+        yield not c.packed or free, f"{c.name} has A in one order only: leave packed out"
+        said = "copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for lines of"
+        yield not c.copied or row_cost(length) > 1, f"{said} {length} elements: leave it out"
 
 
 #: The Hopper ladder: configuration, idea, and what was expected of it before it was measured.
@@ -619,55 +550,38 @@ NARROW_FAMILY: tuple[Wgmma, ...] = (
         for splits in (1, 2, 3, 4, 8)
     ),
 )
-#: Of the candidates, those within this factor of the least predicted time are tried.
-WITHIN = 1.5
 
 
-def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
-    """What takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
-    m, n, k = problem.m, problem.n, problem.k
-    if jit.arch_of(device) not in TARGETS:
-        return [config for config in MMA_SP_FAMILY if config.fits(device)]
-    return list(likely(m, n, k, *_limits(device), problem.orders))
-
-
-@functools.lru_cache(1024)
-def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Wgmma, ...]:
-    """What takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Wgmma.check`."""
-    # Blocks that wait for each other were nowhere ahead where rows of B begin at whole lines.
-    apart = row_cost(lines_of(n, k, orders)) > 1
+@functools.cache
+def _family(orders: str, apart: bool) -> tuple[Wgmma, ...]:
+    """What there is for memory orders of B and C. apart: lines of B do not begin at whole ones of L2; blocks that wait
+    for each other were nowhere ahead where they do."""
     family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
     if orders == "FF":
         family += NARROW_FAMILY
         family += [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
-    predicted = {c: predict(c, m, n, k, sms, orders) for c in family if takes(c, m, n, k, sms, most, orders)}
-    least = min(predicted.values(), default=0.0)
-    return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
+    return tuple(family)
 
 
-def _limits(device) -> tuple[int, int]:
-    """Multiprocessors of a GPU, and bytes of shared memory that a block may have."""
-    properties = device.properties
-    return properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
+@functools.lru_cache(1024)
+def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Wgmma, ...]:
+    """What takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Tile.check`."""
+    return tiles.likely(_family(orders, row_cost(lines_of(n, k, orders)) > 1), predict, m, n, k, sms, most, orders)
 
 
-def takes(config: Wgmma, m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> bool:
-    """Whether a configuration takes a problem: `Wgmma.check`."""
-    try:
-        config.check(m, n, k, sms, most, orders)
-    except ValueError:
-        return False
-    return True
+def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
+    """What takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
+    if jit.arch_of(device) not in TARGETS:
+        return [config for config in MMA_SP_FAMILY if config.fits(device)]
+    return list(likely(problem.m, problem.n, problem.k, *limits(device), problem.orders))
 
 
 def fits(config: Wgmma | MmaSp | fp8_family.Fp8, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem, whose operands have 16 bits."""
     if isinstance(config, MmaSp):
         return config.fits(device) and problem.orders == "CC"
-    if isinstance(config, fp8_family.Fp8):
-        return False
-    taken = takes(config, problem.m, problem.n, problem.k, *_limits(device), problem.orders)
-    return taken and jit.arch_of(device) in TARGETS
+    taken = config.takes(problem.m, problem.n, problem.k, *limits(device), problem.orders)
+    return isinstance(config, Wgmma) and taken and jit.arch_of(device) in TARGETS
 
 
 def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
@@ -678,39 +592,13 @@ def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
 
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
     """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
-    if more and isinstance(config, Wgmma) and not config.kind.adds:
-        if config.kind.exchanging:
-            return replace(config, kernel="three")
-        groups = min(config.groups, 2)  # refilling has three, since it has nobody who only copies
-        return replace(config, kernel="lean", groups=groups)
-    return config
+    if not more or not isinstance(config, Wgmma) or config.kind.adds:
+        return config
+    if config.kind.exchanging:
+        return replace(config, kernel="three")
+    return replace(config, kernel="lean", groups=min(config.groups, 2))  # refilling has three: nobody only copies
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """How the tiles of wgmma_pieces are cut."""
-
-    whole: int  #: tiles that are not, of whole waves, or all
-    groups: int  #: blocks of 64 rows of a piece of the others
-    pieces: int  #: of them, one for an SM at most
-
-
-def cut_into_pieces(count: int, groups: int, sms: int) -> Pieces:
-    """Pieces as low as there are SMs for those of the last wave; where there are too few SMs, all tiles are whole.
-
-    count: tiles; groups: blocks of 64 rows of each.
-    """
-    rest = count % sms
-    for lower in range(1, groups):
-        pieces = rest * ceil(groups / lower)
-        if pieces <= sms:
-            return Pieces(count - rest, lower, pieces)
-    return Pieces(count, groups, 0)
-
-
-#: Of 128 bytes a clock, what wgmma.sp reads of shared memory where nothing else goes on: clocks of kernels that load
-#: nothing (bounds.py), less what `predict` has for storing, are those of 0.91 to 0.93 in three tiles on an H200.
-SHARED_REACHED = 0.92
 #: Sums that blocks of a cluster give each other in a clock, and the share of DRAM's time that is not hidden. Of 15
 #: products of layers on an H100, 16 to 4096 tokens, each with 20 to 44 candidates: what is predicted to be the fastest
 #: took 1.025 times as long as what was, in the mean, and 1.08 without these two.
@@ -720,54 +608,34 @@ EXCHANGED, FROM_DRAM = 5.5, 0.05
 def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
     """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
 
-    A step of 64 columns takes the tensor cores BLOCKS·GROUPS·N cycles, shared memory (128 bytes a
-    cycle, `SHARED_REACHED` of them) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what it
-    copies. Rows of B that do not begin at whole lines take the copy engine longer, `row_cost`, unless they are copied
-    first, through DRAM.
+    Rows of B that do not begin at whole lines take the copy engine longer, `row_cost`, unless they are copied first,
+    through DRAM.
     """
-    c = config
+    c, kind = config, config.kind
     cost = 1.0 if c.copied else row_cost(lines_of(n, k, orders))
     asked = c.n * 128 / c.share * cost  # of B's rows, as bytes that take as long
-
-    def step(rows: int) -> float:  # of 64
-        shared = rows * (128 * c.n + 4096) / 128 / SHARED_REACHED
-        copied = (rows * 64 * 64 + c.m * 8 + max(c.n * 128, asked)) / 64  # metadata of all rows
-        return max(rows * c.n, shared, copied)
-
     high, wide = c.tiles(m, n)
     high = ceil(high / c.share) * c.share
     steps = ceil(c.steps(k) / c.splits)
-    full = step(c.groups * c.blocks)
-    whole, shared = high * wide * c.splits / sms, c.splits > 1
-    waves = whole
-    if c.kernel == "last_wave" and waves % 1 <= 0.5 and steps > 1:  # cut in two
-        waves, shared = ceil(2 * waves) / 2, True
-    elif c.kernel == "pieces":
-        cut = cut_into_pieces(high * wide, c.groups, sms)
-        waves = ceil(cut.whole / sms) + bool(cut.pieces) * step(cut.groups) / full
-    else:
-        waves = ceil(waves)
+    full = c.clocks(c.groups * c.blocks, asked)
+    waves, shared = kind.waves(c, high * wide, steps, sms, asked)
     fill, store = 2000 + shared * c.m * c.n / EXCHANGED, 1500 + c.m * c.n / 64
-    if c.kind.by_threads:  # nothing waits for tensor maps, C passes through no shared memory
+    if kind.deep > 1:  # nothing waits for tensor maps, C passes through no shared memory
         fill, store = 1000, 500 + c.m * c.n / 64
     if c.copied:  # B is read and written once more; what TMA cannot address at all is copied by everybody
-        fill += 2000 + 4 * n * k / fp8_family.DRAM_BYTES
+        fill += 2000 + 4 * n * k / tiles.DRAM_BYTES
     down = min(c.band, high)
     across = min(ceil(sms / down), wide)
     down = min(high, max(down, ceil(sms / wide)))
     read = (down * c.m * 9 / 8 + 2 * across * c.n) * K  # bytes of a step of all that are worked on at a time
-    waited = FROM_DRAM * max(whole, 1) * steps * read / fp8_family.DRAM_BYTES
+    waited = FROM_DRAM * max(high * wide * c.splits / sms, 1) * steps * read / tiles.DRAM_BYTES
     return waves * (steps * full + store) + fill + waited
 
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
     """What a configuration was tried against: the kernels of its family."""
-    families: dict[type, tuple[Wgmma | MmaSp | fp8_family.Fp8, ...]] = {
-        Wgmma: (*WGMMA_FAMILY, *NARROW_FAMILY),
-        MmaSp: MMA_SP_FAMILY,
-        fp8_family.Fp8: fp8_family.FAMILY,
-    }
-    return {member.source for member in families[type(config)]}
+    every = (*WGMMA_FAMILY, *NARROW_FAMILY, *MMA_SP_FAMILY, *fp8_family.FAMILY)
+    return {member.source for member in every if type(member) is type(config)}
 
 
 #: Where choices are kept. Any: whoever looks one up says by `fits` which of the families it is of.

@@ -4,63 +4,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
+from typing import Any, ClassVar
 
 from .. import tma
-from ..contract import require
+from . import tiles
+from .tiles import Kind, Rules, Tile
 
-HERE = Path(__file__).parent
-TARGETS = ("sm_90a",)
-INT32_MAX = 2**31 - 1
 K = 128  #: columns of A in a stage
-KERNELS = ("persistent", "multicast", "refilling", "packed", "direct", "pairs", "split_k")
-PACKED = ("packed", "direct", "pairs", "split_k")  #: take A in the order of use
-DIRECT = ("direct", "pairs")  #: write C from registers
-KEEP = {"": 0, "a": 1, "b": 2, "ab": 3}
+NARROW = (16, 32)  #: columns of a tile for few tokens
 WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
-#: Bytes that pass between DRAM and the L2 of an H200 in a cycle, at most.
-DRAM_BYTES = 2600
-SHARED_REACHED = 0.92  #: as of family.py
 _OUTS = {"bfloat16": "TO_BF16", "e4m3": "TO_E4M3"}
+
+_KEEP = ("", "a", "b", "ab")
+_ANY: dict[str, Any] = {"keep": _KEEP, "orders": ("CC", "FF")}
+_PAIRS: dict[str, Any] = {**_ANY, "keep": _KEEP[1:], "below": 2}
+_PACKED: dict[str, Any] = {**_ANY, "packed": True}
+_THREE: dict[str, Any] = {"groups": (3,), "rows": (192,), "stages": range(3, 33)}
+KINDS: dict[str, Kind] = {
+    "persistent": Kind(**_ANY),
+    "multicast": Kind(**_PAIRS),
+    "refilling": Kind(**_ANY, **_THREE, producer=False),
+    "packed": Kind(**_PACKED, narrow=NARROW),
+    "direct": Kind(**_PACKED, buffers=(0,), widths=WIDTHS),
+    "pairs": Kind(**_PACKED | _PAIRS, buffers=(0,), rows=(64, 128)),
+    "split_k": Kind(**_PACKED, narrow=NARROW, buffers=(1,), splits=range(2, 9), stays=False),
+}
 
 
 @dataclass(frozen=True)
-class Fp8:
+class Fp8(Tile):
     """The knobs of the kernels, as fp8_stages.cuh and store_eight.cuh describe them."""
 
-    kernel: str = "persistent"  #: fp8_<kernel>.cu
-    groups: int = 2  #: warpgroups that multiply
-    blocks: int = 1  #: blocks of 64 rows of C of each
-    n: int = 256  #: columns of C that a block computes
-    stages: int = 4  #: of the ring
-    buffers: int = 2  #: squares of 64 x 64 that a warpgroup stores C through
-    splits: int = 1  #: blocks that share the steps of a tile; split_k only
-    band: int = 8  #: rows of tiles, or of pairs of them, that are worked on at a time
-    keep: str = ""  #: what L2 is asked to keep, "a", "b" or "ab"; the other one it may let go
+    NAME: ClassVar[str] = "fp8"
+    K: ClassVar[int] = K
+    KINDS: ClassVar[dict[str, Kind]] = KINDS
+
     ahead: int = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
 
     @property
-    def m(self) -> int:
-        """Rows of C that a block computes."""
-        return 64 * self.groups * self.blocks
-
-    @property
-    def pairs(self) -> bool:
-        """Whether blocks work in pairs, one below the other."""
-        return self.kernel in ("multicast", "pairs")
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return 2 if self.pairs else self.splits
-
-    @property
-    def threads(self) -> int:
-        return 128 * (self.groups + (self.kernel != "refilling"))  # one more warpgroup, which copies
-
-    @property
-    def source(self) -> Path:
-        return HERE / f"fp8_{self.kernel}.cu"
+    def direct(self) -> bool:
+        """Whether C goes from registers to memory."""
+        return self.kind.buffers == (0,)
 
     def entry(
         self,
@@ -71,73 +55,17 @@ class Fp8:
         extra: bool | str = False,
     ) -> str:
         """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
-        by columns; extra: with a bias, or an activation behind it (`family.ACTIVATIONS`)."""
-        c, flags = self, f"{str(rows).lower()}, {str(columns).lower()}"
-        if extra:
-            added = extra.upper() if isinstance(extra, str) else "ADDS"
-            flags += f", {str(orders == 'FF').lower()}, {added}"
-        elif orders == "FF":
-            flags += ", true"
-        last = c.splits if c.kernel == "split_k" else c.buffers
-        tile = f"{c.groups}, {c.blocks}, {c.n}, {c.stages}, {last}"
-        return f"fp8_{c.kernel}<{tile}, {_OUTS[out]}, {flags}>"
+        by columns; extra: with a bias, or an activation behind it (`ACTIVATIONS`)."""
+        c, by_columns = self, orders == "FF"
+        flags = [rows, columns, *([by_columns] if extra or by_columns else [])]
+        added = [extra.upper() if isinstance(extra, str) else "ADDS"] if extra else []
+        last = c.splits if len(c.kind.splits) > 1 else c.buffers
+        knobs = (c.groups, c.blocks, c.n, c.stages, last, _OUTS[out], *(str(x).lower() for x in flags), *added)
+        return f"{c.name}<{', '.join(map(str, knobs))}>"
 
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: the ring, rounded to 1024, and the squares of each warpgroup."""
-        stage = self.m * K // 2 + self.n * K + self.m * K // 8
-        squares = 0 if self.kernel in DIRECT else self.groups * self.buffers * 8192
-        return -(-self.stages * stage // 1024) * 1024 + squares
-
-    def tiles(self, m: int, n: int) -> tuple[int, int]:
-        """Tiles, or pairs of them, in a column and tiles in a row of C."""
-        return ceil(m / (2 * self.m if self.pairs else self.m)), ceil(n / self.n)
-
-    def check(self, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> None:
-        """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
-
-        shared_most: bytes of shared memory that a block may have; orders: "FF": C by columns.
-        """
-        c, refilling = self, self.kernel == "refilling"
-        narrow = (16, 32) if orders == "FF" and c.kernel in ("packed", "split_k") else ()
-        for what, value, known in (
-            ("kernel", c.kernel, KERNELS),
-            ("groups", c.groups, (3,) if refilling else (1, 2)),
-            ("rows of a tile", c.m, {"refilling": (192,), "pairs": (64, 128)}.get(c.kernel, (64, 128, 256))),
-            ("n", c.n, WIDTHS if c.kernel == "direct" else (*narrow, 64, 128, 192, 256)),
-            ("keep", c.keep, tuple(KEEP)[1:] if c.pairs else tuple(KEEP)),
-            ("ahead", c.ahead, tuple(tma.AHEAD)),
-            ("buffers", c.buffers, {"split_k": (1,), **dict.fromkeys(DIRECT, (0,))}.get(c.kernel, range(1, 17))),
-            ("splits", c.splits, range(2, 9) if c.kernel == "split_k" else (1,)),
-            ("stages", c.stages, range(3 if refilling else 2, 33)),
-        ):
-            ends = f"{known[0]} to {known[-1]}" if isinstance(known, range) else ""
-            choice = ends or ", ".join(map(repr, known))
-            require(value in known, f"fp8_{c.kernel} has {what} {value!r}, but takes {choice}")
-        require(c.band >= 1, f"fp8_{c.kernel} has bands of {c.band} rows of tiles: give it 1 or more")
-        require(
-            c.blocks * c.n <= 384,
-            f"fp8_{c.kernel} keeps {c.blocks} x {c.n} / 2 sums in a thread, but has registers for 192: "
-            "use a smaller tile",
-        )
-        require(
-            max(m, n, k) <= INT32_MAX // 2,
-            f"fp8_{c.kernel} takes sizes up to {INT32_MAX // 2}, not m={m}, n={n}, k={k}: multiply in several ranges",
-        )
-        require(
-            c.shared_bytes + 1024 <= shared_most,
-            f"fp8_{c.kernel} with {c.stages} stages of {c.m} x {c.n} needs {c.shared_bytes} bytes of shared "
-            f"memory and a KiB for its barriers, but a block may have {shared_most}: use fewer stages",
-        )
-        if c.kernel == "split_k":
-            require(
-                ceil(k / K) >= c.splits,
-                f"fp8_split_k cannot cut {ceil(k / K)} steps of {K} columns into {c.splits} parts: use fewer",
-            )
-            require(
-                4 * c.m * c.n <= c.stages * (c.m * K // 2 + c.n * K + c.m * K // 8),
-                f"fp8_split_k adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
-            )
+    def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
+        known = ", ".join(map(str, tma.AHEAD))
+        yield self.ahead in tma.AHEAD, f"{self.name} has ahead {self.ahead!r}, but takes {known}"
 
 
 #: The ladder: configuration, idea, and what was expected of it before it was measured.
@@ -227,53 +155,27 @@ FAMILY: tuple[Fp8, ...] = (
 )
 #: For few tokens, C by columns.
 NARROW_FAMILY: tuple[Fp8, ...] = (
-    *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in (16, 32)),
+    *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in NARROW),
     *(
         Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
         for groups in (1, 2)
-        for n in (16, 32)
+        for n in NARROW
         for splits in (2, 3, 4, 8)
     ),
 )
-#: Of the candidates, those within this factor of the least predicted time are tried.
-WITHIN = 1.5
 
 
-def candidates(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> list[Fp8]:
+def candidates(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> tuple[Fp8, ...]:
     """What takes the problem, without what a prediction rules out."""
-    predicted = {
-        c: predict(c, m, n, k, sms)
-        for c in (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
-        if fits(c, m, n, k, shared_most, orders)
-    }
-    least = min(predicted.values(), default=0.0)
-    return [config for config, time in predicted.items() if time <= WITHIN * least]
+    family = (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
+    return tiles.likely(family, predict, m, n, k, sms, shared_most, orders)
 
 
-def fits(config: Fp8, m: int, n: int, k: int, shared_most: int, orders: str = "CC") -> bool:
-    """Whether a configuration takes the problem."""
-    try:
-        config.check(m, n, k, shared_most, orders)
-    except ValueError:
-        return False
-    return True
-
-
-def predict(config: Fp8, m: int, n: int, k: int, sms: int) -> float:
+def predict(config: Fp8, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
     """Cycles of a configuration, to rank them, as family.predict: a step is of 128 columns of A here, and nobody is
     faster than DRAM brings the operands and takes C."""
-    c = config
-    rows = c.groups * c.blocks  # of 64
-    math = rows * c.n
-    shared = rows * (128 * c.n + 4096) / 128 / SHARED_REACHED
-    copied = (c.m * 80 + c.n * 128) / 64
-    high, wide = c.tiles(m, n)
+    c, (high, wide) = config, config.grid(m, n)
     waves = ceil(high * wide * c.cluster / sms)
-    fill, store = 2000, 1500 + c.m * c.n / 64 + (3000 if c.splits > 1 else 0)
-    steps = waves * ceil(ceil(k / K) / c.splits) * max(math, shared, copied) + waves * store
-    return fill + max(steps, (m * k * 5 / 8 + n * k + 2 * m * n) / DRAM_BYTES)
-
-
-def worth_keeping(n: int) -> str:
-    """The operand that L2 is best asked to keep, where all else is equal: B while it is small."""
-    return "b" if n <= 1024 else "a"
+    store = 1500 + c.m * c.n / 64 + (3000 if c.splits > 1 else 0)
+    steps = waves * ceil(c.steps(k) / c.splits) * c.clocks(c.groups * c.blocks) + waves * store
+    return 2000 + max(steps, (m * k * 5 / 8 + n * k + 2 * m * n) / tiles.DRAM_BYTES)

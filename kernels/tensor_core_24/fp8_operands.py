@@ -15,23 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import formats, jit, splitmix
-from ..contract import Operands, Problem, require, require_seed, require_whole
-from ..formats import eight, two_four, two_four_eight
+from .. import formats, splitmix
+from ..contract import Operands, Problem, require
+from ..formats import eight, two_four_eight
 from ..formats.eight import Eight
 from ..formats.half import Half
 from ..formats.two_four_eight import TwoFourEight
-from .operands import FLOPS_DEF, INT32_MAX, ROOM, TILE
+from .operands import _B, _VALUES, device_places, fill, host_places, problem_of, require_sizes
 
 SOURCE = Path(__file__).with_name("generate_eight.cu")
 ENTRIES = ("sparse_eight", "dense_eight")
-THREADS = 256
 DTYPE = "e4m3"
 SCALES = ("tensor", "vectors")  # one for A and one for B; or one for each row of A and column of B
 OUTS = ("bfloat16", "e4m3")
 LIMITS = {"bfloat16": "fp8", "e4m3": "fp8_e4m3"}
 LARGEST = np.float32(eight.LARGEST[DTYPE])
-_INDICES, _VALUES, _B = range(3)  # streams
 
 
 def label(scale: str = "tensor", out: str = "bfloat16", orders: str = "CC") -> str:
@@ -63,22 +61,18 @@ def problem(
     sizes from which no problem can be made, a density other than 0.5, an unknown scale, dtype or order, or a seed
     outside 0 to 2^32 - 1.
     """
-    _require(m, n, k, out)
-    require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
+    _require(m, n, k, out, density, seed)
     require(scale in SCALES, f"scale is {scale!r}, but must be one of {', '.join(SCALES)}")
-    require_seed(seed)
     require(
         orders in ("CC", "FF") and (orders == "CC" or out == "bfloat16"),
         f"orders is {orders!r} for C in {out}, but must be 'CC', or 'FF' in bfloat16",
     )
     arguments = (int(m), int(n), int(k), int(seed), scale)
     return _problem(
-        label(scale, out, orders),
-        *arguments[:4],
-        out,
-        lambda: host_operands(*arguments),
-        lambda: device_operands(*arguments, out, orders),
-        orders,
+        *(label(scale, out, orders), out, *arguments[:4]),
+        make_host=lambda: host_operands(*arguments),
+        make_device=lambda: device_operands(*arguments, out, orders),
+        orders=orders,
     )
 
 
@@ -104,27 +98,16 @@ def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: fl
     require(out_scale > 0, f"the scale of C is {out_scale!r}, but must be positive")
     scale = "vectors" if a.scale.size > 1 or b.scale.size > 1 else "tensor"
     return _problem(
-        name or label(scale, out),
-        int(m),
-        int(n),
-        int(k),
-        0,
-        out,
-        lambda: Operands(formats.to_host(a), _eight(np.asarray, formats.to_host(b))),
-        lambda: _on_device(a, b, out, out_scale),
+        *(name or label(scale, out), out, int(m), int(n), int(k), 0),
+        make_host=lambda: Operands(formats.to_host(a), _eight(np.asarray, formats.to_host(b))),
+        make_device=lambda: _on_device(a, b, out, out_scale),
     )
 
 
 def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
     """A as TwoFourEight and B (k, n) as Eight, made with NumPy."""
-    k_pad = ceil(k / 32) * 32
-    left = k - 4 * np.arange(k_pad // 4)  # columns from a group's first one on
-    pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
-    stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint8).ravel()
-    draw = splitmix.random_u32(splitmix.key(seed, _INDICES), splitmix.positions(range(m * k_pad // 4)))
-    choice = (draw.reshape(m, -1) * pairs >> np.uint64(32)).astype(np.uint8)
-    meta = two_four.pack_pairs(two_four.PAIRS[choice])
-    val = _values(splitmix.key(seed, _VALUES), m, k_pad // 2) * stored
+    stored, meta = host_places(m, k, seed, 32)
+    val = _values(splitmix.key(seed, _VALUES), m, stored.size) * stored.astype(np.uint8)
     b = _values(splitmix.key(seed, _B), n, k)
     scale_a, scale_b = scales(m, n, seed, scale)
     return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b))
@@ -134,31 +117,14 @@ def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str, ord
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
-    k_pad = ceil(k / 32) * 32
-    val = cupy.empty((m, k_pad // 2), cupy.uint8)
-    meta = cupy.empty((m, k_pad // 16), cupy.uint16)
-    b = cupy.empty((n, k), cupy.uint8)
-    indices, values, dense = (np.uint64(splitmix.key(seed, stream)) for stream in range(3))
-    jit.run_on_cupy_stream(
-        SOURCE,
-        "sparse_eight",
-        meta.size,
-        THREADS,
-        np.int32(m),
-        np.int32(k),
-        indices,
-        values,
-        val.data.ptr,
-        meta.data.ptr,
-    )
-    jit.run_on_cupy_stream(SOURCE, "dense_eight", ceil(b.size / 8), THREADS, np.uint64(b.size), dense, b.data.ptr)
+    val = cupy.empty((m, ceil(k / 32) * 16), cupy.uint8)
+    meta = device_places(SOURCE, "sparse_eight", k, val, seed)
+    b = fill(SOURCE, "dense_eight", cupy.empty((n, k), cupy.uint8), seed)
     scale_a, scale_b = map(cupy.asarray, scales(m, n, seed, scale))
     most = float(scale_a.max() * scale_b.max()) * float(LARGEST) ** 2
     room = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
-    a = TwoFourEight(m, k, DTYPE, val, meta, scale_a)
-    if orders == "FF":
-        return Operands(a, Eight(DTYPE, b.T, scale_b), Half(out, _output(n, m, out, room).bits.T))
-    return Operands(a, Eight(DTYPE, b.T, scale_b), _output(m, n, out, room))
+    c = _output(m, n, out, room) if orders == "CC" else Half(out, _output(n, m, out, room).bits.T)
+    return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b), c)
 
 
 def scales(m: int, n: int, seed: int, scale: str) -> tuple[np.ndarray, np.ndarray]:
@@ -196,44 +162,11 @@ def _output(m: int, n: int, out: str, scale: float):
     return Eight(DTYPE, cupy.empty((m, n), cupy.uint8), cupy.full((1, 1), scale, cupy.float32))
 
 
-def _require(m, n, k, out: str) -> None:
-    for name, value, most in (("m", m, INT32_MAX), ("n", n, INT32_MAX), ("k", k, INT32_MAX - 31)):
-        require_whole(name, value, 1, most)
+def _require(m, n, k, out: str, density: float = 0.5, seed: int = 0) -> None:
+    require_sizes(m, n, k, density, seed, 32)
     require(out in OUTS, f"C is {out!r}, but must be one of {', '.join(OUTS)}")
 
 
-def _problem(
-    name: str,
-    m: int,
-    n: int,
-    k: int,
-    seed: int,
-    out: str,
-    on_host: Callable[[], Operands],
-    on_device: Callable[[], Operands],
-    orders: str = "CC",
-) -> Problem:
-    k_pad = ceil(k / 32) * 32
-    a, b, c = (
-        m * k_pad // 2 + m * k_pad // 8,
-        k * n,
-        (2 if out == "bfloat16" else 1) * m * n,
-    )  # bytes
-    return Problem(
-        room=ROOM,
-        label=name,
-        m=m,
-        n=n,
-        k=k,
-        nnz=m * k_pad // 2,
-        density=0.5,
-        seed=seed,
-        useful_flops=2 * m * n * k,
-        flops_def=FLOPS_DEF,
-        least_bytes=a + b + c,
-        requested_bytes=ceil(n / TILE) * a + ceil(m / TILE) * b + c,
-        make_host=on_host,
-        make_device=on_device,
-        limit=LIMITS[out],
-        orders=orders,
-    )
+def _problem(name: str, out: str, *sizes: int, **of) -> Problem:
+    out_bits = 16 if out == "bfloat16" else 8
+    return problem_of(*sizes, bits=8, out_bits=out_bits, multiple=32, label=name, limit=LIMITS[out], **of)

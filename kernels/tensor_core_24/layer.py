@@ -9,6 +9,7 @@ the one that was tuned for the sizes, where the GPU's choices have it, else the 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -18,34 +19,43 @@ import numpy as np
 from .. import gpu, tuning
 from ..contract import require
 from ..formats.two_four import TwoFour
-from ..pitch import ALIGNMENT
 from ..tma import mapped, remember
-from . import family, fp8_family, wgmma
-from .family import ACTIVATIONS, KEEP, Wgmma
+from . import family, tiles, wgmma
+from .family import Wgmma
+from .tiles import Tile, limits
 
 ORDERS = "FF"  # tokens x features: k, and features, side by side
 #: What `pack` rounds m and k up to: whole tiles of every kernel, whole rounds of rings of four stages.
 ROWS, COLUMNS = 256, 4 * family.K
-_SIZE = 2  # bytes of a value
-_EACH = ALIGNMENT // _SIZE
 _LINE = 128  # bytes of a box's line, and of a swizzle
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What a launch depends on besides addresses."""
+class Features:
+    """What a launch depends on besides addresses, the dtype and what follows the product."""
 
     m: int  #: features of Y
     k: int  #: features of X
     tokens: int
-    dtype: str
-    bias: bool = False
-    activation: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """m, n and k, as the room calls them."""
+        return self.m, self.tokens, self.k
 
     @property
     def n(self) -> int:
         """Columns of C, as the room calls them."""
         return self.tokens
+
+
+@dataclass(frozen=True)
+class Sizes(Features):
+    """What a launch depends on besides addresses."""
+
+    dtype: str
+    bias: bool = False
+    activation: str = ""
 
     @property
     def rows(self) -> int:
@@ -70,68 +80,71 @@ def check(sizes: Sizes) -> None:
         sizes.dtype in ("bfloat16", "float16"),
         f"a 2:4 layer multiplies bfloat16 or float16, but is given {sizes.dtype}: convert it",
     )
-    for name, value in (("inputs", sizes.k), ("outputs", sizes.m)):
+    require_features("a 2:4 layer", sizes, 8, sizes.activation)
+
+
+def require_features(what: str, sizes: Features, inputs: int, activation: str) -> None:
+    """Raise ValueError, one sentence, where inputs are no multiple of so many, outputs none of 8, or nothing is so
+    activated."""
+    for name, value, multiple in (("inputs", sizes.k, inputs), ("outputs", sizes.m, 8)):
         require(
-            value % _EACH == 0,
-            f"a 2:4 layer has {value} {name}, but the copy engine takes multiples of {_EACH}: pad them",
+            value % multiple == 0,
+            f"{what} has {value} {name}, but the copy engine takes multiples of {multiple}: pad them",
         )
-    require(
-        sizes.activation in ("", *ACTIVATIONS),
-        f"activation is {sizes.activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
-    )
+    tiles.require_activation(activation)
 
 
-def reads_packed(config: Wgmma) -> bool:
+def reads_packed(config) -> bool:
     """Whether a configuration reads A as `pack` has it, and adds a bias."""
-    rounds = config.steps(1) * family.K
-    return (config.packed or config.kernel == "few") and config.kind.adds and COLUMNS % rounds == 0
+    if not isinstance(config, Wgmma) or not config.in_order_of_use or not config.kind.ordered:
+        return False
+    return config.kind.adds and COLUMNS % (config.steps(1) * family.K) == 0
 
 
 def config_of(sizes: Sizes, device) -> Wgmma:
     """The tuned configuration where the choices have the sizes, else the best by prediction."""
-    limits = (
-        device.properties.multiprocessor_count,
-        device.properties.max_shared_memory_per_block_optin,
-    )
-    key = (sizes.m, sizes.tokens, sizes.k, f"{sizes.dtype} {ORDERS}")
+    return tuned(sizes, f"{sizes.dtype} {ORDERS}", device, reads_packed) or predicted(sizes, *limits(device))
+
+
+def tuned(sizes: Features, label: str, device, reads: Callable[[Any], bool]):
+    """The configuration that choices have for the sizes and the label, one that `reads` what a layer holds, or None."""
+    takes = (*sizes.shape, *limits(device), ORDERS)
     found = tuning.look_up(
-        family.CHOICES,
-        key,
-        device,
-        near=True,
-        fits=lambda c: isinstance(c, Wgmma) and reads_packed(c) and family.takes(c, *key[:3], *limits, ORDERS),
+        family.CHOICES, (*sizes.shape, label), device, near=True, fits=lambda c: reads(c) and c.takes(*takes)
     )
-    return found.config if found is not None else predicted(sizes, *limits)
+    return found and found.config
 
 
 @functools.lru_cache(1024)
 def predicted(sizes: Sizes, sms: int, most: int) -> Wgmma:
     """The best by `family.predict`. sms: of the GPU; most: bytes of shared memory that a block may have."""
-    found = [c for c in family.likely(sizes.m, sizes.tokens, sizes.k, sms, most, ORDERS) if reads_packed(c)]
+    found = family.likely(*sizes.shape, sms, most, ORDERS)
+    return best("a 2:4 layer", sizes, filter(reads_packed, found), family.predict, sms)
+
+
+def best(what: str, sizes: Features, configs, predict: Callable[..., float], sms: int):
+    """The configuration that is predicted to be the fastest; ValueError, one sentence, where there is none."""
+    found: Sequence[Tile] = list(configs)
     require(
         bool(found),
-        f"no kernel takes a 2:4 layer of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this GPU",
+        f"no kernel takes {what} of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this GPU",
     )
-    keep = fp8_family.worth_keeping(sizes.tokens)
-
-    def rank(c: Wgmma) -> tuple:
-        return family.predict(c, sizes.m, sizes.tokens, sizes.k, sms, ORDERS), c.keep != keep
-
-    return min(found, key=rank)
+    keep = tiles.worth_keeping(sizes.tokens)
+    return min(found, key=lambda c: (predict(c, *sizes.shape, sms, ORDERS), c.keep != keep))
 
 
 @dataclass
 class Launcher:
     """A kernel for its sizes; a call brings the addresses, and enqueues."""
 
-    sizes: Sizes
-    config: Wgmma
+    sizes: Any
+    config: Any
     kernel: Any
     launch: Any  #: cuda.core.LaunchConfig
+    enqueue: Any  #: cuda.core.launch
     before: tuple  #: arguments between the tensor maps and what is scaled
     after: tuple  #: the last ones
-    enqueue: Any  #: cuda.core.launch
-    _maps: dict = field(default_factory=dict)  #: addresses -> the first four arguments
+    _maps: dict = field(default_factory=dict)  #: addresses -> what says where matrices are
 
     def __call__(self, stream, x: int, y: int, values: int, metadata: int, bias: int = 0) -> None:
         """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes;
@@ -141,13 +154,12 @@ class Launcher:
 
     def _mapped(self, x: int, y: int, values: int, metadata: int) -> tuple:
         s, c = self.sizes, self.config
-        lines = s.rows * s.pieces * 16
         rows = ceil(s.m / 3 / ROWS) * 3 * ROWS // 64
-        a = values if c.kernel == "few" else mapped(values, (lines, _LINE), (16, _LINE), "<u2", 0)
+        in_boxes = (s.rows * s.pieces * 16, _LINE), (16, _LINE), "<u2", 0
         found = (
-            a,
+            values if c.kind.packed else mapped(values, *in_boxes),
             mapped(metadata, (rows, 128 * s.pieces), (c.m // 64, 128), "<u4", 0),
-            mapped(x, (s.tokens, s.k), (c.n // c.share, family.K), "<u2", _LINE),
+            mapped(x, (s.tokens, s.k), (c.n // c.below, family.K), "<u2", _LINE),
             mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", _LINE),
         )
         return remember(self._maps, (x, y, values, metadata), found)
@@ -159,23 +171,19 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import launch as enqueue
-
     check(sizes)
     device = gpu.with_wgmma(ordinal, "a 2:4 layer")
     config = config_of(sizes, device)
-    extra = sizes.activation or sizes.bias
-    kernel = wgmma.kernel_of(config, config.entry(sizes.dtype, extra, ORDERS), device)
-    high, wide = wgmma.grid_of(config, sizes.m, sizes.tokens)
-    own, i32 = wgmma.own_of(config, sizes, device), np.int32
-    before = (
-        i32(config.steps(sizes.k)),
-        *map(i32, (high, wide, min(config.band, high))),
-        *own.arguments,
-        *(() if config.kind.hints == "never" else [i32(KEEP[config.keep])]),
-        np.float32(1),
-        np.float32(0),
-    )
-    after = tuple(map(i32, (sizes.m, sizes.tokens, sizes.m, sizes.pieces)))
-    launch = wgmma.launch_of(config, sizes.m, sizes.tokens, kernel, device, own.count)
-    return Launcher(sizes, config, kernel, launch, before, after, enqueue)
+    entry = config.entry(sizes.dtype, sizes.activation or sizes.bias, ORDERS)
+    own = config.kind.own(config, sizes, device)
+    before = (*config.order(*sizes.shape, own.arguments), np.float32(1), np.float32(0))
+    after = tuple(map(np.int32, (sizes.m, sizes.tokens, sizes.m, sizes.pieces)))
+    return Launcher(sizes, config, *loaded(config, entry, sizes, device, own.count), before, after)
+
+
+def loaded(config: Tile, entry: str, sizes: Features, device, count: int = 0) -> tuple[Any, Any, Any]:
+    """(kernel, `cuda.core.LaunchConfig`, `cuda.core.launch`)."""
+    from cuda.core import launch as enqueue
+
+    kernel = wgmma.kernel_of(config, entry, device)
+    return kernel, config.launch(sizes.m, sizes.tokens, kernel, device, count), enqueue

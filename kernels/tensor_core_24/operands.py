@@ -9,7 +9,6 @@ zeros with less power and hence at higher clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 
@@ -50,18 +49,16 @@ def problem(
     ValueError with one sentence for sizes from which no problem can be made, a density other than 0.5, an unknown dtype
     or order, or a seed outside 0 to 2^32 - 1.
     """
-    _sizes(m, n, k)
-    require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
+    require_sizes(m, n, k, density, seed)
     half.require_dtype(dtype)
-    require_seed(seed)
     require(orders in ORDERS, f"orders is {orders!r}, but must be one of {', '.join(ORDERS)}")
     arguments = (int(m), int(n), int(k), int(seed), dtype)  # NumPy's would wrap in the products
-    return _problem(
-        label_of(dtype, orders),
-        *arguments,
-        lambda: host_operands(*arguments),
-        lambda: device_operands(*arguments, orders),
-        orders,
+    return problem_of(
+        *arguments[:4],
+        label=label_of(dtype, orders),
+        make_host=lambda: host_operands(*arguments),
+        make_device=lambda: device_operands(*arguments, orders),
+        orders=orders,
     )
 
 
@@ -86,38 +83,20 @@ def problem_from(a: TwoFour, b: Half, label: str = "") -> Problem:
         a.k == b.shape[0],
         f"A has {a.k} columns and B has {b.shape[0]} rows, but a product needs as many",
     )
-    m, n, k = a.m, b.shape[1], a.k
-    _sizes(m, n, k)
-
-    def on_device() -> Operands:
-        return Operands(two_four.to_device(a), half.to_device(b), _output(m, n, a.dtype))
-
-    return _problem(
-        label or LABELS[a.dtype],
-        int(m),
-        int(n),
-        int(k),
-        0,
-        a.dtype,
-        lambda: Operands(formats.to_host(a), formats.to_host(b)),
-        on_device,
+    m, n, k = int(a.m), int(b.shape[1]), int(a.k)
+    require_sizes(m, n, k)
+    return problem_of(
+        *(m, n, k, 0),
+        label=label or LABELS[a.dtype],
+        make_host=lambda: Operands(formats.to_host(a), formats.to_host(b)),
+        make_device=lambda: Operands(two_four.to_device(a), half.to_device(b), _output(m, n, a.dtype)),
     )
 
 
 def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
     """A as TwoFour and B (k, n) as Half, made with NumPy."""
-    k_pad = ceil(k / 16) * 16
-    group = np.arange(k_pad // 4)
-    left = k - 4 * group  # columns from the group's first one on
-    pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
-    stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint16).ravel()
-    choice = np.empty(m * k_pad // 4, np.uint8)
-    for part in _panels(choice.size):
-        draw = splitmix.random_u32(splitmix.key(seed, _INDICES), splitmix.positions(part))
-        choice[part.start : part.stop] = draw * pairs[splitmix.positions(part) % pairs.size] >> np.uint64(32)
-    nibbles = two_four.PAIRS[choice].reshape(m, -1, 4)
-    meta = np.bitwise_or.reduce(nibbles << np.arange(0, 16, 4, dtype=np.uint16), axis=-1)
-    val = _values(splitmix.key(seed, _VALUES), (m, k_pad // 2), dtype) * stored
+    stored, meta = host_places(m, k, seed, 16)
+    val = _values(splitmix.key(seed, _VALUES), (m, stored.size), dtype) * stored
     return Operands(TwoFour(m, k, dtype, val, meta), host_dense(k, n, seed, dtype))
 
 
@@ -125,27 +104,45 @@ def device_operands(m: int, n: int, k: int, seed: int, dtype: str, orders: str =
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
-    k_pad = ceil(k / 16) * 16
-    val = cupy.empty((m, k_pad // 2), cupy.uint16)
-    meta = cupy.empty((m, k_pad // 16), cupy.uint16)
-    indices, values = (np.uint64(splitmix.key(seed, stream)) for stream in (_INDICES, _VALUES))
-    jit.run_on_cupy_stream(
-        SOURCE,
-        f"sparse<{_ENUM[dtype]}>",
-        meta.size,
-        THREADS,
-        np.int32(m),
-        np.int32(k),
-        indices,
-        values,
-        val.data.ptr,
-        meta.data.ptr,
-    )
+    val = cupy.empty((m, ceil(k / 16) * 8), cupy.uint16)
+    meta = device_places(SOURCE, f"sparse<{_ENUM[dtype]}>", k, val, seed)
     b = device_dense(k, n, seed, dtype)
     if orders[0] == "F":
         b = Half(dtype, compress.contiguous(b.bits.T).T)
     c = _output(m, n, dtype) if orders[1] == "C" else Half(dtype, _output(n, m, dtype).bits.T)
     return Operands(TwoFour(m, k, dtype, val, meta), b, c)
+
+
+def host_places(m: int, k: int, seed: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
+    """(1 where a row stores a value, 0 where padding does; metadata): uint16, k rounded up to a multiple."""
+    k_pad = ceil(k / multiple) * multiple
+    left = k - 4 * np.arange(k_pad // 4)  # columns from a group's first one on
+    pairs = np.where(left >= 4, 6, np.where(left == 3, 3, 1)).astype(np.uint64)
+    stored = np.clip(left[:, None] - np.arange(2), 0, 1).astype(np.uint16).ravel()
+    choice = np.empty(m * k_pad // 4, np.uint8)
+    for start in range(0, choice.size, _PANEL):
+        at = splitmix.positions(range(start, min(start + _PANEL, choice.size)))
+        draw = splitmix.random_u32(splitmix.key(seed, _INDICES), at)
+        choice[start : start + _PANEL] = draw * pairs[at % pairs.size] >> np.uint64(32)
+    return stored, two_four.pack_pairs(two_four.PAIRS[choice].reshape(m, -1))
+
+
+def device_places(source: Path, entry: str, k: int, val, seed: int):
+    """Metadata of an A, while a kernel writes its values into `val`, (m, k' / 2)."""
+    import cupy
+
+    meta = cupy.empty((val.shape[0], val.shape[1] // 8), cupy.uint16)
+    sizes, keys = (np.int32(val.shape[0]), np.int32(k)), (splitmix.key(seed, stream) for stream in (_INDICES, _VALUES))
+    arguments = (*sizes, *map(np.uint64, keys), val.data.ptr, meta.data.ptr)
+    jit.run_on_cupy_stream(source, entry, meta.size, THREADS, *arguments)
+    return meta
+
+
+def fill(source: Path, entry: str, bits, seed: int):
+    """The array, which a kernel fills with the numbers of B: eight at a time."""
+    key = np.uint64(splitmix.key(seed, _B))
+    jit.run_on_cupy_stream(source, entry, ceil(bits.size / 8), THREADS, np.uint64(bits.size), key, bits.data.ptr)
+    return bits
 
 
 def host_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
@@ -157,17 +154,7 @@ def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
     """The same matrix as a CuPy array."""
     import cupy
 
-    bits = cupy.empty((rows, columns), cupy.uint16)
-    jit.run_on_cupy_stream(
-        SOURCE,
-        f"dense<{_ENUM[dtype]}>",
-        ceil(bits.size / 8),
-        THREADS,
-        np.uint64(bits.size),
-        np.uint64(splitmix.key(seed, _B)),
-        bits.data.ptr,
-    )
-    return Half(dtype, bits)
+    return Half(dtype, fill(SOURCE, f"dense<{_ENUM[dtype]}>", cupy.empty((rows, columns), cupy.uint16), seed))
 
 
 def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
@@ -201,35 +188,28 @@ def _output(m: int, n: int, dtype: str) -> Half:
     return Half(dtype, cupy.empty((m, n), cupy.uint16))
 
 
-def _sizes(m, n, k) -> None:
-    for name, value, most in (
-        ("m", m, INT32_MAX),
-        ("n", n, INT32_MAX),
-        ("k", k, INT32_MAX - 15),  # or k_pad would not fit the kernels' int
-    ):
+def require_sizes(m, n, k, density: float = 0.5, seed: int = 0, multiple: int = 16) -> None:
+    """Raise ValueError, one sentence, for sizes from which no problem can be made. multiple: of the padding of k, which
+    would not fit the kernels' int otherwise."""
+    for name, value, most in (("m", m, INT32_MAX), ("n", n, INT32_MAX), ("k", k, INT32_MAX - multiple + 1)):
         require_whole(name, value, 1, most)
+    require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
+    require_seed(seed)
 
 
-def _problem(
-    label: str,
-    m: int,
-    n: int,
-    k: int,
-    seed: int,
-    dtype: str,
-    on_host: Callable[[], Operands],
-    on_device: Callable[[], Operands],
-    orders: str = "CC",
+def problem_of(
+    m: int, n: int, k: int, seed: int, *, bits: int = 16, out_bits: int = 16, multiple: int = 16, **of
 ) -> Problem:
-    k_pad = ceil(k / 16) * 16
-    a, b, c = m * k_pad + m * k_pad // 8, 2 * k * n, 2 * m * n  # bytes; A: val and meta
+    """A problem of the room: what sizes say of it, and `of` for the rest. bits: of operands; out_bits: of C; multiple:
+    of the padding of k."""
+    nnz = m * ceil(k / multiple) * multiple // 2
+    a, b, c = nnz * bits // 8 + nnz // 4, bits * k * n // 8, out_bits * m * n // 8  # bytes; A: val and meta
     return Problem(
         room=ROOM,
-        label=label,
         m=m,
         n=n,
         k=k,
-        nnz=m * k_pad // 2,
+        nnz=nnz,
         density=0.5,
         seed=seed,
         useful_flops=2 * m * n * k,
@@ -237,15 +217,8 @@ def _problem(
         least_bytes=a + b + c,
         # Every block reads its rows of A and its columns of B.
         requested_bytes=ceil(n / TILE) * a + ceil(m / TILE) * b + c,
-        make_host=on_host,
-        make_device=on_device,
-        orders=orders,
+        **of,
     )
-
-
-def _panels(size: int):
-    for start in range(0, size, _PANEL):
-        yield range(start, min(start + _PANEL, size))
 
 
 def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:

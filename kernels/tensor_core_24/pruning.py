@@ -10,11 +10,11 @@ from math import ceil
 import numpy as np
 
 from .. import jit
-from ..contract import Launch, Operands, Problem, require_seed
+from ..contract import Launch, Operands, Problem
 from ..formats import two_four
 from ..formats.half import require_dtype
 from ..formats.two_four import TwoFour
-from .operands import LABELS, ROOM, device_dense, host_dense
+from .operands import LABELS, ROOM, device_dense, host_dense, require_sizes
 
 VARIANT = "prune_compress"
 ENTRY = "compress<PRUNE>"
@@ -30,7 +30,7 @@ def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Proble
     unknown dtype or a seed outside 0 to 2^32 - 1.
     """
     require_dtype(dtype)
-    require_seed(seed)
+    require_sizes(m, 1, k, seed=seed)
     stored = 8 * two_four.count_threads(m, k)  # values: a thread's eight of sixteen columns
     m, k = int(m), int(k)  # NumPy's would wrap in the products
     moved = 2 * m * k + 2 * stored + stored // 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -45,11 +44,6 @@ def test_page_shows_the_parameters_that_were_used(tmp_path):
         ["hide-input"],
     ]
     assert page.cells[2].outputs[0].data["text/html"] == html.replace("../", "")
-
-
-def test_missing_notebook_is_named(tmp_path):
-    with pytest.raises(build.BuildError, match="index.ipynb has not been executed"):
-        build._as_page(tmp_path / "index.ipynb", tmp_path / "out.ipynb")
 
 
 @pytest.fixture
@@ -166,34 +160,6 @@ def test_being_stopped_ends_in_one_line(slow_notebook, number):
             os.killpg(process.pid, 0)
             time.sleep(0.1)
     assert not list(sockets.iterdir())
-
-
-def test_ctrl_c_while_the_parameters_are_checked(monkeypatch, capsys, tmp_path):
-    """Nothing has begun, so there is no notebook to name."""
-
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    def leave(code):
-        raise SystemExit(code)
-
-    monkeypatch.setattr(build, "validate", interrupted)
-    monkeypatch.setattr(build.os, "_exit", leave)
-    monkeypatch.setattr(build.command, "as_interrupt", lambda *_: None)
-    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    with pytest.raises(SystemExit) as left:
-        build.main(["check"])
-    assert left.value.code == 128 + signal.SIGINT
-    assert capsys.readouterr().err == "\ninterrupted: nothing was begun\n"
-
-
-def test_an_executed_notebook_can_be_read_by_all(tmp_path, monkeypatch):
-    nbformat.write(notebook(("mode = 1", ["parameters"])), tmp_path / "in.ipynb")
-    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    build.execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {"mode": 2})
-    assert (tmp_path / "out.ipynb").stat().st_mode & 0o777 == 0o644
-    kernel = tmp_path / "build" / "jupyter" / "kernels" / "python3"
-    assert [path.name for path in kernel.iterdir()] == ["kernel.json"]
 
 
 def test_kernels_share_no_ports(tmp_path, monkeypatch):

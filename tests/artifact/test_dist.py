@@ -2,23 +2,19 @@
 
 import gzip
 import hashlib
-import io
-import json
 import os
 import re
 import subprocess
 import tarfile
-from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
 import yaml
 
-from artifact import build, dist, registry
+from artifact import build, dist
 from artifact.drawing import prose
-from artifact.measure import records
-from artifact.paths import HOME, RECORDED, ROOT
+from artifact.paths import ROOT
 from kernels import __version__
 
 
@@ -133,35 +129,3 @@ def test_the_version_is_the_same_everywhere():
     released = [version for version in versions if version != "Unreleased"]
     assert citation["version"] == released[0] == __version__ and __version__ in dist.NAME
     assert {"cff-version", "message", "title", "authors", "license", "date-released"} <= set(citation)
-
-
-def test_the_release_is_not_older_than_its_records():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    made = [json.loads(p.read_text())["date"][:10] for p in RECORDED.rglob("machine.json")]
-    assert str(citation["date-released"]) >= max(made)
-
-
-def test_the_changelog_names_what_the_h100_lacks():
-    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
-    home, other = (_recorded(RECORDED / gpu) for gpu in (HOME, "nvidia-h100-80gb-hbm3"))
-    for room in registry.find().values():
-        missing = home[room.room] - other.get(room.room, set())
-        line = "".join(line for line in lines if line.startswith(f"- {room.name}: "))
-        listed = set(re.findall(r"`(\w+)`", line)) | set(re.findall("a second run", line))
-        assert listed == missing, f"of {room.name} the H100 lacks {sorted(missing) or 'nothing'}"
-
-
-def _recorded(folder: Path) -> dict[str, set[str]]:
-    """Room -> names of its records, and whether it has a second run."""
-    return {
-        room: {path.stem for path in (folder / room).glob("*.csv")}
-        | ({"a second run"} if (folder / room / "repeat").is_dir() else set())
-        for room in records.rooms(folder)
-    }
-
-
-def test_a_tar_knows_no_order_of_its_makers():
-    files = {"b": (b"2", False), "a": (b"1", True)}
-    assert dist.tarred(files, 1) == dist.tarred(dict(reversed(files.items())), 1)
-    with tarfile.open(fileobj=io.BytesIO(dist.tarred(files, 1))) as tar:
-        assert tar.getnames() == [f"{dist.NAME}/a", f"{dist.NAME}/b"]

@@ -79,12 +79,6 @@ def test_what_is_too_old_on_the_node_travels(tmp_path, index):
     assert left_out == "back==0.1\n"
 
 
-def test_previous_wheels_go(tmp_path, index):
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "old-1-py3-none-any.whl").touch()
-    assert "old" not in fetch(tmp_path / "w")[0]
-
-
 @pytest.mark.parametrize(
     ("freeze", "python", "says"),
     [

@@ -106,7 +106,7 @@ def test_every_kernel_has_the_registers_that_it_exchanges(cubins):
     refused = 0
     made = {
         entry: jit.launched_with(cubin, family.AT_LAUNCH)
-        if cubin.source.stem.removeprefix("wgmma_") in family.EXCHANGING
+        if getattr(family.KINDS.get(cubin.source.stem.removeprefix("wgmma_")), "exchanging", False)
         else cubin
         for entry, cubin in cubins.items()
     }
@@ -210,6 +210,9 @@ def test_registers_before_the_exchange_bound_a_smaller_launch(of_its_own):
     few = of_its_own(32, 160, 8, limit="__maxnreg__(160)")
     assert 8 <= registers.used_before(jit._instructions(few)) <= 128
     jit.require_registers(jit.launched_with(few, 128))
+    code, used = jit._instructions(few), registers.used_before(jit._instructions(few))
+    registers.require_before(code, used)
+    says([f"may use {used} registers"], lambda: registers.require_before(code, used - 1))
     many = of_its_own(32, 160, 130, limit="__maxnreg__(160)")
     assert registers.used_before(jit._instructions(many)) > 128
     says(
@@ -231,6 +234,6 @@ def test_the_driver_launches_with_the_count_of_the_cubin(device, cubins):
     if jit.arch_of(device) != registers.ARCH:
         pytest.skip("setmaxnreg is compute capability 9.0's")
     for cubin in cubins.values():
-        exchanging = cubin.source.stem.removeprefix("wgmma_") in family.EXCHANGING
+        exchanging = getattr(family.KINDS.get(cubin.source.stem.removeprefix("wgmma_")), "exchanging", False)
         made = jit.launched_with(cubin, family.AT_LAUNCH) if exchanging else cubin
         assert jit.load(made).attributes.num_regs == jit.resources(made).registers, cubin.entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -54,6 +55,14 @@ def test_a_copy_agrees_and_a_slower_one_does_not(fresh):
     assert slower["time"].tolist() == pytest.approx([1.3] * len(slower))
     known = page.dealt(slower)
     assert known["worst"]["off"] > known["allowed"] and known["near"] == 0
+
+
+def test_single_rows_are_apart_by_the_5th_and_the_95th_percentile(fresh):
+    df = agreement.collected(fresh)
+    df = df[df["experiment"] == df["experiment"].iloc[0]]
+    factors = np.linspace(1, 2, len(df))
+    of = agreement.compared(df.assign(median_us=df["median_us"] * factors), SHIPPED)
+    assert of[["low", "high"]].to_numpy()[0] == pytest.approx(np.quantile(factors, [0.05, 0.95]))
 
 
 def test_the_command_writes_what_the_page_reads(fresh, tmp_path, capsys):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import nbformat
 import pandas as pd
 import pytest
 import synthetic
 from drawn import folder  # noqa: F401
+from IPython.core import display_functions
 
 from artifact import paths
+from artifact.book import figures, tables
+from artifact.drawing import cells
 from artifact.measure import device, records
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
@@ -41,3 +45,24 @@ def gpu(shelf, monkeypatch):
     monkeypatch.setattr(device, "find", lambda *_: INFO)
     monkeypatch.setattr(device, "require", lambda *_: INFO)
     return paths.RECORDS
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a page's cells display, each as text; called with a notebook's name, the folder of records and a GPU."""
+
+    def run(name: str, root, gpu: str) -> list[str]:
+        out, space = [], {}
+        keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
+        for module in (cells, figures, tables):
+            monkeypatch.setattr(module, "display", keep)
+        monkeypatch.setattr("IPython.display.display", keep)
+        monkeypatch.setattr(display_functions, "display", keep)
+        for cell in nbformat.read(paths.ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
+            if cell.cell_type == "code":
+                exec(cell.source, space)
+            if "parameters" in cell.metadata.get("tags", []):
+                space |= {"mode": "recorded", "gpu": gpu, "records": str(root)}
+        return out
+
+    return run

@@ -25,37 +25,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_nothing_to_say_is_not_shown(shown):
-    cells.say("")
-    cells.say("one")
-    assert [markdown.data for markdown in shown] == ["one"]
-
-
 def test_figure_is_kept_with_its_data(shown, folder):
     fig, ax = plt.subplots()
     ax.plot([1, 2])
     figures.shower("a_room")("one", (fig, pd.DataFrame({"x": [1]})), alt="A line", caption="It rises.")
     assert (folder / "a_room" / "one.csv").read_text() == "x\n1\n"
     assert (folder / "a_room" / "one.svg").is_file() and "It rises." in shown[0].markdown
-
-
-def test_data_of_a_table_are_kept_where_the_link_leads(folder):
-    link = cells.data("a_room", "two", pd.DataFrame({"x": [1]}))
-    assert (folder / "a_room" / "two.csv").read_text() == "x\n1\n"
-    assert 'href="../figures/a_room/two.csv"' in link
-
-
-def test_prose_of_another_gpu_is_said(shown):
-    found = run.start("nm_spmm", mode="recorded")
-    cells.banner(found)
-    assert "Recorded on" in shown[0].data
-    assert cells.ELSEWHERE not in [said.data for said in shown if hasattr(said, "data")]
-    figure = next(said for said in shown if not hasattr(said, "data"))
-    # Both GPUs have all that is raced, and there is a drawing for a phone.
-    assert "as not every GPU has" not in figure.markdown and "narrow" in figure.markdown
-    found.gpu = "another"
-    cells.banner(found)
-    assert cells.ELSEWHERE in [said.data for said in shown if hasattr(said, "data")]
 
 
 def test_verdicts_are_those_of_the_room(shown):

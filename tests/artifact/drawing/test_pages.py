@@ -8,14 +8,13 @@ import pandas as pd
 import pytest
 import synthetic
 
-from artifact import paths, registry
+from artifact import paths
 from artifact.book import html, tables, text
 from artifact.book.facts import tree
 from artifact.drawing import prose
-from artifact.drawing.pages import appendix, front, ledger, machine, method
-from artifact.measure import bench, check, minutes, records
+from artifact.drawing.pages import appendix, front, ledger, machine
+from artifact.measure import minutes
 from artifact.verdicts import judge, load, measures
-from kernels import casper_sparse, ceilings
 
 NOTHING = prose.Origin("nvidia-h200", None, False)
 H200 = {
@@ -52,28 +51,6 @@ def shown(name: str, df: pd.DataFrame | None, facts=()) -> str:
 # ---------------------------------------------------------------- the machine, the method
 
 
-def test_rates_have_their_unit():
-    assert machine.rate(12.34, "TFLOP/s") == "12.3 TFLOP/s"
-    assert machine.rate(4321.0, "GB/s") == "4.32 TB/s"
-    assert machine.rate(np.nan, "GB/s") == "not stated"
-
-
-def test_the_machine_is_told_with_what_is_not_known():
-    page = machine.Page(NOTHING, "", synthetic.machine() | H200 | {"memory_bytes": 2**37})
-    markup = shown("gpu", None, machine.facts(page, {}))
-    assert "128.0 GiB, 6144 bits wide" in markup and "2026-01-02, 03:04:05 UTC" in markup
-    assert "no record gives" in markup  # the L2's size
-
-
-def test_ceilings_and_roofline():
-    found = machine.roofs(synthetic.ceilings(), H200)
-    page = machine.Page(NOTHING, "", H200, synthetic.ceilings())
-    assert machine.roofs_table(page)["measured"].str.contains("4.00 TB/s").any()
-    known = dict(machine.facts(page, {"CSR, requested bytes": (0.1, 0.5)}))
-    assert known["gather.high"] == 0.5 and known["balance.least"] == found["balance"].min()
-    assert "gather.high" not in dict(machine.facts(page, {}))
-
-
 def test_tensor_cores():
     row = synthetic.ceilings().iloc[0].to_dict()
     rates = {"mma": 400.0, "mma_sp": 600.0, "wgmma": 800.0, "wgmma_sp": 1200.0, "wgmma_sp_ra": 1500.0}
@@ -94,50 +71,7 @@ def test_a_machine_without_ceilings():
     assert not any(name.startswith("balance") for name, _ in machine.facts(page, {}))
 
 
-def test_compiled_microbenchmarks():
-    report = pd.DataFrame({"variant": ["fma", "copy"], "target": "sm_90a", "spills": [False, True], "FFMA": [64, 0]})
-    assert machine.made(report)["work"].tolist() == ["64 FFMA", "0 LDG.128"]
-    assert machine.made(report)["spills"].tolist() == ["no", "yes"]
-    assert dict(machine.spilling(report))["spilling"] == "`copy`"
-    assert len(machine.ideas()) == len(ceilings.VARIANTS) and set(machine.WORK) == set(ceilings.VARIANTS)
-    lines = machine.heart("fma", "FFMA", 5).splitlines()
-    assert len(lines) == 5 and lines[0].startswith("FFMA")
-
-
-def test_constants_of_the_timer_are_those_that_it_uses():
-    table = method.constants().set_index("constant")["value"]
-    assert table.str.contains("MiB").any() and str(bench.BATCH) in table["`BATCH`"]
-    facts = dict(method.facts())
-    assert (facts["timer.batch"], facts["timer.call_samples"]) == (bench.BATCH, bench.CALL_SAMPLES)
-    assert "budget_s.kick" in facts and "`sm_90a`" in facts["jit.targets"]
-
-
-def test_a_problem_in_numbers():
-    p = casper_sparse.problem(m=64, n=32, k=128, density=0.1, seed=0)
-    facts = dict(method.counted(p))
-    assert (facts["p.m"], facts["p.percent"], facts["p.true"]) == (64, "10", p.nnz / 64 / 128)
-    rows = method.counts(p, {"B, once": 4 * 128 * 32}).set_index("what")["count"]
-    assert rows["B, once"] == "0.016 MB" and rows["least bytes"] == f"{p.least_bytes / 1e6:.3f} MB"
-    assert method.limits()["dtype"].tolist() == list(check.LIMITS)
-    assert len(method.columns()) == len(records.COLUMNS)
-
-
 # ---------------------------------------------------------------- the ledger, the front page
-
-
-def test_pairs_of_claims_that_contradict_each_other(known, judged):
-    df = ledger.pairs(judged, known)
-    told = dict(ledger.facts(judged, known))
-    assert told["pairs.count"] == len(df) and told["pairs.decided"] == df["stands"].str.startswith("`").sum()
-    assert df["one"].str.contains('href="#claim-').all()
-    assert ledger.pairs({}, known) is None and "pairs.count" not in dict(ledger.facts({}, known))
-    assert told["chips"] == "H100, H200 and GH200" and told["claims.count"] == len(known)
-
-
-def test_rules_link_where_there_are_rows(known, judged):
-    linked, plain = ledger.rules(judged, known), ledger.rules({}, known)
-    assert linked["claims"].str.contains(f'<a href="#claim-{known[0].id}">').any()
-    assert not plain["claims"].str.contains("<a href").any()
 
 
 def test_what_matters_first_is_computed(judged):
@@ -152,19 +86,6 @@ def test_what_matters_first_is_computed(judged):
     assert ledger.fared({}) == ledger.bars({}) == ledger.table({}, {}) == front.fare({}) == ""
 
 
-def test_every_gpu_that_has_records_has_its_column(tmp_path, known, origin):
-    """A second folder of records beside the page's own; its GPU needs no line of code."""
-    assert ledger.everywhere(known, NOTHING) == {}
-    for slug, gpu in (("nvidia-a100", "NVIDIA A100"), (origin.gpu, "NVIDIA H200")):
-        fast = {name: synthetic.experiment(name, 2.0, gpu=gpu) for name in synthetic.SHAPES}
-        synthetic.folder(tmp_path, fast, gpu, slug)
-    both = ledger.everywhere(known, origin, tmp_path)
-    assert list(both) == ["NVIDIA H200", "NVIDIA A100"]
-    markup = ledger.table(both, {})
-    assert markup.count('data-gpu=""') == 2 and markup.count("data-verdict=") == 2 * len(known)
-    assert markup.index("</table>") < markup.index('<script src="itables.js"></script>') and "http" not in markup
-
-
 def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch, tmp_path, origin):
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     known = load.claims()
@@ -175,13 +96,6 @@ def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch,
     for to in {to for own in files.values() for to in own}:
         assert (tmp_path / to.removeprefix("../")).read_text() and to.endswith(".csv")
     assert ledger.numbers(known, NOTHING) == {}
-
-
-def test_the_front_page_counts_what_the_ledger_holds(judged, known):
-    markup = front.fare(judged | {"<Two>": judged["NVIDIA H200"]})
-    assert f"holds {len(load.of_sources(known))} claims of 1 sources" in markup
-    assert markup.count("<li>") == 2 and "&lt;Two&gt;: " in markup
-    assert all(verdict in front.meanings() for verdict in measures.VERDICTS)
 
 
 def test_findings_have_numbers_with_links_and_are_left_out_without():
@@ -220,19 +134,6 @@ def of_records(origin, known):
 @pytest.fixture
 def of_nothing(known):
     return appendix.Appendix(NOTHING, known)
-
-
-def test_the_checklist_and_tasks_are_of_every_gpu_with_records(of_records):
-    told = dict(appendix.facts(of_records))
-    checklist, tasks = shown("checklist", None, told.items()), shown("tasks", None, told.items())
-    for gpu, first in of_records.first.items():
-        assert f"{gpu}: {len(first)} experiments with {first['rows'].sum()} rows" in checklist
-        assert f"{of_records.short[gpu]}: {first['minutes'].sum():.0f}, the longest room " in tasks
-    makefile = (paths.ROOT / "Makefile").read_text()
-    assert all(f"\n{target}:" in makefile for target in re.findall("<code>make (\\w+)</code>", tasks))
-    assert told["pythons"] == "3.11 to 3.14" and told["packages.base"] > 0
-    assert told["example.point"].startswith("-m ") and "--density " in told["example.point"]
-    assert f"of {len(load.of_sources(of_records.known))} claims hold" in shown("badges", None, told.items())
 
 
 def test_verdicts_and_minutes_of_every_gpu(of_records):
@@ -280,20 +181,3 @@ def test_a_transcript_is_what_the_commands_print():
     assert said.startswith("```console\n$ python -m artifact claims --id abstract-speedup\n")
     assert "not reproduced" in said and said.count("[exit code 0]") == 1 and "more lines" in said
     assert max(map(len, said.splitlines())) <= appendix.WIDE
-
-
-def test_every_section_of_every_source_is_shown(of_nothing):
-    every = appendix.Appendix(NOTHING, load.claims())
-    found = [shown("coverage", rows, source) for source, rows in appendix.covered(every)]
-    assert len(found) == sum(bool(room.sections) for room in registry.find().values())
-    markup = "".join(found)
-    assert set(re.findall(r'href="ledger.html#claim-([^"]*)"', markup)) == {claim.id for claim in every.known}
-    assert markup.count("<em>not tested:</em>") >= len(load.untested())
-
-
-def test_others_code_is_shown_with_what_is_not_known():
-    every = list(appendix.theirs(appendix.Appendix(NOTHING, load.claims())))
-    (markup,) = [said for said in every if "NM-SpMM: anchors, H200." in said]
-    for said in ("compute_90", "NVIDIA H200", "2026-11-23", "143c1be", "others/nvidia-h200/anchors.csv"):
-        assert said in markup, said
-    assert 'href="ledger.html#claim-spmm-nmsparse"' in markup and "beside ours" not in markup

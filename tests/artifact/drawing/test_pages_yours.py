@@ -16,7 +16,7 @@ from artifact.drawing import prose
 from artifact.drawing.pages import which, yours
 from artifact.measure import records
 from artifact.trial import court, header
-from artifact.which import atlas, model
+from artifact.which import model
 
 NOTHING = prose.Origin("nvidia-h200", None, False)
 
@@ -41,22 +41,6 @@ def test_without_records_pages_say_so():
     assert which.left_out([]) is None
 
 
-def test_the_map_in_words_says_of_every_pattern_where_it_pays(points):
-    made, table = text.page("which"), atlas.crossings(points)
-    made.add(which.map_facts(points))
-    said = "\n".join(map(made, which.MAP))
-    groups = points.groupby(["precision", "pattern"])
-    assert len(said.splitlines()) == len(groups) and all(line.startswith("- ") for line in said.splitlines())
-    for row in table[table["columns"] == 0].itertuples(index=False):
-        (line,) = [x for x in said.splitlines() if x.startswith(f"- {row.pattern}, {row.precision}: ")]
-        if 0 < row.density < np.inf:
-            assert f"below {100 * row.density:.3g} %" in line
-        else:
-            assert ("at every density" in line) == (row.density == np.inf)
-    below = which.below_map(points)
-    assert all(line[2:] in below["alt"] for line in said.splitlines())
-
-
 @pytest.mark.parametrize(
     ("below", "behind", "said"),
     [
@@ -72,26 +56,6 @@ def test_the_map_in_words_has_one_line_for_each_outcome(below, behind, said):
     made.add(facts.under("map.blocks FP32", below=below, behind=behind, **known))
     (line,) = made("map").splitlines()
     assert said in line
-
-
-def test_the_table_has_a_row_for_each_n_of_which_densities_were_measured(points):
-    table, crossings = which.crossing_table(points), atlas.crossings(points)
-    every = [n for cell in table["columns"] for n in cell.split(", ")]
-    assert len(every) == (crossings["columns"] > 0).sum() and not table.duplicated().any()
-    assert set(table["dense"]) == {"measured", "partly estimated"}
-
-
-def test_what_preparation_costs_names_everyone_as_figures_do(origin):
-    table, data = which.payoff_table(origin), atlas.payoffs(origin.folder)
-    assert len(table) == len(data)
-    assert table["multiplications"].isna().tolist() == data["multiplications"].isna().tolist()
-
-
-def test_against_dense_every_pattern_and_density_has_a_row(points):
-    table = which.dense_table(points)
-    generated = points[points["pattern"] != atlas.REAL]
-    assert len(table) == len(generated[["precision", "pattern", "density"]].drop_duplicates())
-    assert table["multiplications"].notna().any()
 
 
 def test_the_bar_is_judged_by_the_records(origin):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 from drawn import overlaps
 from matplotlib import pyplot as plt
@@ -49,16 +48,6 @@ def test_an_axis_of_ratios_has_1_inside_and_few_ticks(values):
     assert 1 in ticks and 2 <= len(ticks) <= 9 and all(low <= tick <= high for tick in ticks)
 
 
-def test_what_is_stated_stands_below_what_was_measured():
-    measured = pd.DataFrame({"variant": ["a", "b"], "tflops": [1.0, 2.0]})
-    stated = pd.DataFrame({"variant": ["a"], "low": [3.0]})
-    df = plot.behind(measured, stated, stated.iloc[:0])
-    assert list(df.columns) == ["source", "variant", "tflops", "low"]
-    assert df["source"].tolist() == ["measured", "measured", "stated"]
-    assert df["low"].isna().tolist() == [True, True, False]
-    assert plot.stated("GPU X") == "stated by the source (GPU X)"
-
-
 def test_places_of_names_are_spread_around_their_mean_within_the_axes():
     assert plot.spaced([0.1, 0.5, 0.9], 0.1) == pytest.approx([0.1, 0.5, 0.9])
     assert plot.spaced([0.5, 0.5, 0.53], 0.1) == pytest.approx([0.41, 0.51, 0.61])
@@ -101,11 +90,3 @@ def test_a_legend_is_one_row_or_as_even_as_fits(width, rows):
     assert len(places) == rows
     if rows < 6:
         assert legend.get_window_extent().width <= fig.bbox.width
-
-
-def test_a_point_alone_is_named_on_its_left_whoever_else_ends_there():
-    fig, ax = plt.subplots()
-    ax.set(xlim=(0, 10), ylim=(0, 10))
-    plot.ends(ax, [plot.End("alone", 7, 2, "black", alone=True), plot.End("line", 7, 8, "black")])
-    sides = {text.get_text(): text.get_ha() for text in ax.texts if text.get_text()}
-    assert sides == {"alone": "right", "line": "left"}

@@ -10,7 +10,7 @@ import synthetic
 
 from artifact.drawing import prose
 from artifact.drawing.pages import method
-from artifact.measure import bench, device, records
+from artifact.measure import device, records
 
 # ---------------------------------------------------------------- where numbers come from
 
@@ -24,10 +24,6 @@ def test_without_a_gpu_the_shipped_records_are_read(shelf):
     assert "From records of an NVIDIA H200, 2026-01-02, commit 0123abc." in banner
     assert "Nothing on this page was measured" in banner
     ElementTree.fromstring(banner)
-
-
-def test_a_gpu_is_found_by_its_name(shelf):
-    assert prose.origin("recorded", "NVIDIA H200").folder == shelf
 
 
 def test_a_folder_of_records_can_be_named(shelf, tmp_path):
@@ -62,22 +58,6 @@ def test_with_a_gpu_its_own_records_are_read(gpu, mode):
     assert "measured on this machine" in found.banner()
 
 
-def test_recorded_asks_for_no_gpu(gpu, shelf):
-    assert prose.origin("recorded", "nvidia-h200") == prose.Origin("nvidia-h200", shelf, False)
-
-
-def test_the_machine_is_that_of_the_last_measurement(tmp_path):
-    folder = synthetic.folder(tmp_path)
-    later = synthetic.machine() | {"date": "2026-02-03T04:05:06+00:00", "commit": "new"}
-    records.write_machine(folder / "ceilings", later)
-    banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
-    assert "2026-01-02 to 2026-02-03, commits 0123abc, new." in banner
-    more = {"experiments": ["x"], "date": "2026-02-04T00:00", "commit": "more", "sources": "0"}
-    records.write_machine(folder / "ceilings", later | {"later": [more]})
-    banner = prose.Origin("nvidia-h200", folder, True).banner(alone=True)
-    assert "2026-01-02 to 2026-02-04, commits 0123abc, new, more." in banner
-
-
 def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     """Each with its dates; the commits fold. A page of one GPU's records names that alone."""
     own = synthetic.folder(tmp_path, gpu="NVIDIA X1", slug="nvidia-x1")
@@ -96,10 +76,6 @@ def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     ElementTree.fromstring(banner)
     alone = prose.Origin("nvidia-x1", own, False).banner(alone=True)
     assert "H200" not in alone and "commits 0123abc, new." in alone
-
-
-def test_html_of_small_things():
-    assert prose.facts({"SMs": 132}).count("<tr>") == 1
 
 
 # ---------------------------------------------------------------- constants
@@ -124,10 +100,3 @@ def test_constants_and_their_comments(tmp_path):
     assert list(df["meaning"]) == ["What A does, on two lines.", "Both."]
     assert list(df["constant"]) == ["`A`", "`LOW`, `HIGH`"]
     assert list(df["value"]) == ["3", "1 · 2.5"]
-
-
-def test_the_constants_of_the_timer_are_its_own():
-    df = method.constants()
-    named = set(", ".join(df["constant"]).replace("`", "").split(", "))
-    assert {"FLUSH_FACTOR", "WARMUP_STEPS", "MIN_SAMPLES", "MAX_SAMPLES", "BUDGET_S"} <= named <= set(vars(bench))
-    assert df["meaning"].str.len().gt(10).all()

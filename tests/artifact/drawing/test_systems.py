@@ -11,21 +11,6 @@ from artifact import registry
 from artifact.drawing.pages import front as systems
 
 
-def test_the_state_of_a_room(gpu_folder, tmp_path):
-    for folder, state in ((gpu_folder, systems.MEASURED), (tmp_path, systems.BUILT), (None, systems.BUILT)):
-        assert systems.systems(folder).set_index("room")["state"]["casper_sparse"] == state
-
-
-def test_the_map_shows_every_system(gpu_folder):
-    fig, data = systems.systems_map(gpu_folder)
-    assert list(data["name"]) == [system.name for system in registry.find().values()]
-    assert data.set_index("room")["state"]["casper_sparse"] == systems.MEASURED
-    assert not data.isna().any(axis=None)
-    text = texts(on_a_page(fig))
-    for name in [*data["name"], *registry.PATTERNS]:
-        assert name in text
-
-
 def test_the_patterns_are_what_they_are_called():
     grids = (np.array([[cell == "#" for cell in row] for row in grid.split()]) for grid in systems.EXAMPLES)
     anywhere, blocks, vectors, elements = grids

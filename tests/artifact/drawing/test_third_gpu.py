@@ -2,15 +2,11 @@
 
 import re
 
-import nbformat
 import pytest
-from IPython.core import display_functions
 
-from artifact import cli, paths
-from artifact.book import figures, tables
-from artifact.drawing import cells, prose
+from artifact import paths
+from artifact.drawing import prose
 from artifact.measure import records
-from artifact.paths import ROOT
 from artifact.verdicts import load
 
 ROOM = "casper_sparse"
@@ -48,30 +44,9 @@ def shelf(tmp_path, monkeypatch):
     return root
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """What a page's cells display, as text; called with a notebook's name and the folder of records."""
-
-    def run(name: str, root, gpu: str) -> str:
-        out, space = [], {}
-        keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
-        for module in (cells, figures, tables):
-            monkeypatch.setattr(module, "display", keep)
-        monkeypatch.setattr("IPython.display.display", keep)
-        monkeypatch.setattr(display_functions, "display", keep)
-        for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
-            if cell.cell_type == "code":
-                exec(cell.source, space)
-            if "parameters" in cell.metadata.get("tags", []):
-                space |= {"mode": "recorded", "gpu": gpu, "records": str(root)}
-        return "\n".join(out)
-
-    return run
-
-
 @pytest.mark.parametrize("home", [SLUG, "nvidia-h200"])
 def test_elsewhere_holds_it_against_every_other(shelf, shown, home):
-    text = shown("elsewhere", shelf, home)
+    text = "\n".join(shown("elsewhere", shelf, home))
     names = [records.read_machine(shelf / slug / ROOM)["gpu"] for slug in records.list_gpus(shelf)]
     assert len(names) > 2 and NAME in names
     own = records.read_machine(shelf / home / ROOM)["gpu"]
@@ -86,21 +61,10 @@ def test_elsewhere_holds_it_against_every_other(shelf, shown, home):
 
 
 def test_the_ledger_has_its_column(shelf, shown):
-    text = shown("ledger", shelf, "nvidia-h200")
+    text = "\n".join(shown("ledger", shelf, "nvidia-h200"))
     assert text.count('data-gpu=""') == len(records.list_gpus(shelf)) == 3
     assert f'<th scope="col" data-gpu="">{NAME}</th>' in text and NAME in text.partition("Commits")[0]
     cells_of = text.count(f'data-label="{NAME}"')
     assert cells_of == len(load.claims()) > 0
     assert f"records/{SLUG}/{ROOM}/wide.csv" in text
     assert not TWO.search(re.sub(r"<tbody>.*?</tbody>", "", text, flags=re.DOTALL))
-
-
-def test_compare_takes_it_from_either_side(shelf, capsys):
-    """It is the last shipped one, slower: speedups are the same, so only claims about times and ceilings may change."""
-    source = sorted(set(records.list_gpus(shelf)) - {SLUG})[-1]
-    name = records.read_machine(shelf / source / ROOM)["gpu"]
-    for fresh, other, first, second in ((SLUG, source, NAME, name), (source, SLUG, name, NAME)):
-        code = cli.main(["compare", "--fresh", str(shelf / fresh), "--shipped", str(shelf / other)])
-        text = capsys.readouterr().out
-        assert code in (0, 1) and f"fresh: {first}    shipped: {second}" in text
-        assert "Different GPUs" in text and "Claims: of" in text and not TWO.search(text)

@@ -56,15 +56,3 @@ def test_other_code_is_said(shipped, changed):
     assert list(again.runs(shipped)["same_code"]) == [False]
     assert method.second_runs(shipped).loc[0, "apart"] == "30 h, other code"
     assert "again.same_code" not in dict(method.facts(shipped))
-
-
-def test_what_moves_beside_what_is_measured_with_it(shipped):
-    """A run that is slower as a whole moves no ratio of two times; one contender that is slower does."""
-    gpu, room = shipped / "nvidia-h200", "tensor_core_24"
-    assert again.spread(gpu, room) == pytest.approx(0, abs=1e-9)
-    first, second = (records.read(at / "llm.csv") for at in (gpu / room, gpu / room / records.REPEAT))
-    one = second["variant"] == "mma_sp"
-    second.loc[one, "median_us"] *= 1.1
-    moved = again.beside(first, second)
-    assert moved[one].tolist() == pytest.approx([0.1] * one.sum()) and moved[~one].max() < 1e-9
-    assert pd.isna(again.spread(gpu, "nm_spmm"))

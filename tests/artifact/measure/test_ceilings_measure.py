@@ -190,16 +190,6 @@ def test_a_gpu_without_warpgroups_has_two_rows():
     assert df["variant"].tolist() == ["mma", "mma_sp"] and df["of_best"].tolist() == [1, 2]
 
 
-def test_what_nobody_promises_is_not_compared():
-    rates = {"mma": 300.0}
-    for machine in ({}, H200 | {"compute_capability": "8.9"}, H200 | {"sm_count": None}):
-        (row,) = ceilings.tensor_cores(a_record(rates), machine).to_dict("records")
-        assert math.isnan(row["promised"]) and math.isnan(row["share"])
-    # Without a clock of its own the highest one counts, as for the other ceilings.
-    (row,) = ceilings.tensor_cores(a_record(rates, math.nan), H200).to_dict("records")
-    assert row["promised"] == pytest.approx(4096 * 132 * 1980 / 1e6)
-
-
 # ---------------------------------------------------------------- the columns of the record
 
 

@@ -239,14 +239,6 @@ def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experimen
     assert found.tolist() == [most, 4e-2]
 
 
-def test_rows_with_a_bound_are_added_to_those_without(wide, tmp_path):
-    records.append(wide, [row(n=2048, bound=0.25)])
-    df = records.read(wide)
-    assert df["bound"].isna().tolist() == [True] * 3 + [False] and df["bound"].iloc[3] == 0.25
-    records.append(wide, [row(n=4096)])
-    assert records.read(wide)["bound"].isna().tolist() == [True] * 3 + [False, True]
-
-
 def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path):
     """Beside the rms of all elements a long row may be far off, and right."""
     records.write(tmp_path / "wide.csv", frame({"max_err": 0.9, "bound": 0.3}))
@@ -276,6 +268,20 @@ def test_a_bad_row_leaves_everything_as_it_was(wide, bad):
         records.append(wide, [row(n=4096), row(n=8192) | bad])
     assert wide.read_text() == before
     assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
+
+
+@pytest.mark.parametrize("other", [{"seed": 7}, {"gpu": "NVIDIA RTX"}])
+def test_rows_that_are_right_alone_and_of_another_run_are_not_added(wide, other):
+    before = wide.read_text()
+    with pytest.raises(ValueError, match=f"row 5, column {next(iter(other))!r}"):
+        records.append(wide, [row(n=4096) | other])
+    assert wide.read_text() == before
+
+
+def test_rows_with_a_bound_are_added_to_those_without(wide):
+    records.append(wide, [row(n=2048, bound=0.25)])
+    records.append(wide, [row(n=4096)])
+    assert records.read(wide)["bound"].fillna(-1).tolist() == [-1, -1, -1, 0.25, -1]
 
 
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):

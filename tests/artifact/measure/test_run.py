@@ -1,7 +1,6 @@
 import gc
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,12 +130,6 @@ def test_an_unknown_parameter_is_named(no_gpu, parameter, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         run.start(**{"room": "casper_sparse"} | parameter)
     assert "\n" not in str(caught.value)
-
-
-def test_auto_reads_without_a_gpu_and_prints_nothing_into_the_page(no_gpu, capsys):
-    made = run.start("casper_sparse")
-    assert made.mode == "recorded" and made.folder == no_gpu and made.device is None
-    assert capsys.readouterr().out == ""
 
 
 def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
@@ -276,11 +269,6 @@ def test_the_second_measurement_lies_beside_the_first(gpu):
     assert len(read.measure("wide", problems(), CONTENDERS)) == 6
 
 
-def test_measuring_no_points_gives_an_empty_frame(gpu):
-    df = run.start("casper_sparse", mode="measure").measure("wide", [], CONTENDERS)
-    assert df.empty and list(df.columns) == list(records.COLUMNS)
-
-
 # ---------------------------------------------------------------- recorded
 
 
@@ -309,12 +297,6 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, problem, names, message)
     with pytest.raises(ValueError, match=message) as caught:
         made.measure("wide", [problem], names)
     assert "casper_sparse/wide on nvidia-h200" in str(caught.value)
-
-
-def test_an_experiment_that_was_not_recorded_is_named_with_the_known_ones(no_gpu):
-    made = run.start("casper_sparse", mode="recorded")
-    with pytest.raises(FileNotFoundError, match="casper_sparse/tall .*recorded: wide"):
-        made.measure("tall", problems(), CONTENDERS)
 
 
 # ---------------------------------------------------------------- one point
@@ -509,25 +491,6 @@ def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(one_point
 
     with pytest.raises(check.WrongResult, match="spoils at .* is wrong"):
         run.measure_point(problem, {"spoils": spoil}, opened, 0.1, timer)
-
-
-def test_contenders_on_the_cpu_are_checked_and_timed_by_calls(one_point):
-    """The real timer of calls; only the device is fake."""
-    from artifact.baselines import cpu
-
-    problem, _, log, _ = one_point
-    stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
-    opened = SimpleNamespace(create_stream=lambda: stream, sync=lambda: None)
-    chosen = {name: cpu.contenders()[name] for name in ("cpu_scipy", "cpu_blas")}
-    result = run.measure_point(problem, chosen, opened, 0.1, bench.time_calls)
-    assert log.count("closed") == 3 and log[-1] == "freed"
-    for name in chosen:
-        _, errors, timing = result[name]
-        assert errors.rel_err < 1e-6 and timing.median_us > 0 and timing.samples >= 7
-        row = run.row(problem, name, "cpu", *result[name], gpu="NVIDIA H200", when=MACHINE["date"])
-        frame = pd.DataFrame([row])
-        assert list(frame.columns) == list(records.COLUMNS)
-        records._text(frame, Path("cpu.csv"))  # raises where it cannot be recorded
 
 
 # ---------------------------------------------------------------- banner

@@ -45,10 +45,10 @@ def test_rooms_are_found_in_their_order(tmp_path):
     [
         ('idea = "one"\n', "", "the key 'idea' is missing"),
         ('idea = "one"', 'idea = "one"\ncolour = "red"', "the key 'colour' is none of name, title"),
-        ("CUDA cores", "abacus", "unit is 'abacus', but must be one of CUDA cores, tensor cores"),
+        ("CUDA cores", "abacus", "'unit' is 'abacus'"),
         ('"blocks"', '"N of M vectors"', "must be one or neighbours of non-zeros anywhere, blocks"),
-        ('"blocks"', '"stripes"', r"patterns is \['non-zeros anywhere', 'stripes'\]"),
-        ('["non-zeros anywhere", "blocks"]', "[]", r"patterns is \[\]"),
+        ('"blocks"', '"stripes"', "'patterns.1' is 'stripes'"),
+        ('["non-zeros anywhere", "blocks"]', "[]", "'patterns' is"),
         ("order = 1", "order = ", "this is not valid TOML"),
     ],
 )

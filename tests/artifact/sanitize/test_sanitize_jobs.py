@@ -165,6 +165,16 @@ def test_a_tool_that_wrote_nothing_has_not_looked(run):
     assert "wrote no summary" in run("well", None).broken
 
 
+def test_racecheck_looks_at_what_does_not_copy_by_tma(run):
+    made = run("well", RACECHECK.replace("1 hazard", "0 hazards"), tool="racecheck")
+    assert "two" not in made.kernels and "one" in made.kernels
+
+
+def test_a_process_that_breaks_off_names_its_case_and_its_last_words(run):
+    made = run("breaks off")
+    assert made.broken == "ended with status 3 in two, m=2: Segmentation fault"
+
+
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
     made = sanitize.words("fp8", "synccheck", tmp_path, ["b", "a"], number=3, only="x", child=("child",))
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"

@@ -191,6 +191,21 @@ def test_level_is_whose_quartiles_overlap():
         assert np.allclose(table["over_best"], 1 / factor)
 
 
+@pytest.mark.parametrize("mine", [(0.90, 0.97, 1.0), (0.995, 1.03, 1.1)])
+def test_a_median_outside_the_others_quartiles_is_level_while_its_own_overlap(mine):
+    """Of 0.99 to 1.01 the one ends in them, the other begins there."""
+    df = record()
+    best = df["variant"] == "rows_per_warp"
+    for column, scale in (("q25_us", 0.99), ("q75_us", 1.01)):
+        df.loc[best, column] = df.loc[best, "median_us"] * scale
+    times = df.loc[best].set_index(list(records.POINT))["median_us"]
+    ours = df["variant"] == "mine"
+    at = pd.MultiIndex.from_frame(df.loc[ours, list(records.POINT)])
+    for column, scale in zip(("q25_us", "median_us", "q75_us"), mine, strict=True):
+        df.loc[ours, column] = times.loc[at].to_numpy() * scale
+    assert set(court.standings(df, "mine")["verdict"]) == {"level"}
+
+
 def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
     ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
     fig, data = yours.figure(record(), "mine", ladder)

@@ -12,189 +12,119 @@ from artifact.verdicts import load as load_
 
 KNOWN = load_.claims()
 HOME = paths.RECORDED / paths.HOME
+TYPED = {room: registry.toml(registry.FOLDER / room / registry.CLAIMS)["minutes"] for room in load_.figures_of()}
+ALL = [(part, room) for part in measures.PARTS for room in ("", *registry.find())]
 
 
-def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path):
-    (claim,) = load(tmp_path, GOOD)
-    assert claim.rule.expect.keywords == {"between": [0.55, 0.9], "tolerance": 0.05}
-    assert (
-        claim.typed == {"wide": 2, "counters": 3} and claim.source == "casperSPARSE" and claim.published == "0.55–0.90×"
-    )
+@pytest.mark.parametrize(
+    "said,between",
+    [
+        ('"published"', [0.55, 0.9]),
+        ('["published", 2.0]', [0.55, 2.0]),
+        ('[0, "published"]', [0, 0.9]),
+        ("[1, 2]", [1, 2]),
+    ],
+)
+def test_a_claim_takes_its_range_from_the_published_numbers(tmp_path, said, between):
+    (claim,) = load(tmp_path, GOOD.replace('within = "published"', f"within = {said}"))
+    assert claim.rule.expect.keywords == {"between": between, "tolerance": 0.05}
+    assert claim.published == "0.55–0.90×" and claim.typed == {"wide": 2, "counters": 3}
     assert claim.rule.also_over == "cusparse_default" and "also_over" not in claim.rule.quantity.keywords
-    assert claim.rule.written["expect"] == {"within": "published", "tolerance": 0.05}
-
-
-def test_a_claim_may_replace_one_end_of_the_published_numbers(tmp_path):
-    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '["published", 2.0], tol'))
-    assert claim.rule.expect.keywords["between"] == [0.55, 2.0]
-    (claim,) = load(tmp_path, GOOD.replace('"published", tol', '[0, "published"], tol'))
-    assert claim.rule.expect.keywords["between"] == [0, 0.9]
-    assert claim.published == "0.55–0.90×"
 
 
 @pytest.mark.parametrize(
     "old,new,says",
     [
-        ('says = "It is slower."\n', "", "claim 'a' has no 'says'"),
-        ('reduce = "each point"\n', "", "claim 'a' has no 'reduce'"),
-        ('where = "V.A"', 'where = "V.A"\nwhen = 1', "has a key 'when'"),
-        ("{ speedup =", "{ guess =", "names 'guess' as its 'quantity'; known: speedup, time"),
-        ('"each point"', '"guess"', "names 'guess' as its 'reduce'; known: each_point"),
-        ("{ within =", "{ guess =", "names 'guess' as its 'expect'; known: at_least"),
-        ('"each point"', "3", "names '3' as its 'reduce'"),
-        ('"each point"', '{ each_point = "m" }', "names 'each_point' as its 'reduce', with too many positional"),
+        ('says = "It is slower."\n', "", "'says' is missing"),
+        ('reduce = "each point"\n', "", "'reduce' is missing"),
+        ('where = "V.A"', 'where = "V.A"\nwhen = 1', "'when' is none of id, where"),
+        ('id = "a"', "id = 3", "'id' is 3"),
+        ("{ speedup =", "{ guess =", "'guess' as its 'quantity'; known: speedup"),
+        ('"each point"', '"guess"', "'guess' as its 'reduce'; known: each_point"),
+        ("{ within =", "{ guess =", "'guess' as its 'expect'; known: at_least"),
+        ('"each point"', "3", "reduce"),
+        ('"each point"', '{ each_point = "m" }', "'each_point' as its 'reduce', with too many positional"),
         ('["wide", "counters"]', '["deep"]', "experiment 'deep'; known: wide, counters"),
-        (
-            "tolerance = 0.05",
-            "slack = 1",
-            "names 'within' as its 'expect', with missing a required argument: 'tolerance'",
-        ),
-        (", tolerance = 0.05", "", "with missing a required argument: 'tolerance'"),
-        (', over = "cusparse_best"', "", "with missing a required argument: 'over'"),
-        (
-            'over = "cusparse_best"',
-            'over = ["any_n", "l2_panels"]',
-            "no baseline 'over' beside which",
-        ),
-        ('quantity = "speedup" }', 'quantity = "joy" }', "for quantity = joy, which has no single number"),
+        ("tolerance = 0.05", "slack = 1", "missing a required argument: 'tolerance'"),
+        (', over = "cusparse_best"', "", "missing a required argument: 'over'"),
+        ('over = "cusparse_best"', 'over = ["any_n", "l2_panels"]', "'also_over'"),
+        ('quantity = "speedup" }', 'quantity = "joy" }', "quantity = joy"),
         ('figure = "fig4_wide"', 'figure = "fig9"', "no such published numbers"),
-        ('"speedup" }', '"speedup", size = 1 }', "asks fig4_wide.csv for a column 'size'"),
-        ('"speedup" }', '"speedup", where = "V" }', "for quantity = speedup, where = V, which has no single"),
+        ('"speedup" }', '"speedup", size = 1 }', "column 'size'"),
+        ('"speedup" }', '"speedup", where = "V" }', "where = V"),
         ('{ figure = "fig4_wide", quantity = "speedup" }', '"so"', "its 'published' has no 'low'"),
-        ("reduce =", "at = 3\nreduce =", "an 'at' that is not a table of columns"),
-        ("reduce =", "at = { size = 1 }\nreduce =", "an 'at' that is not a table of columns"),
-        ("reduce =", "repeats = true\nreduce =", "no two experiments that repeat"),
+        ("reduce =", "at = 3\nreduce =", "'at' is 3"),
+        ("reduce =", "at = { size = 1 }\nreduce =", "at.size"),
+        ("reduce =", "repeats = true\nreduce =", "'repeats' and no two experiments"),
         ("wide = 2", "wide = 2 2", "not valid TOML"),
-        ('"published", tol', '["published", inf], tol', "the number inf in its 'expect'; a range"),
+        ('"published", tol', '["published", inf], tol', "the number inf"),
+        ('"published", tol', "[-inf, 1.0], tol", "the number -inf"),
+        ("tolerance = 0.05", "tolerance = nan", "the number nan"),
+        ("reduce =", 'depends_on = "luck"\nreduce =', "'depends_on' is 'luck', but must be 'gpu' or 'method'"),
+        ("reduce =", 'gpu = "A100"\nreduce =', "'gpu' is 'A100'"),
+        ("reduce =", 'extension = "yes"\nreduce =', "'extension' is 'yes'"),
+        ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b'"),
+        ("reduce =", 'note = "hear"\nreduce =', "the note 'hear'"),
         (
-            '"published", tol',
-            "[-inf, 1.0], tol",
-            "the number -inf in its 'expect'; a range has two",
+            'published = { figure = "fig4_wide", quantity = "speedup" }\n',
+            GOOD[GOOD.index("published =") :] + GOOD[GOOD.index("[[claim]]") :],
+            "twice",
         ),
-        ("tolerance = 0.05", "tolerance = nan", "the number nan in its 'expect'"),
-        ("reduce =", 'depends_on = "luck"\nreduce =', "depends on 'luck'; it must be 'gpu' or 'm"),
-        ("reduce =", 'gpu = "A100"\nreduce =', "has a 'gpu' that is no list of names"),
-        (
-            "reduce =",
-            'extension = "yes"\nreduce =',
-            "has an 'extension' that is neither true nor f",
-        ),
-        ('says = "It', 'contradicts = ["b"]\nsays = "It', "contradicts 'b', which is no claim"),
     ],
 )
 def test_a_malformed_claim_is_one_sentence(tmp_path, old, new, says):
     assert GOOD.count(old) >= 1
     with pytest.raises((ValueError, FileNotFoundError)) as error:
         load(tmp_path, GOOD.replace(old, new))
-    assert says in str(error.value) and "\n" not in str(error.value)
+    assert says in str(error.value) and "\n" not in str(error.value) and str(tmp_path) in str(error.value)
 
 
-def test_an_id_is_there_once(tmp_path):
-    with pytest.raises(ValueError, match="'a' is there twice"):
-        load(tmp_path, GOOD + GOOD[GOOD.index("[[claim]]") :])
+@pytest.mark.parametrize("said,note", [('["here", "And more."]', "Only here. And more."), ('"here"', "Only here.")])
+def test_what_several_claims_note_is_written_once(tmp_path, said, note):
+    (claim,) = load(tmp_path, f'[notes]\nhere = "Only here."\n{GOOD}note = {said}\n')
+    assert claim.note == note
 
 
 # ---------------------------------------------------------------- the claims of every room
 
 
-@pytest.mark.parametrize("part", measures.PARTS)
-def test_what_a_room_adds_no_other_room_needs_and_its_claims_use(part):
-    used = {(c.room, getattr(c.rule, part).func.__name__) for c in KNOWN}
-    shared = measures.table(part, "")
-    for room in registry.find():
-        own = measures.table(part, room).keys() - shared.keys()
-        assert {name for r, name in used if r == room} >= own, room
-    for name in shared:  # what no room needs is not there
-        assert any(n == name for _, n in used), name
+@pytest.mark.parametrize("part,room", ALL)
+def test_each_part_of_a_rule_is_defined_and_used(part, room):
+    """By claims of the room that adds it, or by any where all rooms share it; an expectation's definition says when."""
+    own = measures.table(part, room).keys() - (measures.table(part, "").keys() if room else set())
+    assert own <= {getattr(c.rule, part).func.__name__ for c in KNOWN if room in ("", c.room)}
+    for function in measures.table(part, room).values():
+        said = " ".join(function.__doc__.split())
+        assert said.endswith(".") and len(said) > 20
+        assert part != "expect" or ("eproduced" in said and "artly" in said)
 
 
-def test_every_definition_says_when_a_claim_is_reproduced():
-    for room in ("", *registry.find()):
-        for part in measures.PARTS:
-            for name, function in measures.table(part, room).items():
-                text = " ".join(function.__doc__.split())
-                assert text.endswith(".") and len(text) > 20, name
-                if part == "expect":
-                    assert "eproduced" in text and "artly" in text, name
+@pytest.mark.parametrize("room", TYPED)
+def test_published_numbers_are_there_for_claims_and_name_their_source(room):
+    table = registry.toml(registry.FOLDER / room / registry.CLAIMS)["claim"]
+    held = {path.stem: records.published(path) for path in (registry.FOLDER / room / registry.PUBLISHED).glob("*.csv")}
+    assert {c["published"]["figure"] for c in table if isinstance(c["published"], dict)} <= held.keys()
+    assert all(len(df.attrs["source"]) > 40 for df in held.values())
 
 
-def test_published_numbers_are_there_for_claims_or_said_why_not():
-    """Of every room that has claims: each is judged by numbers of its own published/, and each of those
-    names its source."""
-    for room in {claim.room for claim in KNOWN}:
-        folder = registry.FOLDER / room / registry.PUBLISHED
-        table = registry.toml(registry.FOLDER / room / registry.CLAIMS)["claim"]
-        figures = {c["published"]["figure"] for c in table if isinstance(c["published"], dict)}
-        held = {path.stem for path in folder.glob("*.csv")}
-        assert figures and figures <= held, room
-        for name in held:
-            assert len(records.published(folder / f"{name}.csv").attrs["source"]) > 40, (room, name)
-
-
-def test_every_number_of_casper_sparse_is_put_on_trial():
-    """The other rooms' tests have rules of their own on what is left."""
-    table = registry.toml(registry.FOLDER / "casper_sparse" / registry.CLAIMS)["claim"]
-    published = [c["published"] for c in table if isinstance(c["published"], dict)]
-    held = {
-        (path.stem, quantity)
-        for path in (registry.FOLDER / "casper_sparse" / registry.PUBLISHED).glob("fig*.csv")
-        for quantity in records.published(path)["quantity"]
-    }
-    assert {(p["figure"], p["quantity"]) for p in published} == held
-    sections = {c["where"].split(",")[0].split(";")[0] for c in table}
-    assert {"abstract", "I", "III.A", "III.B", "III.C", "V", "V.A", "V.B", "V.C", "V.D"} <= sections
-    assert len(table) >= 30
-
-
-def test_minutes_are_stated_for_what_claims_ask_and_for_what_figures_show():
-    for room, figures in load_.figures_of().items():
-        assert set(figures) <= set(typed(room)), room
-    own = [c for c in KNOWN if not all("@" in e or e.startswith("others/") for e in c.experiment)]
-    assert all(c.minutes > 0 for c in own) and len(own) > len(KNOWN) / 2
-
-
-#: Experiments of claims.toml that have no record of ours: they have no minutes, or none that a record could tell.
-NO_RECORD = {"counters"}
-
-
-def typed(room: str) -> dict[str, float]:
-    return registry.toml(registry.FOLDER / room / registry.CLAIMS)["minutes"]
-
-
-@pytest.mark.parametrize("room", list(load_.figures_of()))
+@pytest.mark.parametrize("room", TYPED)
 def test_typed_minutes_are_of_experiments_that_exist(room):
     """Of a record on some GPU, or of a series or of others' code that is there; and near what the home GPU's record
     says, so that nobody is misled who reads the file."""
+    assert set(load_.figures_of()[room]) <= set(TYPED[room])
     gpus = [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]
-    for experiment, said in typed(room).items():
-        there = [evidence.place(experiment, folder, room).is_file() for folder in gpus]
-        assert any(there), f"{room} has minutes for {experiment!r}, of which there is no record"
-        told = None
-        if evidence.SERIES not in experiment and not experiment.startswith(evidence.OTHERS):
-            if experiment not in NO_RECORD:
-                told = minutes.of_record(evidence.place(experiment, HOME, room))
-        else:
-            assert said == 0, experiment
-        if told is not None:
-            assert abs(said - told) <= max(0.1, told / 2), f"{experiment}: {said} typed, {told:.1f} recorded"
+    for experiment, said in TYPED[room].items():
+        assert any(evidence.place(experiment, folder, room).is_file() for folder in gpus), experiment
+        theirs = evidence.SERIES in experiment or experiment.startswith(evidence.OTHERS)
+        path = evidence.place(experiment, HOME, room)
+        told = 0 if theirs else None if experiment == records.COUNTERS else minutes.of_record(path)
+        assert told is None or abs(said - told) <= (0 if theirs else max(0.1, told / 2)), experiment
 
 
-def test_minutes_are_those_of_the_records_and_typed_ones_only_where_none_tells():
-    spent = minutes.durations(HOME)
-    spent = spent[~spent["repeat"] & spent["told"]].set_index(["room", "experiment"])["minutes"]
-    for claim in KNOWN:
-        of = {e: ("ceilings" if e == "ceilings" else claim.room, e) for e in claim.experiment}
-        took = sum(spent[of[e]] if of[e] in spent.index else typed(claim.room)[e] for e in of)
-        assert claim.minutes == pytest.approx(took, abs=0.006), claim.id
-    (spmm,) = [c for c in KNOWN if c.id == "spmm-range"]
-    assert spmm.minutes == pytest.approx(spent[("nm_spmm", "llama")], abs=0.006)
-
-
-def test_without_records_typed_minutes_stand(tmp_path):
+def test_minutes_are_those_of_the_records_and_typed_ones_only_where_none_tells(tmp_path):
     (claim,) = load(tmp_path, GOOD)
     assert load_.took(claim, tmp_path / "nowhere") == 5
-    folder = synthetic.folder(tmp_path / "records")
-    df = synthetic.experiment("wide")
+    folder, df = synthetic.folder(tmp_path / "records"), synthetic.experiment("wide")
     df.loc[df.index[-1], "when"] = "2026-01-02T03:08:05+00:00"
     records.write(folder / "casper_sparse" / "wide.csv", df)
     assert load_.took(claim, folder) == pytest.approx(8 + 3)
@@ -204,44 +134,24 @@ def test_the_profiler_is_told_which_counters_claims_use():
     wanted = load_.counters_wanted(KNOWN)
     of_rooms = {m for plan in registry.profiles().values() for m in plan.get("metrics", ())}
     assert wanted == sorted(set(wanted)) and set(wanted) <= {*ncu.METRICS, *of_rooms}
-    said = {
-        word
-        for claim in KNOWN
-        for value in claim.rule.written["quantity"].values()
-        for word in (value if isinstance(value, list) else [value])
-        if isinstance(word, str) and "__" in word
-    }
-    assert said == set(wanted) and "dram__throughput.avg.pct_of_peak_sustained_elapsed" in said
+    assert {m for c in KNOWN for m in evidence_of(c)} == set(wanted)
 
 
-def test_a_claim_that_needs_counters_or_ceilings_says_so():
-    for claim in KNOWN:
-        if load_.counters_wanted([claim]) or claim.rule.quantity.func.__name__ == "stall":
-            assert "counters" in claim.experiment, claim.id
-        if claim.rule.quantity.func.__name__ in ("share_of_ceiling", "ceiling", "roofline_transition"):
-            assert "ceilings" in claim.experiment, claim.id
+def evidence_of(claim) -> set[str]:
+    """The words of a claim that look like counters."""
+    said = claim.rule.written["quantity"].values()
+    return {w for value in said for w in (value if isinstance(value, list) else [value]) if "__" in str(w)}
 
 
-def test_what_is_partly_is_weaker_than_what_is_reproduced():
-    for claim in KNOWN:
-        name, given = claim.rule.expect.func.__name__, claim.rule.expect.keywords
-        if name == "at_least":
-            assert given["limit"] >= given["partly"], claim.id
-        if name == "at_most":
-            assert given["limit"] <= given["partly"], claim.id
-        if name == "near":
-            assert 1 <= given["factor"] <= given["partly"], claim.id
-        if name == "within" and "partly" in given:
-            assert given["tolerance"] < given["partly"], claim.id
-        if claim.rule.quantity.func.__name__ == "true_density":  # of each room by the same rule
-            assert given["partly"] == pytest.approx(5 * given["tolerance"]), claim.id
-
-
-def test_what_several_claims_note_is_written_once(tmp_path):
-    notes = '[notes]\nhere = "Only here."\n'
-    (claim,) = load(tmp_path, notes + GOOD + 'note = ["here", "And more."]\n')
-    assert claim.note == "Only here. And more."
-    (claim,) = load(tmp_path, notes + GOOD + 'note = "here"\n')
-    assert claim.note == "Only here."
-    with pytest.raises(ValueError, match="the note 'hear', which is not among .notes.: here"):
-        load(tmp_path, notes + GOOD + 'note = "hear"\n')
+@pytest.mark.parametrize("claim", KNOWN, ids=lambda claim: claim.id)
+def test_a_claim_is_whole(claim):
+    """It names the counters and ceilings that it needs, `partly` is the weaker limit, and what follows from programs
+    does not depend on a GPU."""
+    name, given, about = claim.rule.expect.func.__name__, claim.rule.expect.keywords, claim.rule.quantity.func.__name__
+    counters = load_.counters_wanted([claim])
+    assert not counters or "counters" in claim.experiment
+    assert "ceilings" in claim.experiment or about not in ("share_of_ceiling", "ceiling", "roofline_transition")
+    sign = {"at_least": ("partly", "limit"), "at_most": ("limit", "partly"), "near": ("factor", "partly")}
+    weaker, stronger = sign.get(name, ("tolerance", "tolerance" if "partly" not in given else "partly"))
+    assert given.get(weaker, 0) <= given.get(stronger, 0)
+    assert claim.depends_on == load_.METHOD or (claim.gpu and about not in measures.OF_PROGRAMS)

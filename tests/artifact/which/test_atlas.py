@@ -84,12 +84,6 @@ def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated
     assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
 
 
-def test_nothing_recorded_is_an_empty_map(tmp_path, folder):  # noqa: F811
-    df = atlas.points(tmp_path, folder)
-    assert df.empty and list(df.columns) == list(atlas.COLUMNS) and atlas.crossings(df).empty
-    assert which.drawn(df) is None
-
-
 def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):  # noqa: F811
     """Windows cost 2 ms; plain CSR, which costs none, is what they must gain it from."""
     made = worlds.pool(12, sizes=(128,))
@@ -121,18 +115,6 @@ def test_against_dense_only_points_that_are_faster_pay():
     assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
     (never,) = atlas.against_dense(df.iloc[1:2]).itertuples(index=False)
     assert never.pays == 0 and np.isnan(never.multiplications)
-
-
-def test_the_shipped_map_says_what_the_rooms_say(shipped):
-    assert set(shipped["precision"]) == set(atlas.PRECISIONS)
-    blocks = shipped[shipped["pattern"] == "blocks"]
-    df = records.read(RECORDED / "async_sparse" / "gate_proj.csv")
-    best = df[df["variant"].str.startswith("cublas")].groupby(["n", "density"])["median_us"].min()
-    for row in blocks.itertuples():
-        assert row.dense_us == best[row.n, row.density] and row.speedup == row.dense_us / row.sparse_us
-    assert not blocks["sparse"].str.startswith("cublas").any()
-    vectors = shipped[(shipped["pattern"] == "N of M vectors") & (shipped["precision"] == "FP32")]
-    assert set(vectors["columns"]) == set(vectors["m"]), "B is the sparse one"
 
 
 def test_the_figure(shipped):

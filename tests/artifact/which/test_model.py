@@ -18,14 +18,6 @@ def made():
     return worlds.pool(60)
 
 
-def test_terms_have_names_and_features_are_finite_for_nothing(made):
-    s = next(iter(made.matrices.values()))
-    assert len(model.terms(s, 64)) == len(model.TERMS) == len(model.SAID)
-    none = ("nnz", "row_mean", "row_most", "windows_16", "windows_64", "blocks_64", "spread")
-    empty = statistics.Statistics(**vars(s) | dict.fromkeys(none, 0))
-    assert np.isfinite(model.features(empty, 1)).all() and np.isfinite(model.terms(empty, 1)).all()
-
-
 def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
     found = model.evaluate(made)
     assert len(found) == 120 and (found["ratio"] >= 1).all()
@@ -42,32 +34,9 @@ def test_few_matrices_are_ranked_by_their_neighbours_and_many_by_sums(made):
     assert model.good(found) >= 0.7 and not model.guess(model.fit(few), few.matrices["m1"], 128).sums
 
 
-def test_what_all_matrices_have_alike_tells_nothing(made):
-    fitted, s = model.fit(made), made.matrices["m1"]
-    assert len({x.spread for x in made.matrices.values()}) == 1
-    here, far = (
-        model.guess(fitted, x, 128).table for x in (s, statistics.Statistics(**vars(s) | {"spread": 100 * s.spread}))
-    )
-    assert here.equals(far)
-
-
 def test_four_of_five_are_within_what_is_said():
     found = pd.DataFrame({"advised_us": np.arange(1.0, 12.0), "expected_us": 1.0})
     assert model.off(found) == (2.0, 10.0)
-
-
-def test_what_a_time_is_made_of(made):
-    """Laws and sums agree on what most of the time of a large matrix goes to."""
-    label = max(made.matrices, key=lambda name: made.matrices[name].nnz)
-    guess = model.guess(model.fit(made, label), made.matrices[label], 512)
-    assert sum(guess.made_of.values()) == pytest.approx(1) and set(guess.made_of) <= set(model.TERMS)
-    shares = list(guess.made_of.values())
-    assert shares == sorted(shares, reverse=True)
-    gathers = (
-        "work",
-        *(f"{kind}_{h}" for kind in ("windows", "similar") for h in statistics.WINDOWS),
-    )
-    assert sum(guess.made_of.get(term, 0) for term in gathers) > 0.5
 
 
 def test_a_format_has_its_own_terms(made):
@@ -103,30 +72,11 @@ def test_what_is_left_out_is_not_seen(made):
     assert not seen[0].equals(seen[1]), "or the times were never looked at"
 
 
-def test_neighbours_are_the_nearest_points(made):
-    label, s = next(iter(made.matrices.items()))
-    guess = model.guess(model.fit(made), s, 512)
-    assert guess.neighbours[0] == (label, 512) and len(guess.neighbours) == model.RANKING
-    assert label not in {name for name, _ in model.guess(model.fit(made, label), s, 512).neighbours}
-
-
-def test_n_that_nobody_measured_scales_the_time(made):
-    s = made.matrices["m3"]
-    small, large = (model.guess(model.fit(made), s, n).table["expected_us"].min() for n in (128, 2048))
-    assert 4 < large / small < 40
-
-
 def test_who_was_not_measured_anywhere_near_is_not_advised(made):
     df = made.df[(made.df["variant"] != "win") | (made.df["label"] == "m1")]
     few = atlas.Pool(made.about, df, made.matrices)
     found = model.guess(model.fit(few, "m1"), made.matrices["m1"], 128).table
     assert "win" not in set(found["variant"]) and found["expected_us"].notna().all()
-
-
-def test_preparation_is_what_it_was_nearby(made):
-    table = model.guess(model.fit(made), made.matrices["m5"], 128).table.set_index("variant")
-    assert table.loc["win", "prepare_ms"] == pytest.approx(2.0, rel=1e-6)
-    assert table.loc["plain", "prepare_ms"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_nothing_left_is_a_sentence(made):
@@ -149,3 +99,31 @@ def test_the_advice_from_the_shipped_records_is_mostly_good(shipped):
     found = model.evaluate(shipped)
     assert set(found["label"]) == set(shipped.matrices)
     assert model.good(found) >= 0.7 and found["ratio"].median() < 1.05
+
+
+def test_the_nearest_points_say_what_preparation_is_and_larger_n_scales_the_time(made):
+    """Parts of a sum are shares of it; a matrix of nothing has finite features."""
+    found = model.guess(model.fit(made), made.matrices["m5"], 128)
+    table = found.table.set_index("variant")
+    assert table.loc[["win", "plain"], "prepare_ms"].tolist() == pytest.approx([2.0, 0.0], abs=1e-6)
+    assert found.neighbours[0] == ("m5", 128) and len(found.neighbours) == model.RANKING
+    assert sum(found.made_of.values()) == pytest.approx(1) and set(found.made_of) <= set(model.TERMS)
+    more = model.guess(model.fit(made), made.matrices["m5"], 2048).table["expected_us"].min()
+    assert 4 < more / table["expected_us"].min() < 40
+    nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0) | {"m": 1, "k": 1})
+    assert np.isfinite(model.features(nothing, 1)).all() and len(model.terms(nothing, 1)) == len(model.TERMS)
+
+
+def test_corrections_are_softened_and_weighted_by_distance():
+    """Two points at distances 0 and 1: each counts by one over its squared distance and the softening."""
+    mean = model._mean(np.array([[0.0], [1.0]]), 1 / (np.array([0.0, 1.0]) + model.SOFTENING[model.RANKING]))
+    assert mean[0] == pytest.approx((1 / 1.1) / (1 / 0.1 + 1 / 1.1))
+    assert np.isnan(model._mean(np.array([[np.nan]]), [1.0])[0])
+
+
+def test_constant_features_count_for_nothing(made):
+    alike = {name: statistics.Statistics(**vars(s) | {"spread": 0.3}) for name, s in made.matrices.items()}
+    fitted = model.fit(atlas.Pool(made.about, made.df, alike))
+    far = statistics.Statistics(**vars(alike["m3"]) | {"spread": 0.9})
+    near = model.guess(fitted, alike["m3"], 128)
+    assert model.guess(fitted, far, 128).neighbours == near.neighbours and np.isinf(fitted.scale).sum() >= 1

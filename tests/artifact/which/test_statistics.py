@@ -9,7 +9,6 @@ import scipy.sparse
 from artifact import registry
 from artifact.measure import matrices
 from artifact.which import statistics
-from kernels.async_sparse import operands
 from kernels.formats import csr, reorder
 
 SHIPPED = [room for room in registry.find() if (registry.FOLDER / room / registry.STATISTICS).is_file()]
@@ -43,23 +42,6 @@ def test_random_matrices_counted_one_by_one():
     for side in statistics.BLOCKS:
         kept = sum(dense[i : i + side, j : j + side].any() for i in range(0, 133, side) for j in range(0, 90, side))
         assert getattr(s, f"blocks_{side}") == pytest.approx(a.nnz / kept / side**2)
-
-
-def test_entries_are_sorted_and_never_hashed(monkeypatch):
-    """NumPy's `unique` takes minutes for some millions of integers."""
-    monkeypatch.setattr(np, "unique", lambda *_, **__: pytest.fail("hashed"))
-    a = csr.from_scipy(scipy.sparse.random(60, 60, 0.1, "csr", rng=np.random.default_rng(0)))
-    statistics.of(statistics.ordered(a, statistics.RCM))
-    repeated = csr.Csr(1, 4, np.array([0, 3], np.int32), np.array([2, 0, 2], np.int32), a.val[:3])
-    assert operands.with_values(repeated, 0, "float32").col_idx.tolist() == [0, 2]
-    x = np.random.default_rng(1).integers(0, 50, 200)
-    assert csr.distinct(x).tolist() == sorted(set(x.tolist())) and csr.distinct(x[:0]).size == 0
-
-
-def test_repeated_entries_count_once_and_values_do_not():
-    once = csr.Csr(2, 3, np.array([0, 1, 2], np.int32), np.array([1, 2], np.int32), np.ones(2, np.float32))
-    twice = csr.Csr(2, 3, np.array([0, 2, 3], np.int32), np.array([1, 1, 2], np.int32), np.zeros(3, np.float32))
-    assert statistics.of(once) == statistics.of(twice)
 
 
 def test_matrices_without_non_zeros():
@@ -98,14 +80,6 @@ def test_written_and_read_again(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(matrices.VARIABLE)
     assert statistics.main(["--room", "any"]) == 2
     assert "is not set" in capsys.readouterr().err
-
-
-def test_a_file_that_is_not_whole(tmp_path):
-    with pytest.raises(FileNotFoundError, match="python -m artifact.which.statistics makes them"):
-        statistics.read(tmp_path / "statistics.csv")
-    (tmp_path / "statistics.csv").write_text("name,order,m\na,given,3\n")
-    with pytest.raises(ValueError, match="column 'k': the column is missing"):
-        statistics.read(tmp_path / "statistics.csv")
 
 
 @pytest.mark.parametrize("room", SHIPPED)

@@ -326,23 +326,6 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     check.check(again, p, check.oracle(p), device.create_stream())
 
 
-@gpu
-@pytest.mark.alone
-def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(hopper, monkeypatch):
-    idle, bind = [], unit.bind
-
-    def without_a_kernel(name, problem, device, config):
-        bound = bind(name, problem, device, config)
-        if not idle:
-            idle.append(config)
-            bound.steps.clear()
-        return bound
-
-    monkeypatch.setattr(unit, "bind", without_a_kernel)
-    with pytest.warns(UserWarning, match="its output is not that of opt5"):
-        assert launch.tune(system.problem(1000, 1024, 1000, 0.2, SEED), hopper).config not in idle
-
-
 # ----------------------------------------------------------------------------------- wrong on purpose
 
 #: A bug -> the file where it would be, the text there, the text instead, and a kernel on which it shows.

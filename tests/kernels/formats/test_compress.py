@@ -139,8 +139,7 @@ def test_counts_and_bits(there, rng, kind):
 # ---------------------------------------------------------------- blocks
 
 
-@pytest.mark.parametrize("density", [None, 0.3, 1.0])
-@pytest.mark.parametrize("block", [16, 64, (32, 128)])
+@pytest.mark.parametrize(("block", "density"), [(16, None), (16, 0.3), (64, 0.3), ((32, 128), 1.0)])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_a_dense_matrix(there, rng, kind, dtype, block, density):

@@ -1,4 +1,4 @@
-"""What a 2:4 layer holds, which kernel it calls, and that this one multiplies."""
+"""What 2:4 layers hold, which kernels they call and with what, in 16 bits and in 8, and that these multiply."""
 
 from __future__ import annotations
 
@@ -8,55 +8,93 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import racing
+from pretend import pretended  # noqa: F401 (a fixture)
+from refused import says
+from test_gpu_24 import FUNCTIONS
+from there import MOST, SMS, arguments
 
+import kernels
 from artifact.measure import check
 from artifact.measure import device as gpus
+from kernels import formats, gpu, jit
 from kernels.formats import two_four
-from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, fp8_family, fp8_layer, fp8_operands, layer, operands
-from kernels.tensor_core_24.layer import Sizes
+from kernels.tensor_core_24 import family, fp8_layer, fp8_operands, layer, operands
+from kernels.tma import Mapped
 
-LIMITS = (132, 232_448)
-SIZES = [
-    Sizes(m, k, tokens, "bfloat16")
-    for m, k in ((4096, 4096), (28672, 8192), (8, 8), (1000, 2056), (11008, 4096))
-    for tokens in (1, 7, 16, 64, 65, 512, 4096)
-]
+LIMITS = SMS, MOST
+FEATURES = [(4096, 4096), (28672, 8192), (8, 16), (1000, 2064), (11008, 4096)]
+TOKENS = (1, 7, 16, 64, 65, 512, 4096)
+#: A layer's module -> sizes of it, from features, tokens, bias and activation.
+MAKE = {
+    layer: lambda m, k, tokens, *more: layer.Sizes(m, k, tokens, "float16", *more),
+    fp8_layer: lambda m, k, tokens, *more: fp8_layer.Sizes(m, k, tokens, True, *more),
+}
+each = pytest.mark.parametrize("module", MAKE, ids=["16 bits", "8 bits"])
 
 
 def test_a_layer_holds_less_than_two_thirds_of_the_weight():
     a = two_four.random(1024, 2048, "bfloat16", 0)
     values, metadata = layer.pack(a)
     assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
-    of = Sizes(a.m, a.k, 5, "bfloat16")
+    of = layer.Sizes(a.m, a.k, 5, "bfloat16")
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
+    eight = fp8_operands.problem(1024, 8, 2048).host().a
+    assert fp8_layer.pack(eight).nbytes <= 1024 * 2048 * 0.66
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_every_size_has_a_kernel_that_reads_what_is_held(sizes):
-    config = layer.predicted(sizes, *LIMITS)
-    assert layer.reads_packed(config) and family.takes(config, sizes.m, sizes.n, sizes.k, *LIMITS, layer.ORDERS)
-    assert sizes.tokens > 64 or config.n <= 64, "few tokens, narrow tiles"
+@each
+def test_what_is_no_layer_is_one_sentence(module):
+    good = MAKE[module](64, 64, 8)
+    module.check(good)
+    for more, words in (({"m": 12}, ["12 outputs"]), ({"k": 24 if module is fp8_layer else 12}, ["inputs"])):
+        says([*words, "pad"], lambda more=more: module.check(replace(good, **more)))
+    says(["'tanh'", "gelu"], lambda: module.check(replace(good, activation="tanh")))
+    says(["float32"], lambda: layer.check(layer.Sizes(64, 64, 8, "float32")))
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"dtype": "float32"}, "multiplies bfloat16 or float16"),
-        ({"m": 12}, "has 12 outputs"),
-        ({"k": 12}, "has 12 inputs"),
-        ({"activation": "tanh"}, "must be one of relu, gelu, silu"),
-    ],
-)
-def test_what_is_no_layer_is_one_sentence(more, said):
-    with pytest.raises(ValueError, match=said) as caught:
-        layer.check(replace(Sizes(64, 64, 8, "bfloat16"), **more))
-    assert "\n" not in str(caught.value)
+@each
+@pytest.mark.parametrize("tokens", TOKENS)
+@pytest.mark.parametrize(("m", "k"), FEATURES)
+def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, module, m, k, tokens):  # noqa: F811
+    monkeypatch.setattr(
+        "kernels.tensor_core_24.layer.mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box)
+    )
+    monkeypatch.setattr(
+        "kernels.tensor_core_24.fp8_layer.mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box)
+    )
+    device, sizes = pretended(racing.H200), MAKE[module](m, k, tokens, True, "gelu")
+    monkeypatch.setattr(gpu, "with_wgmma", lambda ordinal, what: device)
+    monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
+    module.launcher.cache_clear()
+    run = module.launcher(sizes, 0)
+    names = ("x", "y", "packed", "scale_a", "scale_b") if module is fp8_layer else ("x", "y", "values", "e")
+    at = {name: 4096 * (i + 1) for i, name in enumerate((*names, "bias"))}
+    run("a stream", *at.values())
+    ((stream, how, kernel, *given),) = device.launched
+    of, config = arguments(kernel, given), run.config
+    assert stream == "a stream" and module.reads_packed(config)
+    assert config.takes(m, tokens, k, *LIMITS, layer.ORDERS) and (tokens > 64 or config.n <= 64 or module is fp8_layer)
+    assert "GELU" in kernel and how.block == config.threads
+    assert of["b"].address == at["x"] and of["b"].shape == (tokens, k) and of["bias"] == at["bias"]
+    assert of["b"].box == (config.n // config.below, config.K)
+    y = of["c" if module is layer else "d"]
+    assert y == at["y"] or (y.address, y.shape, y.box) == (at["y"], (tokens, m), (min(64, config.n), 64))
+    assert isinstance(y, Mapped) or of["pitch"] == 2 * m
+    assert [of["m"], of["n"]] == [m, tokens] and of["high"] * config.below * config.m >= m
+    assert of["wide"] * config.n >= tokens and of["steps"] * config.K >= k
+    if module is fp8_layer:
+        assert [of["packed"], of["scale_a"], of["scale_b"], of["scale_d"]] == [*(at[x] for x in names[2:]), 0]
+    else:
+        a = next(iter(of.values()))
+        assert getattr(a, "address", a) == at["values"] and of["e"].address == at["e"]
+        assert of["pieces"] == sizes.pieces and of["pitch"] == m and [of["alpha"], of["beta"], of["c_in"]] == [1, 0, 0]
+        assert 64 * of["e"].shape[0] >= of["high"] * config.below * config.m and of["e"].shape[1] == 128 * sizes.pieces
+    run("another", *at.values())
+    assert device.launched[1][3:] == (*given,), "what was mapped is remembered"
 
 
 def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
-    device = SimpleNamespace(**vars(racing.H200))
-    asked = []
+    device, asked = SimpleNamespace(**vars(racing.H200)), []
 
     def look_up(choices, key, device, fits, near):
         asked.append(key)
@@ -64,109 +102,50 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
 
     monkeypatch.setattr(layer.tuning, "look_up", look_up)
     lean = family.Wgmma("lean", 2, 1, 256, 4, 2, band=16, keep="a")
-    kept = [lean, replace(lean, packed=True)]
-    sizes = Sizes(4096, 4096, 4096, "float16")
-    assert layer.config_of(sizes, device) == kept[1]
+    kept = [family.PUBLISHED, lean, replace(lean, kernel="packed"), replace(lean, packed=True)]
+    assert layer.config_of(layer.Sizes(4096, 4096, 4096, "float16"), device) == kept[-1]
     assert asked == [(4096, 4096, 4096, "float16 FF")]
-    kept = [lean]
-    assert layer.reads_packed(layer.config_of(sizes, device))
+    eight = fp8_layer.config_of(fp8_layer.Sizes(4096, 4096, 4096, True), device)
+    assert fp8_layer.reads_packed(eight) and asked[1][3] == "e4m3 scaled by vectors linear"
+
+
+@pytest.mark.parametrize("tokens", [1, 16, 100])
+@pytest.mark.parametrize("orders", operands.ORDERS)
+def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, tokens):  # noqa: F811
+    """One launch where lines of B and C are multiples of 8 elements long, whatever the number of tokens."""
+    pretended(racing.H200)
+    monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
+    a = formats.to_device(two_four.random(256, 512, "bfloat16", 1))
+    made = kernels.plan(a, tokens, dtype="bfloat16", order=orders[0], out_order=orders[1], tune=False)
+    assert made.b_order + made.out_order == orders
+    assert len(made._steps) == 1 + (orders.count("C") if tokens % 8 else 0)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("activation", ["", "gelu"])
-@pytest.mark.parametrize("tokens", [1, 3, 16, 64, 100, 700])
-@pytest.mark.parametrize(("m", "k"), [(1000, 2056), (4096, 1024), (8, 8)])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_layer_multiplies(dtype, m, k, tokens, activation):
-    import cupy
-    from test_orders import FUNCTIONS
-
-    opened = gpus.require().open()
-    stream = opened.create_stream()
-    problem = operands.problem(m, tokens, k, seed=m + tokens, dtype=dtype, orders="FF")
-    ops = problem.device()
-    values, metadata = layer.pack(ops.a)
-    bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
-    sizes = Sizes(m, k, tokens, dtype, bias=True, activation=activation)
-    run = layer.launcher(sizes, opened.device_id)
-    ops.c.fill(np.nan)
-    opened.sync()
-    run(
-        stream,
-        ops.b.bits.data.ptr,
-        ops.c.bits.data.ptr,
-        values.data.ptr,
-        metadata.data.ptr,
-        bias.data.ptr,
-    )
-    stream.sync()
-    product = check.oracle(problem, on="cpu").values + bias.get()[:, None].astype(np.float64)
-    out = Half(dtype, ops.c.bits.get())
-    check.compare(out, check.reference(FUNCTIONS[activation](product)), "a layer")
-
-
-@pytest.mark.gpu
-def test_a_layer_holds_the_same_on_both_sides():
-    a = two_four.random(333, 520, "bfloat16", 3)
-    for here, there in zip(layer.pack(a), layer.pack(two_four.to_device(a)), strict=True):
-        assert np.array_equal(here, there.get())
-
-
-# ---------------------------------------------------------------- 8 bits
-
-
-@pytest.mark.parametrize("vectors", [False, True])
-@pytest.mark.parametrize("tokens", [1, 16, 64, 100, 4096])
-@pytest.mark.parametrize(("m", "k"), [(4096, 4096), (28672, 8192), (8, 16), (1000, 2064)])
-def test_every_size_has_a_kernel_in_fp8(m, k, tokens, vectors):
-    sizes = fp8_layer.Sizes(m, k, tokens, vectors)
-    config = fp8_layer.predicted(sizes, *LIMITS)
-    assert config.kernel in fp8_family.PACKED
-    assert fp8_family.fits(config, m, tokens, k, LIMITS[1], layer.ORDERS)
-
-
-def test_what_is_no_layer_in_fp8_is_one_sentence():
-    for sizes, said in (
-        (fp8_layer.Sizes(12, 16, 1), "has 12 outputs"),
-        (fp8_layer.Sizes(16, 24, 1), "has 24 inputs"),
-        (fp8_layer.Sizes(16, 16, 1, activation="tanh"), "must be one of relu, gelu, silu"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            fp8_layer.check(sizes)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("activation", ["", "silu"])
-@pytest.mark.parametrize("scale", fp8_operands.SCALES)
-@pytest.mark.parametrize("tokens", [1, 3, 16, 64, 100, 700])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", *fp8_operands.SCALES])
+@pytest.mark.parametrize("tokens", [1, 3, 16, 100, 700])
 @pytest.mark.parametrize(("m", "k"), [(1000, 2064), (4096, 1024), (8, 16)])
-def test_a_layer_in_fp8_multiplies(m, k, tokens, scale, activation):
+def test_a_layer_multiplies(m, k, tokens, kind, activation):
+    """Packed on the GPU, to the bits that NumPy packs."""
     import cupy
-    from test_orders import FUNCTIONS
 
     opened = gpus.require().open()
-    stream = opened.create_stream()
-    problem = fp8_operands.problem(m, tokens, k, seed=m + tokens, scale=scale, orders="FF")
-    ops = problem.device()
-    packed = fp8_layer.pack(ops.a)
+    stream, eight = opened.create_stream(), kind in fp8_operands.SCALES
+    more = {"scale": kind} if eight else {"dtype": kind}
+    p = (fp8_operands if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
+    ops, module = p.device(), fp8_layer if eight else layer
+    packed, here = module.pack(ops.a), module.pack(p.host().a)
+    held = [packed, ops.a.scale, ops.b.scale] if eight else [*packed]
+    assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if eight else here, strict=False))
     bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
-    vectors = scale == "vectors"
-    run = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, vectors, True, activation), opened.device_id)
+    run = module.launcher(module.Sizes(m, k, tokens, kind == "vectors" if eight else kind, True, activation), 0)
     ops.c.fill(np.nan)
     opened.sync()
-    run(
-        stream,
-        ops.b.bits.data.ptr,
-        ops.c.bits.data.ptr,
-        packed.data.ptr,
-        ops.a.scale.data.ptr,
-        ops.b.scale.data.ptr,
-        bias.data.ptr,
-    )
+    run(stream, *(x.data.ptr for x in (ops.b.bits, ops.c.bits, *held, bias)))
     stream.sync()
-    product = check.oracle(problem, on="cpu").values + bias.get()[:, None].astype(np.float64)
-    out = Half("bfloat16", ops.c.bits.get())
-    check.compare(out, check.reference(FUNCTIONS[activation](product)), "a layer", "fp8")
+    product = check.oracle(p, on="cpu").values + bias.get()[:, None].astype(np.float64)
+    check.compare(ops.c, check.reference(FUNCTIONS[activation](product)), "a layer", p.limit)
 
 
 @pytest.mark.gpu

@@ -55,13 +55,6 @@ def test_clusters_give_their_gpcs_back(chip, seed):
     assert gpcs.joined(clusters_of(chip, seed)) == groups_of(chip)
 
 
-def test_what_no_cluster_joins_stays_apart():
-    apart = [np.array([5, 4]), np.array([9, 7])]
-    assert gpcs.joined(apart) == {4: 4, 5: 4, 7: 7, 9: 7}
-    assert gpcs.joined([*apart, np.array([9, 5])]) == {4: 4, 5: 4, 7: 4, 9: 4}
-    assert gpcs.joined([np.array([6, 6])]) == {6: 6}, "even if a cluster were on one SM"
-
-
 def test_a_number_travels_along_a_chain_of_clusters():
     """In this order a pass over all clusters brings the least number on by one of them."""
     chain = [np.array([i, i + 1]) for i in reversed(range(40))]
@@ -83,12 +76,6 @@ def test_every_sm_has_a_place_and_those_of_a_gpc_are_side_by_side(chip):
     for gpc in chip:
         places = sorted(found[gpc])
         assert places == [*range(places[0], places[0] + len(gpc))]
-
-
-def test_places_are_in_the_order_of_numbers_within_a_gpc():
-    """Two SMs of a TPC have neighbouring numbers."""
-    groups = {0: 0, 1: 0, 6: 0, 7: 0, 2: 2, 3: 2, 9: 2}
-    assert gpcs.placed(groups, 7).tolist() == [0, 1, 4, 5, -1, -1, 2, 3, -1, 6]
 
 
 @pytest.mark.parametrize("sms", [3, 5, 132])
@@ -172,24 +159,6 @@ def test_every_sm_gets_clusters_of_every_size_for_itself(launched):
     for config, blocks in launched:
         assert config.block == 32 and blocks.size >= 2 * 132, "each SM has its turn"
         assert config.shmem_size <= MOST and 2 * config.shmem_size > OF_AN_SM, "one at a time"
-
-
-def test_a_gpu_is_asked_once(launched):
-    first = gpcs.places(0)
-    times = len(launched)
-    assert gpcs.places(0) is first and len(launched) == times
-    assert gpcs.places(1) is not first and len(launched) == 2 * times, "another GPU is another"
-
-
-def test_what_a_block_does_is_to_tell_its_sm_and_to_stay():
-    """Without the stay a few SMs do all the work."""
-    cubin = jit.compile_cubin(gpcs.SOURCE, "gpcs", "sm_90a")
-    code, used = jit.disassemble(cubin), jit.resources(cubin)
-    assert not used.spills and used.registers <= 32
-    assert code.count("SR_VIRTUALSMID") == 1 and "NANOSLEEP" in code
-    mix = jit.instruction_mix(cubin)
-    assert [op for op in mix if op.startswith(("STG", "LDG", "ATOM", "RED"))] == ["STG.E"]
-    assert mix["STG.E"] == 1 and any(op.startswith("CS2R") for op in mix), "and to read the clock"
 
 
 # --------------------------------------------------------------------------------------- on a GPU

@@ -62,22 +62,11 @@ def reports(cubins):
     return compiled.reports(cubins)
 
 
-def selectors(cubin: jit.Cubin) -> tuple[int, int]:
-    """Sparse multiplications with the metadata of the first and of the second pair of lanes."""
-    code = jit.disassemble(cubin)
-    return tuple(len(re.findall(rf"HMMA\.SP\..*, 0x{x} ;", code)) for x in (0, 1))
-
-
 def config_of(name: str) -> MmaSp:
     """Of an entry: its numbers as `MmaSp.entry` writes them."""
     given = name[:-1].split("<")[1].split(", ")
     numbers = [int(x) for x in given[1:7]]
     return MmaSp(*numbers, given[7].lower(), given[8].lower(), *(int(x) for x in given[9:12]))
-
-
-@pytest.mark.parametrize("config", [PUBLISHED, *STUDIES.values(), *MMA_SP_FAMILY], ids=str)
-def test_an_entry_names_its_configuration(config):
-    assert config_of(config.entry("float16", True, 4)) == config
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -94,29 +83,6 @@ def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(rep
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
-def test_as_many_blocks_share_an_sm_as_the_source_says(reports, arch):
-    """One with three stages on an Ada GPU (100 KiB an SM); two on one with more shared memory."""
-    per_sm = {"sm_80": 164, "sm_89": 100, "sm_90a": 228, "sm_120": 100}[arch] * 1024
-    used, _ = reports[PUBLISHED.entry("bfloat16"), arch]
-    by_registers = 65536 // (math.ceil(used.registers / 8) * 8 * PUBLISHED.threads)
-    by_shared = per_sm // (PUBLISHED.shared_bytes + 1024)
-    assert min(by_registers, by_shared) == (1 if arch in ("sm_89", "sm_120") else 2)
-
-
-def test_shared_memory_holds_the_stages():
-    """A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata")."""
-    assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
-    assert MmaSp(bm=64, bn=256, bk=128, stages=2).shared_bytes == 2 * (8192 + 65536 + 1024)
-    fit = {arch: [name for name, c in STUDIES.items() if c.shared_bytes <= most] for arch, most in MOST.items()}
-    assert fit["sm_80"] == fit["sm_90a"] == list(STUDIES)
-    deep = ("mma_sp_stages_4", "mma_sp_stages_5")
-    assert fit["sm_89"] == fit["sm_120"] == [name for name in STUDIES if name not in deep]
-    for arch, most in MOST.items():
-        choice = [c for c in MMA_SP_FAMILY if c.shared_bytes <= most]
-        assert {(c.bm, c.bn) for c in choice} >= {(64, 64), (128, 128), (128, 256), (256, 128)}, arch
-
-
-@pytest.mark.parametrize("arch", jit.TARGETS)
 def test_a_step_multiplies_the_whole_tile(reports, arch):
     """One loop, unrolled over a step: the source's 64 instructions a warp for 64 x 64 x 64."""
     for name in ENTRIES[arch]:
@@ -126,26 +92,6 @@ def test_a_step_multiplies_the_whole_tile(reports, arch):
         found = {op: n for op, n in mix.items() if "MMA" in op}
         assert found == {f"HMMA.SP.16832.F32{dtype}": each}, f"{name} on {arch}"
         assert each == 64 or (config.wm, config.wn, config.bk) != (64, 64, 64)
-
-
-@pytest.mark.parametrize("arch", jit.TARGETS)
-def test_both_pairs_of_lanes_hold_metadata_where_two_are_asked_for(cubins, arch):
-    one = STUDIES["mma_sp_one_selector"].entry("bfloat16")
-    names = [PUBLISHED.entry("bfloat16")]
-    if arch == "sm_90a":
-        names += [one, STUDIES["mma_sp_x2"].entry("bfloat16"), PUBLISHED.entry("float16", True)]
-    for name in names:
-        expected = (64, 0) if name == one else (32, 32)
-        assert selectors(cubins[name, arch]) == expected, f"{name} on {arch}"
-
-
-@pytest.mark.parametrize("arch", jit.TARGETS)
-def test_float16_takes_the_same_way(reports, arch):
-    _, mix = reports[PUBLISHED.entry("float16"), arch]
-    assert not any("BF16" in op for op in mix)
-    other = reports[PUBLISHED.entry("bfloat16"), arch][1]
-    for opcode in ("LDSM", "LDGSTS", "STS", "LDS", "STG"):
-        assert count(mix, opcode) == count(other, opcode)
 
 
 @compiled.exact
@@ -191,34 +137,6 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
     assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | ({f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set())
 
 
-@compiled.exact
-def test_the_plain_kernel_pays_for_no_epilogue(reports):
-    def arithmetic(epilogue):
-        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), "sm_90a"]
-        return [count(mix, op) for op in ("FMUL", "FFMA", "FADD")], count(mix, "LDG")
-
-    assert arithmetic("PLAIN") == ([0, 0, 0], 0)
-    assert arithmetic("ALPHA") == ([128, 0, 0], 0)
-    assert arithmetic("ALPHA | BETA") == ([128, 128, 0], 8)  # of C_in, 16 bytes each
-    muls, loads = arithmetic("ALPHA | BIAS")
-    assert sum(muls) in (128, 256) and loads == 8  # x alpha + bias may be one FFMA; a bias for each row
-    for epilogue in family.EPILOGUES:
-        _, mix = reports[PUBLISHED.entry("bfloat16", False, 16, epilogue), "sm_90a"]
-        rounded = sum(n for op, n in mix.items() if op.startswith("F2FP"))
-        assert rounded == 64, "two elements at a time, once"
-
-
-@pytest.mark.parametrize("arch", jit.TARGETS)
-def test_c_is_written_in_whole_lines(reports, arch):
-    plain = [name for name in ENTRIES[arch] if ", 16, " in name and "PLAIN" in name]
-    assert len(plain) >= 12
-    for name in plain:
-        _, mix = reports[name, arch]
-        config = config_of(name)
-        assert count(mix, "STG", 128) == count(mix, "STG") > 0, name
-        assert count(mix, "STS", 32) == count(mix, "STS") == config.wm * config.wn // 64, name
-
-
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
@@ -234,8 +152,3 @@ def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
     monkeypatch.setattr(MmaSp, "check", lambda config: config)
     with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
         jit.compile_cubin(PUBLISHED.source, config.entry("bfloat16"), "sm_90a")
-
-
-def test_rows_narrower_than_16_bytes_need_a_mask():
-    with pytest.raises(jit.CompileError, match="(?s)16, or with MASK 8, 4 or 2"):
-        jit.compile_cubin(PUBLISHED.source, PUBLISHED.entry("bfloat16", False, 8), "sm_90a")

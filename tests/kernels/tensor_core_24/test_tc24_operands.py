@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from fractions import Fraction
 
-import compiled
 import numpy as np
 import pytest
 import scipy.stats
@@ -14,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact.measure import check
-from kernels import splitmix
 from kernels.formats import half, two_four
 from kernels.tensor_core_24 import operands
 
@@ -29,10 +25,6 @@ def uniform(counts: np.ndarray) -> bool:
     expected = counts.sum() / counts.size
     statistic = ((counts - expected) ** 2 / expected).sum()
     return statistic < scipy.stats.chi2.ppf(CONFIDENCE, counts.size - 1)
-
-
-def uncorrelated(x: np.ndarray, y: np.ndarray) -> bool:
-    return abs(np.corrcoef(x, y)[0, 1]) < 5 / math.sqrt(x.size)
 
 
 def same(one, two) -> bool:
@@ -54,31 +46,6 @@ def mix(x: int) -> int:
 def random_u32(seed: int, stream: int, index: int) -> int:
     key = mix((3 * seed + stream + 1) * 0x9E3779B97F4A7C15 % 2**64)
     return mix((key + (index + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 32
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    stream=st.integers(0, 2),
-    start=st.integers(0, 2**40),
-)
-@settings(deadline=None)
-def test_numpy_makes_the_numbers_of_the_kernel(seed, stream, start):
-    part = range(start, start + 5)
-    exact = [random_u32(seed, stream, i) for i in part]
-    made = splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(part))
-    assert made.tolist() == exact
-    unit = splitmix.symmetric(made)
-    # Exact in float32, or the GPU and NumPy might round differently.
-    assert unit.dtype == np.float32
-    steps = [Fraction(2 * (x >> 8) + 1 - 2**24, 2**24) for x in exact]
-    assert [Fraction(float(u)) for u in unit] == steps
-
-
-def test_values_never_reach_zero_or_one():
-    ends = splitmix.symmetric(np.array([0, 2**32 - 1, 2**31, 2**31 - 1], np.uint64)).tolist()
-    assert ends == [2.0**-24 - 1, 1 - 2.0**-24, 2.0**-24, -(2.0**-24)]
-    for dtype in DTYPES:  # nor does rounding make a zero of the smallest
-        assert np.all(half.to_bits(np.array(ends, np.float32), dtype) & 0x7FFF)
 
 
 @given(
@@ -166,35 +133,6 @@ def test_pairs_and_values_are_uniform(seed, dtype):
         bins = np.searchsorted([-0.5, -0.25, 0, 0.25, 0.5], values.ravel())
         counts = np.bincount(bins) / [2, 1, 1, 1, 1, 2]
         assert np.all(np.abs(counts * 8 / bits.size - 1) < 0.03)
-        assert uncorrelated(values[1:].ravel(), values[:-1].ravel()), "neighbouring rows"
-        assert uncorrelated(values[:, 1:].ravel(), values[:, :-1].ravel()), "neighbouring columns"
-
-
-def test_a_last_group_of_three_columns_has_three_pairs():
-    last = operands.host_operands(3000, 1, 3, 3, "bfloat16").a.meta[:, 0] & 15
-    found, counts = np.unique(last, return_counts=True)
-    assert found.tolist() == [4, 8, 9] and uniform(counts)
-
-
-def test_streams_and_seeds_are_independent():
-    draws = [
-        splitmix.symmetric(splitmix.random_u32(splitmix.key(seed, stream), splitmix.positions(range(50_000))))
-        for seed in (0, 1, 2, 2**31, 2**32 - 1)
-        for stream in range(3)
-    ]
-    for i in range(len(draws)):
-        for j in range(i):
-            assert uncorrelated(draws[i], draws[j])
-            # Nor is one of them another one shifted, as two places of one sequence would be.
-            assert np.isin(draws[i][:1000], draws[j]).mean() < 5 * draws[j].size / 2**24 + 0.01
-
-
-def test_the_same_seed_makes_the_same_bits():
-    one, two = (operands.problem(20, 30, 50, seed=11).host() for _ in range(2))
-    other = operands.problem(20, 30, 50, seed=12).host()
-    assert same(one, two)
-    assert not np.array_equal(one.a.meta, other.a.meta)
-    assert np.mean(one.b.bits == other.b.bits) < 0.05
 
 
 @given(m=st.integers(1, 6), n=st.integers(1, 9), k=st.integers(1, 40), panel=st.integers(1, 50))
@@ -219,12 +157,6 @@ def test_a_problem_counts_its_work(dtype, label):
     assert p.least_bytes == a.nbytes + b.nbytes + 2 * 200 * 260
     # 128 x 128 tiles: A is read for each of three columns of tiles, B for each of two rows.
     assert p.requested_bytes == 3 * a.nbytes + 2 * b.nbytes + 2 * 200 * 260
-
-
-def test_whole_groups_store_half_of_a():
-    p = operands.problem(m=64, n=8, k=160)
-    assert p.nnz == 64 * 160 // 2
-    assert p.least_bytes == 64 * 160 + 64 * 160 // 8 + 2 * 160 * 8 + 2 * 64 * 8
 
 
 def test_a_problem_of_given_matrices():
@@ -261,16 +193,6 @@ def test_matrices_that_make_no_problem_get_one_sentence(a, b, words):
         assert word in message, f"{word!r} is not in: {message}"
 
 
-@pytest.mark.parametrize("integer", [np.int32, np.int64])
-def test_sizes_may_be_numpy_integers(integer):
-    """A table of shapes read by pandas has int64 columns, and products of sizes pass 2^31."""
-    sizes = {"m": 28672, "n": 4096, "k": 8192, "seed": 3}
-    plain = operands.problem(**sizes)
-    made = operands.problem(**{name: integer(size) for name, size in sizes.items()})
-    for name in ("nnz", "useful_flops", "least_bytes", "requested_bytes", "seed"):
-        assert getattr(plain, name) == getattr(made, name) > 0, name
-
-
 GOOD = {"m": 10, "n": 4, "k": 100, "density": 0.5, "seed": 0, "dtype": "bfloat16"}
 
 
@@ -301,15 +223,6 @@ def test_what_makes_no_problem_gets_one_sentence(change, words):
 # --------------------------------------------------------------------------- the kernel
 
 
-def test_the_generator_compiles_without_spills_and_writes_16_bytes():
-    """All of its entries for one target, one for all."""
-    made = compiled.cubins([(operands.SOURCE, entry) for entry in operands.ENTRIES], ["sm_90a"])
-    made |= compiled.cubins([(operands.SOURCE, operands.ENTRIES[-1])])
-    for (entry, arch), (used, mix) in compiled.reports(made).items():
-        assert not used.spills, f"{entry} on {arch}: {used}"
-        assert compiled.count(mix, "STG", 128) == 1, f"{entry} on {arch}: {mix}"
-
-
 #: m, n, k: whole tiles, ragged ends, smaller than a group, more than one block of threads.
 ON_GPU = [
     (1, 1, 1),
@@ -335,41 +248,6 @@ def test_the_gpu_makes_the_same_bits(device, m, n, k, seed, dtype):
     assert same(here, copy)
     assert (there.c.dtype, there.c.shape, there.c.bits.dtype) == (dtype, (m, n), np.uint16)
     assert there.b.dtype == dtype and there.c.bits.flags.c_contiguous
-
-
-@pytest.mark.gpu
-def test_given_matrices_go_to_the_gpu_and_back(device):
-    made = operands.host_operands(20, 6, 30, 1, "float16")
-    p = operands.problem_from(made.a, made.b)
-    there = p.device()
-    assert (there.c.dtype, there.c.shape) == ("float16", (20, 6))
-    again = operands.problem_from(there.a, there.b)  # from the device
-    assert again.device().b.bits.data.ptr == there.b.bits.data.ptr
-    assert same(again.host(), made)
-
-
-@pytest.mark.gpu
-def test_large_operands_take_milliseconds(device):
-    import cupy
-
-    p = operands.problem(16384, 16384, 16384, seed=1)
-    times = []
-    for _ in range(3):
-        p.release()
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        cupy.cuda.get_current_stream().synchronize()
-        start.record()
-        there = p.device()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end))
-    assert min(times) < 100, times
-    # The last rows, whose positions are past 2^27.
-    last = range(2**28 - 1000, 2**28)
-    draw = splitmix.symmetric(splitmix.random_u32(splitmix.key(1, 2), splitmix.positions(last)))
-    assert np.array_equal(there.b.bits.ravel()[-1000:].get(), half.to_bits(draw, "bfloat16"))
-    del there
-    p.release()
 
 
 @pytest.mark.gpu

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import racing
+from pretend import pretended  # noqa: F401 (a fixture)
+from refused import says
+from there import moved
 
-from kernels import jit
 from kernels.formats import half, two_four
 from kernels.formats.half import DTYPES
 from kernels.tensor_core_24 import operands, pruning
 
-H200 = SimpleNamespace(compute_capability=(9, 0))
 #: m, k: whole, ragged ends with rows at 16 bytes and without, smaller than a group.
 SHAPES = [(64, 64), (7, 8), (33, 72), (5, 1000), (130, 65), (3, 17), (1, 1), (300, 2048)]
-
-
-class Array(np.ndarray):
-    """A NumPy array with the one attribute of CuPy's that bind needs."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -40,23 +32,6 @@ def test_a_problem_counts_what_is_read_and_written(m, k, dtype):
     assert p.least_bytes == p.requested_bytes == dense.nbytes + made.nbytes
 
 
-def test_the_dense_matrix_is_the_b_of_the_same_seed():
-    for seed in (0, 5):
-        b = operands.host_operands(2, 40, 24, seed, "bfloat16").b
-        assert np.array_equal(pruning.problem(24, 40, seed).host().a.bits, b.bits)
-
-
-def test_kick_is_a_part_of_full():
-    """Whoever has the records of all sizes can read those of a few."""
-    assert set(pruning.SIZES["kick"]) < set(pruning.SIZES["full"]) and 16384 in pruning.SIZES["full"]
-
-
-def test_counts_do_not_wrap():
-    wide = np.int32(2**16)
-    p = pruning.problem(wide, wide)
-    assert p.nnz == 2**31 and p.least_bytes == 2**33 + 2**32 + 2**29
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -69,36 +44,22 @@ def test_counts_do_not_wrap():
     ],
 )
 def test_what_makes_no_problem_is_one_sentence(arguments, words):
-    with pytest.raises(ValueError) as caught:
-        pruning.problem(**({"m": 16, "k": 16} | arguments))
-    message = str(caught.value)
-    assert all(word in message for word in words) and "\n" not in message, message
+    says(words, lambda: pruning.problem(**({"m": 16, "k": 16} | arguments)))
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)
-def test_bind_makes_one_launch_that_covers_the_matrix(m, k, monkeypatch):
-    loaded = []
-    cupy = SimpleNamespace(empty=lambda shape, dtype: np.empty(shape, dtype).view(Array))
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(jit, "compile_cubin", lambda *what: what)
-    monkeypatch.setattr(jit, "load", loaded.append)
-    host = operands.host_dense(m, k, 0, "bfloat16")
-    there = half.Half("bfloat16", host.bits.view(Array))
+def test_bind_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):  # noqa: F811
+    device, host = pretended(racing.H200), operands.host_dense(m, k, 0, "bfloat16")
+    there = half.Half("bfloat16", moved(host.bits))
     monkeypatch.setattr(pruning, "device_dense", lambda *_: there)
-    bound = pruning.bind(pruning.problem(m, k), H200)
-    assert loaded == [(two_four.SOURCE, "compress<PRUNE>", "sm_90a")]
-    assert pruning.ENTRY in two_four.ENTRIES
-    ((_, launch, arguments),) = bound.steps
-    assert launch.block == (two_four.THREADS, 1, 1)
-    assert launch.grid == (math.ceil(m * math.ceil(k / 16) / two_four.THREADS), 1, 1)
+    bound = pruning.bind(pruning.problem(m, k), device)
+    ((kernel, launch, arguments),) = bound.named
+    assert kernel == f"{two_four.SOURCE.stem}: compress<PRUNE>" and pruning.ENTRY in two_four.ENTRIES
+    assert launch.grid == math.ceil(m * math.ceil(k / 16) / launch.block)
     made, expected = bound.result(), two_four.compress(host.bits, "bfloat16", prune=True)
-    assert (made.m, made.k, made.dtype) == (m, k, "bfloat16")
     for name in ("val", "meta"):
-        array, like = getattr(made, name), getattr(expected, name)
-        assert (array.shape, array.dtype) == (like.shape, like.dtype)
-    assert [int(x) for x in arguments[:2]] == [m, k]
-    assert all(type(x) is np.int32 for x in arguments[:2])
-    assert arguments[2:] == (*(x.data.ptr for x in (there.bits, made.val, made.meta)), 0)
+        assert getattr(made, name).shape == getattr(expected, name).shape
+    assert arguments == (m, k, *(x.data.ptr for x in (there.bits, made.val, made.meta)), 0)
     assert any(x is there for x in bound.keep), "the matrix may be freed while it is read"
 
 

@@ -1,102 +1,22 @@
-"""The shapes of the experiments: those that were asked for, and in `kick` a part of them."""
+"""The shapes of the experiments: what each is for."""
 
 from __future__ import annotations
 
-import pytest
-
 from kernels import tensor_core_24 as room
 
-SQUARE = (512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
-LLM = (
-    (4096, 4096, 11008),
-    (11008, 4096, 4096),
-    (14336, 8192, 4096),
-    (4096, 8192, 14336),
-    (28672, 4096, 8192),
-    (8192, 512, 8192),
-    (8192, 128, 8192),
-)
+
+def sizes(name: str) -> list[tuple[int, int, int]]:
+    return [(shape["m"], shape["n"], shape["k"]) for shape in room.sweeps("full")[name]]
 
 
-def sizes(shapes: list[dict]) -> list[tuple[int, int, int]]:
-    return [(shape["m"], shape["n"], shape["k"]) for shape in shapes]
-
-
-def test_the_sweeps_are_the_sources_and_the_models():
-    full = room.sweeps("full")
-    assert list(full) == [
-        "square",
-        "studies",
-        "ladder",
-        "alone",
-        "llm",
-        "ragged",
-        "rows",
-        "small",
-        "linear",
-        "decoding",
-        "float16",
-    ]
-    assert sizes(full["square"]) == [(size,) * 3 for size in SQUARE]
-    assert sizes(full["llm"]) == list(LLM)
-    for name in ("studies", "ladder"):
-        assert sizes(full[name]) == [(size,) * 3 for size in (2048, 4096, 8192)]
-    assert sizes(full["float16"]) == [(4096,) * 3]
+def test_an_experiment_has_the_shapes_that_it_is_for():
     # Few tiles of 64 x 64 on 132 multiprocessors, decoding among them.
-    small = sizes(full["small"])
-    assert (512, 512, 512) in small and {n for _, n, _ in small} >= {16, 32, 64, 128}
-    assert all(-(-m // 64) * -(-n // 64) <= 132 for m, n, _ in small)
-    # Half a second each without the others: the sizes at which a GPU is warm by then, all of them in the square sweep.
-    assert sizes(full["alone"]) == [(size,) * 3 for size in (4096, 8192, 12288, 16384)]
-    assert set(sizes(full["alone"])) <= set(sizes(full["square"]))
-
-
-def test_ragged_sizes_stand_beside_the_whole_one():
-    """What masking costs shows against 4096 cubed: one size off at a time, and n by its alignment."""
-    shapes = sizes(room.sweeps("full")["ragged"])
-    assert shapes[0] == (4096,) * 3 and len(set(shapes)) == len(shapes)
-    off = [[size for size in shape if size != 4096] for shape in shapes]
-    assert any(len(sizes) == 1 for sizes in off)
-    for unit in (1, 2, 8):  # elements that divide every row of B and C, and no more
-        assert any(n % (2 * unit) and n % unit == 0 for _, n, _ in shapes), unit
-    for position in range(3):
-        assert any(shape[position] % 64 for shape in shapes)
-
-
-def test_rows_of_b_begin_at_every_multiple_and_are_as_many_tiles():
-    """Of 4096 rows, all but the first shape have 17 tiles of 256 columns: what differs is where rows begin."""
-    shapes = sizes(room.sweeps("full")["rows"])
-    whole, *others = [n for m, n, k in shapes if m == k == 4096]
-    assert whole == 4096 and {-(-n // 256) for n in others} == {17}
-    assert [min(2 * n & -2 * n, 128) for n in others] == [16, 32, 64, 128]
-    layers = [shape for shape in shapes if shape[1] == 1000]
-    assert len(layers) >= 3 and set(layers) | {(4096, n, 4096) for n in (whole, *others)} == set(shapes)
-
-
-@pytest.mark.parametrize("preset", ["full", "kick"])
-def test_every_shape_is_a_problem(preset):
-    """Its operands are made on demand, so this is quick."""
-    for name, shapes in room.sweeps(preset).items():
-        assert shapes
-        for shape in shapes:
-            p = room.problem(**shape)
-            assert (p.m, p.n, p.k) == (shape["m"], shape["n"], shape["k"]) and p.density == 0.5
-            assert p.label == {"float16": "float16", "linear": "linear", "decoding": "linear"}.get(name, "")
-            assert p.useful_flops == 2 * p.m * p.n * p.k
-
-
-def test_kick_is_a_part_of_full():
-    full, kick = room.sweeps("full"), room.sweeps("kick")
-    assert list(kick) == list(full)
-    for name, shapes in kick.items():
-        assert shapes and all(shape in full[name] for shape in shapes), name
-        assert len(shapes) < len(full[name]) or len(full[name]) == 1
-    # Seconds: a tenth of the work.
-    work = [sum(room.problem(**s).useful_flops for s in sum(x.values(), [])) for x in (kick, full)]
-    assert 10 * work[0] < work[1]
-
-
-@pytest.mark.parametrize("preset", ["fulll", "", None])
-def test_an_unknown_preset_is_named(preset):
-    with pytest.raises(ValueError, match=f"^preset is {preset!r}, but must be 'full' or 'kick'$"):
-        room.sweeps(preset)
+    assert {n for _, n, _ in sizes("small")} >= {16, 32, 64, 128}
+    assert all(-(-m // 64) * -(-n // 64) <= 132 for m, n, _ in sizes("small"))
+    # The sizes at which a GPU is warm after a while, all of them in the square sweep, as are those of studies.
+    assert {*sizes("alone"), *sizes("studies"), *sizes("ladder")} <= set(sizes("square"))
+    # Rows of B that begin at every multiple of bytes that counts, and what masking costs: against 4096 cubed.
+    assert {min(2 * n & -2 * n, 128) for _, n, _ in sizes("rows")} == {16, 32, 64, 128}
+    assert sizes("ragged")[0] == sizes("rows")[0] == (4096,) * 3
+    assert all(any(shape[i] % 64 for shape in sizes("ragged")) for i in range(3))
+    assert {min(n & -n, 8) for _, n, _ in sizes("ragged")} == {1, 2, 8}

@@ -1,0 +1,215 @@
+"""What is launched for a configuration of Hopper's kernels, in 16 bits and in 8, on a GPU that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+import pytest
+import racing
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pretend import as_array, pretended  # noqa: F401 (a fixture)
+from refused import says
+from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, moved, problem_of
+
+from kernels import jit
+from kernels import tensor_core_24 as room
+from kernels.formats.half import Half
+from kernels.tensor_core_24 import family, fp8, gpcs, tiles, wgmma
+from kernels.tensor_core_24.family import Wgmma
+from kernels.tma import Mapped
+
+PLACES = as_array(np.random.default_rng(1).permutation(SMS).astype(np.int32))
+CLUSTERS = 31  #: of any size, that a GPU is said to have room for
+
+
+@pytest.fixture
+def h200(pretended, monkeypatch):  # noqa: F811
+    device = pretended(racing.H200)
+    monkeypatch.setattr(gpcs, "places", lambda number: PLACES)
+    monkeypatch.setattr(jit, "most_clusters", lambda kernel, config, device: CLUSTERS)
+    monkeypatch.setattr(jit, "launched_with", lambda cubin, registers: f"{cubin} @{registers}")
+    return device
+
+
+def bind(config, p, device, **more):
+    return (wgmma.bind if isinstance(config, Wgmma) else fp8.bind_config)("x", p, device, config, **more)
+
+
+def steps_of(bound):
+    """(what is copied before, the multiplication, what is copied after)."""
+    at = next(i for i, (kernel, *_) in enumerate(bound.named) if not kernel.startswith("pitch"))
+    return bound.named[:at], bound.named[at], bound.named[at + 1 :]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
+    """Every argument, by its name in the source: all of A, B and C, in lines that the copy engine can address."""
+    config = data.draw(st.sampled_from((*WGMMA, *PACKED, *FP8)), "config")
+    orders = data.draw(st.sampled_from([x for x in config.kind.orders]), "orders")
+    m, n, k = (data.draw(st.sampled_from(sizes)) for sizes in ((1, 72, 300, 1408), (1, 8, 257, 1000), (16, 200, 512)))
+    by = data.draw(st.sampled_from([(0, 0, 0), (8, 0, 0), (0, 8, 0), (0, 0, 8)]), "by")
+    eight = not isinstance(config, Wgmma)
+    more = {"scale": data.draw(st.sampled_from(["tensor", "vectors"]))} if eight else {}
+    if eight and orders == "CC":
+        more["out"] = data.draw(st.sampled_from(["bfloat16", "e4m3"]))
+    p = problem_of(config, m, n, k, orders, by, **more)
+    if not config.takes(m, n, k, SMS, MOST, orders):
+        says([], lambda: bind(config, p, h200))
+        return
+    bias = data.draw(st.sampled_from([None, moved(np.ones(m, np.float32))]), "bias") if config.kind.adds else None
+    bound, ops = bind(config, p, h200, **({} if bias is None else {"bias": bias})), p.device()
+    before, (kernel, how, given_), after = steps_of(bound)
+    of, there = arguments(kernel.split(" @")[0], given_), arrays(*bound.keep, ops.b.bits, ops.c.bits)
+    assert (" @128" in kernel) == config.kind.exchanging and bound.result() is ops.c
+
+    # The grid and the order of tiles.
+    high, wide = (of["high"], of["wide"]) if "high" in of else how.grid
+    below = config.below
+    assert (high - 1) * below * config.m < m <= high * below * config.m and (wide - 1) * config.n < n <= wide * config.n
+    assert (of["steps"] - 1) * config.K < k <= of["steps"] * config.K or config.kind.exchanging
+    assert of["steps"] % config.stages == 0 or not config.kind.exchanging
+    assert how.block == config.threads and how.shmem_size == config.shared_bytes
+    assert getattr(how, "cluster", 1) == config.cluster
+    count = of["whole"] + (high * wide - of["whole"]) * ceil(3 / of["groups"]) if "groups" in of else high * wide
+    most = {"gpc": 0, "clusters": CLUSTERS}.get(config.kernel, SMS // config.cluster if config.kind.stays else count)
+    assert how.grid == ((high, wide) if "high" not in of else min(count, most) or SMS)
+    assert getattr(how, "is_cooperative", False) == (config.kernel == "gpc")
+    assert 1 <= of.get("band", 1) <= config.band and of.get("kept", 0) == tiles.KEEP[config.keep]
+
+    # A and its metadata.
+    host = p.host().a
+    if eight:
+        made = there[of["packed"] if "packed" in of else of["e"].address]
+        rows = made.shape[0] * 64
+        right = fp8.pack(host, rows) if "packed" in of else fp8.ring_metadata(host, rows)
+        assert rows >= high * below * config.m or "packed" not in of
+        assert [of["scale_a"], of["scale_b"]] == [ops.a.scale.data.ptr, ops.b.scale.data.ptr]
+        assert of["scale_d"] == (ops.c.scale.data.ptr if "e4m3" in more.values() else 0)
+        val = there[of["a"].address] if "a" in of else None
+    else:
+        e = there[of["e"].address] if isinstance(of["e"], Mapped) else there[of["e"]]
+        made, right = e, wgmma.ring_metadata(host, 64 * e.shape[0], e.shape[1] // 2)
+        assert 64 * e.shape[0] >= high * below * config.m and e.shape[1] >= 128 * of["steps"]
+        first = next(iter(of.values()))
+        val = there.get(getattr(first, "address", first))
+        if config.in_order_of_use:
+            val = next(x for x in there.values() if x.ndim == 4)
+            assert np.array_equal(val, wgmma.pack_values(host, 64 * val.shape[0], 64 * val.shape[1]))
+            assert of.get("pieces", val.shape[1]) == val.shape[1] >= of["steps"]
+            val = None
+        else:
+            assert of.get("pieces", 0) == 0
+    assert np.array_equal(made, right)
+    if val is not None:
+        assert np.array_equal(val[:, : host.val.shape[1]], host.val) and not val[:, host.val.shape[1] :].any()
+        assert len(val) == m and val.data.ptr % 16 == val.strides[0] % 16 == 0
+        if isinstance(first := next(iter(of.values())), Mapped):
+            assert first.box == (64 if config.kernel == "pieces" else config.m, 64 // val.itemsize)
+
+    # B and C, or the lines that they are copied to.
+    lines = {
+        "b": (k, n) if orders[0] == "F" or eight else (n, k),
+        "c": (m, n) if orders[1] == "F" else (n, m),
+    }
+    for name, (length, number), x in (("b", lines["b"], ops.b.bits), ("c", lines["c"], ops.c.bits)):
+        used = of["d" if eight and name == "c" else name]
+        address = getattr(used, "address", used)
+        copies = [step for step in (before if name == "b" else after) if x.data.ptr in step[2]]
+        there_ = there[address] if address in there else None
+        assert address % 16 == 0 and (address == x.data.ptr) == (not copies)
+        if copies:
+            (copy,) = copies
+            args = arguments(copy[0], copy[2])
+            assert args["from" if name == "b" else "to"] == x.data.ptr
+            assert args["to" if name == "b" else "from"] == address and args["lines"] == number
+        if isinstance(used, Mapped):
+            assert used.shape == (number, used.shape[1]) and used.shape[1] >= length and used.strides[0] % 16 == 0
+            narrow = min(64, config.n) if orders[1] == "F" else 64
+            deep = config.n if orders[0] == "F" or eight else config.K
+            assert used.box[0] == (deep // below if name == "b" else narrow)
+        elif there_ is not None and copies:
+            assert there_.shape[0] == number and there_.shape[1] >= length
+    assert not config.kind.adds or of.get("bias") == (0 if bias is None else bias.data.ptr)
+    assert ([of["m"], of["n"]] == [m, n]) if "m" in of else not config.kind.adds
+
+
+@pytest.mark.parametrize("config", [c for c in KINDS.values() if isinstance(c, Wgmma)], ids=lambda c: c.kernel)
+def test_alpha_beta_c_a_bias_and_an_activation_reach_the_kernel_or_are_refused(h200, config):
+    orders = config.kind.orders[0]
+    p = problem_of(config, 1408, 3071, 256, orders)
+    c = Half("bfloat16", moved(np.ones((1408, 3071), np.uint16, order=orders[1])))
+    more = {"beta": -2.0, "c": c, "bias": moved(np.ones(1408, np.float32)), "activation": "gelu"}
+    config = replace(config, copied=False)
+    if not config.kind.adds:
+        for name in ("beta", "bias", "activation"):
+            chosen = {name: more[name]} | ({"c": c} if name == "beta" else {})
+            says([config.name, "lean"], lambda chosen=chosen: bind(config, p, h200, **chosen))
+        more = {"beta": 0.0, "c": c}
+    bound = bind(config, p, h200, alpha=0.5, **more)
+    before, (kernel, _, given_), _ = steps_of(bound)
+    of = arguments(kernel.split(" @")[0], given_)
+    assert of["alpha"] == np.float32(0.5) and all(x is not c.bits for x in bound.scratch)
+    if config.kind.adds:
+        assert "GELU" in kernel and of["beta"] == np.float32(-2) and of["bias"] == more["bias"].data.ptr
+        copied = [arguments(x[0], x[2]) for x in before if c.bits.data.ptr in x[2]]
+        assert of["c_in"] == (copied[0]["to"] if copied else c.bits.data.ptr) != 0
+        assert bool(copied) == (orders[1] == "C") and of["c_in"] not in (p.device().c.bits.data.ptr, of["c"])
+        plain = bind(config, p, h200, c=c)
+        assert arguments(steps_of(plain)[1][0].split(" @")[0], steps_of(plain)[1][2])["c_in"] == 0
+
+
+def test_what_does_not_go_with_the_product_is_one_sentence(h200):
+    """A wrong shape or dtype would be read as something else, and beyond its end."""
+    p = problem_of(Wgmma(), 64, 72, 128)
+    out = p.device().c
+
+    def c(shape, dtype="bfloat16") -> Half:
+        return Half(dtype, moved(np.zeros(shape, np.uint16)))
+
+    for extra, words in (
+        ({"beta": 1.0}, ["beta = 1.0"]),
+        ({"beta": 1.0, "c": c((72, 64))}, ["(64, 72)", "(72, 64)"]),
+        ({"beta": 1.0, "c": c((64, 72), "float16")}, ["bfloat16", "float16"]),
+        ({"beta": 1.0, "c": Half("bfloat16", c((64, 144)).bits[:, ::2])}, ["strides"]),
+        ({"beta": 1.0, "c": out}, ["copy it"]),
+        ({"bias": moved(np.zeros(72, np.float32))}, ["(64,)", "(72,)"]),
+        ({"bias": moved(np.zeros(64, np.float64))}, ["float64"]),
+        ({"bias": moved(np.zeros(128, np.float32))[::2]}, ["contiguous"]),
+        ({"activation": "tanh"}, ["'tanh'", "gelu"]),
+    ):
+        for name in ("wgmma_keep", "mma_sp") if "activation" not in extra else ("wgmma_keep",):
+            says(words, lambda name=name, extra=extra: room.bind(name, p, h200, **extra))
+    e4m3 = problem_of(FP8[0], 64, 64, 128)
+    says(["e4m3"], lambda: fp8.bind("fp8_tall", p, h200))
+    says(["'tanh'"], lambda: bind(FP8[0], e4m3, h200, activation="tanh"))
+    says(["no FP8 variant 'auto'"], lambda: fp8.bind("auto", e4m3, h200))
+    for name in fp8.VARIANTS:
+        says(["8.9"], lambda name=name: fp8.bind(name, e4m3, racing.L4))
+
+
+def test_configurations_that_are_tried_share_what_they_prepare(h200):
+    config, cache = replace(KINDS["wgmma_lean"], packed=True), {}
+    p = problem_of(config, 64, 75, 128)
+    words = as_array(wgmma.ring_metadata(p.host().a, 3072, 256))
+    one, two = (bind(config, p, h200, metadata=words, cache=cache) for _ in range(2))
+    assert one.prepare_ms > two.prepare_ms == 0 and any(x is words for x in two.keep)
+    assert one.named[1][2] == two.named[1][2] != bind(config, p, h200, metadata=words).named[1][2]
+    assert one.prepare_bytes == words.nbytes + sum(x.nbytes for x in cache.values())
+    assert all((x == 0xFFFF).all() for x in one.scratch), "NaN, where a copy writes nothing"
+    e4m3, cache = problem_of(FP8[0], 64, 75, 100), {}
+    first, again = (bind(FP8[0], e4m3, h200, cache=cache) for _ in range(2))
+    assert first.prepare_ms > again.prepare_ms == 0 and first.named[1][2] == again.named[1][2]
+
+
+def test_who_hands_sums_over_has_places_for_them(h200):
+    config = room.RUNGS["wgmma_stream_k"][0]
+    bound = bind(config, problem_of(config, 1408, 3072, 128), h200)
+    sums, counts = bound.scratch
+    assert sums.shape == (SMS, config.m * config.n) and counts.shape == (SMS, config.groups, 2) and not counts.any()
+    of = arguments(*bound.named[0][::2])
+    assert [of["partial"], of["handovers"]] == [sums.data.ptr, counts.data.ptr]
+    assert of["shared_tiles"] == family.shared_tiles(11 * 12, SMS)

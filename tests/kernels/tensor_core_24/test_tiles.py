@@ -1,0 +1,246 @@
+"""Configurations of Hopper's kernels, in 16 bits and in 8: what they take and need, and that tiles are done once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import fields, replace
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from refused import says
+from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA
+
+from kernels import jit
+from kernels.tensor_core_24 import family, fp8_family, tiles
+from kernels.tensor_core_24.family import Wgmma
+
+WHOLE = 8192, 8200, 8192  #: rows of B of 16 bits begin at odd multiples of 16 bytes, steps are whole rounds
+
+
+def orders_of(config) -> str:
+    return "FF" if config.n in config.kind.narrow or "CC" not in config.kind.orders else "CC"
+
+
+@pytest.mark.parametrize("config", (*WGMMA, *PACKED, *FP8), ids=str)
+def test_every_configuration_takes_its_problem_and_names_itself(config):
+    config.check(*WHOLE, SMS, MOST, orders_of(config))
+    # 227 KiB of shared memory, and the copy engine's boxes of at most 256.
+    assert config.shared_bytes + 1024 <= MOST and config.shared_bytes % 1024 == 0 and max(config.m, config.n) <= 256
+    assert config.source.is_file() and f"{config.name}(" in config.source.read_text()
+    entry = config.entry(*(["bfloat16"] if isinstance(config, Wgmma) else []))
+    assert entry.startswith(f"{config.name}<") and re.search(rf"\b{config.n}\b", entry)
+    # The orders of tiles and the hints are arguments: they compile nothing.
+    assert replace(config, band=3, keep="b").entry(*(["bfloat16"] if isinstance(config, Wgmma) else [])) == entry
+
+
+def test_no_configuration_is_tried_twice_and_every_kernel_is_there():
+    for one in (family.WGMMA_FAMILY, family.NARROW_FAMILY, fp8_family.FAMILY, fp8_family.NARROW_FAMILY):
+        assert len(set(one)) == len(one)
+    names = {f"wgmma_{x}" for x in family.KINDS} | {f"fp8_{x}" for x in fp8_family.KINDS}
+    assert set(KINDS) == names == {path.stem for x in ("wgmma", "fp8") for path in tiles.HERE.glob(f"{x}_*.cu")}
+
+
+#: A knob or a size, its value that is refused, and what the sentence says. Each of a configuration of a kernel.
+REFUSED = [
+    ("wgmma_persistent", {"groups": 3}, ["groups 3", "1, 2"]),
+    ("wgmma_persistent", {"blocks": 3}, ["rows of a tile 384"]),
+    ("wgmma_persistent", {"n": 96}, ["n 96", "64, 128, 192, 256"]),
+    ("wgmma_persistent", {"n": 32}, ["n 32"]),
+    ("wgmma_persistent", {"keep": "ab"}, ["keep 'ab'", "'a', 'b'"]),
+    ("wgmma_packed", {"keep": ""}, ["keep ''", "'a', 'b'"]),
+    ("wgmma_multicast", {"keep": ""}, ["keep ''"]),
+    ("wgmma_clusters", {"keep": ""}, ["keep ''"]),
+    ("wgmma_clusters", {"share": 1}, ["share 1", "2, 4"]),
+    ("wgmma_ring", {"keep": "a"}, ["keep 'a'"]),
+    ("wgmma_persistent", {"buffers": 0}, ["buffers 0", "1 to 16"]),
+    ("wgmma_persistent", {"splits": 2}, ["splits 2", "takes 1"]),
+    ("wgmma_split_k", {"splits": 9}, ["splits 9", "1 to 8"]),
+    ("wgmma_persistent", {"share": 2}, ["share 2"]),
+    ("wgmma_persistent", {"stages": 1}, ["stages 1", "2 to 32"]),
+    ("wgmma_refilling", {"stages": 2}, ["stages 2", "3 to 32"]),
+    ("wgmma_three", {"stages": 5}, ["stages 5", "by 2"]),
+    ("wgmma_rounds", {"stages": 5}, ["stages 5", "by 2"]),
+    ("wgmma_one_stage", {"stages": 2}, ["stages 2"]),
+    ("wgmma_persistent", {"band": 0}, ["bands of 0 rows"]),
+    ("wgmma_persistent", {"blocks": 2, "n": 256}, ["2 x 256 / 2 sums", "192"]),
+    ("wgmma_persistent", {"stages": 5}, ["5 stages of 128 x 256", "fewer", "232448"]),
+    ("wgmma_persistent", {"sizes": (2**30, 64, 64)}, ["m=1073741824", "1073741823"]),
+    ("wgmma_persistent", {"sizes": (64, 2**30, 64)}, ["n=1073741824"]),
+    ("wgmma_persistent", {"sizes": (64, 64, 2**30)}, ["k=1073741824"]),
+    ("wgmma_persistent", {"orders": "FF"}, ["orders CC", "'FF'", "lean"]),
+    ("wgmma_few", {"orders": "CC"}, ["orders FF", "'CC'", "split_k"]),
+    ("wgmma_lean", {"n": 8, "orders": "FC"}, ["n 8"]),
+    ("wgmma_few", {"packed": True}, ["one order only"]),
+    ("wgmma_persistent", {"packed": True}, ["one order only"]),
+    ("wgmma_lean", {"copied": True, "sizes": (512, 512, 512)}, ["lines of 512 elements"]),
+    ("wgmma_stream_k", {"sizes": (128 * 11, 256 * 11, 64)}, ["11 x 11 tiles", "132 multiprocessors"]),
+    ("wgmma_split_k", {"sizes": (512, 512, 64)}, ["1 steps of 64", "2 parts"]),
+    ("wgmma_split_k", {"stages": 2}, ["128 x 128 sums", "2 stages"]),
+    ("wgmma_last_wave", {"n": 64, "blocks": 1}, ["1 x 64 sums", "odd number"]),
+    ("wgmma_last_wave", {"stages": 2}, ["half of", "2 stages"]),
+    ("wgmma_gpc", {"groups": 1, "n": 64, "stages": 4}, ["one block for each multiprocessor", "room"]),
+    ("wgmma_rounds", {"sizes": (512, 512, 320)}, ["5 steps of 64", "use lean"]),
+    ("wgmma_cp_async", {"n": 8}, ["n 8"]),
+    ("wgmma_cp_async", {"stages": 7, "n": 32}, ["7 stages of 64 x 32", "243712"]),
+    ("wgmma_cp_async", {"n": 32, "sizes": (1, 32 * 65535 + 1, 64)}, ["65535 of them, not 65536", "use lean"]),
+    ("fp8_refilling", {"groups": 2}, ["groups 2", "3"]),
+    ("fp8_direct", {"n": 168}, ["n 168"]),
+    ("fp8_direct", {"buffers": 2}, ["buffers 2"]),
+    ("fp8_multicast", {"keep": ""}, ["keep ''"]),
+    ("fp8_pairs", {"blocks": 2, "n": 192}, ["rows of a tile 256"]),
+    ("fp8_packed", {"n": 16, "orders": "CC"}, ["n 16"]),
+    ("fp8_persistent", {"ahead": 64}, ["ahead 64"]),
+    ("fp8_split_k", {"splits": 8, "sizes": (512, 512, 512)}, ["4 steps of 128 columns into 8"]),
+    ("fp8_split_k", {"splits": 1}, ["splits 1", "2 to 8"]),
+    ("fp8_persistent", {"stages": 9}, ["fewer"]),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "words"), REFUSED, ids=str)
+def test_what_a_configuration_does_not_take_is_one_sentence(name, change, words):
+    knobs = {f.name for f in fields(KINDS[name])}
+    config = replace(KINDS[name], **{knob: value for knob, value in change.items() if knob in knobs})
+    of = *change.get("sizes", WHOLE), SMS, MOST, change.get("orders", "CC" if "n" in change else orders_of(KINDS[name]))
+    says([name.partition("_")[2], *words] if "copied" not in change else words, lambda: config.check(*of))
+    assert not config.takes(*of)
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
+def test_the_limits_themselves_are_taken(config):
+    """The last byte of shared memory, and the largest sizes, but for who counts tiles or blocks of a grid."""
+    config, orders, most = replace(config, stages=max(config.stages, 1)), orders_of(config), tiles.INT32_MAX // 2
+    sizes = 64 * config.m, 200 * config.n, config.stages * 512
+    config.check(*sizes, SMS, config.shared_bytes + 1024, orders)
+    says(["shared memory"], lambda: config.check(*sizes, SMS, config.shared_bytes + 1023, orders))
+    config.check(most, 65535 * config.n if config.kernel == "cp_async" else most, 2**29, SMS, MOST, orders)
+    unknown = replace(config, kernel="fast")
+    says(["'fast'", "'split_k'"], lambda: unknown.check(*sizes, SMS, MOST))
+
+
+def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
+    """The compiler's own sizes: the ring, rounded to 1024, then the squares of each warpgroup."""
+    sources = tiles.HERE / "sparse_stages.cuh", jit.COMMON / "store.cuh"
+    lines = [*(f'#include "{source}"' for source in sources), "__global__ void sizes() {"]
+    for c in WGMMA:
+        if c.kind.deep > 1 or c.n in family.NARROW:  # lays its stages out itself; or in another layout
+            continue
+        ring = f"Stages<BF16, {c.groups}, {c.blocks}, {c.n}, {c.stages}>"
+        # Whatever is stored through comes after the ring, at a multiple of 1024 as TMA's swizzle wants.
+        lines += [
+            f"static_assert((sizeof({ring}) + 1023) / 1024 * 1024 + {c.groups} * "
+            f"sizeof(Store<BF16, {c.buffers}, false>) == {c.shared_bytes});",
+            f"static_assert({ring}::M == {c.m} && {ring}::BYTES * {c.stages} == sizeof({ring}));",
+        ]
+    probe = tmp_path / "sizes.cu"
+    probe.write_text("\n".join([*lines, "}"]))
+    assert jit.compile_cubin(probe, "sizes", "sm_90a").code
+
+
+# ------------------------------------------------------------------------- every tile is done once
+
+
+def shares(count: int, sms: int, steps: int) -> list[list[tuple[int, int, int]]]:
+    """What each block does of the shared tiles, in the order of wgmma_stream_k.cu: (tile, from, to)."""
+    whole = family.shared_tiles(count, sms) * steps
+    length, rest = divmod(whole, sms)
+    found = []
+    for block in range(sms):
+        step = block * length + min(block, rest)
+        end, parts = step + length + (block < rest), []
+        while step < end:
+            to = min(steps, step % steps + end - step)
+            parts.append((step // steps, step % steps, to))
+            step += to - step % steps
+        found.append(parts[::-1])
+    return found
+
+
+@given(sms=st.integers(1, 160), more=st.integers(0, 1000), steps=st.integers(1, 300))
+@settings(deadline=None, max_examples=200)
+def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
+    """What the kernel relies on: three parts at most, and a tail's head is the block's before, done before anything
+    that is waited for: no block waits for a later one, so none waits for one that cannot begin."""
+    count = sms + more
+    shared = family.shared_tiles(count, sms)
+    assert 0 <= shared <= count and (count - shared) % sms == 0
+    assert shared == 0 if count % sms == 0 else sms < shared < 2 * sms
+    found = shares(count, sms, steps)
+    done = Counter()
+    for block, parts in enumerate(found):
+        assert len(parts) <= 3
+        for i, (tile, start, end) in enumerate(parts):
+            assert 0 <= start < end <= steps
+            done[tile] += end - start
+            if start > 0:
+                assert end == steps and i == len(parts) - 1, "a tail ends its tile and is done last"
+                assert found[block - 1][0] == (tile, 0, start), "the rest is its neighbour's"
+            elif end < steps:
+                assert i == 0, "a head is done first"
+                assert found[block + 1][-1] == (tile, end, steps)
+    assert done == {tile: steps for tile in range(shared)}
+    lengths = [sum(end - start for _, start, end in parts) for parts in found]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@given(count=st.integers(1, 2000), sms=st.integers(2, 200), steps=st.integers(2, 300))
+@settings(deadline=None, max_examples=300)
+def test_every_tile_is_whole_or_cut_and_done_once(count, sms, steps):
+    """As wgmma_last_wave.cu assigns them, with the clusters that bind launches."""
+    whole, blocks = family.whole_tiles(count, sms), 2 * min(count, sms // 2)
+    assert 0 <= whole <= count
+    ends, loads = Counter(), []  # (tile, step) where somebody begins, or is done
+    for block in range(blocks):
+        tiles = range(block, whole, blocks)
+        ends.update((tile, step) for tile in tiles for step in (0, steps))
+        loads.append(len(tiles) * steps)
+        if (last := whole + block // 2) < count:
+            rank = block % 2
+            first, end = steps * rank // 2, steps * (rank + 1) // 2
+            assert first < end, "a warpgroup multiplies at least one step"
+            ends.update([(last, first), (last, end)])
+            loads[-1] += end - first
+    # Each tile has two ends, and one that is cut a seam where its halves meet.
+    expected = {(tile, step): 1 for tile in range(count) for step in (0, steps)}
+    expected |= {(tile, steps // 2): 2 for tile in range(whole, count)}
+    assert ends == expected
+    # That is what it is for: half a wave instead of a whole one.
+    waves = ceil(2 * count / (sms // 2 * 2)) / 2 if whole < count else ceil(count / blocks)
+    assert max(loads) <= ceil(waves * steps)
+
+
+@given(count=st.integers(1, 3000), sms=st.integers(1, 200))
+@settings(deadline=None, max_examples=300)
+def test_every_block_of_rows_is_done_once(count, sms):
+    """As wgmma_pieces.cu assigns them, with the grid that bind launches."""
+    cut = family.cut_into_pieces(count, 3, sms)
+    grid = min(cut.whole + cut.pieces, sms)
+    done, loads = Counter(), Counter()
+    each = ceil(3 / cut.groups)
+    for block in range(grid):
+        number = block
+        while True:
+            tile, first, groups = number, 0, 3
+            if number >= cut.whole:
+                tile = cut.whole + (number - cut.whole) // each
+                first = (number - cut.whole) % each * cut.groups
+                groups = min(cut.groups, 3 - first)
+            if tile >= count:
+                break
+            done.update((tile, first + i) for i in range(groups))
+            loads[block] += groups
+            number += grid
+    assert done == {(tile, i): 1 for tile in range(count) for i in range(3)}
+    # Nobody has more than one piece, which is what it is for; and whole waves are left alone.
+    assert max(loads.values()) == 3 * ceil(cut.whole / sms) + cut.groups * bool(cut.pieces)
+    assert not cut.pieces or cut.whole % sms == 0
+
+
+def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors():
+    """8192 cubed, 28672 x 4096 and 12288 cubed among them; an odd multiprocessor is as if it were not there."""
+    pieces = {1: 3, 44: 132, 45: 90, 66: 132, 67: 0, 132: 0, 133: 3, 1376: 112, 2400: 72, 5504: 0}
+    assert {count: family.cut_into_pieces(count, 3, 132).pieces for count in pieces} == pieces
+    cuts = {(66, 132): 0, (67, 132): 67, (198, 132): 132, (199, 132): 199, (57, 115): 0, (58, 115): 58, (3, 3): 2}
+    assert {x: family.whole_tiles(*x) for x in cuts} == cuts

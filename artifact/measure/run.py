@@ -139,7 +139,7 @@ class Run:
         timer: Timer,
     ) -> None:
         df = records.read(path) if path.exists() else pd.DataFrame()
-        known = {_key(row.variant, row) for row in df.itertuples()}
+        known = {_key(there.variant, there) for there in df.itertuples()}
         todo = [p for p in problems if any(_key(name, p) not in known for name in contenders)]
         if problems and contenders:
             records.plan(path, (_key(name, p)[:-1] for p in problems for name in contenders))

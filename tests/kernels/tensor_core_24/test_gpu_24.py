@@ -176,7 +176,7 @@ def test_any_order_and_number_of_tiles_reaches_all(device, stream, config):
     cuts = config.kernel in ("last_wave", "pieces", "stream_k")
     few = (1, sms // 3, sms // 3 + 1, sms // 2, sms // 2 + 1, sms) if cuts else (1, sms)
     counts = [*few, *(sms + x for x in few)]
-    shapes = [(config.m - 3, config.n * count - 8, (256, 450)[i % 2]) for i, count in enumerate(counts)]
+    shapes = [(config.m - 3, max(8, config.n * count - 8), (256, 450)[i % 2]) for i, count in enumerate(counts)]
     for band, shape in [*((band, (1540, 3800, 200)) for band in (1, 3, 1000)), *((config.band, x) for x in shapes)]:
         banded, shape = replace(config, band=band), near(config, shape)
         if takes(banded, *shape, orders, device):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .. import tuning
 from ..contract import Bound, Family, Kernel, Launch, Problem, require, single
+from ..formats.half import Half
 from . import family, ladder, nmsparse, published, tensor
 from .operands import ROOM
 
@@ -37,6 +38,10 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     require(
         variant in VARIANTS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+    )
+    require(
+        variant in tensor.KERNELS or not isinstance(problem.device().a, Half),
+        f"{variant} multiplies float32, but A holds 16 bits: choose {' or '.join(tensor.KERNELS)}",
     )
     if variant == "auto":
         return bind_auto(variant, problem, device)

@@ -39,6 +39,7 @@ GPU_MODULES = {
     "nvmath": "nvmath-python",
     "torch": "torch",
     "transformers": "transformers",
+    "cloudpickle": "cloudpickle",
     "distributed": "distributed",
     "mpi4py": "mpi4py",
 }

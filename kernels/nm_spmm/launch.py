@@ -41,7 +41,7 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     )
     require(
         variant in tensor.KERNELS or not isinstance(problem.device().a, Half),
-        f"{variant} multiplies float32, but A holds 16 bits: choose {' or '.join(tensor.KERNELS)}",
+        f"{variant} multiplies float32 by N:M, not {getattr(problem.device().a, 'dtype', '?')}: use bf16 or tf32",
     )
     if variant == "auto":
         return bind_auto(variant, problem, device)

@@ -189,6 +189,8 @@ def bound_by(system, kernel, device, recipe, seed: int = 0, exact: bool = True):
     """(ready kernel, the problem's product in float64); None where the kernel takes no such problem, in a sentence.
 
     exact: on whole numbers, whose product is the same in every order of sums."""
+    if dict(recipe.options).get("dtype") == "float32" and any("TF32" in entry for entry in kernel.entries):
+        return None  # it would take them, cut to TF32
     try:
         p = recipe.problem(seed)
         p = probe.exact(p) if exact else p

@@ -27,7 +27,7 @@ def measured(folder, point: str) -> str:
 
 @pytest.fixture(scope="module")
 def scheduler():
-    pytest.importorskip("distributed")
+    pytest.importorskip("dask")
     with farm.workers(["4", "7"]) as address:
         yield address
 

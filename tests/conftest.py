@@ -30,6 +30,8 @@ SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 
 # Products on the host are small; threads of every process for each of them would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# JAX would take three quarters of a GPU's memory for the one process that hands over an array of it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # All processes draw the same operands: they inherit the seed that the first one draws, unless the user has set it.
 os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 

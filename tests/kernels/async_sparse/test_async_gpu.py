@@ -339,7 +339,6 @@ MUTANTS = {
     "second_half_of_the_first": ("specialised.cuh", "(2 * panel + 1) * N, full", "2 * panel * N, full", "opt4"),
     "cut_windows_stored": ("wcsr.cu", "if (it.w < 0) store_direct", "if (true) store_direct", "wcsr"),
     "first_columns_again": ("wcsr.cu", "column + piece % (N / 32) * 32 + across;", "column + across;", "wcsr"),
-    "sums_of_the_tile_before": ("windows.cuh", "k > 0 || add", "true", "windows"),
     "rest_left_out": ("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000", "windows_exact"),
 }
 

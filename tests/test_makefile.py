@@ -79,7 +79,7 @@ def test_nothing_changed_nothing_done(built):
     ],
 )
 def test_what_changed_is_executed_anew_and_the_book_is_built_once(built, changed, anew):
-    result = make("-n", *changed, "artifact", *built)
+    result = make("-n", "artifact", *built, *changed)
     assert executed(result) == anew
     assert result.stdout.count("artifact.build book") == 1
 

@@ -196,7 +196,7 @@ class Launch:
         from cuda.core import launch
 
         if self.accumulates:
-            _clear(getattr(self.output, "bits", self.output), stream)  # a Half's array
+            gpu.set_bytes(getattr(self.output, "bits", self.output), 0, stream)  # a Half's array
         for kernel, config, arguments in self.steps:
             launch(stream, config, kernel, *arguments)
 
@@ -267,15 +267,6 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     result = work()
     cupy.cuda.get_current_stream().synchronize()
     return result, (time.perf_counter() - begin) * 1e3
-
-
-def _clear(array, stream) -> None:
-    """Enqueue zeros for the whole of a contiguous array, as a launch of a kernel would be."""
-    from cuda.bindings import driver
-
-    (error,) = driver.cuMemsetD8Async(array.data.ptr, 0, array.nbytes, int(stream.handle))
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"clearing {array.nbytes} bytes of the output failed ({error.name})")
 
 
 def require_whole(name: str, value, least: int, most: int, limit: str = "") -> None:

@@ -68,6 +68,14 @@ def succeeded(result: tuple, failed: str, kind: type[Exception] = RuntimeError):
     return rest[0] if rest else None
 
 
+def set_bytes(array, value: int, stream) -> None:
+    """Enqueue one value for every byte of a contiguous CuPy array on a `cuda.core.Stream`."""
+    from cuda.bindings import driver
+
+    done = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
+    succeeded(done, f"setting {array.nbytes} bytes failed ({{}})")
+
+
 class Portable:
     """A GPU taken for one that has none of Hopper's own instructions, so that what runs elsewhere runs here.
 

@@ -77,5 +77,4 @@ class Stopwatch:
         """Wait, so that a failed launch surfaces as itself and nothing is freed while it runs; then free all."""
         self.stream.sync()
         self.buffer.close(self.stream)
-        self.stream.sync()  # before that, the next one's buffer would be other memory
         self.stream.close()

@@ -9,7 +9,6 @@ import importlib
 import os
 import pkgutil
 import secrets
-import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -38,15 +37,9 @@ os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 
 @pytest.fixture(autouse=True)
 def _nothing_is_loaded():
-    """What one test loads, or a fake in its place, is no other's; nor is the GPU's memory that it leaves behind."""
+    """What one test loads, or a fake in its place, is no other's."""
     jit._loaded.clear()
     workspace.config.cache_clear()
-    yield
-    if found() is not None:
-        if torch := sys.modules.get("torch"):
-            torch.cuda.empty_cache()
-        if cupy := sys.modules.get("cupy"):
-            cupy.get_default_memory_pool().free_all_blocks()
 
 
 @functools.cache

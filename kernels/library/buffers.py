@@ -94,9 +94,8 @@ def allocated(size: int) -> int:
     forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
     driver = _driver()
     with capturing_goes_on():
-        error, address = driver.cuMemAlloc(max(size, 16))
-        if int(error):
-            raise gpu.NoGpu(f"the GPU has no {size} bytes for a plan's buffers ({error.name}): free memory of it")
+        failed = f"the GPU has no {size} bytes for a plan's buffers ({{}}): free memory of it"
+        address = gpu.succeeded(driver.cuMemAlloc(max(size, 16)), failed, gpu.NoGpu)
         _, stream = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
         driver.cuMemsetD8Async(address, 0, max(size, 16), stream)
         driver.cuStreamSynchronize(stream)

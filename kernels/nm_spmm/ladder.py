@@ -9,8 +9,7 @@ import numpy as np
 
 from .. import jit, pitch, tma
 from ..contract import Launch, Problem, require, timed
-from ..formats.nm import Nm
-from . import family, packing, schedule
+from . import family, operands, packing, schedule
 from .family import Config
 
 MAX_GRID = 65535
@@ -28,10 +27,7 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
     """
     ops = problem.device()
     b = ops.b
-    require(
-        isinstance(b, Nm) and getattr(ops.a, "dtype", None) == np.float32,
-        f"{name} multiplies float32 by N:M, not {getattr(ops.a, 'dtype', '?')}: use bf16 or tf32",
-    )
+    operands.require_float32(name, ops)
     arch = jit.arch_of(device)
     require(
         config.kernel == "wide" or arch in family.HOPPER,

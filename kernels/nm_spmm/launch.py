@@ -6,9 +6,8 @@ from pathlib import Path
 
 from .. import tuning
 from ..contract import Bound, Family, Kernel, Launch, Problem, require, single
-from ..formats.half import Half
 from . import family, ladder, nmsparse, published, tensor
-from .operands import ROOM
+from .operands import ROOM, require_float32
 
 HERE = Path(__file__).parent
 BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")
@@ -39,10 +38,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         variant in VARIANTS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
-    require(
-        variant in tensor.KERNELS or not isinstance(problem.device().a, Half),
-        f"{variant} multiplies float32 by N:M, not {getattr(problem.device().a, 'dtype', '?')}: use bf16 or tf32",
-    )
+    if variant not in tensor.KERNELS:
+        require_float32(variant, problem.device())
     if variant == "auto":
         return bind_auto(variant, problem, device)
     if variant in family.RUNGS:

@@ -190,6 +190,14 @@ def _require_dtype(dtype) -> None:
     require(dtype in MASKS, f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(MASKS)}")
 
 
+def require_float32(name: str, ops: Operands) -> None:
+    """Raise ValueError unless B is N:M and A holds float32, which all kernels but tensor cores' take."""
+    require(
+        isinstance(ops.b, Nm) and getattr(ops.a, "dtype", None) == np.float32,
+        f"{name} multiplies float32 by N:M, not {getattr(ops.a, 'dtype', '?')}: use bf16 or tf32",
+    )
+
+
 def _sizes(m, n, k, seed) -> None:
     for name, value in (("m", m), ("n", n), ("k", k)):
         require_whole(name, value, 1, INT32_MAX, "2^31 - 1")

@@ -97,15 +97,7 @@ def poison(output, stream) -> None:
     if array_module(array) is np:
         array.view(np.uint8).fill(0xFF)
         return
-    set_bytes(array, 0xFF, stream)
-
-
-def set_bytes(array, value: int, stream) -> None:
-    """Enqueue one value for every byte of a contiguous CuPy array on a `cuda.core.Stream`."""
-    from cuda.bindings import driver
-
-    done = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
-    gpu.succeeded(done, f"setting {array.nbytes} bytes failed ({{}})")
+    gpu.set_bytes(array, 0xFF, stream)
 
 
 def copy(output):

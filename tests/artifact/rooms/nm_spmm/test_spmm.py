@@ -255,7 +255,7 @@ def test_flops_per_count_divides_by_no_zero():
     with pytest.raises(NotMeasured, match="a value of 0"):
         outcome(e, quantity, {"steps": [0.01, 0.05]}, expect, room=ROOM)
     e = evidence(counters=synthetic.counters({"any_n": {"c": 1}}))
-    with pytest.raises(NotMeasured, match="nothing was measured of any_n at density 70 %"):
+    with pytest.raises(NotMeasured, match="Nothing was measured of any_n at density 70 %"):
         outcome(e, quantity, {"steps": [0.01, 0.7]}, expect, room=ROOM)
 
 
@@ -295,11 +295,11 @@ def test_the_trend_of_labels(factors, expected):
     e = evidence({"wide": pd.concat([first, last], ignore_index=True)})
 
     def got(*labels):
-        reduce = {"trend_of_labels": list(labels)}
+        reduce = {"trend": "label", "order": labels, "apart": ["m", "n", "k", "density"], "by": "largest"}
         return outcome(e, {"tflops": "warp_per_row"}, reduce, {"rises": 0.05}, ["wide"], ROOM)
 
     assert got("vectors of 2", "vectors of 4", "").verdict == expected
-    with pytest.raises(NotMeasured, match="two of these labels"):
+    with pytest.raises(NotMeasured, match="two sizes"):
         got("", "other")
 
 

@@ -34,14 +34,11 @@ from .layers import put
 from .torch_modes import (
     aligned,
     capturing,
-    cast,
     gpu_of,
     named,
     on,
     require_bias,
-    require_input,
-    require_no_tangent,
-    require_tensor,
+    taken,
 )
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
@@ -396,10 +393,7 @@ def classes() -> SimpleNamespace:
             values, metadata, bias, activation = self.values, self.metadata, self.bias, self.activation
             if self._is_plain(x, values):
                 return _enqueue(x, None, values, metadata, bias, self.out_features, activation)
-            require_tensor(x)
-            x, values = cast(x, x), cast(x, values)
-            require_input(x, values, self.in_features, "values")
-            require_no_tangent(x, "multiply by the dense layer")
+            x, values = taken(x, values, self.in_features, "values")
             return multiply.linear(x, None, values, metadata, self.places, bias, activation)
 
     class SemiStructuredLinearFP8(Layer):
@@ -432,22 +426,18 @@ def classes() -> SimpleNamespace:
 
             Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
             """
-            require_tensor(x)
-            x = cast(x, x)
-            require_input(x, self.packed, self.in_features)
+            x, _ = taken(x, self.packed, self.in_features)
             require(
                 x.dtype == torch.bfloat16,
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
             )
-            require_no_tangent(x, "multiply by the dense layer")
             return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
 
         def forward(self, x, quantised=None):
             """quantised: x as `quantise` makes it."""
             packed, scales, bias, activation = self.packed, self.scales, self.bias, self.activation
             if quantised is not None:  # the kernel goes by its shape
-                require_tensor(x)
-                require_input(x, packed, self.in_features)
+                taken(x, packed, self.in_features)
                 _require_quantised(x, *quantised)
             if self._is_plain(x, packed):
                 return _enqueue(*(quantised or (x, None)), packed, scales, bias, self.out_features, activation)

@@ -21,13 +21,12 @@ from contextlib import nullcontext
 from functools import partial
 from math import prod
 from types import SimpleNamespace
-from typing import Any
 
 from ..contract import require
 from ..formats.two_four import TwoFour
 from ..formats.two_four_eight import TwoFourEight
 from ..lazy import torch
-from ..tensor_core_24 import fp8_layer, layer, wgmma
+from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, dense, operands
 from .layers import put
@@ -122,7 +121,7 @@ def _made(make, *tensors):
 
 
 def weight_of(values, places, inputs: int, scales=None):
-    """The dense weight (outputs, inputs); scales: of values in e4m3, as `fp8_layer.pack` has them: it is float32."""
+    """The dense weight (outputs, inputs); scales: of values in e4m3, as `layer.pack` has them: it is float32."""
     m, columns = places.shape[0], _columns(places)
     if scales is not None:
         values = values[..., : 64 * 64].unflatten(-1, (64, 64))
@@ -152,7 +151,7 @@ def operators() -> SimpleNamespace:
     )
     def semi_structured_linear(x, unit, values, beside, places, bias, activation):
         m, k = places.shape[0], x.shape[-1]
-        _kernels(m, k, prod(x.shape[:-1]), x.dtype, bias is not None, activation)
+        layer.check(_sizes(m, k, prod(x.shape[:-1]), x.dtype, bias is not None, activation))
         dtype, shape = x.dtype if unit is None else torch.bfloat16, (*x.shape[:-1], m)
         if 0 in shape:
             return x.new_zeros(shape, dtype=dtype)
@@ -229,21 +228,16 @@ def _function(activation: str):
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
-@functools.lru_cache(1024)
-def _kernels(m: int, k: int, tokens: int, dtype, bias: bool, activation: str) -> tuple[Any, Any]:
-    """(the module with the kernels for inputs of a dtype of PyTorch's, the sizes as it has them, which it takes)."""
-    name = named(dtype)
-    of: Any = fp8_layer if name == "float8_e4m3fn" else layer
-    sizes = of.Sizes(m, k, tokens, True if of is fp8_layer else name, bias, activation)
-    of.check(sizes)
-    return of, sizes
+def _sizes(m: int, k: int, tokens: int, dtype, bias: bool, activation: str) -> layer.Sizes:
+    """dtype: PyTorch's, of inputs."""
+    eight = dtype is torch.float8_e4m3fn
+    return layer.Sizes(m, k, tokens, "e4m3" if eight else named(dtype), bias, activation, vectors=eight)
 
 
 @functools.lru_cache(1024)
-def _launcher(ordinal: int, *how) -> tuple[Any, Any]:
-    """(the launcher of a layer's product on a GPU, the GPU); how: what `_kernels` takes."""
-    of, sizes = _kernels(*how)
-    return of.launcher(sizes, ordinal), gpu_of(ordinal)
+def _launcher(ordinal: int, *how):
+    """(the launcher of a layer's product on a GPU, the GPU); how: what `_sizes` takes."""
+    return layer.launcher(_sizes(*how), ordinal), gpu_of(ordinal)
 
 
 def _enqueue(x, unit, values, beside, bias, m: int, activation: str):
@@ -269,7 +263,7 @@ def _enqueue_quantised(x):
     with on(ordinal), capturing():
         device, given = gpu_of(ordinal), (t.data_ptr() for t in (x, numbers, unit))
         stream = dense.opened(dense.current(x, ordinal), device)
-        fp8_layer.quantise(stream, named(x.dtype), x.numel() // k, k, *given, device)
+        layer.quantise(stream, named(x.dtype), x.numel() // k, k, *given, device)
     return numbers, unit
 
 
@@ -410,7 +404,7 @@ def classes() -> SimpleNamespace:
 
             def packed(val, meta, scale):
                 of = TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale)
-                return fp8_layer.pack(of)
+                return layer.pack(of)
 
             self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), places, scales))
             self.register_buffer("scales", scales)

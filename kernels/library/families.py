@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .. import jit
-from ..formats import bcsr, nm, two_four
+from ..formats import bcsr, intake, nm, two_four
 from ..formats.csr import Csr
 from . import routes
 
@@ -114,6 +114,9 @@ def _names(way: routes.Route, family: Family) -> list[str]:
     of = way.family
     if of.choices is None:
         return [way.variant]
+    if isinstance(way.a, Csr):  # no GPU looks at it here, and what one would find ranks configurations alone
+        facts = intake.Facts(1, True, 0, (1,) * len(intake.HEIGHTS))
+        way = replace(way, a=replace(way.a, facts=facts))
     names = {kind: name for name, kind in of.choices.families.items()}
     configs = of.candidates(routes.multiplication(way, SIZE), family)
     found = {name if (name := names[type(config)]) in WORDS else config.kernel for config in configs}

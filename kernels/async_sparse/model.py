@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import functools
 from math import ceil
-from operator import mul
+from operator import itemgetter, mul
 from pathlib import Path
 
 from ..contract import require
@@ -41,7 +41,6 @@ POOLS: dict[str, tuple[Union | Windows, ...]] = {
 }
 
 
-@functools.cache
 def kernel(config: Union | Windows) -> str:
     """The name of a configuration's weights."""
     if isinstance(config, Union):
@@ -74,16 +73,18 @@ def terms(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") 
     )
 
 
-def predict(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") -> float:
-    """Microseconds of a launch on n columns."""
-    return sum(map(mul, weights()[kernel(config)], terms(config, of, n, dtype)))
-
-
 def candidates(accuracy: str, of: Statistics, n: int) -> list[Union | Windows]:
     """Those of `POOLS` whose order of rows has statistics, the fastest by prediction first."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    return sorted((c for c in POOLS[accuracy] if c.order in of.columns), key=lambda c: predict(c, of, n, dtype))
+    pool = ((c, w) for c, w in _weighed(accuracy) if c.order in of.columns)
+    us = [(sum(map(mul, w, terms(c, of, n, dtype))), c) for c, w in pool]
+    return [c for _, c in sorted(us, key=itemgetter(0))]
+
+
+@functools.cache
+def _weighed(accuracy: str) -> list[tuple[Union | Windows, tuple[float, ...]]]:
+    return [(config, weights()[kernel(config)]) for config in POOLS[accuracy]]
 
 
 @functools.cache

@@ -36,21 +36,6 @@ SAMPLE = 2_000_000
 Product = Callable[..., None]  #: (b, out, adds, stream) -> None
 
 
-def numbers(array, dtype: str):
-    """The floats of an array as parts have it: 16-bit ones are bit patterns there."""
-    return half.from_bits(array, dtype) if dtype in half.DTYPES else array
-
-
-def stored_as(x, dtype: str):
-    """The other way round; x: float32."""
-    return half.to_bits(x, dtype) if dtype in half.DTYPES else x
-
-
-def element(dtype: str) -> type:
-    """Of arrays of a dtype."""
-    return np.uint16 if dtype in half.DTYPES else np.float32
-
-
 class Host:
     """NumPy's arrays; products in float64, rounded once."""
 
@@ -59,7 +44,7 @@ class Host:
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return self.xp.empty((rows, columns), element(dtype))
+        return self.xp.empty((rows, columns), stored.storage(dtype))
 
     def to_here(self, a):
         return formats.to_host(a)
@@ -71,10 +56,10 @@ class Host:
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ numbers(b, dtype).astype(np.float64)
+            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
             if adds:
-                made += numbers(out, dtype)
-            out[...] = stored_as(made.astype(np.float32), dtype)
+                made += stored.numbers(out, dtype)
+            out[...] = stored.rounded(made.astype(np.float32), dtype)
 
         return multiply
 

@@ -23,13 +23,13 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import csr, foreign, half
+from ..formats import csr, foreign, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import comm as talk
 from . import exchange, partition, pieces
-from .machine import Gpu, Streams, Times, element, numbers, rows_of, stored_as, units
+from .machine import Gpu, Streams, Times, rows_of, units
 from .partition import Grid
 
 LAYOUTS = ("distributed", "replicated")
@@ -160,7 +160,7 @@ class Plan:
             self._b = self._all.rows(0, own)
         self._c = self._out = self.panels(self.c_rows[1] - self.c_rows[0])  #: sums of this part, and what of C it keeps
         if of is not None:
-            row_bytes = n * np.dtype(element(dtype)).itemsize * unit
+            row_bytes = n * stored.storage(dtype).itemsize * unit
             self.least_bytes = int(of.send_counts.sum()) * row_bytes
             self.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
             if any(comm.gather(self.least_bytes)):
@@ -432,11 +432,11 @@ def _reduces(made: Plan, row) -> None:
         send[row.rank] = into[row.rank]
 
         def add(mine=mine, into=into):
-            total = numbers(mine, made.dtype)
+            total = stored.numbers(mine, made.dtype)
             for x in into[: row.rank] + into[row.rank + 1 :]:
-                total += numbers(x, made.dtype)
+                total += stored.numbers(x, made.dtype)
             if total is not mine:
-                mine[...] = stored_as(total, made.dtype)
+                mine[...] = stored.rounded(total, made.dtype)
 
         after.append((row.ready(send, into), add))
         made.sent_bytes += c.nbytes - mine.nbytes

@@ -24,7 +24,7 @@ from types import SimpleNamespace
 
 from ..contract import require
 from ..lazy import torch
-from ..tensor_core_24 import fp8_layer, layer
+from ..tensor_core_24 import layer
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, dense, operands
 from .layers import put
@@ -212,8 +212,7 @@ def operators() -> SimpleNamespace:
     )
     def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
         m, k = places.shape[0], x.shape[-1]
-        sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
-        fp8_layer.check(sizes)
+        layer.check(layer.Sizes(m, k, prod(x.shape[:-1]), "e4m3", bias is not None, activation))
         shape = (*x.shape[:-1], m)
         if 0 in shape:
             return x.new_zeros(shape, dtype=torch.bfloat16)
@@ -287,13 +286,9 @@ def _sizes(x, places, bias, activation: str) -> layer.Sizes:
 @functools.lru_cache(1024)
 def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
     """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
-    name = named(dtype)
-    made: layer.Launcher | fp8_layer.Launcher
-    if name == "float8_e4m3fn":
-        made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
-    else:
-        made = layer.launcher(layer.Sizes(m, k, tokens, name, bias, activation), ordinal)
-    return made, gpu_of(ordinal)
+    eight = dtype is torch.float8_e4m3fn
+    sizes = layer.Sizes(m, k, tokens, "e4m3" if eight else named(dtype), bias, activation, vectors=eight)
+    return layer.launcher(sizes, ordinal), gpu_of(ordinal)
 
 
 def _enqueue(x, values, metadata, bias, m: int, activation: str):
@@ -339,7 +334,7 @@ def _quantised_on_gpu(x, ordinal: int):
     unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
     device, dtype = gpu_of(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
     stream = dense.opened(dense.current(x, ordinal), device)
-    fp8_layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
+    layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
     return numbers, unit
 
 
@@ -517,12 +512,12 @@ def classes() -> SimpleNamespace:
 
 
 def _packed(numbers, scales, places, inputs: int):
-    """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
+    """uint8 (rows, pieces, 5120): values and metadata in the order of use, `layer.pack`."""
     from ..formats.two_four_eight import TwoFourEight
 
     with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
         of = TwoFourEight(val.shape[0], inputs, "e4m3", val, meta.view("u2"), scale)
-        made = fp8_layer.pack(of)
+        made = layer.pack(of)
     return torch.from_dlpack(made)
 
 

@@ -317,7 +317,6 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
         same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
     for rows in (64, 256):
         same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
-    same(wgmma.whole_rows(x), wgmma.whole_rows(a))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
         same(mma_sp.prepare(x, config), mma_sp.prepare(a, config))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from .. import jit
-from ..formats import bcsr, nm, two_four
+from ..formats import bcsr, intake, nm, two_four
 from ..formats.csr import Csr
 from . import routes
 
@@ -113,6 +113,9 @@ def _names(way: routes.Route, family: Family) -> list[str]:
     of = way.family
     if of.choices is None:
         return [way.variant]
+    if isinstance(way.a, Csr):  # no GPU looks at it here, and what one would find ranks configurations alone
+        facts = intake.Facts(1, True, 0, (1,) * len(intake.HEIGHTS))
+        way = replace(way, a=replace(way.a, facts=facts))
     names = {kind: name for name, kind in of.choices.families.items()}
     configs = of.candidates(routes.multiplication(way, SIZE), family)
     found = {name if (name := names[type(config)]) in WORDS else config.kernel for config in configs}

@@ -16,8 +16,9 @@ A claim of a source is judged by a rule, which the file states in full:
 
 - `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
   of the room's own `measures.py`; each function's docstring is its definition, and the
-  ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is the function's first parameter, the other keys
-  are the others. `reduce = { quantile = 0.1 }` is a name with a parameter.
+  ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is
+  the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
+  parameter.
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
   and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
   so. A claim whose records are missing is "not measured on this GPU", with the reason.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_libraries import DEVICE, STREAM, bcsr_problem, blocks_with_addresses, csr_problem, sparse_matrix
+from fake_libraries import DEVICE, STREAM, bcsr_problem, csr_problem, sparse_matrix
 
 from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import check
@@ -53,14 +53,6 @@ def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
     values = made.val if dtype == "float32" else half.from_bits(made.val, dtype)
     assert values.tolist() == [-2, 0.5, 1, 4, -1]
     assert made.val.dtype == (np.float32 if dtype == "float32" else np.uint16)
-
-
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 24, 40), (40, 1, 40), (40, 24, 1), (1, 1, 1)])
-@pytest.mark.parametrize("layout", operands.LAYOUTS)
-def test_vectors_have_both_orders(library, m, n, k, layout):
-    problem = bcsr_problem(m, n, k, 1.0, block=16, layout=layout)
-    bound = cusparse.bind("default", problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
 
 
 @pytest.mark.parametrize(("layout", "transposed"), [("source", 1), ("linear", 0), ("row", 0)])
@@ -121,33 +113,6 @@ def test_whole_operands_are_shared_and_others_padded(layout, dtype):
         assert ours.flags.c_contiguous == cusparse.array_of(theirs).flags.c_contiguous
     assert output.shape == (50, 24) and np.shares_memory(cusparse.array_of(output), c)
     assert isinstance(output, Half) == (dtype == "bfloat16")
-
-
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
-@pytest.mark.parametrize("m, n, k", [(128, 24, 192), (100, 24, 150)])
-def test_a_csr_matrix_is_made_blocks_first(monkeypatch, library, m, n, k, dtype, format):
-    blocks_with_addresses(monkeypatch)
-    problem = csr_problem(m, n, k, dtype=dtype)
-    bound = cusparse_block.bind(format, problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-    size = 2 if dtype in half.DTYPES else 4
-    blocks = bcsr.from_csr(problem.device().a, dtype="bfloat16" if size == 2 else "float32")
-    made = blocks.nbytes + size * n * (128 + 192) * (m != 128)
-    made += cusparse_block.ell_bytes(blocks) * (format == "bell")
-    assert bound.prepare_bytes == 512 + made and bound.prepare_ms > 0
-    assert (bound.result() is problem.device().c) == (m == 128)
-
-
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("layout", operands.LAYOUTS)
-def test_ragged_operands_are_padded_and_the_memory_counts(library, layout, format):
-    problem = bcsr_problem(*RAGGED, block=16, layout=layout)
-    bound = cusparse_block.bind(format, problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-    assert bound.result() is not problem.device().c
-    ell = cusparse_block.ell_bytes(problem.device().a) * (format == "bell")
-    assert bound.prepare_bytes == 512 + ell + 2 * 24 * (96 + 64), "B and C of whole blocks"
 
 
 def test_padding_beyond_the_memory_is_refused_with_its_bytes(monkeypatch, library):

@@ -29,6 +29,7 @@ from fake_libraries import (
     eight_problem,
     install_all,
     nm_problem,
+    sparse_matrix,
     two_four_problem,
 )
 
@@ -45,6 +46,7 @@ from artifact.baselines import (
     triton_bsr,
 )
 from artifact.measure import bench, check
+from kernels import casper_sparse
 from kernels.async_sparse import operands as of_blocks
 from kernels.contract import Operands
 from kernels.formats import bcsr, half, nm
@@ -425,8 +427,16 @@ def on_blocks(*shape: int, **what) -> Callable:
     return lambda: signed(of_blocks.problem(*shape, 0.3, **what))
 
 
+def on_csr(dtype: str) -> Callable:
+    return lambda: of_blocks.problem_from_csr(sparse_matrix(1000, 777), 128, 1, dtype=dtype, format="csr", reorder="")
+
+
 ON_GPU = [
-    *((f"cusparse_{a}", lambda: of_nm.problem(130, 100, 45, 0.5), 1e-6) for a in cusparse.ALGORITHMS),
+    *((f"cusparse_{a}", partial(of_nm.problem, 130, 100, 45, 0.5), 1e-6) for a in cusparse.ALGORITHMS),
+    *(
+        (f"cusparse_{a}", partial(casper_sparse.problem, m=513, n=n, k=300, density=0.05, seed=n), 1e-6)
+        for a, n in product(cusparse.ALGORITHMS, (1, 3, 4, 5, 128, 257))
+    ),
     *(("cublas", partial(of_nm.problem, *shape), 1e-6) for shape in ((1, 33, 64, 0.5), (130, 100, 45, 0.5))),
     *(
         (name, partial(of_nm.problem, *shape, dtype=dtype), 0.0)
@@ -436,15 +446,23 @@ ON_GPU = [
     *(
         (name, partial(of_24.problem, *shape, dtype=dtype), 0.0)
         for name in ("cublaslt", "cusparselt", "cusparselt_default")
-        for dtype in half.DTYPES
-        for shape in ((64, 64, 64), (256, 128, 512))
+        for dtype, shape in product(half.DTYPES, ((64, 64, 64), (256, 128, 512)))
     ),
     *(
         (name, on_blocks(*shape, dtype=dtype, layout=layout), 0.0)
         for name in ("cublas_dense", "cublas_dense_default", "cusparse_alg2", "cusparse_bell", "cusparse_bsr")
-        for dtype in of_blocks.DTYPES
-        for layout in of_blocks.LAYOUTS
+        for dtype, layout in BLOCKED
         for shape in ((300, 40, 500), *((256, 64, 384),) * name.startswith("cusparse_b"))
+    ),
+    *(
+        ("triton_bsr", on_blocks(*shape, dtype=dtype, layout=layout, block=block), 0.0)
+        for dtype, layout, block in product(half.DTYPES, LAYOUTS, bcsr.SIDES)
+        for shape in ((256, 128, 384), (300, 256, 500), (1001, 128, 777))
+    ),
+    *(
+        (name, on_csr(dtype), 0.0)
+        for name, dtype in product(("cusparse_bell", "cusparse_bsr", "triton_bsr"), of_blocks.CSR_DTYPES)
+        if (name, dtype) != ("cusparse_bell", "float32")  # which multiplies in TF32
     ),
 ]
 
@@ -455,12 +473,14 @@ def test_a_library_is_right_on_a_gpu_also_from_a_graph(device, name, made, most)
     problem = made()
     try:
         bound = registry.contenders(MODULES, device)[name](problem)
-    except ValueError as error:  # both block formats take B and C in one order only
-        assert name.startswith("cusparse_b") and str(error).startswith("cuSPARSE refuses")
-        return
+    except ValueError as error:
+        # Block formats take B and C in one order only; sums in float64 are too much for some versions of the compiler.
+        assert name.startswith(("cusparse_b", "triton"))
+        assert str(error).startswith(("cuSPARSE refuses", "triton_bsr needs PyTorch", "PyTorch's bsr_dense_mm refuses"))
+        pytest.skip(str(error))
     reference, stream = check.oracle(problem), device.create_stream()
     for _ in range(2):
         errors = check.check(bound, problem, reference, stream)
         assert not most or errors.rel_err < most
-    assert bound.prepare_ms > 0 and bound.prepare_bytes >= 0 and bound.name == name
+    assert bound.prepare_ms >= 0 and bound.prepare_bytes >= 0 and bound.name == name
     check_captured(bound, problem, reference, device)

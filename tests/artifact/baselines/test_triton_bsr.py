@@ -4,16 +4,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from capturing import check_captured
-from fake_libraries import DEVICE, STREAM, Timer, bcsr_problem, install, sparse_matrix
+from fake_libraries import DEVICE, STREAM, Timer, bcsr_problem
 
 from artifact.baselines import triton_bsr
 from artifact.measure import bench, check
 from kernels.async_sparse import operands
-from kernels.formats import bcsr, half
-from kernels.formats.half import Half
 
-NAMES, LAYOUTS = triton_bsr.NAMES, operands.LAYOUTS
+NAMES = triton_bsr.NAMES
 WHOLE = (64, 32, 96)  #: in blocks of 16
 
 
@@ -52,46 +49,31 @@ def test_the_fastest_wins_and_what_does_not_compile_is_left_out(monkeypatch, tor
     assert (bound.name, bound.choice) == ("triton_bsr_tuned", "PyTorch's own parameters")
 
 
-def test_without_pytorch_it_is_a_sentence(monkeypatch):
-    install(monkeypatch)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ValueError, match="triton_bsr needs PyTorch, which cannot be imported here"):
-        triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
-
-
-@pytest.mark.parametrize("what", ["CUDA", "Triton"])
-def test_without_cuda_or_triton_it_is_a_sentence(monkeypatch, torch, what):
-    if what == "CUDA":
-        torch.cuda.is_available = lambda: False
-    else:
-        torch._triton_ops = SimpleNamespace()
-    message = f"needs PyTorch with {what}, and the one here .version 2.0. is without"
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda torch: sys.modules.update(torch=None), "PyTorch, which cannot be imported here"),
+        (lambda torch: setattr(torch.cuda, "is_available", lambda: False), "PyTorch with CUDA, and the one here .*2.0"),
+        (lambda torch: setattr(torch, "_triton_ops", SimpleNamespace()), "PyTorch with Triton, and the one here .*2.0"),
+    ],
+)
+def test_without_pytorch_its_cuda_or_triton_it_is_a_sentence(torch, spoil, says):
+    spoil(torch)
+    with pytest.raises(ValueError, match=f"triton_bsr needs {says}"):
         triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
 
 
 @pytest.mark.parametrize(
-    ("n", "block", "takes"),
-    [
-        (16, 16, True),
-        (48, 16, True),
-        (40, 16, False),
-        (32, 64, True),
-        (48, 64, False),
-        (96, 64, False),
-        (192, 64, True),
-        (8, 16, False),
-        (1, 16, False),
-    ],
+    ("block", "taken", "refused"), [(16, (16, 48), (40, 8, 1)), (64, (32, 192), (48, 96))], ids=str
 )
-def test_n_is_a_multiple_of_the_block_or_a_smaller_power_of_two(torch, n, block, takes):
-    problem = bcsr_problem(64, n, 128, block=block)
-    if takes:
+def test_n_is_a_multiple_of_the_block_or_a_smaller_power_of_two(torch, block, taken, refused):
+    for n in taken:
+        problem = bcsr_problem(64, n, 128, block=block)
         bound = triton_bsr.bind("triton_bsr", problem, DEVICE)
         check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-    else:
+    for n in refused:
         with pytest.raises(ValueError, match=f"but n={n}: choose another n"):
-            triton_bsr.bind("triton_bsr", problem, DEVICE)
+            triton_bsr.bind("triton_bsr", bcsr_problem(64, n, 128, block=block), DEVICE)
 
 
 def test_what_32_bits_do_not_count_is_refused(monkeypatch, torch):
@@ -102,69 +84,18 @@ def test_what_32_bits_do_not_count_is_refused(monkeypatch, torch):
         triton_bsr.bind("triton_bsr", problem, DEVICE)
 
 
-# ---------------------------------------------------------------- on a GPU
-
-
-@pytest.fixture(scope="module")
-def gpu(device):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("triton")
-    if not torch.cuda.is_available():
-        pytest.skip("this PyTorch is without CUDA")
-    return device
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", half.DTYPES)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("block", bcsr.SIDES)
-def test_triton_is_right_in_every_layout(gpu, block, layout, dtype):
-    stream = gpu.create_stream()
-    for m, n, k in ((256, 128, 384), (300, 256, 500), (1001, 128, 777)):
-        problem = operands.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
-        reference = check.oracle(problem)
-        bound = triton_bsr.bind("triton_bsr", problem, gpu)
-        for _ in range(2):
-            check.check(bound, problem, reference, stream)
-        assert isinstance(bound.result(), Half)
-        assert (bound.prepare_bytes == 0) == (m % block == 0 and k % block == 0)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", operands.CSR_DTYPES)
-def test_triton_is_right_on_a_csr_matrix(gpu, dtype):
-    a = sparse_matrix(1000, 777)
-    problem = operands.problem_from_csr(a, 128, 1, dtype=dtype, format="csr", reorder="")
-    try:
-        bound = triton_bsr.bind("triton_bsr", problem, gpu)
-    except ValueError as error:  # sums in float64 are too much for the compiler of some versions
-        assert "refuses" in str(error) and dtype not in half.DTYPES
-        pytest.skip(str(error))
-    reference, stream = check.oracle(problem), gpu.create_stream()
-    for _ in range(2):
-        check.check(bound, problem, reference, stream)
-    assert bound.prepare_ms > 0 and bound.prepare_bytes > 0
-
-
 @pytest.mark.gpu
 @pytest.mark.alone
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_tuned_is_right_and_no_slower(gpu, layout):
+@pytest.mark.parametrize("layout", operands.LAYOUTS)
+def test_what_is_tuned_is_right_and_no_slower(device, layout):
     problem = operands.problem(2048, 1024, 2048, 0.1, layout=layout)
-    reference, stream = check.oracle(problem), gpu.create_stream()
-    bounds = {name: triton_bsr.bind(name, problem, gpu) for name in NAMES}
+    try:
+        bounds = {name: triton_bsr.bind(name, problem, device) for name in NAMES}
+    except ValueError as error:
+        assert "needs PyTorch" in str(error)
+        pytest.skip(str(error))
+    reference, stream = check.oracle(problem), device.create_stream()
     for bound in (*bounds.values(), *bounds.values()):
         check.check(bound, problem, reference, stream)
-    assert bounds["triton_bsr_tuned"].choice
-    timed = bench.time(bounds, gpu)
-    ours, tuned = (timed[name].median_us for name in NAMES)
-    assert tuned <= 1.1 * ours
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(1024, 256, 512), (1000, 256, 500)])
-def test_triton_can_be_captured(gpu, shape):
-    problem = operands.problem(*shape, 0.2, layout="linear")
-    reference = check.oracle(problem)
-    bound = triton_bsr.bind("triton_bsr", problem, gpu)
-    check_captured(bound, problem, reference, gpu)
+    ours, tuned = (timing.median_us for timing in bench.time(bounds, device).values())
+    assert bounds["triton_bsr_tuned"].choice and tuned <= 1.1 * ours

@@ -5,28 +5,25 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
+import scipy.sparse
 import synthetic
 
-from artifact import cli, paths
-from artifact.measure import device
+from artifact import cli, paths, registry
+from artifact.measure import bench, check, device, run
 from artifact.verdicts import load, measures
+from kernels import casper_sparse, nm_cuda_core
 
-COMMANDS = (
-    "claims",
-    "compare",
-    "machine",
-    "compile",
-    "run",
-    "trial",
-    "matrices",
-    "which",
-    "records",
-)
+#: Claims with each verdict, one that is close, and one that is no claim of the source: all of them take seconds.
+FEW = ("abstract-speedup", "intro-library-not-best", "wide-speedup", "tall-linear", "summary-shape", "wide-bandwidth")
+EVERY = {claim.id: claim for claim in load.claims()}
 
 
 @pytest.fixture
@@ -35,6 +32,7 @@ def shelf(tmp_path, monkeypatch):
     shipped, fresh = tmp_path / "recorded", tmp_path / "build" / "records"
     monkeypatch.setattr(paths, "RECORDED", shipped)
     monkeypatch.setattr(paths, "RECORDS", fresh)
+    monkeypatch.setattr(load, "claims", lambda: [EVERY[name] for name in FEW])
     synthetic.folder(shipped)
     return shipped, fresh
 
@@ -66,7 +64,7 @@ def printed(capsys, *arguments: str, code=0) -> str:
 # ---------------------------------------------------------------- help
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_explains_itself(capsys, command):
     with pytest.raises(SystemExit) as leave:
         cli.main([command, "--help"])
@@ -85,33 +83,36 @@ def test_bad_usage_is_one_line(capsys, arguments):
     assert "--help" in refused(capsys, *arguments)
 
 
+@pytest.fixture
+def answers(monkeypatch):
+    """A function: where stdout goes, and the arguments -> the exit code."""
+
+    def answer(stdout, *arguments) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stdout)
+            return cli.main(arguments)
+
+    return answer
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
-def test_an_answer_that_cannot_be_written_is_one_line():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "artifact", "trial", "--template", "cu"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=paths.ROOT,
-        )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "No space left on device" in done.stderr
+def test_an_answer_that_cannot_be_written_is_one_line_and_one_that_nobody_reads_on_no_error(answers, capfd):
+    reads, writes = os.pipe()
+    os.close(reads)
+    for to, code, said in (("/dev/full", 2, "No space left on device"), (writes, 0, "")):
+        assert answers(open(to, "w"), "trial", "--template", "cu") == code
+        out, err = capfd.readouterr()
+        assert out == "" and said in err and err.count("\n") == bool(said)
 
 
-def test_an_answer_that_nobody_reads_on_is_no_error():
-    command = f"{sys.executable} -m artifact trial --template cu | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=paths.ROOT)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_an_answer_is_printed_whatever_the_terminal_knows(shelf, answers, encoding):
+    out = io.TextIOWrapper(io.FileIO(shelf[0].parent / "out", "w"), encoding=encoding)
+    assert answers(out, "claims", "--id", "wide-speedup") == 0
+    assert b"GPU: nvidia-h200" in (shelf[0].parent / "out").read_bytes()
 
 
 # ---------------------------------------------------------------- claims
-
-
-def test_one_claim(shelf, capsys):
-    out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
-    assert "0.55–0.90×" in out and 'spans = "published"' in out and "reproduced" in out
-    assert "minutes to measure" in out
 
 
 def test_claims_in_every_format_say_the_same(shelf, capsys):
@@ -119,8 +120,7 @@ def test_claims_in_every_format_say_the_same(shelf, capsys):
     table = json.loads(printed(capsys, *room, "--format", "json"))
     assert table == json.loads(printed(capsys, *room, "--json"))
     frame = pd.read_csv(io.StringIO(printed(capsys, *room, "--format", "csv")))
-    marked = printed(capsys, *room, "--format", "markdown")
-    text = printed(capsys, *room)
+    marked, text = printed(capsys, *room, "--format", "markdown"), printed(capsys, *room)
     short = pd.read_csv(io.StringIO(printed(capsys, *room, "--csv")))
     assert list(short.columns) == ["id", "verdict", "measured"]
     assert list(frame["id"]) == list(short["id"]) == [row["id"] for row in table]
@@ -141,18 +141,19 @@ def test_a_script_learns_of_verdicts_by_the_exit_code(shelf, capsys):
     one = ("claims", "--id", "abstract-speedup")
     printed(capsys, *one, "--fail-on", "reproduced", "--fail-on", "partly")
     printed(capsys, *one, "--fail-on", "not-reproduced", code=1)
-    for name in cli.VERDICTS:
-        printed(capsys, "claims", "--id", "intro-library-not-best", "--fail-on", name)
+    every = [word for name in cli.VERDICTS for word in ("--fail-on", name)]
+    printed(capsys, "claims", "--id", "intro-library-not-best", *every)
     assert set(cli.VERDICTS.values()) == set(measures.VERDICTS)
 
 
-def test_claims_of_one_verdict_or_one_gpu(shelf, capsys):
+def test_claims_are_chosen_by_id_verdict_gpu_and_room(shelf, capsys):
+    out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
+    assert all(x in out for x in ("0.55–0.90×", 'spans = "published"', "reproduced", "minutes to measure"))
     of = ("claims", "--room", "casper_sparse", "--format", "json")
     kept = json.loads(printed(capsys, *of, "--verdict", "not-reproduced", "--verdict", "partly"))
     assert {row["verdict"] for row in kept} == {measures.NOT_REPRODUCED, measures.PARTLY}
     assert json.loads(printed(capsys, *of, "--source-gpu", "RTX 3050 Ti"))
-    error = refused(capsys, *of, "--source-gpu", "A100")
-    assert "No claim speaks of a GPU 'A100'; known: RTX 3050 Ti." in error
+    assert "No claim speaks of a GPU 'A100'; known: RTX 3050 Ti." in refused(capsys, *of, "--source-gpu", "A100")
     assert "invalid choice" in refused(capsys, *of, "--verdict", "wrong")
 
 
@@ -214,20 +215,10 @@ def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
     assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
 
 
-@pytest.mark.parametrize("locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-def test_an_answer_is_printed_whatever_the_terminal_knows(shelf, locale):
-    environment = os.environ | {"PYTHONCOERCECLOCALE": "0"} | locale
-    command = [sys.executable, "-m", "artifact", "claims", "--records", str(shelf[0]), "--id", "wide-speedup"]
-    result = subprocess.run(command, cwd=paths.ROOT, env=environment, capture_output=True)
-    assert (result.returncode, result.stderr) == (0, b"") and b"GPU: nvidia-h200" in result.stdout
-
-
 # ---------------------------------------------------------------- compare
 
 
-def test_compare(shelf, capsys, monkeypatch):
-    few = [claim for claim in load.claims() if claim.id in ("abstract-speedup", "wide-speedup")]
-    monkeypatch.setattr(load, "claims", lambda: few)  # all of them take seconds on each side
+def test_compare(shelf, capsys):
     shipped, fresh = shelf
     assert "no fresh records yet" in refused(capsys, "compare")
     synthetic.folder(fresh)
@@ -275,8 +266,6 @@ SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
 
 
 def test_compile(capsys, monkeypatch):
-    from artifact.measure import run
-
     def report(room, variants, target):
         targets = [target] if target else ["sm_80", "sm_90a"]
         return pd.DataFrame([{"variant": v, "target": t} for v in variants for t in targets])
@@ -314,28 +303,23 @@ class Toy:
     """The GPU's part of `run`, replaced: what was bound and how it was timed goes into a log."""
 
     def __init__(self, monkeypatch):
-        import kernels.casper_sparse as casper
-        import kernels.nm_cuda_core as nm_cuda_core
-        from artifact import registry
-        from artifact.measure import bench, check, run
-
-        self.log, self.problems, self.refuses = [], [], {}
+        self.log, self.problems, self.refuses, self.exactly = [], [], {}, []
         stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
-        opened = SimpleNamespace(create_stream=lambda: stream)
-        monkeypatch.setattr(
-            device,
-            "require",
-            lambda: SimpleNamespace(gpu="Toy", open=lambda: opened, memory_bytes=2**37),
+        info = SimpleNamespace(
+            gpu="Toy", open=lambda: SimpleNamespace(create_stream=lambda: stream), memory_bytes=2**37
         )
-        for room in (casper, nm_cuda_core):
-            monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
-        monkeypatch.setattr(registry, "contenders", self.contenders)
-        monkeypatch.setattr(check, "oracle", lambda problem: None)
-        monkeypatch.setattr(check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
-        self.exactly = []
-        monkeypatch.setattr(run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound)))
-        monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
-        monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
+        right = SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        for where, name, what in (
+            (device, "require", lambda: info),
+            *((room, "bind", lambda name, p, device: self.bind(name, p)) for room in (casper_sparse, nm_cuda_core)),
+            (registry, "contenders", self.contenders),
+            (check, "oracle", lambda problem: None),
+            (check, "check", lambda *_, **__: right),
+            (run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))),
+            (bench, "time", partial(self.time, "time")),
+            (bench, "time_calls", partial(self.time, "calls")),
+        ):
+            monkeypatch.setattr(where, name, what)
 
     def bind(self, name, problem):
         self.problems.append(problem)
@@ -363,8 +347,6 @@ NM = ("run", "nm_cuda_core", "-m", "64", "-n", "64", "-k", "64")
 
 
 def test_run_checks_then_times(capsys, toy, monkeypatch):
-    from artifact.measure import check
-
     options = ("--no-baseline", "--warmup", "3", "--iterations", "20")
     out = printed(capsys, *CASPER, "--variant", "warp_per_row", *options)
     assert "warp_per_row" in out and "10.0 µs" in out and "1.0e-07" in out
@@ -512,8 +494,6 @@ def test_what_is_no_trial_is_one_line(capsys, no_gpu, mine, tmp_path):
 
 
 def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
-    import scipy.sparse
-
     scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.random(70, 50, 0.1, "csr"))
     matrix = ("--matrix", f"{tmp_path}/m.npz", "-n", "24")
     lines = printed(capsys, "trial", "--room", "casper_sparse", *matrix).splitlines()
@@ -526,27 +506,20 @@ def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
 
 @pytest.fixture
 def question(tmp_path, no_gpu):
-    """A small matrix in both forms of file."""
-    import numpy as np
-    import scipy.io
-    import scipy.sparse
-
+    """A small matrix."""
     a = scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1))
-    scipy.sparse.save_npz(tmp_path / "mine.npz", a)
     scipy.io.mmwrite(tmp_path / "mine.mtx", a)
     return str(tmp_path / "mine")
 
 
-def test_which_answers_without_a_gpu_for_either_form(capsys, question):
-    answers = [printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")]
-    assert answers[0] == answers[1]
-    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answers[0]
-    assert "Advice: " in answers[0] and "left out in turn" in answers[0]
-    assert "Measured on" not in answers[0]
+def test_which_answers_without_a_gpu(capsys, question):
+    answer = printed(capsys, "which", f"{question}.mtx", "-n", "512")
+    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answer
+    assert "Advice: " in answer and "left out in turn" in answer and "Measured on" not in answer
 
 
 def test_which_refuses_in_one_line(capsys, question, tmp_path):
-    matrix = f"{question}.npz"
+    matrix = f"{question}.mtx"
     assert "there is no such matrix" in refused(capsys, "which", f"{question}.csv", "-n", "8")
     assert "not a whole number" in refused(capsys, "which", matrix, "-n", "0")
     assert "invalid choice: 'fp4'" in refused(capsys, "which", matrix, "-n", "8", "--precision", "fp4")

@@ -45,7 +45,7 @@ def groups_of(chip: list[list[int]]) -> dict[int, int]:
 
 
 @given(chip=chips(), seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 def test_clusters_give_their_gpcs_back(chip, seed):
     assert gpcs.joined(clusters_of(chip, seed)) == groups_of(chip)
 
@@ -60,7 +60,7 @@ def test_a_number_travels_along_a_chain_of_clusters():
 
 
 @given(chip=chips())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 def test_every_sm_has_a_place_and_those_of_a_gpc_are_side_by_side(chip):
     groups = groups_of(chip)
     found = gpcs.placed(groups, len(groups))

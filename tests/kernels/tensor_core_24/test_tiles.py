@@ -139,7 +139,7 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
 
 
 @given(count=st.integers(1, 3000), sms=st.integers(2, 200))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_only_the_last_waves_are_cut_and_only_where_that_saves_time(count, sms):
     """Along k for stream_k and last_wave, whose clusters of two leave an odd multiprocessor out; along m in pieces as
     low as there are multiprocessors for them."""

@@ -30,6 +30,7 @@ from ..contract import Bound
 from ..formats import stored
 from ..formats.eight import Eight
 from ..formats.half import Dense, Half, array_module, array_of
+from ..lazy import cupy
 
 SOURCE = Path(__file__).with_name("compare.cu")
 THREADS, MOST_BLOCKS = 256, 132 * 16
@@ -109,8 +110,6 @@ def _copied(array):
     """The same memory order; of CuPy's contiguous arrays without a kernel."""
     if array_module(array) is np:
         return array.copy(order="K")
-    import cupy
-
     made = cupy.empty_like(array)
     made.data.copy_from_device(array.data, array.nbytes)
     # The host does not wait for a copy within the GPU, nor does a stream that the next launch overwrites it on.
@@ -155,8 +154,6 @@ def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
 
 def _on_gpu(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]:
     """(wrong elements, place of the first in memory, largest error over what it may be), by compare.cu."""
-    import cupy
-
     verdict = cupy.zeros(3, cupy.uint64)
     right = array_of(expected)
     blocks = min(MOST_BLOCKS, -(-right.size // THREADS))

@@ -274,7 +274,7 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
         longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
         columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
     )
-    every = model.candidates("fp32", whole, n, len(model.POOLS["fp32"]))
+    every = model.candidates("fp32", whole, n)
     best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
 

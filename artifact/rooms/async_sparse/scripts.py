@@ -320,7 +320,7 @@ def candidates(sizes: Iterable[int] = (256, 1024), launches: int = 4) -> None:
                 bounds |= {
                     knobs(config): any_csr.bind_config("auto", p, device, config)
                     for config in model.POOLS["tf32"]
-                    if any_csr.fits(config, device)
+                    if any_csr.fits(config, p, device)
                 }
                 times += [(name, n, x, f"{us:.2f}") for x, us in heats.race(bounds, device, launches).items()]
                 for bound in bounds.values():

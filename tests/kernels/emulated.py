@@ -103,12 +103,12 @@ def anything_there(there, monkeypatch):
 
 @pytest.fixture
 def moved(anything_there):
-    """A function: a problem -> the same, whose operands on the pretended GPU are those of the host."""
+    """A function: a problem -> the same, whose operands on the GPU are those of the host."""
 
     def of(problem):
         ops = problem.host()
         there = Operands(*(x if x is None else anything_there(x) for x in (ops.a, ops.b, ops.c)))
-        return replace(problem, make_device=lambda: there) if isinstance(sys.modules["cupy"], Cupy) else problem
+        return replace(problem, make_device=lambda: there)
 
     return of
 

@@ -63,18 +63,22 @@ ENTRIES = {
 
 
 @pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
-def there(request):
+def there(request, monkeypatch):
     """A function: a format or an array of the host -> the same on a GPU, or on one whose kernels the host runs."""
     if request.param == "gpu":
         import cupy
 
         return lambda x: cupy.asarray(x) if isinstance(x, np.ndarray) else formats.to_device(x)
-    return request.getfixturevalue("by_the_host")
+    return _run_here(monkeypatch)
 
 
 @pytest.fixture
 def by_the_host(monkeypatch):
     """A function: a format or an array of the host -> the same on a GPU whose kernels the host runs."""
+    return _run_here(monkeypatch)
+
+
+def _run_here(monkeypatch):
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the host here")
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))

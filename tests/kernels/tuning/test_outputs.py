@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import compiled
 import numpy as np
 import pytest
-from emulated import anything_there, by_the_host, there  # noqa: F401
+from emulated import anything_there, there  # noqa: F401
 
 from kernels import formats
 from kernels.formats import half, stored

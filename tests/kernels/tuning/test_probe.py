@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulated import anything_there, by_the_host, moved, there  # noqa: F401
+from emulated import anything_there, moved, there  # noqa: F401
 
 from kernels import async_sparse, casper_sparse, formats, nm_cuda_core, nm_spmm, tensor_core_24
 from kernels.contract import Operands, Problem

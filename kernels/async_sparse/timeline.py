@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..contract import Problem, require
 from . import published
 
@@ -38,22 +40,11 @@ def timeline(problem: Problem, device, variants: Sequence[str] = published.TRACE
             bound.launch(stream)
         stream.sync()
         found = spans.get()
-        for block in range(KEPT[0]):
-            seen = (found[block] > 0).all(axis=-1)
-            if not seen.any():
-                continue
-            zero = found[block][seen][:, 0].min()
-            for role, group, step in zip(*seen.nonzero(), strict=True):
-                begin, end = (float((x - zero) / mhz * 1e3) for x in found[block, role, group, step])
-                rows.append(
-                    {
-                        "variant": variant,
-                        "block": block,
-                        "role": ROLES[role],
-                        "warpgroup": int(group),
-                        "step": int(step),
-                        "begin_ns": round(begin, 1),
-                        "end_ns": round(end, 1),
-                    }
-                )
+        seen = (found > 0).all(axis=-1)
+        zero = np.where(seen, found[..., 0], found.max()).min(axis=(1, 2, 3), keepdims=True)[..., None]
+        ns = ((found - zero) / mhz * 1e3).round(1)
+        for block, role, group, step in np.argwhere(seen).tolist():
+            begin, end = ns[block, role, group, step].tolist()
+            at = {"variant": variant, "block": block, "role": ROLES[role], "warpgroup": group, "step": step}
+            rows.append(at | {"begin_ns": begin, "end_ns": end})
     return rows

@@ -262,7 +262,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
     others = np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1
     assert np.array_equal(made.work.others, others)
-    assert (made.held == 0 and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
+    assert (not made.own and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -257,14 +257,13 @@ def candidates(problem: Problem, device) -> list[Unit]:
     every = tiles(shape, properties.max_shared_memory_per_block_optin)
     every.sort(key=lambda c: predict(c, problem.m, problem.n, blocks, shape, sms))
     best = every[: MOST // len(GROUPS_KIB)]
-    panel = problem.k * shape.size  # bytes of a column of B
-    wanted = []
-    for config in best:
-        for kib in GROUPS_KIB:
-            together = max(1, kib * 1024 // (panel * config.columns))
-            # One panel a group is the same as any smaller one, as one group for all is as any larger.
-            if kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1:
-                wanted.append(replace(config, group_kib=kib))
+
+    def differs(config: Unit, kib: int) -> bool:
+        """One panel a group is the same as any smaller one, as one group for all is as any larger."""
+        together = kib * 1024 // (problem.k * shape.size * config.columns)
+        return kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1
+
+    wanted = [replace(config, group_kib=kib) for config in best for kib in GROUPS_KIB if differs(config, kib)]
     return wanted + [replace(config, longest_first=False) for config in best[:AS_THEY_LIE]]
 
 

@@ -216,7 +216,7 @@ def _problem(
     make_a: Callable,
 ) -> Problem:
     """sizes: m, n, k. a_bytes, asked_bytes: as `_blocks_bytes` has them. make_a: A of NumPy or CuPy."""
-    (m, n, k), size, (order_b, order_c) = sizes, _size(dtype), LAYOUTS[layout]
+    (m, n, k), size, order_b, order_c = sizes, _size(dtype), *LAYOUTS[layout]
 
     def operands(xp) -> Operands:
         made = Operands(make_a(xp), dense(xp, k, n, seed, dtype, order_b))

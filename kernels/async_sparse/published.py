@@ -6,6 +6,7 @@ text leaves open is said in each file's head; tiles have the width that section 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def wgmma_n(n: int, groups: int = 2) -> int:
 def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     """A rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
 
-    spans: CuPy array for the clocks of a rung of `TRACED` (`timeline.py`); a launch is slower then.
+    spans: CuPy array for the clocks of a rung of `TRACED` (`timeline`); a launch is slower then.
     Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
     is not column-major or the GPU has no wgmma.
     """
@@ -201,3 +202,46 @@ def shared_bytes(name: str, width: int, size: int, c_order: str) -> int:
 def widest(name: str, size: int) -> int:
     """Columns of a box of C at most: few where it has shared memory of its own, beside a full ring."""
     return 64 // size if name in PERSISTENT else 64
+
+
+# ---------------------------------------------------------------- when a block loads, multiplies and stores
+
+#: As trace.cuh has them: blocks, roles, warpgroups and steps that are kept.
+KEPT = (8, 3, 3, 64)
+ROLES = ("load", "multiply", "store")
+
+
+def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz: float = 0.0) -> list[dict]:
+    """Rows of what the first thread blocks of a launch did (Figs. 3 and 4b), the second launch of each variant.
+
+    variant, block (its number in the grid), role ("load": from the request of a step until a thread that
+    waits for it sees it there; "multiply": from then until its wgmma are done; "store": until C has left
+    shared memory, or registers), warpgroup, step, begin_ns, end_ns from the block's first clock on. sm_mhz:
+    the clock that turns cycles into time; 0 asks the device for its highest. Raises ValueError for a
+    variant that keeps no clocks.
+    """
+    import cupy
+
+    mhz = sm_mhz or device.properties.clock_rate / 1e3
+    stream = device.create_stream()
+    rows = []
+    for variant in variants:
+        require(
+            variant in TRACED,
+            f"{variant} keeps no clocks: choose one of {', '.join(TRACED)}",
+        )
+        spans = cupy.zeros((*KEPT, 2), cupy.int64)
+        cupy.cuda.get_current_stream().synchronize()
+        bound = bind(variant, problem, device, spans)
+        for _ in range(2):  # the first one finds a cold instruction cache
+            bound.launch(stream)
+        stream.sync()
+        found = spans.get()
+        seen = (found > 0).all(axis=-1)
+        zero = np.where(seen, found[..., 0], found.max()).min(axis=(1, 2, 3), keepdims=True)[..., None]
+        ns = ((found - zero) / mhz * 1e3).round(1)
+        for block, role, group, step in np.argwhere(seen).tolist():
+            begin, end = ns[block, role, group, step].tolist()
+            at = {"variant": variant, "block": block, "role": ROLES[role], "warpgroup": group, "step": step}
+            rows.append(at | {"begin_ns": begin, "end_ns": end})
+    return rows

@@ -166,7 +166,7 @@ def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
 def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
     idling SMs. loaded: bytes of B in a task, on average, of which a warp has `WORK` at most, or one task; it has
-    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`tasks.in_blocks`)."""
+    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`planning.tasks`)."""
     each = max(1, int(min(MOST_TASKS, WORK / max(loaded, 1.0), tasks // (2 * slots * WARPS))))
     return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 

@@ -38,7 +38,7 @@ from kernels.async_sparse import (
     windows,
 )
 from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.statistics import HEIGHTS, Statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
 from kernels.contract import Operands

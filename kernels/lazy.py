@@ -15,3 +15,5 @@ class Lazy:
 
 
 torch = Lazy("torch")
+cupy = Lazy("cupy")
+driver, runtime = Lazy("cuda.bindings.driver"), Lazy("cuda.bindings.runtime")

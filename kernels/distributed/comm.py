@@ -5,7 +5,6 @@
     ready(send, recv)     a call that sends send[q] to rank q and gets recv[q] from it, all at once; the arrays are
                           contiguous, and stay where they are
     split(color)          the ranks with the same color, in their order
-    close()
 
 `start` finds what started the processes: torchrun, Slurm or MPI. The call that `ready` returns takes a stream, and on a
 GPU returns when the exchange is enqueued there. NVLink multicast stays off: NCCL_NVLS_ENABLE=0, unless it is set.
@@ -16,7 +15,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -24,6 +25,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..contract import require
+from ..lazy import Lazy, cupy, torch
+
+dist, mpi = Lazy("torch.distributed"), Lazy("mpi4py.MPI")
 
 #: Seconds that ranks wait for each other: for one that still compiles, say. Of one that is dead, `faults` tells.
 PATIENCE = 300
@@ -45,7 +49,6 @@ class Comm(Protocol):
     def gather(self, x: Any) -> list: ...
     def ready(self, send: list, recv: list) -> Callable[..., None]: ...
     def split(self, color: int) -> Comm: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -84,25 +87,17 @@ def place(environment=os.environ) -> Place:
 # ---------------------------------------------------------------- threads: a rank alone, tests, and to look at
 
 
-class _Shared:
-    def __init__(self, size: int):
-        self.size = size
-        self.slots: list = [None] * size
-        self.barrier = threading.Barrier(size, timeout=PATIENCE)
-
-
 class Threads:
-    """Parts as threads of this process, with NumPy arrays."""
+    """Parts as threads of this process, with NumPy arrays; they share a barrier and a list with a place for each."""
 
-    def __init__(self, rank: int, shared: _Shared):
-        self.rank, self.size, self._shared = rank, shared.size, shared
+    def __init__(self, rank: int, barrier: threading.Barrier, slots: list):
+        self.rank, self.size, self._barrier, self._slots = rank, len(slots), barrier, slots
 
     def gather(self, x) -> list:
-        shared = self._shared
-        shared.slots[self.rank] = x
-        shared.barrier.wait()
-        found = list(shared.slots)
-        shared.barrier.wait()  # all have read what the next call overwrites
+        self._slots[self.rank] = x
+        self._barrier.wait()
+        found = list(self._slots)
+        self._barrier.wait()  # all have read what the next call overwrites
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
@@ -110,45 +105,42 @@ class Threads:
             for q, of in enumerate(self.gather(send)):
                 if recv[q].size:
                     recv[q][...] = of[self.rank]
-            self._shared.barrier.wait()  # nobody changes what others still read
+            self._barrier.wait()  # nobody changes what others still read
 
         return move
 
     def split(self, color: int) -> Threads:
-        colors = self.gather(color)
-        members = [q for q, c in enumerate(colors) if c == color]
-        made = self.gather(_Shared(len(members)) if members[0] == self.rank else None)
-        return Threads(members.index(self.rank), made[members[0]])
+        members = [q for q, c in enumerate(self.gather(color)) if c == color]
+        made = self.gather(_shared(len(members)))  # those of the first one count
+        return Threads(members.index(self.rank), *made[members[0]])
 
-    def close(self) -> None:
-        pass
+
+def _shared(size: int) -> tuple[threading.Barrier, list]:
+    return threading.Barrier(size, timeout=PATIENCE), [None] * size
 
 
 def alone() -> Threads:
     """One part, which talks to nobody."""
-    return Threads(0, _Shared(1))
+    return Threads(0, *_shared(1))
 
 
 def run_threads(size: int, work: Callable[[Comm], Any]) -> list:
-    """What `work(comm)` returns on each of `size` threads; the first error of any ends all, and is raised."""
-    shared, found, errors = _Shared(size), [None] * size, []
+    """What `work(comm)` returns on each of `size` threads; an error of any ends all, and is raised."""
+    barrier, slots = _shared(size)
 
-    def one(rank: int) -> None:
+    def one(rank: int) -> Any:
         try:
-            found[rank] = work(Threads(rank, shared))
-        except BaseException as error:  # handed to the caller
-            errors.append(error)
-            shared.barrier.abort()
+            return work(Threads(rank, barrier, slots))
+        except BaseException:
+            barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        told = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
-        raise (told or errors)[0]
-    return found
+    with ThreadPoolExecutor(size) as pool:
+        made = [pool.submit(one, rank) for rank in range(size)]
+    # Of who waited for one that failed, last.
+    for each in sorted(made, key=lambda x: isinstance(x.exception(), threading.BrokenBarrierError)):
+        each.result()
+    return [each.result() for each in made]
 
 
 # ---------------------------------------------------------------- MPI, on the host
@@ -168,19 +160,14 @@ class Mpi:
         out, into = [_bytes(x) for x in send], [_bytes(x) for x in recv]
 
         def move(stream=None) -> None:
-            from mpi4py import MPI
-
             requests = [self._comm.Irecv(x, q) for q, x in enumerate(into) if x.size]
             requests += [self._comm.Isend(x, q) for q, x in enumerate(out) if x.size]
-            MPI.Request.Waitall(requests)
+            mpi.Request.Waitall(requests)
 
         return move
 
     def split(self, color: int) -> Mpi:
         return Mpi(self._comm.Split(color, self.rank))
-
-    def close(self) -> None:
-        pass
 
 
 # ---------------------------------------------------------------- NCCL, through PyTorch
@@ -190,15 +177,13 @@ class Torch:
     """`torch.distributed`: NCCL for CuPy's arrays; gloo for small objects, and for NumPy's arrays without a GPU."""
 
     def __init__(self, group, objects, device: int | None):
-        import torch.distributed as dist
-
-        self._dist, self._group, self._objects, self._device = dist, group, objects, device
+        self._group, self._objects, self._device = group, objects, device
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._ranks = dist.get_process_group_ranks(group)
 
     def gather(self, x) -> list:
         found = [None] * self.size
-        self._dist.all_gather_object(found, x, group=self._objects)
+        dist.all_gather_object(found, x, group=self._objects)
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
@@ -209,29 +194,19 @@ class Torch:
         return lambda stream=None: self._enqueue(out, into, stream)
 
     def _tensor(self, x):
-        import torch
-
         if x.size == 0:
             where = "cpu" if self._device is None else f"cuda:{self._device}"
             return torch.empty(0, dtype=torch.uint8, device=where)
-        flat = _bytes(x)
-        return torch.from_numpy(flat) if isinstance(flat, np.ndarray) else torch.from_dlpack(flat)
+        return torch.from_dlpack(_bytes(x))
 
     def _enqueue(self, out, into, stream) -> None:
-        import torch
-
-        if stream is None:
-            import cupy
-
-            stream = cupy.cuda.get_current_stream()
-        address = getattr(stream, "ptr", stream)
+        address = (cupy.cuda.get_current_stream() if stream is None else stream).ptr
         # PyTorch takes the address 0 for no stream at all, and makes one.
         at = torch.cuda.ExternalStream(address, self._device) if address else torch.cuda.default_stream(self._device)
         with torch.cuda.stream(at):
-            self._dist.all_to_all(into, out, group=self._group)
+            dist.all_to_all(into, out, group=self._group)
 
     def _on_host(self, out, into) -> None:
-        dist = self._dist
         into[self.rank].copy_(out[self.rank])
         others = [q for q in range(self.size) if q != self.rank]
         ops = [(dist.irecv, into[q], q) for q in others if into[q].numel()]
@@ -246,14 +221,10 @@ class Torch:
         for c in sorted(set(colors)):  # every rank makes every group, in one order
             ranks = [self._ranks[q] for q, of in enumerate(colors) if of == c]
             kinds = ["gloo"] if self._device is None else ["nccl", "gloo"]
-            groups = [self._dist.new_group(ranks, backend=kind) for kind in kinds]
+            groups = [dist.new_group(ranks, backend=kind) for kind in kinds]
             if c == color:
                 mine = groups
         return Torch(mine[0], mine[-1], self._device)
-
-    def close(self) -> None:
-        if self._dist.is_initialized():
-            self._dist.destroy_process_group()  # of all groups
 
 
 def _bytes(x):
@@ -261,26 +232,26 @@ def _bytes(x):
     return x.reshape(-1).view(np.uint8)
 
 
-def start_torch(at: Place, *, gpu: bool = True) -> Torch:
-    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT.
+@contextmanager
+def started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
+    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT, until
+    the end of the block; after an error its end could wait for the others, who are told first.
 
     gpu: NCCL, with GPU `at.local` for this process; without, gloo on the host.
     """
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    import torch
-    import torch.distributed as dist
-
     patience = timedelta(seconds=PATIENCE)
     os.environ.setdefault("MASTER_ADDR", "localhost")
     os.environ.setdefault("MASTER_PORT", "29517")
     # The host's group first: it can say that two ranks share a GPU, of which NCCL makes a page of text.
     dist.init_process_group("gloo", rank=at.rank, world_size=at.size, timeout=patience)
     whole = Torch(dist.group.WORLD, dist.group.WORLD, None)
-    if not gpu:
-        return whole
-    torch.cuda.set_device(at.local)
-    one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
-    return Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+    if gpu:
+        torch.cuda.set_device(at.local)
+        one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
+        whole = Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+    yield whole
+    dist.destroy_process_group()  # and all groups
 
 
 def together(comm: Comm, work: Callable[[], Any]) -> Any:

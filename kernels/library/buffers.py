@@ -9,12 +9,12 @@ is captured has a set of its graph's own.
 from __future__ import annotations
 
 import contextlib
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import gpu
 from ..contract import require
+from ..gpu import _driver
 
 LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can destroy
 
@@ -93,13 +93,18 @@ def allocated(size: int) -> int:
     """The address of zeros on the current GPU, past any library's pool: those wait for streams, which a capture
     forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
     driver = _driver()
+
+    def did(answer: tuple):
+        return gpu.succeeded(
+            answer, f"the GPU has no {size} bytes for a plan's buffers ({{}}): free memory of it", gpu.NoGpu
+        )
+
     with capturing_goes_on():
-        failed = f"the GPU has no {size} bytes for a plan's buffers ({{}}): free memory of it"
-        address = gpu.succeeded(driver.cuMemAlloc(max(size, 16)), failed, gpu.NoGpu)
-        _, stream = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        driver.cuMemsetD8Async(address, 0, max(size, 16), stream)
-        driver.cuStreamSynchronize(stream)
-        driver.cuStreamDestroy(stream)
+        address = did(driver.cuMemAlloc(max(size, 16)))
+        stream = did(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        did(driver.cuMemsetD8Async(address, 0, max(size, 16), stream))
+        did(driver.cuStreamSynchronize(stream))
+        did(driver.cuStreamDestroy(stream))
     return int(address)
 
 
@@ -124,10 +129,3 @@ def is_captured(pointer: int) -> bool:
 def capture_of(pointer: int) -> int:
     """The number of the capture that the stream at an address is part of."""
     return int(_driver().cuStreamGetCaptureInfo(pointer)[2])
-
-
-@functools.cache
-def _driver():
-    from cuda.bindings import driver
-
-    return driver

@@ -9,10 +9,10 @@ import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.measure.lazy import cupy
 from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
+from kernels.lazy import cupy
 from kernels.tensor_core_24 import family, fp8_family, launch, layer
 from kernels.tensor_core_24 import fp8 as fp8_room
 

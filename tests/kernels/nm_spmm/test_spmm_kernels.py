@@ -24,7 +24,7 @@ from kernels.tuning import probe
 
 gpu = pytest.mark.gpu
 STREAMS = tuple(name for name, (config, *_) in RUNGS.items() if config.kernel == "stream")
-SOURCES = {(x.source, entry) for x in room.VARIANTS.values() for entry in x.entries}
+SOURCES = {(x.source, entry) for x in room.VARIANTS.values() for entry in x.entries[:: max(1, len(x.entries) - 1)]}
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_what_is_written_is_read_back_sorted_and_the_last_of_a_key_counts(writte
 def test_a_file_is_written_aside_and_an_error_leaves_the_old(tmp_path, monkeypatch):
     path, seen, rename = tmp_path / "choices.csv", [], os.replace
     choices.write_rows(path, ("m",), [(1,)])
-    monkeypatch.setattr(os, "replace", lambda one, two: (seen.append((one.parent, two)), rename(one, two)))
+    monkeypatch.setattr(os, "replace", lambda one, two: (seen.append((Path(one).parent, two)), rename(one, two)))
     choices.write_rows(path, ("m",), [(2,)])
     assert seen == [(tmp_path, path)] and path.read_text() == "m\n2\n"
     with pytest.raises(ZeroDivisionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.tuning import heats
+from kernels.tuning import trials
 
 
 class Work:
@@ -26,7 +26,7 @@ class Work:
 @pytest.mark.gpu
 def test_a_race_is_of_one_uncounted_and_so_many_counted_launches(device):
     bounds = {"much": Work(1024), "little": Work(64)}
-    times = heats.race(bounds, device, 5)
+    times = trials.race(bounds, device, 5)
     assert [bound.launches for bound in bounds.values()] == [6, 6]
     assert times.keys() == bounds.keys() and times["much"] > 4 * times["little"] > 0
 
@@ -36,10 +36,10 @@ def test_a_hot_race_launches_for_so_long_before_it_counts(device):
     import cupy
 
     works = {"much": Work(256), "little": Work(64)}
-    one = heats.race(works, device, 1)  # with the flushes between
+    one = trials.race(works, device, 1)  # with the flushes between
     begun, done = cupy.cuda.Event(), cupy.cuda.Event()
     begun.record()
-    heats.race(works, device, 3, hot_s=0.1)
+    trials.race(works, device, 3, hot_s=0.1)
     done.record()
     done.synchronize()
     assert cupy.cuda.get_elapsed_time(begun, done) >= 100 and one["much"] > one["little"]

@@ -269,15 +269,16 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, (time.perf_counter() - begin) * 1e3
 
 
-def require_whole(name: str, value, least: int, most: int, limit: str = "") -> None:
-    """Raise ValueError unless `value` is an integer, Python's or NumPy's, from `least` to `most`.
+def require_whole(name: str, value, least: int, most: int, limit: str = "") -> int:
+    """Return `value` as Python's integer, since NumPy's would wrap in products; ValueError unless it is one in limits.
 
-    limit: how the message writes `most`, "2^31 - 1" say.
+    least, most: those limits. limit: how the message writes `most`, "2^31 - 1" say.
     """
     require(
         isinstance(value, (int, np.integer)) and least <= int(value) <= most,
         f"{name} is {value!r}, but must be a whole number from {least} to {limit or most}",
     )
+    return int(value)
 
 
 def require_seed(seed) -> None:

@@ -72,35 +72,18 @@ def nm(b, surplus: int) -> tuple[int, int] | None:
     return _first("nm", b.index.size, b.index, b.val, *map(np.int64, sizes))
 
 
-def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: int) -> None:
-    """As `foreign.require_compressed`, of CuPy arrays, for what they hold."""
-    from . import csr
-
+def compressed(kind: str, arrays: dict, stored: int, within: int) -> tuple[int, int] | None:
+    """Of pointers and indices, {name: array, name: array}, that both have whole numbers; places: row, entry."""
     (pointers, ptr), (indices, index) = arrays.items()
     entry = f"compressed<{_index(kind, pointers, ptr)}, {_index(kind, indices, index)}>"
-    numbers = np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within)
-    match _first(entry, max(ptr.shape[0], stored), ptr, *numbers):
-        case (0, _):
-            raise ValueError(csr.starts_elsewhere(kind, int(ptr[0]), pointers))
-        case (1, at):
-            raise ValueError(csr.falls(kind, pointers, at, int(ptr[at]), int(ptr[at + 1])))
-        case (2, _):
-            raise ValueError(
-                f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and {stored} "
-                "values: all three must agree"
-            )
-        case (_, at):
-            raise ValueError(csr.outside(kind, indices, at, int(index[at]), what, within))
+    sizes = np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within)
+    return _first(entry, max(ptr.shape[0], stored), ptr, *sizes)
 
 
-def require_within(kind: str, name: str, index, count: int, what: str) -> None:
-    """As `csr.require_columns`, of a CuPy array of any name."""
-    from . import csr
-
-    entry = f"within<{_index(kind, name, index)}>"
-    found = _first(entry, index.shape[0], index, np.int64(index.shape[0]), np.int64(count))
-    if found:
-        raise ValueError(csr.outside(kind, name, found[1], int(index[found[1]]), what, count))
+def within(kind: str, name: str, index, count: int) -> tuple[int, int] | None:
+    """Of indices that count from 0 to count - 1."""
+    entry, size = f"within<{_index(kind, name, index)}>", index.shape[0]
+    return _first(entry, size, index, np.int64(size), np.int64(count))
 
 
 def _index(kind: str, name: str, index) -> str:

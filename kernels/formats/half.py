@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
-from .arrays import Arrays, array_module, require_known
+from .arrays import Arrays, array_module, require_arrays, require_known
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 
@@ -144,17 +144,8 @@ def to_dense(x: Half):
 def validate(x: Half) -> Half:
     """Return `x`, or raise ValueError: one sentence, what is wrong with it."""
     require_dtype(x.dtype)
-    require_bits(x, f"a {x.dtype} matrix", np.uint16)
+    require_arrays(x.dtype, x, {"bits": (np.uint16, ("rows", "columns"))})
     return x
-
-
-def require_bits(x: Dense, what: str, kind) -> None:
-    """Raise ValueError unless a matrix's bits are 2-dimensional, row-major, of a dtype of NumPy's; what: the matrix."""
-    require(
-        x.bits.dtype == kind and x.bits.ndim == 2,
-        f"the bits of {what} are {x.bits.ndim}-dimensional {x.bits.dtype}, but must be 2-dimensional {np.dtype(kind)}",
-    )
-    require(x.bits.flags.c_contiguous, f"the bits of {what} are not row-major contiguous: copy them")
 
 
 def require_dtype(dtype) -> None:

@@ -40,18 +40,12 @@ ENTRIES = (
 
 def with_zeros(x, rows: int, columns: int):
     """(rows, columns): a row-major matrix of float32 or 16 bits, NumPy or CuPy, with zeros below and beside it."""
-    if array_module(x) is not np:
-        return padded(x, rows, columns)
-    made = np.zeros((rows, columns), x.dtype)
-    made[: x.shape[0], : x.shape[1]] = x
-    return made
-
-
-def padded(x, rows: int, columns: int):
-    """`with_zeros` of a CuPy array."""
-    import cupy
-
-    made = cupy.empty((rows, columns), x.dtype)
+    xp = array_module(x)
+    if xp is np:
+        made = np.zeros((rows, columns), x.dtype)
+        made[: x.shape[0], : x.shape[1]] = x
+        return made
+    made = xp.empty((rows, columns), x.dtype)
     if made.size:
         with On(SOURCE) as on:
             kind = "float" if x.dtype == np.float32 else "u16"
@@ -169,7 +163,7 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
             )
         else:
             whole = b.val.shape == (steps * rows, blocks * columns)
-            val = b.val if whole else padded(b.val, steps * rows, blocks * columns)
+            val = b.val if whole else with_zeros(b.val, steps * rows, blocks * columns)
         on.launch(
             "step_index<0>",
             0,

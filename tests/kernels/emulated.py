@@ -71,7 +71,7 @@ def there(request, monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     stream = SimpleNamespace(sync=lambda: None, handle=0)
     monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
-    monkeypatch.setattr(intake, "_number", _number)
+    monkeypatch.setattr(intake._There, "__getitem__", _number)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 
 
@@ -112,9 +112,9 @@ class Workspace:
         return found[: kind.itemsize].view(kind)[0].copy()
 
 
-def _number(address: int, index: int, size: int) -> int:
-    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
-    return kind.from_address(address + index * size).value
+def _number(there, index: int) -> int:
+    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[there.to.itemsize]
+    return kind.from_address(there.address + index * there.to.itemsize).value
 
 
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):

@@ -150,7 +150,7 @@ CONVERSIONS = {
     (compress, "csr_of_windows"): wcsr.to_csr,
     (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
-    (layout, "padded"): layout.with_zeros,
+    (layout, "with_zeros"): layout.with_zeros,
     (layout, "ordered_rows"): unit.work_order,
     (layout, "stacked"): stacked,
     (layout, "swizzled"): swizzled,

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import gpu, jit, tma
+from .lazy import core, cupy
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,10 @@ class Launch:
         self.steps = [(kernel, config, tuple(map(_encoded, given))) for kernel, config, given in self.named]
 
     def launch(self, stream) -> None:
-        from cuda.core import launch
-
         if self.accumulates:
             gpu.set_bytes(getattr(self.output, "bits", self.output), 0, stream)  # a Half's array
         for kernel, config, arguments in self.steps:
-            launch(stream, config, kernel, *arguments)
+            core.launch(stream, config, kernel, *arguments)
 
     def result(self):
         return self.output
@@ -256,8 +255,6 @@ def unrehearsed():
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """(result, milliseconds) of GPU preprocessing; a first run lets kernels of it be compiled."""
-    import cupy
-
     if not _rehearsed.get():
         begin = time.perf_counter()
         return work(), (time.perf_counter() - begin) * 1e3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
+from ..lazy import cupy
 
 
 class Arrays:
@@ -33,8 +34,6 @@ def array_module(array):
     """CuPy for what lives on a GPU, NumPy for the rest."""
     if not hasattr(array, "__cuda_array_interface__"):
         return np
-    import cupy
-
     return cupy
 
 
@@ -45,7 +44,6 @@ def on_device(array) -> bool:
 
 def to_device(x):
     """Copy to the current GPU: arrays that live there already are shared, and `x` itself where all do."""
-    import cupy
 
     def moved(array):
         there = isinstance(array, cupy.ndarray) and array.device.id == cupy.cuda.Device().id

@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import splitmix
 from ..contract import require, require_seed
-from . import checks, csr, stored
+from . import checks, compress, csr, stored
 from .arrays import array_module, gravest, require_share
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
@@ -147,8 +147,6 @@ def from_dense(
     if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
     if xp is not np:
-        from . import compress
-
         return Bcsr(m, k, dtype, *compress.blocks(given, (b_row, b_col), dtype, count))
     cells = np.zeros((rows * b_row, columns * b_col), given.dtype)
     cells[:m, :k] = given
@@ -188,8 +186,6 @@ def in_order(a: Bcsr) -> Bcsr:
     if a.blocks == 0:
         return a
     if a.xp is not np:
-        from . import compress
-
         return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a))
     place = block_rows_of(a) * a.block_columns + a.col_idx
     order = np.argsort(place, kind="stable")
@@ -333,8 +329,6 @@ def to_csr(a: Bcsr) -> Csr:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
         return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
     if xp is not np:
-        from . import compress
-
         return compress.csr_of_blocks(a)
     at = np.flatnonzero(stored.nonzero(a.val))
     block, inside = at // (b_row * b_col), at % (b_row * b_col)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit
 from ..contract import require
-from .arrays import on_device
+from ..lazy import cupy
+from .arrays import on_device as on_device
+from .launches import On
 
 SOURCE = Path(__file__).with_name("checks.cu")
 #: dtype of indices, and of stored values, -> what the source calls it.
@@ -25,8 +26,7 @@ ENTRIES = (
     "two_four",
     "nm",
 )
-_KINDS, _BLOCK, _MOST_BLOCKS = 8, 256, 2048
-_NONE = 2**64 - 1
+_KINDS, _NONE = 8, 2**64 - 1
 
 
 def bcsr(a) -> tuple[int, int] | None:
@@ -95,17 +95,9 @@ def _index(kind: str, name: str, index) -> str:
 
 
 def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
-    """What a kernel of the source finds, on CuPy's current device and stream: the first place of the gravest kind."""
-    import cupy
-
+    """What a kernel of the source finds, on CuPy's current device and stream: (kind, place), the gravest and first."""
     found = cupy.empty(_KINDS, cupy.uint64)
     found.data.memset_async(0xFF, found.nbytes)
-    given = [x.data.ptr if on_device(x) else x for x in (*arguments, found)]
-    jit.run_on_cupy_stream(SOURCE, entry, min(threads or 1, _BLOCK * _MOST_BLOCKS), _BLOCK, *given)
-    return first_of(found.get())
-
-
-def first_of(found) -> tuple[int, int] | None:
-    """(kind, place) of the gravest kind that was found; found: uint64, 2^64 - 1 where there is none."""
-    places = enumerate(int(x) for x in found)
-    return next((fault for fault in places if fault[1] != _NONE), None)
+    with On(SOURCE) as on:
+        on.on(entry, threads or 1, *arguments, found)
+    return next((fault for fault in enumerate(found.get().tolist()) if fault[1] != _NONE), None)

@@ -116,10 +116,9 @@ def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within
     if kind == STARTS:
         return ValueError(f"{format} {pointers} starts at {int(ptr[0])}, but must start at 0")
     if kind == FALLS:
-        falls = (
-            f"falls from {int(ptr[at])} to {int(ptr[at + 1])} at {'column' if pointers == 'col_ptr' else 'row'} {at}"
-        )
-        return ValueError(f"{format} {pointers} {falls}, but must never fall")
+        place = f"{'column' if pointers == 'col_ptr' else 'row'} {at}"
+        high, low = int(ptr[at]), int(ptr[at + 1])
+        return ValueError(f"{format} {pointers} falls from {high} to {low} at {place}, but must never fall")
     if kind == ENDS:
         return ValueError(f"{format} {pointers} ends at {int(ptr[at])}, but {ends}")
     return ValueError(outside(format, indices, at, int(index[at]), what, within))
@@ -141,7 +140,8 @@ def narrowed(format: str, name: str, index, copy: bool = True):
             wrong = high if high > INT32_MAX else low
             entry = int((index == index.dtype.type(wrong)).argmax())
             raise ValueError(
-                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix smaller, or split it"
+                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix smaller, or "
+                "split it"
             )
     return index.astype(np.int32, copy=copy)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import gpu, workspace
+from .. import gpu, jit, workspace
+from ..lazy import cupy, driver
 from . import csr
 from .csr import Csr
 
@@ -79,7 +80,7 @@ def looked(
     entry = f"look<{_KINDS[arrays.row_bytes]}, {_KINDS[arrays.col_bytes]}>"
     i64 = np.int64
     if share:
-        workspace.compile_together(SOURCE, (entry, _SAMPLE), workspace.arch_of(device))
+        workspace.compile_together(SOURCE, (entry, _SAMPLE), jit.arch_of(device))
     with work.lock:
         workspace.enqueue(
             device,
@@ -170,8 +171,6 @@ class _There:
         self.address, self.to = address, np.zeros(1, f"i{size}")
 
     def __getitem__(self, index: int) -> int:
-        from cuda.bindings import driver
-
         read = driver.cuMemcpyDtoH(self.to.ctypes.data, self.address + index * self.to.nbytes, self.to.nbytes)
         gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
         return int(self.to[0])
@@ -182,8 +181,6 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
 
     Raises ValueError, one sentence, where they make no CSR matrix of that size.
     """
-    import cupy
-
     csr.require_sizes(m, k)
     m, k, nnz = int(m), int(k), int(val.shape[0])
     csr.require_lengths(m, row_ptr.shape[0], col_idx.shape[0], nnz)

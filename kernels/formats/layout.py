@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from . import launches
+from ..lazy import cupy
+from . import compress, launches
 from .arrays import array_module
 from .launches import THREADS, On, ints, longs
 
@@ -66,8 +67,6 @@ def with_zeros(x, rows: int, columns: int):
 
 def ordered_rows(row_ptr, longest_first: bool):
     """int32 (rows, 4): row, its first entry, the one past its last, 0; the longest first, or as they lie."""
-    import cupy
-
     m = int(row_ptr.shape[0]) - 1
     table, key = cupy.empty((m, 4), np.int32), None
     with On(SOURCE, *["row_keys<0>"] * longest_first, "ordered_rows<0>") as on:
@@ -84,8 +83,6 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 
     first, groups: of groups of `high` rows over the union of their columns, as `planning.groups` finds them.
     """
-    import cupy
-
     b_row, b_col = a.block
     col_idx = cupy.empty(columns, np.int32)
     val = cupy.zeros((columns, high * b_row, b_col), a.val.dtype)
@@ -113,10 +110,6 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 def swizzled(meta, rows: int, width: int, ring: bool):
     """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16
     (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
-    import cupy
-
-    from . import compress
-
     meta = compress.contiguous(meta)
     shape, kind = ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
     made = cupy.empty(shape, kind)
@@ -128,8 +121,6 @@ def swizzled(meta, rows: int, width: int, ring: bool):
 
 def packed_values(val, rows: int, pieces: int):
     """`wgmma.pack_values`: uint16 (rows / 64, pieces, 64, 32)."""
-    import cupy
-
     made = cupy.empty((rows // 64, pieces, 64, 32), np.uint16)
     with On(SOURCE) as on:
         units = made.nbytes // 16
@@ -142,8 +133,6 @@ def packed_values(val, rows: int, pieces: int):
 
 def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: bool) -> tuple[Any, Any]:
     """(val, index) of `packing.prepare` of an `Nm` that is not packed; height: rows of a step, with those of zeros."""
-    import cupy
-
     rows, depth = windows * b.keep, windows * b.group
     steps, blocks = ceil(b.k / depth), ceil(b.n / columns)
     unit = columns if b.vector >= b.n else gcd(columns, b.vector)
@@ -178,8 +167,6 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
 
 def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
     """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
-    import cupy
-
     depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)
     values_of = f"tile_values<{'u16' if size == 2 else 'float'}>"

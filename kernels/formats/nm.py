@@ -305,10 +305,11 @@ def _too_many(dense, wrong: int, keep: int, group: int, vector: int) -> ValueErr
     k, n = dense.shape
     g, v = divmod(wrong, math.ceil(n / vector))
     rows, columns = range(g * group, min(k, (g + 1) * group)), range(v * vector, min(n, (v + 1) * vector))
-    part = dense[rows.start : rows.stop, columns.start : columns.stop]
-    if not isinstance(part, np.ndarray):
-        part = on_gpu.contiguous(part).get()
+    used = dense[rows.start : rows.stop, columns.start : columns.stop]
+    if not isinstance(used, np.ndarray):
+        used = on_gpu.contiguous(used).get()
+    count = int((used != 0).any(axis=1).sum())
     return ValueError(
-        f"group {g} (rows {rows[0]} to {rows[-1]}) has {int((part != 0).any(axis=1).sum())} non-zero rows in vector {v} "
+        f"group {g} (rows {rows[0]} to {rows[-1]}) has {count} non-zero rows in vector {v} "
         f"(columns {columns[0]} to {columns[-1]}), but {keep}:{group} keeps {keep}: prune it or choose another pattern"
     )

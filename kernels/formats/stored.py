@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
-from . import csr, eight, half
+from . import compress, csr, eight, half
 from .arrays import Arrays, array_module, require_arrays, require_known
 from .csr import Csr
 
@@ -79,8 +79,6 @@ def count_nonzero(val) -> int:
     """How many stored values are not 0, of either sign; NumPy or CuPy, row-major."""
     if array_module(val) is np:
         return int(np.count_nonzero(nonzero(val)))
-    from . import compress
-
     return compress.filled(val)
 
 
@@ -90,7 +88,7 @@ def require_dtype(name: str, dtype) -> None:
 
 
 def require_layout(name: str, a: Stored, shape: tuple[str, ...]) -> None:
-    """Raise ValueError unless dtype and sizes are some, and row_ptr, col_idx and val, of that shape, arrays for them."""
+    """Raise ValueError unless dtype and sizes are some, and the arrays fit them; shape: of val, in words."""
     require_dtype(name, a.dtype)
     csr.require_sizes(a.m, a.k, name)
     indices = {"row_ptr": (np.int32, ("rows + 1",)), "col_idx": (np.int32, ("columns",))}

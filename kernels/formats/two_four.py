@@ -36,7 +36,9 @@ import numpy as np
 
 from .. import jit
 from ..contract import require, require_seed, require_whole
-from . import checks, eight, half, stored
+from ..lazy import cupy
+from . import checks, eight, half, layout, stored
+from . import compress as on_gpu
 from .arrays import Arrays, array_module, require_arrays
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
@@ -154,10 +156,6 @@ def _fill_on_gpu(a: Any, bits, prune: bool) -> None:
     It reads the matrix once and writes half of it. Where rows do not begin at multiples of 16 bytes, it reads a number
     at a time.
     """
-    import cupy
-
-    from . import compress as on_gpu
-
     threads = count_threads(a.m, a.k, a.UNIT)
     bits = on_gpu.contiguous(bits) if bits.itemsize == 2 else cupy.ascontiguousarray(bits)
     if bits.data.ptr % 16:  # a part of another array
@@ -316,8 +314,6 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-16 * width // columns) * columns // 16
     if xp is not np:
-        from . import layout
-
         return layout.swizzled(meta, high, wide, ring=False)
     whole = np.full((high, wide), EMPTY, np.uint16)
     whole[:m, :width] = meta

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
-from . import checks, csr, stored
+from . import checks, compress, csr, stored
 from .arrays import gravest, require_known
 from .csr import INT32_MAX
 from .stored import Stored
@@ -137,11 +137,9 @@ def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
 def _refused(a: Wcsr, kind: int, at: int) -> ValueError:
     """The error, one sentence, on a fault."""
     if kind <= csr.ENDS:
-        arrays, stored_values = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}, tuple(a.val.shape)
-        ends = (
-            f"there are {a.col_idx.shape[0]} column indices and {stored_values} values: it must be {a.window} rows of "
-        )
-        return csr.refused("WCSR", (kind, at), arrays, f"{ends}as many", a.k)
+        there = f"there are {a.col_idx.shape[0]} column indices and {tuple(a.val.shape)} values"
+        arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
+        return csr.refused("WCSR", (kind, at), arrays, f"{there}: it must be {a.window} rows of as many", a.k)
     if kind == _RAGGED:
         return ValueError(f"WCSR row_ptr[{at}] is {int(a.row_ptr[at])}, but must be a multiple of the padding, {a.pad}")
     if kind == _OUTSIDE:
@@ -175,8 +173,6 @@ def to_dense(a: Wcsr):
 def to_csr(a: Wcsr) -> csr.Csr:
     """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
     if a.xp is not np:
-        from . import compress
-
         return compress.csr_of_windows(a)
     at = np.flatnonzero(stored.nonzero(a.val))
     inside, column = at // max(1, a.columns), at % max(1, a.columns)

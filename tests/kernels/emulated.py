@@ -21,11 +21,12 @@ from pretend import Array, Strict, as_array
 
 from kernels import formats, jit, workspace
 from kernels.async_sparse import planning
-from kernels.formats import compress, intake, layout
+from kernels.formats import checks, compress, intake, layout
 
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
+    checks.SOURCE: checks.ENTRIES,
     compress.SOURCE: compress.ENTRIES,
     layout.SOURCE: layout.ENTRIES,
     planning.SOURCE: tuple(
@@ -66,11 +67,12 @@ def there(request, monkeypatch):
         pytest.skip("no compiler for the host here")
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
     monkeypatch.setattr(workspace, "of", lambda device: Workspace())
-    monkeypatch.setattr(workspace, "arch_of", lambda device: "sm_90a")
     monkeypatch.setattr(workspace, "enqueue", _enqueue)
+    monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
+    device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)
-    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
+    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (device, stream))
     monkeypatch.setattr(intake._There, "__getitem__", _number)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 

@@ -11,6 +11,7 @@ from kernels.async_sparse import planning, statistics, unit, windows
 from kernels.async_sparse import tasks as host_tasks
 from kernels.formats import (
     bcsr,
+    checks,
     compress,
     csr,
     half,
@@ -180,6 +181,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))
+    monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))

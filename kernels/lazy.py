@@ -20,4 +20,5 @@ class Lazy:
 
 
 cupy, torch = Lazy("cupy"), Lazy("torch")
-core, driver, nvrtc = (Lazy(f"cuda.{name}") for name in ("core", "bindings.driver", "bindings.nvrtc"))
+core = Lazy("cuda.core")
+driver, nvrtc, runtime = (Lazy(f"cuda.bindings.{name}") for name in ("driver", "nvrtc", "runtime"))

@@ -39,6 +39,7 @@ os.environ.setdefault("SPARSITY_TEST_SEED", str(secrets.randbits(31)))
 def _nothing_is_loaded():
     """What one test loads, or a fake in its place, is no other's."""
     jit._loaded.clear()
+    jit.ready.cache_clear()
     workspace.config.cache_clear()
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from artifact.measure import bench
 from artifact.measure.device import first_line
-from artifact.measure.lazy import Lazy, cupy, runtime
 from kernels.contract import Problem, require
+from kernels.lazy import Lazy, cupy, runtime
 
 cublas, cublasLt, cusparse = (Lazy(f"nvmath.bindings.{name}") for name in ("cublas", "cublasLt", "cusparse"))
 #: Host scalars, read when the call is made, captured or not.

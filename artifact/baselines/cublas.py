@@ -35,9 +35,9 @@ from artifact.baselines._library import (
     refusing,
     sizes,
 )
-from artifact.measure.lazy import cupy, runtime
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
+from kernels.lazy import cupy, runtime
 
 READINGS = ("cublas", "cublas_transfers", "cublas_allocation", "cublas_handle")
 

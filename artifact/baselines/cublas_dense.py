@@ -14,9 +14,9 @@ from artifact.baselines import cublas_tensor
 from artifact.baselines._library import Bound, cublas, hold, offers, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
-from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats.half import array_of
+from kernels.lazy import cupy
 
 NAMES = ("cublas_dense", "cublas_dense_default")
 #: What the choice says of A's order -> the order.

@@ -21,11 +21,11 @@ import numpy as np
 
 from artifact.baselines import cublaslt
 from artifact.baselines._library import Bound, offers, require_taken, sizes
-from artifact.measure.lazy import cupy
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm
 from kernels.formats.half import Half
+from kernels.lazy import cupy
 
 #: dtype -> name in the records.
 NAMES = {"tf32": "cublas_tf32", "bfloat16": "cublas_bf16"}

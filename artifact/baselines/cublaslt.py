@@ -40,9 +40,9 @@ from artifact.baselines._library import (
 )
 from artifact.baselines.cusparselt import require_two_four
 from artifact.measure.device import first_line
-from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four
+from kernels.lazy import cupy
 
 PLANNED, TUNED = 16, 6
 #: Launches of each algorithm while autotuning.

@@ -21,9 +21,9 @@ from artifact.baselines import cublaslt
 from artifact.baselines._library import Bound, cublas, cublasLt, offers, owned, put, sizes
 from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, description, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
-from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four_eight
+from kernels.lazy import cupy
 
 NAME = "cublaslt_eight"
 #: How sums are made -> cublasLt's FAST_ACCUM.

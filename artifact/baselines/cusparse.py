@@ -43,13 +43,13 @@ from artifact.baselines._library import (
     sizes,
 )
 from artifact.baselines.cublas import require_column_major
-from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
 from kernels.formats.nm import Nm, per_column_index
+from kernels.lazy import cupy
 
 #: Our name -> the member of cusparseSpMMAlg_t.
 _ENUM = {"default": "DEFAULT", "alg1": "CSR_ALG1", "alg2": "CSR_ALG2", "alg3": "CSR_ALG3"}

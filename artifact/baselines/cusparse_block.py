@@ -25,12 +25,12 @@ from typing import Any
 
 from artifact.baselines._library import Bound, cusparse, offers
 from artifact.baselines.cusparse import Sparse, number, pointers, ready, require_blocks, require_work
-from artifact.measure.lazy import cupy
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
+from kernels.lazy import cupy
 
 FORMATS = ("bell", "bsr")
 BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of

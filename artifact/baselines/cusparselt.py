@@ -45,11 +45,11 @@ from artifact.baselines._library import (
     sizes,
 )
 from artifact.measure import device as device_
-from artifact.measure.lazy import cupy
 from kernels.contract import Problem, require, timed
 from kernels.formats import two_four, two_four_eight
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
+from kernels.lazy import cupy
 
 #: Which algorithm -> what it is called in the records.
 NAMES = {"default": "cusparselt_default", "best": "cusparselt"}

@@ -28,12 +28,12 @@ import pandas as pd
 from artifact import command
 from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import device, records
-from artifact.measure.lazy import Lazy, torch
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
 from kernels.distributed import Panels, Part, generate, machine, partition, streaming
 from kernels.distributed.comm import together
-from kernels.formats import bcsr, csr, half
+from kernels.formats import bcsr, csr, half, stored
+from kernels.lazy import Lazy, torch
 
 torch_distributed = Lazy("torch.distributed")
 SEED = 5
@@ -299,7 +299,7 @@ def _slices(slabs, most: int):
 
 
 def _float64(array, dtype: str):
-    return (half.from_bits(array, dtype) if dtype in half.DTYPES else array).astype(np.float64)
+    return stored.numbers(array, dtype).astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders

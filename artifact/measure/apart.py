@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from artifact.measure.lazy import cupy, torch
 from kernels.contract import Problem
+from kernels.lazy import cupy, torch
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -20,7 +20,7 @@ The method page of the book quotes the constants below, and those of `kernels.ti
 import math
 import statistics
 import time as host_clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from artifact.measure.device import NOT_THROTTLED, Sample, first_line, sample
-from artifact.measure.lazy import driver
 from kernels.contract import require
+from kernels.gpu import succeeded
+from kernels.lazy import driver
 from kernels.timing import FLUSH_BYTES_MIN, FLUSH_FACTOR, Stopwatch, flush_bytes, uncollected
 
 __all__ = ["FLUSH_BYTES_MIN", "FLUSH_FACTOR", "flush_bytes"]
@@ -84,14 +85,8 @@ class Timing:
     graph: bool  #: whether the launches were replayed from a CUDA graph
 
 
-class Engine(NamedTuple):
-    """What measuring needs from the machine, so that the plan can be tested without one."""
-
-    #: Launches the contenders in that order; each launch's time in microseconds, and what was sampled meanwhile.
-    run: Callable[[Sequence[str]], tuple[list[float], list[Sample]]]
-    flush_us: float  #: cost of a flush of L2
-    host_us: Mapping[str, float]  #: cost of enqueuing each contender
-    replay: Callable[[str], None]  #: switches one to a CUDA graph
+#: Launches the named contenders in that order: each launch's microseconds, and what was sampled meanwhile.
+Launches = Callable[[Sequence[str]], tuple[list[float], list[Sample]]]
 
 
 def time(
@@ -118,52 +113,77 @@ def time(
             f"{name} works on the host as well, which this timer hides: use time_calls",
         )
     stopwatch = Stopwatch(device, max(BATCH, WARMUP_BATCH * len(contenders)))
-    graphs: list[Graph] = []
+    graphs: dict[str, Graph] = {}
+    launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
+
+    def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
+        stopwatch.enqueue([launch[name] for name in names])
+        seen = watch(lambda: sample(device), lambda: stopwatch.events[len(names) - 1][1].is_done)
+        return stopwatch.read(len(names)), seen
+
     try:
-        engine = _engine(contenders, device, stopwatch, graphs)
-        timed = measure(list(contenders), engine, budget_s, min_samples, max_samples)
+        flush_us = stopwatch.flush_us(HOST_PROBES)
+        dear = [name for name in contenders if host_us(launch[name], stopwatch) > HOST_SHARE * flush_us]
+        for name in dear:
+            graphs[name] = capture(name, contenders[name], stopwatch.stream)
+            launch[name] = graphs[name].launch
+        timed = measure(list(contenders), run, flush_us, budget_s, min_samples, max_samples, graphs)
         if verify is not None:
             for name in contenders:
-                verify(name, partial(engine.run, [name]))
+                verify(name, partial(run, [name]))
         return timed
     finally:
         stopwatch.stream.sync()
-        for graph in graphs:
+        for graph in graphs.values():
             graph.close()
         stopwatch.close()
 
 
 def measure(
     names: Sequence[str],
-    engine: Engine,
+    run: Launches,
+    flush_us: float,
     budget_s: float = BUDGET_S,
     min_samples: int = MIN_SAMPLES,
     max_samples: int = MAX_SAMPLES,
+    graphs: Collection[str] = (),
 ) -> dict[str, Timing]:
-    """The whole protocol on an engine: choose graphs, warm up, plan, sample, summarise."""
-    graph = {name: engine.host_us[name] > HOST_SHARE * engine.flush_us for name in names}
-    for name in (name for name in names if graph[name]):
-        engine.replay(name)
-
-    estimate_us = warm_up(names, engine, budget_s)
-    counts = {
-        name: sample_count(us, engine.flush_us, budget_s, min_samples, max_samples) for name, us in estimate_us.items()
-    }
+    """Warm up, plan, sample, summarise. flush_us: what a flush of L2 takes; graphs: those that run from one."""
+    estimate_us = warm_up(names, run, budget_s)
+    order = schedule(
+        {name: sample_count(us, flush_us, budget_s, min_samples, max_samples) for name, us in estimate_us.items()}
+    )
     taken: dict[str, list[float]] = {name: [] for name in names}
     seen: list[Sample] = []
-    order = schedule(counts)
     for batch in (order[i : i + BATCH] for i in range(0, len(order), BATCH)):
-        times, samples = engine.run(batch)
+        times, samples = run(batch)
         seen += samples
         for name, us in zip(batch, times, strict=True):
             taken[name].append(us)
+    return timings(taken, seen, {name: len(times) for name, times in taken.items()}, graphs)
 
-    return timings(taken, seen, {name: len(times) for name, times in taken.items()}, graph)
+
+def host_us(launch: Callable[[Any], None], stopwatch: Stopwatch) -> float:
+    """Return the microseconds for which a launch keeps the host: the median of some, after one that loads the code and
+    sets the stream of a library's handle."""
+    began = host_clock.perf_counter()
+    launch(stopwatch.stream)
+    stopwatch.stream.sync()
+    quick = host_clock.perf_counter() - began < HOST_PROBE_MAX_S
+    costs = []
+    for _ in range(HOST_PROBES if quick else 1):
+        # Behind a flush, so that a launch which waits for the GPU shows it.
+        stopwatch.flush()
+        before = host_clock.perf_counter()
+        launch(stopwatch.stream)
+        costs.append((host_clock.perf_counter() - before) * 1e6)
+        stopwatch.stream.sync()
+    return statistics.median(costs)
 
 
-def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, float]:
+def warm_up(names: Sequence[str], run: Launches, budget_s: float) -> dict[str, float]:
     """Launch the contenders, interleaved, until each one's median (µs, returned) stands still."""
-    times, _ = engine.run(list(names))
+    times, _ = run(list(names))
     median = dict(zip(names, times, strict=True))
     spent_us = dict(median)
     # One launch says nothing about stability, unless it already took all the time there is.
@@ -171,7 +191,7 @@ def warm_up(names: Sequence[str], engine: Engine, budget_s: float) -> dict[str, 
     for _ in range(WARMUP_STEPS):
         if not unsettled:
             break
-        times, _ = engine.run(unsettled * WARMUP_BATCH)
+        times, _ = run(unsettled * WARMUP_BATCH)
         own = {name: times[i :: len(unsettled)] for i, name in enumerate(unsettled)}
         before, median = median, median | {name: statistics.median(own[name]) for name in unsettled}
         spent_us |= {name: spent_us[name] + sum(own[name]) for name in unsettled}
@@ -207,13 +227,14 @@ def timings(
     taken: Mapping[str, Sequence[float]],
     seen: Sequence[Sample],
     samples: Mapping[str, int],
-    graph: Mapping[str, bool],
+    graphs: Collection[str] = (),
 ) -> dict[str, Timing]:
-    """The times of every contender (µs) and what was seen of the machine, summed up per contender."""
+    """Sum up the times of every contender (µs), and what was seen of the machine; graphs: names of those that ran from
+    one."""
     machine = summarise_samples(seen)._asdict()
     found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
     return {
-        name: Timing(median, q25, q75, samples[name], graph=graph[name], **machine)
+        name: Timing(median, q25, q75, samples[name], graph=name in graphs, **machine)
         for name, (median, q25, q75) in found.items()
     }
 
@@ -298,16 +319,31 @@ def time_calls(
             stream.sync()
             return (host_clock.perf_counter() - began) * 1e6
 
-    def look(name: str) -> list[Sample]:
+    taken: dict[str, list[float]] = {}
+    plans: dict[str, Plan] = {}
+    seen: list[Sample] = []
+
+    def take(name: str, us: float) -> None:
+        taken[name].append(us)
         # Asking during a loop would count as host time. Right after it the clock is still the
         # loop's; the power is not, which NVML averages over more time than most loops take. After
         # work on the CPU the GPU has idled.
-        on_cpu = getattr(contenders[name], "on_cpu", False)
-        return [] if on_cpu else [sample(device)._replace(power_w=math.nan)]
+        if not getattr(contenders[name], "on_cpu", False):
+            seen.append(sample(device)._replace(power_w=math.nan))
 
     try:
         device.sync()  # operands were made on other streams
-        timed = measure_calls(list(contenders), run, look, warmup, calls, samples, budget_s)
+        for name in contenders:
+            us = run(name, 0, 1)
+            if us < LONG_CALL_S * 1e6:
+                us = run(name, 0, 1)
+            plans[name], taken[name] = plan_calls(us, warmup, calls, samples, budget_s), []
+            if plans[name] == Plan(0, 1, 1):  # that was it
+                take(name, us)
+        for name in schedule({n: plan.samples for n, plan in plans.items() if not taken[n]}):
+            plan = plans[name]
+            take(name, run(name, plan.warmup, plan.calls) / plan.calls)
+        timed = timings(taken, seen, {name: plan.calls * plan.samples for name, plan in plans.items()})
         if verify is not None:
             for name in (x for x in contenders if timed[x].median_us < LONG_CALL_S * 1e6):
                 verify(name, partial(run, name, 0, 1))
@@ -315,40 +351,6 @@ def time_calls(
     finally:
         stream.sync()
         stream.close()
-
-
-def measure_calls(
-    names: Sequence[str],
-    run: Callable[[str, int, int], float],
-    look: Callable[[str], list[Sample]],
-    warmup: int = WARMUP_CALLS,
-    calls: int = CALLS,
-    samples: int = CALL_SAMPLES,
-    budget_s: float = BUDGET_S,
-) -> dict[str, Timing]:
-    """The whole protocol of `time_calls`: estimate, plan, sample, summarise.
-
-    run(name, warmup, calls) gives the time of the loop of `calls` calls in microseconds; look(name)
-    gives what can be sampled right after it.
-    """
-    taken: dict[str, list[float]] = {}
-    plans: dict[str, Plan] = {}
-    seen: list[Sample] = []
-    for name in names:
-        us = run(name, 0, 1)
-        if us < LONG_CALL_S * 1e6:
-            us = run(name, 0, 1)
-        plans[name] = plan_calls(us, warmup, calls, samples, budget_s)
-        # Where a plan has a single call, that was it.
-        taken[name] = [us] if plans[name] == Plan(0, 1, 1) else []
-        seen += look(name) if taken[name] else []
-    for name in schedule({n: plan.samples for n, plan in plans.items() if not taken[n]}):
-        plan = plans[name]
-        taken[name].append(run(name, plan.warmup, plan.calls) / plan.calls)
-        seen += look(name)
-
-    calls_of = {name: plan.calls * plan.samples for name, plan in plans.items()}
-    return timings(taken, seen, calls_of, dict.fromkeys(names, False))
 
 
 def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> Plan:
@@ -376,46 +378,10 @@ class Graph:
     executable: Any  #: `cuda.bindings.driver.CUgraphExec`
 
     def launch(self, stream) -> None:
-        _succeed("cuGraphLaunch", *driver.cuGraphLaunch(self.executable, stream.handle))
+        succeeded(driver.cuGraphLaunch(self.executable, stream.handle), "cuGraphLaunch failed with {}")
 
     def close(self) -> None:
-        _succeed("cuGraphExecDestroy", *driver.cuGraphExecDestroy(self.executable))
-
-
-def _engine(contenders: Mapping[str, Any], device, stopwatch: Stopwatch, graphs: list[Graph]) -> Engine:
-    """The engine on a GPU; `graphs` receives what has to be closed afterwards."""
-    launch: dict[str, Callable[[Any], None]] = {name: bound.launch for name, bound in contenders.items()}
-    stream = stopwatch.stream
-
-    def run(names: Sequence[str]) -> tuple[list[float], list[Sample]]:
-        stopwatch.enqueue([launch[name] for name in names])
-        seen = watch(lambda: sample(device), lambda: stopwatch.events[len(names) - 1][1].is_done)
-        return stopwatch.read(len(names)), seen
-
-    flush_us = stopwatch.flush_us(HOST_PROBES)
-
-    def host_us(name: str) -> float:
-        bound = contenders[name]
-        began = host_clock.perf_counter()
-        bound.launch(stream)  # loads the code, sets the stream of a library's handle
-        stream.sync()
-        quick = host_clock.perf_counter() - began < HOST_PROBE_MAX_S
-        costs = []
-        for _ in range(HOST_PROBES if quick else 1):
-            # Behind a flush, so that a launch which waits for the GPU shows it.
-            stopwatch.flush()
-            before = host_clock.perf_counter()
-            bound.launch(stream)
-            costs.append((host_clock.perf_counter() - before) * 1e6)
-            stream.sync()
-        return statistics.median(costs)
-
-    def replay(name: str) -> None:
-        graph = capture(name, contenders[name], stream)
-        graphs.append(graph)
-        launch[name] = graph.launch
-
-    return Engine(run, flush_us, {name: host_us(name) for name in contenders}, replay)
+        succeeded(driver.cuGraphExecDestroy(self.executable), "cuGraphExecDestroy failed with {}")
 
 
 def capture(name: str, bound, stream) -> Graph:
@@ -425,7 +391,7 @@ def capture(name: str, bound, stream) -> Graph:
     """
     # Relaxed, because a library may ask the runtime something on the side.
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    _succeed("cuStreamBeginCapture", *driver.cuStreamBeginCapture(stream.handle, relaxed))
+    succeeded(driver.cuStreamBeginCapture(stream.handle, relaxed), "cuStreamBeginCapture failed with {}")
     reason, executable = None, None
     try:
         bound.launch(stream)
@@ -437,14 +403,9 @@ def capture(name: str, bound, stream) -> Graph:
             ended, executable = driver.cuGraphInstantiate(graph, 0)
         driver.cuGraphDestroy(graph)
     if executable is not None and ended == driver.CUresult.CUDA_SUCCESS:
-        _succeed("cuGraphUpload", *driver.cuGraphUpload(executable, stream.handle))
+        succeeded(driver.cuGraphUpload(executable, stream.handle), "cuGraphUpload failed with {}")
         return Graph(executable)
     raise RuntimeError(
         f"{name} costs the host more than the flush hides, and its launch cannot be captured as a "
         f"CUDA graph ({first_line(reason) if reason else ended.name}): make launch() only enqueue work"
     ) from reason
-
-
-def _succeed(call: str, error, *_) -> None:
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"{call} failed with {error.name}")

@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from artifact.measure import device
-from artifact.measure.lazy import Lazy, cupy
 from kernels import formats
 from kernels.contract import Bound, Problem, require
-from kernels.formats import csr, eight, half
-from kernels.formats.half import Half, array_module, array_of
+from kernels.formats import csr, eight, half, stored
+from kernels.formats.half import Dense, array_module, array_of
+from kernels.lazy import Lazy, cupy
 from kernels.tuning import outputs
 
 
@@ -177,7 +177,7 @@ def _unsigned(x):
     """A dense operand, or a `Csr`, without signs."""
     if isinstance(x, csr.Csr):
         return replace(x, val=abs(x.val))
-    if isinstance(x, (Half, eight.Eight)):
+    if isinstance(x, Dense):
         bits = 8 * x.bits.itemsize  # e4m3 has a bit for the sign, too
         return replace(x, bits=x.bits & x.bits.dtype.type((1 << bits - 1) - 1))
     return abs(x)
@@ -323,9 +323,8 @@ def _require_written(out, reference: Reference, where: str) -> None:
 
 def _rounded(product, out):
     """A float64 product rounded to the dtype of an output, as float64."""
-    numbers, module = product.astype(np.float32), {Half: half, eight.Eight: eight}.get(type(out))
-    rounded = module.from_bits(module.to_bits(numbers, out.dtype), out.dtype) if module else numbers
-    return rounded.astype(np.float64)
+    dtype = outputs.dtype_of(out)
+    return stored.numbers(stored.rounded(product.astype(np.float32), dtype), dtype).astype(np.float64)
 
 
 def _launched(
@@ -458,9 +457,10 @@ def _times(matrix, x):
 
 def _numbers(x, part):
     """What a part of `array_of(x)` stands for."""
-    if isinstance(x, eight.Eight):  # of results, which have one scale for all
-        return eight.from_bits(part, x.dtype) * x.scale
-    return half.from_bits(part, x.dtype) if isinstance(x, Half) else part
+    if not isinstance(x, Dense):
+        return part
+    # Results of 8 bits have one scale for all.
+    return stored.numbers(part, x.dtype) * (x.scale if isinstance(x, eight.Eight) else 1)
 
 
 def _parts(array):

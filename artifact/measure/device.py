@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from artifact import paths
-from artifact.measure.lazy import driver
 from kernels import contract
+from kernels.gpu import succeeded
+from kernels.lazy import driver
 
 #: Distributions whose versions can change a number in the records.
 PACKAGES = (
@@ -331,10 +332,8 @@ def _imported(file: Path) -> set[str]:
 
 def _total_memory() -> int:
     """Bytes of device memory. Asked without a context, so that looking for a GPU makes none."""
-    error, total = driver.cuDeviceTotalMem(driver.CUdevice(0))
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the driver does not say how much memory the GPU has ({error.name})")
-    return int(total)
+    found = driver.cuDeviceTotalMem(driver.CUdevice(0))
+    return int(succeeded(found, "the driver does not say how much memory the GPU has ({})"))
 
 
 @functools.cache
@@ -362,8 +361,8 @@ def _ask(question, otherwise):
 
 def _cuda_version() -> str:
     """CUDA version that the driver supports, e.g. "13.0"."""
-    error, version = driver.cuDriverGetVersion()
-    return "unknown" if error != driver.CUresult.CUDA_SUCCESS else f"{version // 1000}.{version % 1000 // 10}"
+    version = _ask(lambda: succeeded(driver.cuDriverGetVersion(), "{}"), None)
+    return f"{version // 1000}.{version % 1000 // 10}" if version else "unknown"
 
 
 def _library_version(name: str) -> str | None:

@@ -23,9 +23,9 @@ import pandas as pd
 
 from artifact import paths, registry
 from artifact.measure import bench, check, dealt, device, records
-from artifact.measure.lazy import cupy
 from kernels import jit
 from kernels.contract import Bound, Problem, require
+from kernels.lazy import cupy
 from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")

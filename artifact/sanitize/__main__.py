@@ -172,7 +172,11 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
             cwd=paths.ROOT,
             stdout=output,
             stderr=output,
-            env=os.environ | {"SPARSITY_CHOICES": str(folder / "choices"), "PYTHONPATH": str(paths.ROOT)},
+            env=os.environ
+            | {
+                "SPARSITY_CHOICES": str(folder / "choices"),
+                "PYTHONPATH": os.pathsep.join([str(paths.ROOT), *sys.path]),
+            },
             start_new_session=True,
         )
         status: int | None = None

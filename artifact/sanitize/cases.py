@@ -18,7 +18,6 @@ import numpy as np
 import kernels
 from artifact import registry
 from artifact.measure import check
-from artifact.measure.lazy import cupy
 from kernels import distributed, formats, tma
 from kernels.contract import Problem
 from kernels.distributed import generate
@@ -26,6 +25,7 @@ from kernels.distributed.machine import Gpu
 from kernels.formats import bcsr, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half, array_module, array_of
+from kernels.lazy import cupy
 from kernels.library import operands
 from kernels.library.sampled import Sampled
 

@@ -7,16 +7,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from .. import jit, tuning
 from ..contract import Family, Kernel, Launch, Problem, timed
 from ..formats import half
 from ..tuning import Choices, Rounds
-from . import family, model, union, windows
-from .statistics import at_a_glance, fingerprint, statistics
+from . import family, model, planning, union, windows
+from .model import fingerprint, statistics
 from .union import Union
 from .wcsr import require_rows
 from .windows import Windows
@@ -87,7 +86,7 @@ def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> La
         CHOICES,
         found,
         device,
-        fits=fitting(problem, device),
+        fits=lambda config: fits(config, problem, device),
         make=lambda: tune(problem, device, accuracy),
         bind=lambda config: bind_config(name, problem, device, config),
         file=file,
@@ -102,34 +101,27 @@ def bind_config(name: str, problem: Problem, device, config: Union | Windows) ->
     return module.bind(name, problem, device, config)
 
 
-def fits(config: Union | Windows, device) -> bool:
-    """Whether the GPU takes it: windows are wgmma's."""
-    return isinstance(config, Union) or jit.arch_of(device) in family.TARGETS
+def fits(config: Union | Windows, problem: Problem, device) -> bool:
+    """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
+    if isinstance(config, Union):
+        return True
+    return jit.arch_of(device) in family.TARGETS and (not config.exact or planning.splits(problem.device().a))
 
 
-def fitting(problem: Problem, device) -> Callable[[Union | Windows], bool]:
-    """`fits`, and whether the kernel takes A's values: choices are kept for a pattern, whatever its values are."""
-    splits: list[bool] = []  # asked where it matters, once
-
-    def fits_problem(config: Union | Windows) -> bool:
-        if not fits(config, device):
-            return False
-        if isinstance(config, Union) or not config.exact:
-            return True
-        if not splits:
-            splits.append(windows.splits(problem.device().a))
-        return splits[0]
-
-    return fits_problem
+def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Union | Windows]:
+    """What takes the problem, the best first by the model; at_a_glance: which looks at few numbers of A, and leaves out
+    what is costly to make of it."""
+    of = statistics(problem.device().a, at_a_glance)
+    cheap = of.ascending or not at_a_glance
+    every = (c for c in model.candidates(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
+    windows_fit = cache(lambda exact: fits(Windows(exact=exact), problem, device))  # A's values are looked at once
+    return [c for c in every if isinstance(c, Union) or windows_fit(c.exact)]
 
 
 def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
     """The fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
-    of, taken = statistics(problem.device().a), fitting(problem, device)
-    every = model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
-    configs = [config for config in every if taken(config)][:MOST]
+    configs = candidates(problem, device, accuracy, False)[:MOST]
     dtype = family.dtype_of(problem.device().b)
-    jobs = [entry_of(config, problem.n, dtype) for config in configs]
     return tuning.tune(
         problem,
         configs,
@@ -137,7 +129,7 @@ def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
         (lambda p: union.bind("single rows", p, device, Union(1)),),
         device,
         ROUNDS,
-        jobs,
+        [entry_of(config, problem.n, dtype) for config in configs],
     )
 
 
@@ -149,18 +141,11 @@ def entry_of(config: Union | Windows, n: int, dtype: str = "tf32") -> tuple[Path
     return windows.SOURCE, windows.entry(config)
 
 
-def _candidates(accuracy: str, problem: Problem, device) -> list[Union | Windows]:
-    """What takes the problem, the best first by the model, which looks at few numbers of A."""
-    of, taken = at_a_glance(problem.device().a), fitting(problem, device)
-    every = model.candidates(accuracy, of, problem.n, len(model.POOLS[accuracy]))
-    return [c for c in every if (of.ascending or getattr(c, "rows", 0) == 1) and taken(c)]
-
-
 FAMILIES = {
     name: Family(
         bind_config,
-        partial(_candidates, accuracy),
-        lambda config, problem, device: fitting(problem, device)(config),
+        partial(candidates, accuracy=accuracy),
+        fits,
         partial(tune, accuracy=accuracy),
         CHOICES,
         partial(key, accuracy=accuracy),

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import half
+from ..formats import half, layout
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from . import unit
@@ -137,7 +137,7 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
         f"{name} has a block of threads for each of {a.block_rows * panels} tiles of C, but a grid has at most 2^31 - "
         "1: multiply in several ranges of columns",
     )
-    rows, prepare_ms = timed(lambda: unit.work_order(a.row_ptr))
+    rows, prepare_ms = timed(lambda: layout.ordered_rows(a.row_ptr, True))
     dense, val = lines(operands, device, copy_c=False), unit.blocks_of(a)
     c = array_of(operands.c)
     together = max(1, GROUP_BYTES // (problem.k * 2 * tile.columns))

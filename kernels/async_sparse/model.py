@@ -1,4 +1,5 @@
-"""How long a kernel for CSR takes, predicted from a matrix's statistics: to rank candidates, of which a few are tried.
+"""What of a matrix decides which kernel for CSR is the fastest, and how long each takes by that: to rank candidates, of
+which a few are tried.
 
 Microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in model.csv
 were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices on an H200.
@@ -9,17 +10,20 @@ from __future__ import annotations
 
 import csv
 import functools
+from dataclasses import dataclass
 from math import ceil
+from operator import itemgetter, mul
 from pathlib import Path
-from typing import NamedTuple
 
 from ..contract import require
+from ..formats import intake
+from ..formats.csr import Csr
 from . import tasks, union, windows
 from .family import DTYPES
-from .statistics import HEIGHTS, Statistics
 from .union import Union
 from .windows import Windows
 
+HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 FILE = Path(__file__).with_name("model.csv")
 #: Of a launch: once; what is gathered of B, B and C once, what windows of 64 rows need of B, tasks, steps of the
 #: longest task, whether windows are cut, the longest row.
@@ -41,6 +45,39 @@ POOLS: dict[str, tuple[Union | Windows, ...]] = {
 }
 
 
+# ---------------------------------------------------------------- what decides
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of an m x k matrix with nnz entries."""
+
+    m: int
+    k: int
+    nnz: int
+    longest: int  #: entries of the row that has most
+    #: order of rows (`tasks.ORDERS`) -> for each of `HEIGHTS` the columns that windows of so many rows have together.
+    columns: dict[str, tuple[int, ...]]
+    ascending: bool = True  #: False: of some row columns do not ascend, or repeat, so groups of rows are costly to make
+
+
+def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
+    """Statistics of A by a sample of columns, in both orders of its rows; at_a_glance: in the given one alone, by the
+    sample that its facts have."""
+    facts = intake.facts_of(a)
+    given = {"": facts.columns}
+    columns = given if at_a_glance else {how: intake.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
+    return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
+
+
+def fingerprint(a: Csr) -> str:
+    """16 hexadecimal digits of where A's entries are: the key under which a choice for it is kept."""
+    return f"{intake.facts_of(a).fingerprint:016x}"
+
+
+# ---------------------------------------------------------------- how long it takes
+
+
 def kernel(config: Union | Windows) -> str:
     """The name of a configuration's weights."""
     if isinstance(config, Union):
@@ -49,111 +86,42 @@ def kernel(config: Union | Windows) -> str:
 
 
 def terms(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") -> tuple[float, ...]:
-    """`TERMS` of a launch, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
-    size = DTYPES[dtype][1]
+    """`TERMS` of a launch on n columns, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
+    columns, gathered = of.columns[config.order], n * DTYPES[dtype][1] / 8e6
     if isinstance(config, Union):
-        height, width = config.rows, union.columns_of(union.fitted(config, n, dtype), dtype)
-        columns = of.union(height, config.order)
-        stored: float = columns
-        chunk = union.chunk_of(config, columns, ceil(of.m / height))
+        groups, width = ceil(of.m / config.rows), union.columns_of(union.fitted(config, n, dtype), dtype)
+        stored: float = columns[HEIGHTS.index(config.rows)]
+        chunk = ceil(max(1, union.LONG * stored / max(1, groups)) / tasks.STEP) * tasks.STEP
         together = config.unroll
     else:
-        height, width = config.window, windows.GROUP_COLUMNS * config.groups
+        groups, width = ceil(of.m / config.window), windows.GROUP_COLUMNS * config.groups
         # Half of the padding to whole slices, on average.
-        stored = of.union(height, config.order) + ceil(of.m / height) * 3.5
+        stored = columns[HEIGHTS.index(config.window)] + 3.5 * groups
         chunk, together = windows.LEAST_CHUNK, tasks.STEP
-    panels = ceil(n / width)
     return (
         1.0,
-        stored * n * size / 8e6,
-        (of.m + of.k) * n * size / 4e6,
-        of.union(HEIGHTS[-1], config.order) * n * size / 8e6,
-        ceil(of.m / height) * panels / 1e4,
+        stored * gathered,
+        2 * (of.m + of.k) * gathered,
+        columns[-1] * gathered,
+        groups * ceil(n / width) / 1e4,
         min(of.longest, chunk) / together / 10,
         float(of.longest > chunk),
         of.longest / 100,
     )
 
 
-def predict(config: Union | Windows, of: Statistics, n: int, dtype: str = "tf32") -> float:
-    """Microseconds of a launch on n columns."""
-    of_kernel = weights()[kernel(config)]
-    return sum(w * x for w, x in zip(of_kernel, terms(config, of, n, dtype), strict=True))
-
-
-def candidates(accuracy: str, of: Statistics, n: int, most: int) -> list[Union | Windows]:
-    """The fastest of `POOLS` by prediction, the best first, among those whose order of rows has statistics."""
+def candidates(accuracy: str, of: Statistics, n: int) -> list[Union | Windows]:
+    """Those of `POOLS` whose order of rows has statistics, the fastest by prediction first."""
     require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
     dtype = "bfloat16" if accuracy == "half" else "tf32"
-    table = _table(accuracy, tuple(of.columns))
-    times = predictions(table, of, n, dtype)
-    return [table[i].config for i in sorted(range(len(table)), key=times.__getitem__)[:most]]
-
-
-class _Row(NamedTuple):
-    """What `terms` looks at of a configuration; width: columns of a panel, of a union with `vec` of 1."""
-
-    config: Union | Windows
-    order: str
-    height: int
-    place: int  #: of the height among `HEIGHTS`
-    union: bool
-    vec: int
-    width: int
-    together: int
-    weights: tuple[float, ...]
+    pool = ((c, w) for c, w in _weighed(accuracy) if c.order in of.columns)
+    us = [(sum(map(mul, w, terms(c, of, n, dtype))), c) for c, w in pool]
+    return [c for _, c in sorted(us, key=itemgetter(0))]
 
 
 @functools.cache
-def _table(accuracy: str, orders: tuple[str, ...]) -> tuple[_Row, ...]:
-    """Of the configurations of `POOLS` that have one of these orders of rows."""
-    return tuple(
-        _Row(c, c.order, c.rows, HEIGHTS.index(c.rows), True, c.vec, 32 * c.loads, c.unroll, weights()[kernel(c)])
-        if isinstance(c, Union)
-        else _Row(
-            c,
-            c.order,
-            c.window,
-            HEIGHTS.index(c.window),
-            False,
-            1,
-            windows.GROUP_COLUMNS * c.groups,
-            tasks.STEP,
-            weights()[kernel(c)],
-        )
-        for c in POOLS[accuracy]
-        if c.order in orders
-    )
-
-
-def predictions(table: tuple[_Row, ...], of: Statistics, n: int, dtype: str) -> list[float]:
-    """`predict` of all of them, in the time that it takes for one or two: a plan without trials waits for it."""
-    size, wide = DTYPES[dtype][1], 1 if dtype == "tf32" else 2
-    most = union.fitting(4, n) if dtype == "tf32" else 4
-    gathered, dense, longest = n * size / 8e6, (of.m + of.k) * n * size / 4e6, of.longest
-    found = []
-    for row in table:
-        columns, groups = of.columns[row.order], ceil(of.m / row.height)
-        stored: float = columns[row.place]
-        width = row.width
-        if row.union:
-            width *= wide * min(row.vec, most)
-            chunk = ceil(max(1, union.LONG * stored / max(1, groups)) / tasks.STEP) * tasks.STEP
-        else:
-            stored += 3.5 * groups
-            chunk = windows.LEAST_CHUNK
-        launch, per_gathered, per_dense, per_least, per_task, per_step, cut, per_longest = row.weights
-        found.append(
-            launch
-            + per_gathered * stored * gathered
-            + per_dense * dense
-            + per_least * columns[-1] * gathered
-            + per_task * groups * ceil(n / width) / 1e4
-            + per_step * min(longest, chunk) / row.together / 10
-            + cut * (longest > chunk)
-            + per_longest * longest / 100
-        )
-    return found
+def _weighed(accuracy: str) -> list[tuple[Union | Windows, tuple[float, ...]]]:
+    return [(config, weights()[kernel(config)]) for config in POOLS[accuracy]]
 
 
 @functools.cache

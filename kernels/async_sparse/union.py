@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import half, intake, wcsr
+from ..formats import half
 from ..formats.csr import INT32_MAX, Csr
-from ..formats.half import array_module
 from ..tuning import choices
 from . import planning, tasks
 from .family import DTYPES, dtype_of
@@ -97,25 +95,22 @@ BLOCKS = {
 }
 
 
-#: The same of union_half.cu: (rows, unroll) -> blocks.
+#: The same of union_half.cu, of 1 load.
 HALF_BLOCKS = {(1, 4): 5, (1, 8): 4, (2, 4): 4, (2, 8): 3, (4, 4): 3, (8, 4): 2}
 
 
 def made_for(config: Union, dtype: str = "tf32") -> bool:
     """Whether there is such a kernel; dtype: of B, "tf32" for float32."""
-    if dtype in half.DTYPES:
-        return (config.vec, config.loads) == (4, 1) and (config.rows, config.unroll) in HALF_BLOCKS
-    kind = config.rows * config.loads, config.loads * config.unroll
-    return config.rows in HEIGHTS and config.vec in VECTORS and kind in BLOCKS
+    loads, vectors = ((1,), (4,)) if dtype in half.DTYPES else (LOADS, VECTORS)
+    known = config.rows in HEIGHTS and config.loads in loads and config.vec in vectors
+    return known and blocks_of(config, dtype) > 0
 
 
 def blocks_of(config: Union, dtype: str = "tf32") -> int:
-    """Blocks that share an SM."""
-    if dtype in half.DTYPES:
-        blocks, most = HALF_BLOCKS[config.rows, config.unroll], 4
-    else:
-        blocks, most = BLOCKS[config.rows * config.loads, config.loads * config.unroll], 5
-    return min(blocks, most) if config.in_order else blocks  # whose slots take registers, too
+    """Blocks that share an SM; 0 where there is no such kernel."""
+    blocks, most = (HALF_BLOCKS, 4) if dtype in half.DTYPES else (BLOCKS, 5)
+    found = blocks.get((config.rows * config.loads, config.loads * config.unroll), 0)
+    return min(found, most) if config.in_order else found  # whose slots take registers, too
 
 
 def columns_of(config: Union, dtype: str = "tf32") -> int:
@@ -126,7 +121,7 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 def entry(config: Union, dtype: str = "tf32") -> str:
     """The template instantiation; dtype: of B, "tf32" for float32."""
     c, blocks = config, blocks_of(config, dtype)
-    last = f", {tasks.Slots.TEMPLATE}" if c.in_order else ""
+    last = tasks.IN_ORDER * c.in_order
     if dtype in half.DTYPES:
         return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}{last}>"
     return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}{last}>"
@@ -161,80 +156,33 @@ def config_of(name: str) -> Union:
     return TRIALS[name][0] if name in TRIALS else Union()
 
 
-def fitting(vec: int, n: int) -> int:
-    """The widest load of at most `vec` values that divides n."""
-    return next(v for v in VECTORS if v <= vec and n % v == 0)
-
-
 def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
     """The configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
     if dtype in half.DTYPES or n % config.vec == 0:
         return config
-    return replace(config, vec=fitting(config.vec, n))
-
-
-def chunk_of(config: Union, columns: int, groups: int) -> int:
-    """Columns of a task at most; 0: groups stay whole. columns: that all groups have."""
-    if config.chunk >= 0:
-        return config.chunk
-    return ceil(max(1, LONG * columns / max(1, groups)) / tasks.STEP) * tasks.STEP
+    return replace(config, vec=next(v for v in VECTORS if v <= config.vec and n % v == 0))
 
 
 def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
     idling SMs. loaded: bytes of B in a task, on average, of which a warp has `WORK` at most, or one task; it has
-    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`tasks.in_blocks`)."""
+    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`planning.tasks`)."""
     each = max(1, int(min(MOST_TASKS, WORK / max(loaded, 1.0), tasks // (2 * slots * WARPS))))
     return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A as union_rows.cu reads it; the arrays are NumPy's or CuPy's, all on one side."""
-
-    col_idx: Any  #: int32 (columns,)
-    val: Any  #: float32 (columns, rows of a group)
-    work: tasks.Tasks
-    order: Any  #: int32 (m,), row order[i] of A is row i of the groups; None: the same
-    others: Any  #: int32, of each cut group the tasks but the first one
-    made: int  #: bytes that A itself does not have
-    parts: tasks.Parts | None = None  #: where they are added up in order, and that makes a difference
-
-    @property
-    def nbytes(self) -> int:
-        return self.made + self.work.nbytes + self.others.nbytes
-
-
-def prepare(a: Csr, config: Union) -> Prepared:
-    """Groups of A, on the side where it lives."""
-    order, rows = tasks.ordered(a, config.order)
-    on_gpu, block = array_module(rows.val) is not np, WARPS * MOST_TASKS
-    asked = config.chunk if config.chunk >= 0 else -LONG
-    made = 0 if order is None else order.nbytes
-    found: list = []
+def prepare(a: Csr, config: Union) -> tasks.Prepared:
+    """Groups of A, which lies on a GPU."""
+    order, a = tasks.ordered(a if config.rows == 1 else tasks.ascending(a), config.order)
+    asked, block = config.chunk if config.chunk >= 0 else -LONG, WARPS * MOST_TASKS
     if config.rows == 1:
-        row_ptr, col_idx, val = rows.row_ptr, rows.col_idx, rows.val
-        made += 0 if order is None else rows.nbytes
-    elif on_gpu and intake.facts_of(a).ascending:
-        row_ptr, col_idx, val, *found = planning.grouped(rows, config.rows, asked, block)
-        made += col_idx.nbytes + val.nbytes
+        row_ptr, col_idx, val = a.row_ptr, a.col_idx, a.val
+        work, chunk = planning.tasks(row_ptr, asked, block=block)
     else:
-        of = wcsr.from_csr(rows, window=config.rows, pad=1, dtype="float32")
-        val = array_module(of.val).ascontiguousarray(of.val.T)
-        row_ptr, col_idx = of.row_ptr, of.col_idx
-        made += col_idx.nbytes + val.nbytes
-    if on_gpu:
-        table, chunk = found or planning.tasks(row_ptr, asked, block=block)
-        parts = tasks.parts(row_ptr, table.cut, chunk) if config.in_order else None
-        work = tasks.Tasks(table.table, table.cut)
-        return Prepared(col_idx, val, work, order, table.others, made, parts)
-    chunk = chunk_of(config, col_idx.size, row_ptr.size - 1)
-    work = tasks.tasks(row_ptr, chunk, even=True)
+        row_ptr, col_idx, val, work, chunk = planning.grouped(a, config.rows, asked, block)
     parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
-    work = tasks.in_blocks(work, row_ptr.size - 1, block)
-    place = work.table[:, 3]
-    others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
-    return Prepared(col_idx, val, work, order, others, made, parts)
+    own = (order, col_idx, val) if config.rows > 1 or config.order else ()
+    return tasks.Prepared(order, col_idx, val, work, parts, own)
 
 
 def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
@@ -275,8 +223,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         "multiply in several ranges of columns",
     )
     made, prepare_ms = timed(partial(prepare, operands.a, config))
-    if config.in_order and made.parts is None:
-        config = replace(config, in_order=False)
+    config = replace(config, in_order=made.parts is not None)
     slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
     cuts = len(made.work.cut)
     row_bytes = min(width, columns_of(config, dtype)) * dense.b.itemsize
@@ -289,7 +236,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"{name} has {blocks} blocks, and {panels} panels of {cuts} cut groups, but a grid has {INT32_MAX} at most: "
         "use wider panels or longer tasks",
     )
-    in_order = tasks.slots(made.parts, panels, config.rows, width) if made.parts else None
+    last, in_order = tasks.slots(made.parts, panels, config.rows, width)
     awaited = 0 if in_order else cuts
     handovers = cupy.zeros((panels, awaited, 2), cupy.uint32)
     sums = cupy.empty((awaited, config.rows, width) if in_half else 0, cupy.float32)
@@ -298,9 +245,9 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         np.int32(made.work.count),
         np.int32(each),
         made.col_idx.data.ptr,
-        made.val.data.ptr,
+        made.values.data.ptr,
         tasks.pointer(made.order),
-        made.others.data.ptr,
+        made.work.others.data.ptr,
         handovers.data.ptr,
         np.int32(cuts),
         *([sums.data.ptr] if in_half else []),
@@ -308,11 +255,10 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         dense.c.data.ptr,
         np.int32(problem.m),
         np.int32(width),
-        *(in_order.arguments if in_order else ()),
+        *last,
     )
     job = HALF_SOURCE if in_half else SOURCE, entry(config, dtype)
-    held, scratch = (in_order.nbytes, in_order.scratch) if in_order else (0, ())
-    held += made.nbytes + handovers.nbytes + sums.nbytes
-    keep, scratch = (made, handovers, sums, in_order), (handovers, sums, *scratch)
+    held = made.nbytes + sum(x.nbytes for x in (handovers, sums, *in_order))
+    keep, scratch = (made, handovers, sums, in_order), (handovers, sums, *in_order[1:])
     how = device, (blocks, 32 * WARPS), arguments, 0, prepare_ms, held, keep, scratch
     return dense.bound(name, operands, job, *how)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
-
-import numpy as np
 
 from .. import jit
 from ..contract import Launch, Problem, require, timed
-from ..formats import bcsr, csr, layout
+from ..formats import bcsr, layout
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module
@@ -23,44 +20,16 @@ def stacked(a: Bcsr) -> Bcsr:
     """A with blocks of 64 rows where they are lower: blocks of neighbouring rows stacked, zeros between.
 
     A stacked block stands where any of its 64 / b_row blocks does: of blocks chosen at random, at density d
-    a share of (1 - (1 - d)^s) / (s d) of what is multiplied is not zero, for s of them. NumPy or CuPy.
+    a share of (1 - (1 - d)^s) / (s d) of what is multiplied is not zero, for s of them. A lies on a GPU.
     """
-    b_row, b_col = a.block
+    b_row, _ = a.block
     if b_row >= ROWS:
         return a
-    xp, high, rows = array_module(a.val), ROWS // b_row, ceil(a.m / ROWS)
-    if a.blocks == 0:
-        nothing = xp.zeros((0, ROWS, b_col), a.val.dtype)
-        return replace(a, row_ptr=xp.zeros(rows + 1, xp.int32), val=nothing)
-    if xp is not np:
-        pattern = Csr(a.block_rows, a.block_columns, a.row_ptr, a.col_idx, a.val)  # of blocks
-        first, row_ptr, count = planning.groups(pattern, high)
-        bcsr.require_blocks(count, ROWS)
-        col_idx, val = layout.stacked(a, high, first, row_ptr, count)
-        return replace(a, row_ptr=row_ptr, col_idx=col_idx, val=val)
-    row = bcsr.block_rows_of(a)
-    where = row // high * a.block_columns + a.col_idx
-    place, target = np.unique(where, return_inverse=True)
-    bcsr.require_blocks(len(place), ROWS)
-    val = np.zeros((len(place), high, b_row, b_col), a.val.dtype)
-    val[target.reshape(-1), row % high] = a.val
-    return replace(
-        a,
-        row_ptr=csr.offsets(place, rows, a.block_columns),
-        col_idx=(place % a.block_columns).astype(np.int32),
-        val=val.reshape(-1, ROWS, b_col),
-    )
-
-
-def work_order(row_ptr, longest_first: bool = True):
-    """int32 (block rows, 4): block row, its first block, the one past its last, 0; the longest first, or not."""
-    if array_module(row_ptr) is not np:
-        return layout.ordered_rows(row_ptr, longest_first)
-    lengths = row_ptr[1:] - row_ptr[:-1]
-    rows = np.argsort(-lengths, kind="stable") if longest_first else np.arange(len(lengths))
-    table = np.zeros((len(rows), 4), np.int32)
-    table[:, 0], table[:, 1], table[:, 2] = rows, row_ptr[rows], row_ptr[rows + 1]
-    return table
+    pattern = Csr(a.block_rows, a.block_columns, a.row_ptr, a.col_idx, a.val)  # of blocks
+    first, row_ptr, count = planning.groups(pattern, ROWS // b_row)
+    bcsr.require_blocks(count, ROWS)
+    col_idx, val = layout.stacked(a, ROWS // b_row, first, row_ptr, count)
+    return replace(a, row_ptr=row_ptr, col_idx=col_idx, val=val)
 
 
 def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
@@ -73,13 +42,11 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
 
     require_hopper(name, device)
     shape = family.shape_of(problem)
-    properties = device.properties
-    family.check(config, shape, properties.max_shared_memory_per_block_optin)
+    family.check(config, shape, device.properties.max_shared_memory_per_block_optin)
     operands = problem.device()
     (a, rows), prepare_ms = timed(lambda: _prepared(operands.a, config.longest_first))
     dense = lines(operands, device)
-    panels = ceil(problem.n / config.columns)
-    group = config.group_kib * 1024 // (problem.k * shape.size * config.columns)
+    grid, numbers = family.dealt(config, shape, problem.m, problem.n, problem.k, device)
     counters = cupy.zeros(2, cupy.uint32)
     k = LINE // shape.size // shape.pieces  # of a box
     b_box = (config.width, k) if shape.b_order == "F" else (k, 64)
@@ -95,9 +62,8 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
         rows.data.ptr,
         a.col_idx.data.ptr,
         counters.data.ptr,
-        *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
+        *numbers,
     )
-    grid = min(properties.multiprocessor_count, len(rows) * panels)
     job = family.SOURCE, family.entry(config, shape)
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
     keep, need = (a, val, rows, counters), family.shared_bytes(config, shape)
@@ -114,12 +80,12 @@ def blocks_of(a: Bcsr):
     return val.reshape(-1, a.block[1])
 
 
-def c_map(c, wide: int, shape, rows: int = ROWS):
+def c_map(c, wide: int, shape):
     """The tensor map of C's boxes (output.cuh): `wide` columns of it, in lines of 128 bytes or of their width."""
     if shape.c_order == "F":
-        return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else rows), LINE)
+        return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else ROWS), LINE)
     width = wide * shape.size
-    return tensor_map(c, (rows, wide), width if width > 16 else 0)
+    return tensor_map(c, (ROWS, wide), width if width > 16 else 0)
 
 
 def require_hopper(name: str, device) -> None:
@@ -132,4 +98,4 @@ def require_hopper(name: str, device) -> None:
 
 def _prepared(a: Bcsr, longest_first: bool):
     a = stacked(a)
-    return a, work_order(a.row_ptr, longest_first)
+    return a, layout.ordered_rows(a.row_ptr, longest_first)

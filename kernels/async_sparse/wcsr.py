@@ -18,7 +18,7 @@ import numpy as np
 from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import wcsr
 from ..formats.csr import Csr
-from ..formats.half import array_module, array_of
+from ..formats.half import array_of
 from ..tma import tensor_map
 from . import family, planning, tasks
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
@@ -126,10 +126,12 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
     m, width = problem.m, dense.c.shape[1]
     sums, before, after = None, [], []
     if dtype == "tf32":
-        before = tasks.clear(SOURCE, ROWS, work.cut, dense.c, m, device)
+        pointers = 0, dense.c.data.ptr
+        before = tasks.of_cut(SOURCE, f"clear_cut<{ROWS}>", work.cut, pointers, dense.c, m, device)
     elif len(work.cut):
         sums = cupy.zeros((len(work.cut) * ROWS, width), cupy.float32)
-        after = tasks.rounded(SOURCE, kind, ROWS, work.cut, sums, dense.c, m, device)
+        pointers = sums.data.ptr, dense.c.data.ptr
+        after = tasks.of_cut(SOURCE, f"round_cut<{kind}, {ROWS}>", work.cut, pointers, dense.c, m, device)
     val = a.val if a.columns else cupy.zeros((ROWS, PAD), a.val.dtype)
     arguments = (
         tensor_map(val, (ROWS, LINE // size), LINE),
@@ -138,7 +140,7 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
         dense.b.data.ptr,
         np.int64(dense.b.shape[1] * size),
         dense.c.data.ptr,
-        0 if sums is None else sums.data.ptr,
+        tasks.pointer(sums),
         np.int32(m),
         np.int32(width),
     )
@@ -177,6 +179,6 @@ def require_tf32(name: str, operands) -> None:
     """Raise ValueError unless TF32 holds every value of A and B."""
     for x in (operands.a.val, *([] if isinstance(operands.b, Slot) else [operands.b])):
         require(
-            planning.holds_tf32(x) if array_module(x) is not np else not (x.view(np.uint32) & np.uint32(0x1FFF)).any(),
+            planning.holds_tf32(x),
             f'{name} would lose digits of its operands: make the problem with dtype="tf32", or use windows_exact',
         )

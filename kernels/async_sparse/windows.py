@@ -13,15 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..contract import Kernel, Launch, Problem, require, timed
-from ..formats import intake, wcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
-from ..formats.wcsr import Wcsr
 from ..tuning import choices
 from . import planning, tasks
 from .family import TARGETS, dtype_of
@@ -40,8 +37,6 @@ HEIGHTS = (
 SLICES, GROUP_COLUMNS = 4, 128  #: of a step; columns of C that a warpgroup multiplies
 LEAST_CHUNK = 256  #: columns of a window that are not cut
 MOST_STAGES = 8
-#: The least float32 that TF32 has no finite number for.
-_ROUNDED_TO_INFINITY = np.array(0x7F7FF000, np.uint32).view(np.float32)[()]
 #: Bytes of shared memory of an SM and of a block, without what the driver and barriers take of each block.
 SM_SHARED, BLOCK_SHARED, TAKEN = 233_472, 231_424, 2048
 
@@ -100,7 +95,7 @@ def stages(config: Windows) -> int:
 def entry(config: Windows) -> str:
     """The template instantiation."""
     exact = str(config.exact).lower()
-    last = f", {tasks.Slots.TEMPLATE}" if config.in_order else ""
+    last = tasks.IN_ORDER * config.in_order
     return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}{last}>"
 
 
@@ -136,75 +131,20 @@ def config_of(name: str, n: int) -> Windows:
     return Windows(groups=2 if n > GROUP_COLUMNS else 1, exact=name == "windows_exact")
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A as windows.cu reads it; the arrays are NumPy's or CuPy's, all on one side."""
-
-    col_idx: Any  #: int32 (columns,), of a `Wcsr` padded to 8
-    slices: Any  #: float32 (columns / 8, 1 or 2, window, 2, 4), see `slices_of`
-    work: tasks.Tasks
-    order: Any = None  #: int32 (m,), row order[i] of A is row i of the windows; None: the same
-    parts: tasks.Parts | None = None  #: where they are added up in order, and that makes a difference
-
-    @property
-    def nbytes(self) -> int:
-        arrays = self.col_idx, self.slices, self.work, self.order
-        return sum(x.nbytes for x in arrays if x is not None)
-
-
-def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> Prepared:
-    """Windows of A, on the side where it lives. blocks: that run at a time; panels: tiles along n."""
-    order, rows = tasks.ordered(a, config.order)
-
-    def chunk_of(columns: int) -> int:
-        return config.chunk if config.chunk >= 0 else balanced(columns * panels / blocks)
-
-    if array_module(a.val) is not np and intake.facts_of(a).ascending:
-        row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
-        chunk = chunk_of(col_idx.size)
-        found, _ = planning.tasks(row_ptr, chunk, longest_first=config.longest_first)
-        parts = tasks.parts(row_ptr, found.cut, chunk) if config.in_order else None
-        return Prepared(col_idx, slices, tasks.Tasks(found.table, found.cut), order, parts)
-    made = wcsr.from_csr(rows, window=config.window, pad=PAD, dtype="float32")
-    chunk = chunk_of(made.columns)
-    work = tasks.tasks(made.row_ptr, chunk, even=True, longest_first=config.longest_first)
-    parts = tasks.parts(made.row_ptr, work.cut, chunk) if config.in_order else None
-    return Prepared(made.col_idx, slices_of(made, config.exact), work, order, parts)
+def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> tasks.Prepared:
+    """Windows of A, which lies on a GPU. blocks: that run at a time; panels: tiles along n."""
+    order, rows = tasks.ordered(tasks.ascending(a), config.order)
+    row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
+    chunk = config.chunk if config.chunk >= 0 else balanced(col_idx.size * panels / blocks)
+    work, _ = planning.tasks(row_ptr, chunk, longest_first=config.longest_first)
+    parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
+    return tasks.Prepared(order, col_idx, slices, work, parts, (order, col_idx, slices))
 
 
 def balanced(load: float) -> int:
     """Columns of a task at most, where a block has so many to multiply on average: half of them, in whole steps."""
     half = ceil(load / 2 / tasks.STEP) * tasks.STEP
     return max(LEAST_CHUNK, half)
-
-
-def slices_of(a: Wcsr, exact: bool):
-    """float32 (columns / 8, parts, window, 2, 4): values of 8 columns, a line of 32 bytes for each row of the window.
-
-    The halves of a line change places where row // 4 is odd (32-byte swizzle). parts: 1, or, exact, 2: values
-    rounded to TF32, and their rests, rounded likewise.
-    """
-    xp = array_module(a.val)
-    val = a.val.reshape(a.window, a.columns // 8, 2, 4).transpose(1, 0, 2, 3)
-    odd = (xp.arange(a.window) // 4 % 2 == 1)[:, None, None]
-    val = xp.where(odd, val[:, :, ::-1], val)
-    if not exact:
-        return xp.ascontiguousarray(val)[:, None]
-    big = tf32(val)
-    with np.errstate(invalid="ignore"):
-        rest = xp.where(xp.isfinite(big), val - big, xp.float32(0))
-    return xp.stack([big, tf32(rest)], axis=1)
-
-
-def splits(a: Csr) -> bool:
-    """Whether 3xTF32 takes A's values: infinity, and what TF32 rounds to it, times B's rest is NaN where that is 0."""
-    if not a.val.shape[0]:
-        return True
-    # Two numbers, since of a matrix that fills a GPU's memory a flag for each value is too much.
-    if array_module(a.val) is not np:
-        return planning.splits(a, np.float32(_ROUNDED_TO_INFINITY).view(np.uint32))
-    low, high = (float(end(a.val)) for end in (np.fmin.reduce, np.fmax.reduce))
-    return not max(-low, high) >= _ROUNDED_TO_INFINITY
 
 
 def tf32(x):
@@ -241,14 +181,13 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     if not config.exact:
         require_tf32(name, operands)
     require(
-        not config.exact or splits(operands.a),
+        not config.exact or planning.splits(operands.a),
         f"{name} multiplies in 3xTF32, but A has values that are infinite or as good as that: use union_rows",
     )
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
     made, prepare_ms = timed(partial(prepare, operands.a, config, blocks, panels))
-    if config.in_order and made.parts is None:
-        config = replace(config, in_order=False)
+    config = replace(config, in_order=made.parts is not None)
     tiles = made.work.count * panels
     require(
         tiles <= INT32_MAX,
@@ -257,7 +196,7 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     dense = lines(operands, device, by_rows=True)
     width = dense.c.shape[1]
     strips = panels * config.groups * 4  # what a warp has of a tile
-    in_order = tasks.slots(made.parts, strips, config.window, width) if made.parts else None
+    last, in_order = tasks.slots(made.parts, strips, config.window, width)
     arguments = (
         dense.b.data.ptr,
         np.int32(dense.b.shape[1]),
@@ -265,16 +204,17 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
         np.int32(made.work.count),
         np.int32(panels),
         made.col_idx.data.ptr,
-        made.slices.data.ptr,
+        made.values.data.ptr,
         tasks.pointer(made.order),
         dense.c.data.ptr,
         np.int32(problem.m),
         np.int32(width),
-        *(in_order.arguments if in_order else ()),
+        *last,
     )
     need, shape = stages(config) * stage_bytes(config), (min(blocks, tiles), GROUP_COLUMNS * (config.groups + 1))
     cut = made.work.cut[:0] if in_order else made.work.cut  # whose rows are added to
-    clear = tasks.clear(SOURCE, config.window, cut, dense.c, problem.m, device, made.order)
-    held, scratch = (in_order.nbytes, in_order.scratch) if in_order else (0, ())
-    how = device, shape, arguments, need, prepare_ms, made.nbytes + held, (made, in_order), scratch
+    pointers = tasks.pointer(made.order), dense.c.data.ptr
+    clear = tasks.of_cut(SOURCE, f"clear_cut<{config.window}>", cut, pointers, dense.c, problem.m, device)
+    held = made.nbytes + sum(x.nbytes for x in in_order)
+    how = device, shape, arguments, need, prepare_ms, held, (made, in_order), in_order[1:]
     return dense.bound(name, operands, (SOURCE, entry(config)), *how, around=(clear, ()))

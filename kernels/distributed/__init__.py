@@ -12,9 +12,9 @@ generate   matrices made on the devices from a seed
 """
 
 from .comm import place, run_threads
+from .faults import start
 from .machine import Gpu, Host
 from .plans import Panels, Part, Plan, plan
-from .starting import start
 from .streaming import Streamed, streamed
 
 __all__ = [

@@ -5,7 +5,6 @@
     ready(send, recv)     a call that sends send[q] to rank q and gets recv[q] from it, all at once; the arrays are
                           contiguous, and stay where they are
     split(color)          the ranks with the same color, in their order
-    close()
 
 `start` finds what started the processes: torchrun, Slurm or MPI. The call that `ready` returns takes a stream, and on a
 GPU returns when the exchange is enqueued there. NVLink multicast stays off: NCCL_NVLS_ENABLE=0, unless it is set.
@@ -16,7 +15,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -45,7 +46,6 @@ class Comm(Protocol):
     def gather(self, x: Any) -> list: ...
     def ready(self, send: list, recv: list) -> Callable[..., None]: ...
     def split(self, color: int) -> Comm: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -84,25 +84,17 @@ def place(environment=os.environ) -> Place:
 # ---------------------------------------------------------------- threads: a rank alone, tests, and to look at
 
 
-class _Shared:
-    def __init__(self, size: int):
-        self.size = size
-        self.slots: list = [None] * size
-        self.barrier = threading.Barrier(size, timeout=PATIENCE)
-
-
 class Threads:
-    """Parts as threads of this process, with NumPy arrays."""
+    """Parts as threads of this process, with NumPy arrays; they share a barrier and a list with a place for each."""
 
-    def __init__(self, rank: int, shared: _Shared):
-        self.rank, self.size, self._shared = rank, shared.size, shared
+    def __init__(self, rank: int, barrier: threading.Barrier, slots: list):
+        self.rank, self.size, self._barrier, self._slots = rank, len(slots), barrier, slots
 
     def gather(self, x) -> list:
-        shared = self._shared
-        shared.slots[self.rank] = x
-        shared.barrier.wait()
-        found = list(shared.slots)
-        shared.barrier.wait()  # all have read what the next call overwrites
+        self._slots[self.rank] = x
+        self._barrier.wait()
+        found = list(self._slots)
+        self._barrier.wait()  # all have read what the next call overwrites
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
@@ -110,45 +102,42 @@ class Threads:
             for q, of in enumerate(self.gather(send)):
                 if recv[q].size:
                     recv[q][...] = of[self.rank]
-            self._shared.barrier.wait()  # nobody changes what others still read
+            self._barrier.wait()  # nobody changes what others still read
 
         return move
 
     def split(self, color: int) -> Threads:
-        colors = self.gather(color)
-        members = [q for q, c in enumerate(colors) if c == color]
-        made = self.gather(_Shared(len(members)) if members[0] == self.rank else None)
-        return Threads(members.index(self.rank), made[members[0]])
+        members = [q for q, c in enumerate(self.gather(color)) if c == color]
+        made = self.gather(_shared(len(members)))  # those of the first one count
+        return Threads(members.index(self.rank), *made[members[0]])
 
-    def close(self) -> None:
-        pass
+
+def _shared(size: int) -> tuple[threading.Barrier, list]:
+    return threading.Barrier(size, timeout=PATIENCE), [None] * size
 
 
 def alone() -> Threads:
     """One part, which talks to nobody."""
-    return Threads(0, _Shared(1))
+    return Threads(0, *_shared(1))
 
 
 def run_threads(size: int, work: Callable[[Comm], Any]) -> list:
-    """What `work(comm)` returns on each of `size` threads; the first error of any ends all, and is raised."""
-    shared, found, errors = _Shared(size), [None] * size, []
+    """What `work(comm)` returns on each of `size` threads; an error of any ends all, and is raised."""
+    barrier, slots = _shared(size)
 
-    def one(rank: int) -> None:
+    def one(rank: int) -> Any:
         try:
-            found[rank] = work(Threads(rank, shared))
-        except BaseException as error:  # handed to the caller
-            errors.append(error)
-            shared.barrier.abort()
+            return work(Threads(rank, barrier, slots))
+        except BaseException:
+            barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        told = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
-        raise (told or errors)[0]
-    return found
+    with ThreadPoolExecutor(size) as pool:
+        made = [pool.submit(one, rank) for rank in range(size)]
+    # Of who waited for one that failed, last.
+    for each in sorted(made, key=lambda x: isinstance(x.exception(), threading.BrokenBarrierError)):
+        each.result()
+    return [each.result() for each in made]
 
 
 # ---------------------------------------------------------------- MPI, on the host
@@ -178,9 +167,6 @@ class Mpi:
 
     def split(self, color: int) -> Mpi:
         return Mpi(self._comm.Split(color, self.rank))
-
-    def close(self) -> None:
-        pass
 
 
 # ---------------------------------------------------------------- NCCL, through PyTorch
@@ -214,8 +200,7 @@ class Torch:
         if x.size == 0:
             where = "cpu" if self._device is None else f"cuda:{self._device}"
             return torch.empty(0, dtype=torch.uint8, device=where)
-        flat = _bytes(x)
-        return torch.from_numpy(flat) if isinstance(flat, np.ndarray) else torch.from_dlpack(flat)
+        return torch.from_dlpack(_bytes(x))
 
     def _enqueue(self, out, into, stream) -> None:
         import torch
@@ -251,18 +236,16 @@ class Torch:
                 mine = groups
         return Torch(mine[0], mine[-1], self._device)
 
-    def close(self) -> None:
-        if self._dist.is_initialized():
-            self._dist.destroy_process_group()  # of all groups
-
 
 def _bytes(x):
     """A contiguous array as flat uint8 that shares its memory."""
     return x.reshape(-1).view(np.uint8)
 
 
-def start_torch(at: Place, *, gpu: bool = True) -> Torch:
-    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT.
+@contextmanager
+def started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
+    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT, until
+    the end of the block; after an error its end could wait for the others, who are told first.
 
     gpu: NCCL, with GPU `at.local` for this process; without, gloo on the host.
     """
@@ -276,11 +259,12 @@ def start_torch(at: Place, *, gpu: bool = True) -> Torch:
     # The host's group first: it can say that two ranks share a GPU, of which NCCL makes a page of text.
     dist.init_process_group("gloo", rank=at.rank, world_size=at.size, timeout=patience)
     whole = Torch(dist.group.WORLD, dist.group.WORLD, None)
-    if not gpu:
-        return whole
-    torch.cuda.set_device(at.local)
-    one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
-    return Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+    if gpu:
+        torch.cuda.set_device(at.local)
+        one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
+        whole = Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+    yield whole
+    dist.destroy_process_group()  # and all groups
 
 
 def together(comm: Comm, work: Callable[[], Any]) -> Any:

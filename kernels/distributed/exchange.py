@@ -51,12 +51,11 @@ def compact(names: Sequence, units: int, own: tuple[int, int], received, *, over
     mine = own[1] - own[0]
     place[own[0] : own[1]] = xp.arange(mine, dtype=xp.int32)
     place[received] = mine + xp.arange(received.shape[0], dtype=xp.int32)
-    if not over:
-        return [place[col_idx] for col_idx in names]
-    for col_idx in names:
+    made = [col_idx if over else col_idx.copy() for col_idx in names]
+    for col_idx in made:
         for at in range(0, col_idx.shape[0], STEP):
             col_idx[at : at + STEP] = place[col_idx[at : at + STEP]]
-    return list(names)
+    return made
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""End every rank, with one sentence, when one dies: by what started them, and by a watch of our own where that does
-not.
+"""`start`: the processes that torchrun, Slurm or MPI started, as a `Comm`; when one dies all end, with one sentence: by
+what started them, and by a watch of our own where that does not.
 
     with faults.watched(place):     # rank, size
         …                           # what ends here with an exception ends every rank, with that sentence
@@ -27,9 +27,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
-from .comm import Place
+from ..contract import require
+from . import comm
+from .comm import Comm, Place
 
 SILENCE = 12  #: seconds without a sign of life of its host after which a rank counts as dead
 ARRIVAL = 20.0  #: seconds that ranks have to come after the first
@@ -38,24 +40,48 @@ ECHO, TOLD = 1.0, 4.0
 CODE = 70  #: exit code of the ranks that are ended
 SILENT = "its process ended without a word (killed, out of memory, or a crash)"
 #: Seconds of silence, seconds from question to question then, and how many are asked.
-KEEPALIVE = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+KEEPALIVE = {socket.TCP_KEEPIDLE: SILENCE // 2, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
 _ENDING = threading.RLock()  #: of the thread that ends this process: what follows from that is not told
 #: Names of rank 0's host that only processes of the same host use: no other is listened to.
 HERE = ("localhost", "127.0.0.1")
 
 
 @contextmanager
-def watched(place: Place, *, arrival: float = ARRIVAL, port: int | None = None):
+def start(*, size: int | None = None, gpu: bool = True) -> Iterator[Comm]:
+    """The other ranks, until the end of the block: one process a GPU, as torchrun, Slurm or MPI started them.
+
+        with distributed.start() as ranks:
+            made = distributed.plan(a, n, ranks)
+
+    size: how many there must be; None: as many as there are. gpu: NCCL, and the GPU with the rank's number on its host
+    becomes current; without, gloo on the host. A rank that fails, or is gone, ends all of them with one sentence.
+    Raises ValueError, one sentence, for another world size, and NoGpu where the host has too few.
+    """
+    at = comm.place()
+    require(
+        size in (None, at.size),
+        f"there are {at.size} processes, but {size} are asked for: start them with torchrun --nproc-per-node {size}",
+    )
+    if gpu:
+        from ..gpu import open_device
+
+        open_device(at.local)
+    with watched(at), nullcontext(comm.alone()) if at.size == 1 else comm.started_torch(at, gpu) as talk:
+        yield talk
+
+
+@contextmanager
+def watched(place: Place, *, arrival: float = ARRIVAL):
     """Watch the other ranks, and be watched, until the end of the block.
 
-    port: of rank 0's host, MASTER_ADDR (this host alone, by default); by default MASTER_PORT and 1. An exception inside
-    is told to all and ends this process with a sentence; ranks that do not come within `arrival` seconds end all.
+    On rank 0's host, MASTER_ADDR (this host alone, by default), at MASTER_PORT and 1. An exception inside is told to
+    all and ends this process with a sentence; ranks that do not come within `arrival` seconds end all.
     """
     if place.size == 1:
         yield
         return
     host = os.environ.get("MASTER_ADDR", HERE[0])
-    port = port or int(os.environ.get("MASTER_PORT", "29517")) + 1
+    port = int(os.environ.get("MASTER_PORT", "29517")) + 1
     watch = None if place.ended else (_Link if place.rank else _Hub)(place, host, port, arrival)
     try:
         yield
@@ -77,8 +103,7 @@ class _Hub:
 
     def __init__(self, place: Place, host: str, port: int, arrival: float):
         self._size, self._lock = place.size, threading.Lock()
-        self._links: dict[int, socket.socket] = {}
-        self._left: set[int] = set()
+        self._links: dict[int, socket.socket] = {}  #: of ranks that have come, and have not said goodbye
         self._whole, self._gone = threading.Event(), threading.Event()
         self._server = socket.create_server((HERE[1] if host in HERE else "", port), backlog=place.size)
         _at_once(self._listen)
@@ -96,7 +121,7 @@ class _Hub:
 
     def _hear(self, link: socket.socket) -> None:
         lines = _said(link)
-        hello = next(lines, {})
+        hello = next(lines)
         rank, size = hello.get("rank"), hello.get("size")
         if type(rank) is not int or type(size) is not int or not 0 <= rank < size:
             link.close()  # no rank of ours
@@ -115,20 +140,12 @@ class _Hub:
                 for other in self._links.values():
                     _send(other, go=True)
                 self._whole.set()
-        why = SILENT
-        try:
-            for said in lines:
-                if "bye" in said:
-                    self._left.add(rank)
-                    if len(self._left) == self._size - 1:
-                        self._gone.set()
-                    return
-                if "dies" in said:
-                    why = said["dies"]
-                    break
-        except OSError:
-            why = f"nothing was heard of it for {SILENCE} s"
-        self._end(f"rank {rank} died: {why}")
+        last = next(said for said in lines if "bye" in said or "dies" in said)
+        if "dies" in last:
+            self._end(f"rank {rank} died: {last['dies']}")
+        del self._links[rank]
+        if not self._links:
+            self._gone.set()
 
     def _end(self, sentence: str, *more: socket.socket) -> None:
         _ENDING.acquire()
@@ -172,14 +189,12 @@ class _Link:
             )
 
     def _hear(self) -> None:
-        with suppress(OSError):
-            for said in _said(self._socket):
-                if "end" in said:
-                    _end()
-                self._all_here.set()
-        if not self._left:
-            # Rank 0 is gone: of those who see it, rank 1 speaks.
-            _end(f"rank 0 died: {SILENT}" if self._rank == 1 else "")
+        for said in _said(self._socket):
+            if "end" in said:
+                _end()
+            if "dies" in said and not self._left:  # rank 0 is gone: of those who see it, rank 1 speaks
+                _end(f"rank 0 died: {said['dies']}" if self._rank == 1 else "")
+            self._all_here.set()
 
     def dies(self, why: str) -> None:
         _send(self._socket, dies=why)
@@ -195,24 +210,22 @@ def _at_once(work, *given) -> None:
 
 
 def _said(link: socket.socket) -> Iterator[dict]:
-    """Yield what the other end says, until it is gone; lines that are none of ours are passed over.
-
-    Raises OSError where its host is no longer there.
-    """
-    for option, value in (
-        ("SO_KEEPALIVE", 1),
-        ("TCP_KEEPIDLE", SILENCE // 2),
-        ("TCP_KEEPINTVL", 2),
-        ("TCP_KEEPCNT", 3),
-    ):
-        level = socket.SOL_SOCKET if option.startswith("SO") else socket.IPPROTO_TCP
-        link.setsockopt(level, getattr(socket, option), value)
-    with suppress(ConnectionError):
+    """Yield what the other end says, and at last why it "dies"; lines that are none of ours are passed over."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        link.setsockopt(socket.IPPROTO_TCP, option, value)
+    why = SILENT
+    try:
         for line in link.makefile("rb"):
             with suppress(ValueError, RecursionError):
                 said = json.loads(line)
                 if isinstance(said, dict):
                     yield said
+    except ConnectionError:  # as its end is seen where more was being sent
+        pass
+    except OSError:
+        why = f"nothing was heard of it for {SILENCE} s"
+    yield {"dies": why}
 
 
 def _send(link: socket.socket, **said) -> None:

@@ -10,14 +10,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import formats, jit
+from .. import formats, gpu, jit
 from ..contract import require
 from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
@@ -36,42 +36,30 @@ SAMPLE = 2_000_000
 Product = Callable[..., None]  #: (b, out, adds, stream) -> None
 
 
-def numbers(array, dtype: str):
-    """The floats of an array as parts have it: 16-bit ones are bit patterns there."""
-    return half.from_bits(array, dtype) if dtype in half.DTYPES else array
-
-
-def stored_as(x, dtype: str):
-    """The other way round; x: float32."""
-    return half.to_bits(x, dtype) if dtype in half.DTYPES else x
-
-
-def element(dtype: str) -> type:
-    """Of arrays of a dtype."""
-    return np.uint16 if dtype in half.DTYPES else np.float32
-
-
 class Host:
     """NumPy's arrays; products in float64, rounded once."""
 
-    xp = np
+    xp: Any = np
+    uuid = ""  #: of the GPU
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return np.empty((rows, columns), element(dtype))
+        return self.xp.empty((rows, columns), stored.storage(dtype))
 
     def to_here(self, a):
         return formats.to_host(a)
 
-    def product(self, a, n: int, dtype: str, accuracy: str | None, tune: bool, **knobs) -> Product:
+    def product(
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
+    ) -> Product:
         """out = A B, or out += A B, of a part in CSR or BCSR, whose values are those at the time of the call."""
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ numbers(b, dtype).astype(np.float64)
+            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
             if adds:
-                made += numbers(out, dtype)
-            out[...] = stored_as(made.astype(np.float32), dtype)
+                made += stored.numbers(out, dtype)
+            out[...] = stored.rounded(made.astype(np.float32), dtype)
 
         return multiply
 
@@ -104,40 +92,24 @@ class Host:
     def sync(self) -> None:
         pass
 
-    def uuid(self) -> str:
-        return ""
 
+class Gpu(Host):
+    """CuPy's arrays on one GPU, by CUDA's number, by default the current one; local products are plans of `library`."""
 
-class Gpu:
-    """CuPy's arrays on one GPU, by CUDA's number; local products are plans of `library`."""
-
-    def __init__(self, ordinal: int):
+    def __init__(self, ordinal: int | None = None):
         from ..library import current
         from ..library.dense import need_cupy
 
-        self.xp, self.ordinal = need_cupy(), ordinal
-        with current.opened(ordinal) as self.device:
-            pass
-        self.device.set_current()
-        self.xp.cuda.Device(ordinal).use()
-        self._gathers: dict = {}
-
-    def empty(self, rows: int, columns: int, dtype: str):
-        return self.xp.empty((rows, columns), element(dtype))
+        self.xp, self.ordinal = need_cupy(), current.ordinal_for(None) if ordinal is None else ordinal
+        self.device: Any = gpu.open_device(self.ordinal)
+        self.xp.cuda.Device(self.ordinal).use()
+        self.uuid = str(self.device.uuid)
 
     def to_here(self, a):
         return formats.to_device(a)
 
     def product(
-        self,
-        a,
-        n: int,
-        dtype: str,
-        accuracy: str | None,
-        tune: bool,
-        *,
-        choice: str = "",
-        in_place: bool = False,
+        self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
     ) -> Product:
         """As `Host.product`. choice: of a kernel for CSR and float32, which then needs only where rows begin. in_place:
         by a kernel for these that reads entries where they lie; other kinds are converted as they need it."""
@@ -179,13 +151,10 @@ class Gpu:
         from cuda.core import LaunchConfig, launch
 
         word = next(w for w in WORDS if size % w == 0 and not (b.data.ptr | out.data.ptr) % w)
-        if word not in self._gathers:  # a look into the cache takes longer than a launch
-            cubin = jit.compile_cubin(SOURCE, f"gather_rows<{WORDS[word]}>", jit.arch_of(self.device))
-            self._gathers[word] = jit.load(cubin)
-        blocks = min(MOST_BLOCKS, -(-rows * (size // word) // THREADS))
+        kernel = jit.loaded(SOURCE, f"gather_rows<{WORDS[word]}>", self.device)
+        config = LaunchConfig(grid=min(MOST_BLOCKS, -(-rows * (size // word) // THREADS)), block=THREADS)
         sizes, addresses = (np.int64(rows), np.int32(size // word)), (x.data.ptr for x in (ids, b, out))
-        config = LaunchConfig(grid=blocks, block=THREADS)
-        launch(self._stream(stream), config, self._gathers[word], *sizes, *addresses)
+        launch(self._stream(stream), config, kernel, *sizes, *addresses)
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
         import cupyx
@@ -212,7 +181,7 @@ class Gpu:
         return make(non_blocking=True), make(non_blocking=True, priority=-1)
 
     def on(self, stream):
-        return nullcontext() if stream is None else stream
+        return stream
 
     def mark(self, stream=None):
         event = self.xp.cuda.Event()
@@ -228,8 +197,15 @@ class Gpu:
     def sync(self) -> None:
         self.device.sync()
 
-    def uuid(self) -> str:
-        return str(self.device.uuid)
+
+@dataclass
+class Times:
+    """Milliseconds of a call: of this rank's streams. Communication and multiplication go on at the same time."""
+
+    total: float = 0.0
+    communication: float = 0.0  #: packing and exchange of B, or copies of A
+    waiting: float = 0.0  #: products waited for what travels
+    multiplication: float = 0.0
 
 
 class Streams:
@@ -268,12 +244,12 @@ class Streams:
         for mark in (self._end, *marks):
             self.machine.wait(None, mark)
 
-    def ms(self) -> dict[str, float]:
-        """Milliseconds of the last call by `spend`'s names, and "total"; waits for its end."""
+    def times(self) -> Times:
+        """Of the last call, by `spend`'s names; waits for its end."""
         here = self.machine
         here.sync()
         sums = {name: sum(here.ms(*span) for span in every) for name, every in self._spans.items()}
-        return {"total": here.ms(self._start, self._end)} | sums
+        return Times(here.ms(self._start, self._end), **sums)
 
 
 def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
@@ -284,10 +260,9 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     entries where they lie.
     """
     from ..async_sparse import model, union
-    from ..async_sparse.statistics import statistics
     from ..tuning import knobs
 
-    of = statistics(rows_of(a, *_middle(a)))
+    of = model.statistics(rows_of(a, *_middle(a)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,
@@ -297,7 +272,7 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
         longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
         columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
     )
-    every = model.candidates("fp32", whole, n, len(model.POOLS["fp32"]))
+    every = model.candidates("fp32", whole, n)
     best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
 

@@ -23,13 +23,13 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import csr, foreign, half
+from ..formats import csr, foreign, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import comm as talk
 from . import exchange, partition, pieces
-from .machine import Gpu, Streams, element, numbers, rows_of, stored_as, units
+from .machine import Gpu, Streams, Times, rows_of, units
 from .partition import Grid
 
 LAYOUTS = ("distributed", "replicated")
@@ -107,16 +107,6 @@ def _stored(x, like):
     return made if made.dtype == like.dtype else made.view(like.dtype)
 
 
-@dataclass
-class Times:
-    """Milliseconds of a call: of this rank's streams. Communication and multiplication go on at the same time."""
-
-    total: float = 0.0
-    communication: float = 0.0  #: packing and exchange
-    waiting: float = 0.0  #: products waited for what travels
-    multiplication: float = 0.0
-
-
 class Plan:
     """C = A · B for one A (m, k), cut into parts, and any B (k, n): see `plan`.
 
@@ -126,24 +116,60 @@ class Plan:
     with timed=True.
     """
 
-    def __init__(self, machine, comm, grid: Grid, shape: tuple[int, int, int], dtype: str, edges: tuple[int, ...]):
+    def __init__(self, machine, comm, grid: Grid, n: int, dtype: str, chunks, slabs, rows, columns, asked: dict):
+        """slabs, rows, columns: as `_cut` has them; asked: options of `plan`."""
         self.machine, self.comm, self.grid, self.dtype = machine, comm, grid, dtype
-        self.m, self.k, self.n = shape
-        self.b_rows = self.c_rows = (0, 0)
-        self.edges = edges  #: of chunks
-        self.pieces: tuple = ([], [])  #: of the first chunk and of later ones, for each a `pieces.Piece`
+        self.m, self.k, self.n = int(rows[-1]), int(columns[-1][-1]), n
+        self.edges = _edges(n, chunks, comm.size > 1 and asked["b"] == "distributed")  #: of chunks
         self.sent_bytes = self.least_bytes = self.gathered_bytes = 0
         self.times: Times | None = None
         self._streams = Streams(machine)
-        self._b: Panels  #: own rows
-        self._all: Panels  #: own and received rows, which products read
-        self._c: Panels  #: sums of this part
-        self._out: Panels  #: this rank's rows of C, or all where it is replicated
-        self._steps: list[list[tuple]] = []  #: of each chunk (product, rows, early, adds)
         self._move: list[tuple] = []  #: of each chunk (what packs, what exchanges)
         self._ahead = False  #: all chunks are packed at first, each in a buffer of its own
         #: What is left of each chunk once its sums are there, in turn: an exchange of C and what adds then, or None.
         self._after: list[list[tuple]] = []
+        (i, j), unit, k = grid.at(comm.rank), units(slabs[0])[1], slabs[0].k
+        slabs, mine = [machine.to_here(x) for x in slabs], columns[j]
+        begin, of, own_units = int(mine[0]), None, -(-k // unit)
+        if asked["b"] == "distributed" and grid.rows > 1:
+            column = comm if grid.replicas == 1 else comm.split(j)
+            inside = (mine - begin) // unit
+            require(
+                k % unit == 0,
+                f"k is {self.k}, but B is sent in blocks of {unit} rows: make k a multiple, or use CSR",
+            )
+            named = [x.col_idx for x in slabs]
+            of = exchange.exchange(named, inside, column)
+            named = exchange.compact(named, int(inside[-1]), of.own, of.received, over=asked["consumed"])
+            k, own_units = of.units * unit, of.own[1] - of.own[0]
+            slabs = [pieces.ascending(replace(x, k=k, col_idx=y)) for x, y in zip(slabs, named, strict=True)]
+        # Products before B and C have their memory, of which the conversion of A may need much.
+        adds = dtype not in half.DTYPES and not asked["consumed"]
+        #: Of the first chunk and of later ones, for each a `pieces.Piece`.
+        self.pieces = pieces.of_slabs(slabs, own_units, asked["first"], adds)
+        #: Of each chunk (product, rows, early, adds).
+        self._steps = _products(self, asked["accuracy"], asked["tune"], asked["consumed"])
+        self.c_rows = int(rows[i]), int(rows[i + 1])
+        if asked["b"] == "replicated":
+            self.b_rows, self._b = (0, self.k), self.panels(self.k)
+            self._all = self._b.rows(begin, begin + k)  #: own and received rows, which products read
+        else:
+            own = min(own_units * unit, k)
+            first_row = begin if of is None else int(mine[i])
+            self.b_rows, self._all = (first_row, first_row + own), self.panels(k)
+            self._b = self._all.rows(0, own)
+        self._c = self._out = self.panels(self.c_rows[1] - self.c_rows[0])  #: sums of this part, and what of C it keeps
+        if of is not None:
+            row_bytes = n * stored.storage(dtype).itemsize * unit
+            self.least_bytes = int(of.send_counts.sum()) * row_bytes
+            self.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
+            if any(comm.gather(self.least_bytes)):
+                _moves(self, of, unit, column)
+        if grid.replicas > 1:
+            _reduces(self, comm if grid.rows == 1 else comm.split(i))
+        if asked["c"] == "replicated" and comm.size > 1:
+            _spreads(self)
+        machine.sync()
 
     @property
     def widths(self) -> list[int]:
@@ -179,7 +205,7 @@ class Plan:
         # Where nothing of another rank is multiplied, nobody has waited yet for B to be sent.
         streams.end(arrived[-1])
         if timed:
-            self.times = Times(**streams.ms())
+            self.times = streams.times()
         return self._out
 
     def _each(self, moves) -> None:
@@ -237,14 +263,10 @@ def plan(
     edges or the dtype do not fit.
     """
     comm = comm or talk.alone()
-    machine = machine or Gpu(_current())
+    machine = machine or Gpu()
     grid = Grid(comm.size, replicas)
-    for name, value in (("b", b), ("c", c)):
-        require(value in LAYOUTS, f"{name} is {value!r}, but must be one of {', '.join(LAYOUTS)}")
-    require(
-        first in pieces.FIRST,
-        f"first is {first!r}, but must be one of {', '.join(pieces.FIRST)}",
-    )
+    for name, value, known in (("b", b, LAYOUTS), ("c", c, LAYOUTS), ("first", first, pieces.FIRST)):
+        require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
         whole, of = a, (rows, columns)
@@ -252,22 +274,14 @@ def plan(
         rows = columns = None
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
     slabs, rows, columns = talk.together(comm, lambda: _cut(a, grid, comm, rows, columns, accuracy, dtype))
-    m, k = int(rows[-1]), int(columns[-1][-1])
-    asked = {"m": m, "k": k, "n": int(n), "dtype": dtype, "chunks": chunks, "replicas": replicas, "b": b, "c": c}
-    talk.same(comm, **asked, rows=rows.tolist(), columns=[x.tolist() for x in columns])
-    if machine.uuid():
-        talk.one_gpu_each(comm, machine.uuid())
-    edges = _edges(n, chunks, comm.size > 1 and b == "distributed")
-    made = Plan(machine, comm, grid, (m, k, int(n)), dtype, edges)
-    consumed = isinstance(a, Part) and a.consumed
-    _lay_out(made, slabs, rows, columns, b, c, first, accuracy, tune, consumed)
-    return made
-
-
-def _current() -> int:
-    from ..library import current
-
-    return current.now() or 0
+    sizes = {"m": int(rows[-1]), "k": int(columns[-1][-1]), "n": int(n), "dtype": dtype, "chunks": chunks}
+    sizes |= {"replicas": replicas, "b": b, "c": c, "rows": rows.tolist(), "columns": [x.tolist() for x in columns]}
+    talk.same(comm, **sizes)
+    if machine.uuid:
+        talk.one_gpu_each(comm, machine.uuid)
+    options = {"b": b, "c": c, "first": first, "accuracy": accuracy, "tune": tune}
+    options["consumed"] = isinstance(a, Part) and a.consumed
+    return Plan(machine, comm, grid, int(n), dtype, chunks, slabs, rows, columns, options)
 
 
 def _edges(n: int, chunks: int | None, travels: bool) -> tuple[int, ...]:
@@ -360,52 +374,6 @@ def _columns_of(a, begin: int, end: int):
     return replace(kept, k=end - begin, col_idx=(kept.col_idx - first).astype(np.int32))
 
 
-def _lay_out(made: Plan, slabs, rows, columns, b, c, first, accuracy, tune, consumed: bool) -> None:
-    """Exchange, pieces and their products, buffers."""
-    here, comm, grid = made.machine, made.comm, made.grid
-    i, j = grid.at(comm.rank)
-    slabs, mine = [here.to_here(x) for x in slabs], columns[j]
-    unit, k = units(slabs[0])[1], slabs[0].k
-    begin, of, own_units = int(mine[0]), None, -(-k // unit)
-    if b == "distributed" and grid.rows > 1:
-        column = comm if grid.replicas == 1 else comm.split(j)
-        inside = (mine - begin) // unit
-        require(
-            k % unit == 0,
-            f"k is {made.k}, but B is sent in blocks of {unit} rows: make k a multiple, or use CSR",
-        )
-        named = [x.col_idx for x in slabs]
-        of = exchange.exchange(named, inside, column)
-        named = exchange.compact(named, int(inside[-1]), of.own, of.received, over=consumed)
-        k, own_units = of.units * unit, of.own[1] - of.own[0]
-        slabs = [pieces.ascending(replace(x, k=k, col_idx=col_idx)) for x, col_idx in zip(slabs, named, strict=True)]
-    # Products before B and C have their memory, of which the conversion of A may need much.
-    adds = made.dtype not in half.DTYPES and not consumed
-    made.pieces = pieces.of_slabs(slabs, own_units, first, adds)
-    made._steps = _products(made, accuracy, tune, consumed)
-    made.c_rows = int(rows[i]), int(rows[i + 1])
-    if b == "replicated":
-        made.b_rows, made._b = (0, made.k), made.panels(made.k)
-        made._all = made._b.rows(begin, begin + k)
-    else:
-        own = min(own_units * unit, k)
-        first_row = begin if of is None else int(mine[i])
-        made.b_rows, made._all = (first_row, first_row + own), made.panels(k)
-        made._b = made._all.rows(0, own)
-    made._c = made._out = made.panels(made.c_rows[1] - made.c_rows[0])
-    if of is not None:
-        row_bytes = made.n * np.dtype(element(made.dtype)).itemsize * unit
-        made.least_bytes = int(of.send_counts.sum()) * row_bytes
-        made.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
-        if any(comm.gather(made.least_bytes)):
-            _moves(made, of, unit, column)
-    if grid.replicas > 1:
-        _reduces(made, comm if grid.rows == 1 else comm.split(i))
-    if c == "replicated" and comm.size > 1:
-        _spreads(made)
-    here.sync()
-
-
 def _products(made: Plan, accuracy, tune: bool, in_place: bool) -> list[list[tuple]]:
     """For each chunk its products; chunks of one width share them. in_place: as `Gpu.product`'s."""
     known: dict[tuple, Any] = {}
@@ -464,11 +432,11 @@ def _reduces(made: Plan, row) -> None:
         send[row.rank] = into[row.rank]
 
         def add(mine=mine, into=into):
-            total = numbers(mine, made.dtype)
+            total = stored.numbers(mine, made.dtype)
             for x in into[: row.rank] + into[row.rank + 1 :]:
-                total += numbers(x, made.dtype)
+                total += stored.numbers(x, made.dtype)
             if total is not mine:
-                mine[...] = stored_as(total, made.dtype)
+                mine[...] = stored.rounded(total, made.dtype)
 
         after.append((row.ready(send, into), add))
         made.sent_bytes += c.nbytes - mine.nbytes

@@ -11,8 +11,6 @@ through the host's link, whatever n is, so it pays with a wide B.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..contract import require, require_whole
@@ -20,22 +18,12 @@ from ..formats import csr, foreign
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import partition
-from .machine import Gpu, Streams
+from .machine import Gpu, Streams, Times
 
 #: Non-zeros of a panel, 8 bytes each: large enough for a link's full rate, and two fit any GPU.
 PANEL = 1 << 26
 #: Single rows: the only kernels that read columns and values where they lie, so that others can come there.
 CHOICE = "union rows=1 vec=4 loads=1 unroll=8 chunk=-1 order="
-
-
-@dataclass
-class Times:
-    """Milliseconds of a call; copies and products go on at the same time."""
-
-    total: float = 0.0
-    copying: float = 0.0
-    waiting: float = 0.0
-    multiplication: float = 0.0
 
 
 class Streamed:
@@ -86,12 +74,12 @@ class Streamed:
         for i, ((x, y), sources) in enumerate(zip(self.panels, self._sources, strict=True)):
             if free[i % 2] is not None:
                 here.wait(streams.travels, free[i % 2])
-            streams.waiting(streams.spend("copying", streams.travels, self._copy, sources, self._buffers[i % 2]))
+            streams.waiting(streams.spend("communication", streams.travels, self._copy, sources, self._buffers[i % 2]))
             given = b, out[x:y], False, streams.products
             free[i % 2] = streams.spend("multiplication", streams.products, self._products[i], *given)
         streams.end()
         if timed:
-            self.times = Times(**streams.ms())
+            self.times = streams.times()
         return out
 
     def _copy(self, sources, buffers) -> None:
@@ -115,11 +103,7 @@ def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
     slabs = [csr.to_host(operands.as_csr(operands.operand(x))) for x in (a if isinstance(a, list | tuple) else [a])]
     widths = sorted({x.k for x in slabs})
     require(len(widths) == 1, f"slabs have {widths} columns, but must have as many as each other")
-    if machine is None:
-        from .plans import _current
-
-        machine = Gpu(_current())
-    return Streamed(slabs, int(n), panel, machine)
+    return Streamed(slabs, int(n), panel, machine or Gpu())
 
 
 def cut(row_ptr: np.ndarray, most: int) -> list[tuple[int, int]]:

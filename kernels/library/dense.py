@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import gpu, jit
+from .. import gpu, jit, workspace
 from ..contract import require
 from ..formats.half import Half
 from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
 from .torch_modes import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
-#: dtype -> what combine.cu calls it, bytes.
+#: dtype -> what combine.cu calls it, bytes of a number.
 DTYPES = {"float32": ("float", 4), "bfloat16": ("Sixteen<BF16>", 2), "float16": ("Sixteen<F16>", 2)}
 _MOST_BLOCKS = 2**20
 
@@ -240,11 +240,6 @@ def apart(x: Dense, y: Dense) -> bool:
     return False
 
 
-def strides_of(rows: int, columns: int, order: str) -> tuple[int, int]:
-    """Elements from row to row and from column to column, without gaps."""
-    return (columns, 1) if order == "C" else (1, rows)
-
-
 # ---------------------------------------------------------------- what is allocated
 
 
@@ -268,31 +263,15 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
     made = shape[::-1] if turned else shape
     if library_of(like) == "torch":
         torch = sys.modules["torch"]
-        kind = getattr(torch, dtype)
-        if stream is None:
-            x = torch.empty(made, dtype=kind, device=like.device)
-        else:
-            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
-                x = torch.empty(made, dtype=kind, device=like.device)
+        with nullcontext() if stream is None else torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
+            x = torch.empty(made, dtype=getattr(torch, dtype), device=like.device)
         return x.t() if turned else x
     cupy = need_cupy()
-    kind = cupy.uint16 if isinstance(like, Half) else cupy.dtype(_cupy_dtype(dtype))
-    with cupy.cuda.Device(device), _on(cupy, stream, device):
-        x = cupy.empty(made, kind)
+    with cupy.cuda.Device(device), nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device):
+        # Who brought bfloat16 without PyTorch has imported `ml_dtypes`, by which NumPy knows the name.
+        x = cupy.empty(made, "uint16" if isinstance(like, Half) else dtype)
     x = x.T if turned else x
     return Half(dtype, x) if isinstance(like, Half) else x
-
-
-def _on(cupy, stream: int | None, device: int):
-    return nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device)
-
-
-def _cupy_dtype(dtype: str):
-    if dtype != "bfloat16":
-        return dtype
-    import ml_dtypes  # who brought bfloat16 without PyTorch, has it
-
-    return ml_dtypes.bfloat16
 
 
 # ---------------------------------------------------------------- streams
@@ -358,31 +337,16 @@ def factor(name: str, x) -> float:
 _MOST = float(np.finfo(np.float32).max)
 
 
-def combiner(dtype: str, rows: int, columns: int, device) -> tuple[Any, Any]:
-    """(kernel, config) of combine.cu for matrices of a size."""
-    from cuda.core import LaunchConfig
-
-    kernel = jit.loaded(SOURCE, f"combine<{DTYPES[dtype][0]}>", device)
-    blocks = min(_MOST_BLOCKS, ceil(rows / 32) * ceil(columns / 32))
-    return kernel, LaunchConfig(grid=max(1, blocks), block=(32, 8))
-
-
-def combine_arguments(x: Dense, y: Dense, alpha: float, beta: float) -> tuple:
-    """What combine.cu is launched with, for y = alpha · x + beta · y; ValueError where an address is no element's."""
-    size = DTYPES[x.dtype][1]
+def combine(x: Dense, y: Dense, alpha: float, beta: float, device, stream) -> None:
+    """Enqueue y = alpha · x + beta · y on a `cuda.core.Stream`; ValueError where an address is no element's."""
+    kind, size = DTYPES[x.dtype]
     require(
         x.ptr % size == y.ptr % size == 0,
         f"an array begins at an address that is no multiple of its elements' {size} bytes: copy it",
     )
     rows, columns, *of_x = matrix(x)
     i64, of_y = np.int64, matrix(y)[2:]
-    return (
-        np.int32(rows),
-        np.int32(columns),
-        x.ptr,
-        *map(i64, of_x),
-        y.ptr,
-        *map(i64, of_y),
-        np.float32(alpha),
-        np.float32(beta),
-    )
+    blocks = max(1, min(_MOST_BLOCKS, ceil(rows / 32) * ceil(columns / 32)))
+    arguments = np.int32(rows), np.int32(columns), x.ptr, *map(i64, of_x), y.ptr, *map(i64, of_y)
+    scales = np.float32(alpha), np.float32(beta)
+    workspace.enqueue(device, stream, SOURCE, f"combine<{kind}>", blocks, (32, 8), *arguments, *scales)

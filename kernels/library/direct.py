@@ -39,9 +39,7 @@ class Brought:
     """A CSR matrix on a GPU as somebody brings it; `keep` holds its arrays."""
 
     arrays: intake.Arrays
-    val: int  #: address of the values
-    dtype: str  #: of the values
-    device: int
+    values: Dense
     keep: Any
 
 
@@ -76,7 +74,7 @@ def brought(a) -> Brought | None:
     csr.require_sizes(m, k)
     csr.require_lengths(m, rows.shape[0], columns.shape[0], values.shape[0])
     arrays = intake.Arrays(int(m), int(k), values.shape[0], rows.ptr, columns.ptr, row_bytes, col_bytes)
-    return Brought(arrays, values.ptr, values.dtype, rows.device, parts)
+    return Brought(arrays, values, parts)
 
 
 _INDICES = {"int32": 4, "int64": 8}
@@ -90,7 +88,8 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
     for x, name in ((b, "B"), (out, "out")):
         require_no_grad(x, name)
     m, k, nnz = a.arrays.m, a.arrays.k, a.arrays.nnz
-    fits = len(given.shape) == 2 and given.shape[0] == k and given.dtype == a.dtype and given.device == a.device
+    ordinal = a.values.device
+    fits = len(given.shape) == 2 and given.shape[0] == k and given.dtype == a.values.dtype and given.device == ordinal
     n = given.shape[1] if fits else 0
     if not fits or not dense.is_laid(given, "C") or 0 in (m, k, n, nnz):
         return None
@@ -104,7 +103,6 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
     blocks = ceil(m / WARPS) * ceil(width / (32 * words))
     if blocks > INT32_MAX:
         return None
-    ordinal = a.device
     pointer = dense.current(b, ordinal) if stream is None else dense.address_of(stream)
     if out is not None:
         to = dense.describe(out, "out")
@@ -128,7 +126,7 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
             32 * WARPS,
             a.arrays.row_ptr,
             a.arrays.col_idx,
-            a.val,
+            a.values.ptr,
             given.ptr,
             np.int64(width),
             to.ptr,

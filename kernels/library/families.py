@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from .. import jit
-from ..formats import bcsr, nm, two_four
+from ..formats import bcsr, intake, nm, two_four
 from ..formats.csr import Csr
 from . import routes
 
 SIZE = 256  #: of the matrices that routes are asked about
 
 
-@dataclass(frozen=True)
-class _Properties:
-    multiprocessor_count: int
-    max_shared_memory_per_block_optin: int
-
-    @property
-    def max_shared_memory_per_multiprocessor(self) -> int:
-        return self.max_shared_memory_per_block_optin + 1024
+def _properties(sms: int, shared: int) -> SimpleNamespace:
+    """sms: multiprocessors; shared: bytes of shared memory that a block may have."""
+    return SimpleNamespace(
+        multiprocessor_count=sms,
+        max_shared_memory_per_block_optin=shared,
+        max_shared_memory_per_multiprocessor=shared + 1024,
+    )
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Family:
 
     name: str  #: what its GPUs are called
     compute_capability: tuple[int, int]
-    properties: _Properties  #: of the first of them
+    properties: SimpleNamespace  #: of the first of them
 
     @property
     def target(self) -> str:
@@ -41,12 +41,12 @@ class Family:
 
 
 FAMILIES = (
-    Family("H100, H200", (9, 0), _Properties(132, 232_448)),
-    Family("A100", (8, 0), _Properties(108, 166_912)),
-    Family("RTX 30, A10", (8, 6), _Properties(82, 101_376)),
-    Family("RTX 40, L4, L40S", (8, 9), _Properties(128, 101_376)),
-    Family("B200", (10, 0), _Properties(148, 232_448)),
-    Family("RTX 50", (12, 0), _Properties(170, 101_376)),
+    Family("H100, H200", (9, 0), _properties(132, 232_448)),
+    Family("A100", (8, 0), _properties(108, 166_912)),
+    Family("RTX 30, A10", (8, 6), _properties(82, 101_376)),
+    Family("RTX 40, L4, L40S", (8, 9), _properties(128, 101_376)),
+    Family("B200", (10, 0), _properties(148, 232_448)),
+    Family("RTX 50", (12, 0), _properties(170, 101_376)),
 )
 NONE = "none, and one sentence says so"
 #: What a route leads to -> how it multiplies.
@@ -67,8 +67,7 @@ WORDS = {
 
 
 def _csr() -> Csr:
-    every = np.arange(0, SIZE, SIZE // 8, dtype=np.int32)
-    row_ptr = np.arange(0, 8 * SIZE + 1, 8, dtype=np.int32)
+    row_ptr, every = (np.arange(0, end, step, dtype=np.int32) for end, step in ((8 * SIZE + 1, 8), (SIZE, SIZE // 8)))
     return Csr(SIZE, SIZE, row_ptr, np.tile(every, SIZE), np.ones(8 * SIZE, np.float32))
 
 
@@ -114,6 +113,9 @@ def _names(way: routes.Route, family: Family) -> list[str]:
     of = way.family
     if of.choices is None:
         return [way.variant]
+    if isinstance(way.a, Csr):  # no GPU looks at it here, and what one would find ranks configurations alone
+        facts = intake.Facts(1, True, 0, (1,) * len(intake.HEIGHTS))
+        way = replace(way, a=replace(way.a, facts=facts))
     names = {kind: name for name, kind in of.choices.families.items()}
     configs = of.candidates(routes.multiplication(way, SIZE), family)
     found = {name if (name := names[type(config)]) in WORDS else config.kernel for config in configs}

@@ -26,7 +26,7 @@ from ..async_sparse import layer
 from ..contract import require
 from ..lazy import torch
 from . import counters, dense, torch_modes
-from .torch_modes import cast, require_no_tangent, size
+from .torch_modes import cast, size
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -183,12 +183,9 @@ def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
 
 def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     """The product for an input (tokens, k) on a GPU: (tokens, features), or of opt5 (features, tokens)."""
-    import torch
-    from torch.nn import functional
-
     tokens, k = x.shape
     if (sizes.tokens, sizes.k) != (tokens, k):
-        x = functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
+        x = torch.nn.functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
     x, ordinal = torch_modes.aligned(x), x.get_device()
     with torch_modes.on(ordinal):
         out = x.new_empty(sizes.out)
@@ -198,25 +195,24 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
             counter = counters.counter(ordinal, stream, captured)
             addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), counter
             launch(dense.opened(stream, torch_modes.gpu_of(ordinal)), *addresses)
-    shape = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
-    return out if out.shape == shape else out[: shape[0], : shape[1]].contiguous()
+    m, n = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
+    return out if out.shape == (m, n) else out[:m, :n].contiguous()
 
 
 def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     """The same by dense products in float32, rounded where the kernels round."""
-    k, dtype = x.shape[-1], x.dtype
-    x, val = x.float(), val.float()
+
+    def product(first, end):
+        return x.float() @ _whole(val.float(), col_idx, first, end, features, x.shape[-1]).t()
+
     with torch.autocast(x.device.type, enabled=False):
         if sizes.kernel == "opt5":
-            whole = _whole(val, col_idx, index[:-1], index[1:], features, k)
-            return torch.nn.functional.linear(x, whole).t().to(dtype).contiguous()
-        order = index[:, 0].argsort()
-        first, end, middle = (index[order, i] for i in (1, 2, 3))
+            return product(index[:-1], index[1:]).t().to(x.dtype).contiguous()
+        first, end, middle = index[index[:, 0].argsort(), 1:].unbind(1)
         if sizes.kernel == "gated":
-            gate = torch.nn.functional.linear(x, _whole(val, col_idx, first, middle, features, k))
-            up = torch.nn.functional.linear(x, _whole(val, col_idx, middle, end, features, k))
-            return (torch.nn.functional.silu(gate).to(dtype) * up).to(dtype)
-        return torch.nn.functional.linear(x, _whole(val, col_idx, first, end, features, k)).to(dtype)
+            silu = torch.nn.functional.silu(product(first, middle))
+            return (silu.to(x.dtype) * product(middle, end)).to(x.dtype)
+        return product(first, end).to(x.dtype)
 
 
 def _whole(val, col_idx, first, end, m: int, k: int):
@@ -247,16 +243,14 @@ def classes() -> SimpleNamespace:
         def __init__(self, inputs: int, kernel: str, index, col_idx, val):
             super().__init__()
             self.in_features, self.kernel = inputs, kernel
-            self.register_buffer("val", _some(val))
+            # Of no blocks at all there is one of zeros, since the copy engine describes no empty matrix.
+            self.register_buffer("val", val if val.shape[0] else val.new_zeros(1, SIDE, SIDE))
             self.register_buffer("index", index)
             self.register_buffer("col_idx", col_idx)
 
         def product(self, x, features: int):
             """The product, in the dtype that autocast asks for where it is on."""
-            torch_modes.require_tensor(x)
-            x, val = cast(x, x), cast(x, self.val)
-            torch_modes.require_input(x, val, self.in_features, "blocks")
-            require_no_tangent(x, "multiply by the dense layer")
+            x, val = torch_modes.taken(x, self.val, self.in_features, "blocks")
             return multiply(x, val, self.index, self.col_idx, features, self.kernel)
 
     class BlockSparseLinear(Blocks):
@@ -359,11 +353,6 @@ def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
         raise ValueError(
             f"col_idx[{at}] is {int(col_idx[at])}, but {inputs} inputs have block columns 0 to {columns - 1}"
         )
-
-
-def _some(val):
-    """The blocks; of none at all, one of zeros, since the copy engine describes no empty matrix."""
-    return val if val.shape[0] else val.new_zeros(1, SIDE, SIDE)
 
 
 def _interleaved(gate, up) -> tuple[Any, Any, Any]:

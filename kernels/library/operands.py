@@ -22,6 +22,7 @@ from ..formats.half import array_module
 from ..formats.nm import Nm
 from ..formats.two_four import TwoFour
 from ..formats.wcsr import Wcsr
+from .torch_modes import named
 
 FORMATS = (Csr, Bcsr, Wcsr, TwoFour, Nm)
 DTYPES = ("float32", "bfloat16", "float16")
@@ -74,7 +75,7 @@ def dtype_name(dtype) -> str | None:
     if dtype is None or (isinstance(dtype, str) and dtype in DTYPES):
         return dtype
     if type(dtype).__module__.partition(".")[0] == "torch":
-        return str(dtype).removeprefix("torch.")
+        return named(dtype)
     wanted = dtype
     if isinstance(dtype, str):
         word = dtype.strip().lower().rpartition(".")[2]
@@ -106,7 +107,7 @@ def values_of(a):
 
 def dtype_named(a) -> str:
     """The dtype of A's values where kernels multiply it, else float32."""
-    name = str(getattr(a, "dtype", "float32")).removeprefix("torch.")
+    name = named(getattr(a, "dtype", "float32"))
     return name if name in DTYPES else "float32"
 
 
@@ -143,15 +144,13 @@ def operand(
     )
     if prune is None:
         require(density is None, f"density is {density!r}, but nothing is pruned: say prune=")
-        read = _reader(a, READERS)
-        made = read(a, accuracy)
+        made = _read(a, accuracy)
         return formats.validate(made) if check else made
     require(
         not isinstance(a, FORMATS) and not _is_sparse(a),
         f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
     )
-    read = _reader(a, DENSE)
-    x = read(a, accuracy)
+    x = _dense(a, accuracy)
     require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
     require(
         prune == "block" or 0 not in x.shape,
@@ -184,13 +183,20 @@ def is_semi_structured(a) -> bool:
     return any(kind.__name__ == "SparseSemiStructuredTensor" for kind in type(a).__mro__)
 
 
-def _reader(a, readers: tuple) -> Callable:
-    """What reads A, given an accuracy; ValueError, one sentence, for what nobody does."""
-    found = next((read for takes, read in readers if takes(a)), None)
-    if found is not None:
-        return found
-    if readers is DENSE:
-        raise ValueError(f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch")
+def _read(a, accuracy):
+    """A sparse matrix as one of `FORMATS`; ValueError, one sentence, for what is none."""
+    if isinstance(a, FORMATS):
+        # What was found of its arrays before is not believed: they may have changed.
+        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
+    if _is_torch(a) and _is_sparse(a):
+        from . import tensors
+
+        return tensors.operand(a, accuracy)
+    if not is_scipy(a) and callable(getattr(a, "tocsr", None)):  # another library's, or a view of a file
+        given, a = a, a.tocsr()
+        require(is_scipy(a), f"A is {_name(given)}, whose tocsr() gives {_name(a)}: bring a matrix of SciPy")
+    if is_scipy(a):
+        return _of_scipy(a, accuracy)
     dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
     raise ValueError(
         f"A is {_name(a)}, a dense array: say which pattern it shall have with prune="
@@ -199,11 +205,6 @@ def _reader(a, readers: tuple) -> Callable:
         else f"A is {_name(a)}, but must be a sparse matrix of SciPy, CuPy or PyTorch, one of "
         f"{', '.join(kind.__name__ for kind in FORMATS)}, or a dense array with prune="
     )
-
-
-def _own(a, accuracy):
-    # What was found of its arrays before is not believed: they may have changed.
-    return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
 
 
 # ---------------------------------------------------------------- other libraries' matrices
@@ -219,28 +220,6 @@ def _of_scipy(a, accuracy):
         return blocks_of(*a.shape, row_ptr, col_idx, float32(a.data[:stored_blocks], accuracy))
     row_ptr, col_idx, val = foreign.csr_arrays(a)
     return csr_of(*a.shape, row_ptr, col_idx, float32(val, accuracy))
-
-
-def _of_torch(a, accuracy):
-    from . import tensors
-
-    return tensors.operand(a, accuracy)
-
-
-def _of_another(a, accuracy):
-    """Another library's, or a view of a file, which becomes one of SciPy's."""
-    made = a.tocsr()
-    require(is_scipy(made), f"A is {_name(a)}, whose tocsr() gives {_name(made)}: bring a matrix of SciPy")
-    return _of_scipy(made, accuracy)
-
-
-#: Who takes a matrix, and what makes it one of `FORMATS`, given the accuracy.
-READERS: tuple[tuple[Callable, Callable], ...] = (
-    (lambda a: isinstance(a, FORMATS), _own),
-    (lambda a: _is_torch(a) and _is_sparse(a), _of_torch),
-    (is_scipy, _of_scipy),
-    (lambda a: callable(getattr(a, "tocsr", None)), _of_another),
-)
 
 
 def array(tensor):
@@ -259,7 +238,7 @@ def array(tensor):
 @functools.cache
 def _numpys(dtype) -> np.dtype:
     """NumPy's dtype for PyTorch's."""
-    return np.dtype(str(dtype).removeprefix("torch."))
+    return np.dtype(named(dtype))
 
 
 def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
@@ -346,17 +325,23 @@ def require_held(values, dtype: str, accuracy: str | None) -> None:
 # ---------------------------------------------------------------- dense arrays
 
 
-def _of_tensor(a, accuracy):
-    from . import tensors
+def real(x):
+    """A tensor in a dtype that NumPy has, exact: floats of 16 and 8 bits in float32. ValueError: it is not real."""
+    require(not x.is_complex() and not x.is_quantized, f"A holds {named(x.dtype)}, but a matrix is real here")
+    if not x.is_floating_point() or x.dtype.itemsize >= 4:
+        return x
+    try:
+        return x.float()
+    except RuntimeError as error:
+        raise ValueError(f"A holds {named(x.dtype)}, which PyTorch does not convert: bring float32") from error
 
-    return float32(array(tensors.values(a)), accuracy)
 
-
-#: Who takes a dense array, and what makes it float32, where it lives.
-DENSE: tuple[tuple[Callable, Callable], ...] = (
-    (_is_torch, _of_tensor),
-    (lambda a: hasattr(a, "dtype") and hasattr(a, "shape"), lambda a, accuracy: float32(a, accuracy)),
-)
+def _dense(a, accuracy):
+    """A dense array as float32, where it lives."""
+    require(
+        hasattr(a, "dtype") and hasattr(a, "shape"), f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch"
+    )
+    return float32(array(real(a)) if _is_torch(a) else a, accuracy)
 
 
 def _pairs(x, dtype: str, accuracy, *, density, **_):

@@ -19,12 +19,14 @@ from .. import formats, tma
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
+from ..lazy import Lazy
 from ..pitch import ALIGNMENT
 from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
 from .dense import Dense
 from .torch_modes import require_no_grad
 
+cuda_core = Lazy("cuda.core")
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
 B, OUT, VALUES, SCRATCH = range(4)
@@ -126,13 +128,11 @@ class Plan:
         self._own_values = way.a.val.data.ptr if way.in_place else 0
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
-        self._flows: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._sizes: tuple[int, ...] = ()  # bytes of scratch
         self._buffers = Buffers(())
         self._of_captures: dict[int, Buffers] = {}
-        self._combine: dict[int, tuple] = {}
-        self._enqueue: Callable = _launch()
+        self._enqueue: Callable = cuda_core.launch
 
     def _repeat(self, config, bound: Launch) -> None:
         """Call what is bound from now on: a configuration that was chosen."""
@@ -195,11 +195,11 @@ class Plan:
             return out
         if at + b_first < to + past and to + first < at + b_past:
             _require_apart(b, out)
-        flow = self._flows.get(pointer) or self._flow(pointer)
+        flow = dense.opened(pointer, self.device)
         if current.now() == self._ordinal:
             self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         else:
-            with current.Current(self.device, self._ordinal):
+            with current.opened(self._ordinal):
                 self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         return out
 
@@ -209,7 +209,9 @@ class Plan:
         with self._lock:
             mine = self._buffers_for(pointer)
             if not b_as_it_is or at % ALIGNMENT:
-                at = self._staged_b(b, mine, flow)
+                stage = self._stage(B, mine)
+                dense.combine(dense.describe(b, "B"), stage, 1.0, 0.0, self.device, flow)
+                at = stage.ptr
             plain = out_as_it_is and not to % ALIGNMENT and beta == 0.0
             addresses = (at, to if plain else self._stage(OUT, mine).ptr, values_at, *mine.scratch)
             if addresses != mine.at:
@@ -220,7 +222,7 @@ class Plan:
             if not plain or alpha != 1.0:
                 target = dense.describe(out, "out")
                 source = target if plain else self._stage(OUT, mine)
-                self._combined(OUT, source, target, alpha, beta, flow)
+                dense.combine(source, target, alpha, beta, self.device, flow)
             mine.done(pointer)
 
     def _buffers_for(self, pointer: int) -> Buffers:
@@ -239,10 +241,6 @@ class Plan:
             "a call in a CUDA graph cannot wait for the one before: join their streams",
         )
         return mine
-
-    def _flow(self, pointer: int):
-        made = self._flows[pointer] = dense.opened(pointer, self.device)
-        return made
 
     # ---- what B and out are like
 
@@ -299,22 +297,9 @@ class Plan:
         if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
             address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
-            mine.stages[whose] = Dense(
-                address, (rows, self.n), dense.strides_of(rows, self.n, order), self.dtype, self._ordinal
-            )
+            strides = (self.n, 1) if order == "C" else (1, rows)
+            mine.stages[whose] = Dense(address, (rows, self.n), strides, self.dtype, self._ordinal)
         return mine.stages[whose]
-
-    def _staged_b(self, b, mine: Buffers, flow) -> int:
-        to = self._stage(B, mine)
-        self._combined(B, dense.describe(b, "B"), to, 1.0, 0.0, flow)
-        return to.ptr
-
-    def _combined(self, whose: int, x: Dense, y: Dense, alpha: float, beta: float, flow) -> None:
-        if whose not in self._combine:
-            rows = self.k if whose == B else self.m
-            self._combine[whose] = dense.combiner(self.dtype, rows, self.n, self.device)
-        kernel, config = self._combine[whose]
-        self._enqueue(flow, config, kernel, *dense.combine_arguments(x, y, alpha, beta))
 
     # ---- on disk
 
@@ -435,12 +420,6 @@ def built(
     return made
 
 
-def _launch() -> Callable:
-    from cuda.core import launch
-
-    return launch
-
-
 def spmm(
     a,
     b,
@@ -492,6 +471,6 @@ def spmm(
         check=check,
     )
     out = made(b, out, alpha=alpha, beta=beta, stream=stream)
-    with current.Current(made.device, made._ordinal):
-        made.device.sync()  # the plan's memory goes when it does
+    with current.opened(given.device) as device:
+        device.sync()  # the plan's memory goes when it does
     return out

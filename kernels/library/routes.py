@@ -84,19 +84,17 @@ _VECTORS = Way("nm_spmm", "auto", "float32", _same, turned=True)
 _ANY = ("CC", "CF", "FC", "FF")
 
 
-def _rows(dtype: str) -> tuple[Way, Way]:
-    way = Way("async_sparse", "auto_half", dtype, _as_csr)
-    return way, way
-
-
-def _blocks(dtype: str) -> tuple[Way, Way]:
-    """On Hopper rows of B are read as they lie where those of out lie likewise."""
-    hopper = Way("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
-    return hopper, Way("async_sparse", "blocks_mma", dtype, _stored, _ANY)
-
-
-def _pairs(dtype: str) -> tuple[Way, Way]:
-    return Way("tensor_core_24", "auto", dtype, _stored, _ANY), Way("tensor_core_24", "auto", dtype, _stored)
+def _sixteen(dtype: str) -> dict[tuple[type, str], tuple[Way, Way]]:
+    """The ways of a dtype of 16 bits. On Hopper rows of B are read by blocks as they lie where those of out lie
+    likewise."""
+    rows = Way("async_sparse", "auto_half", dtype, _as_csr)
+    blocks = Way("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
+    pairs = Way("tensor_core_24", "auto", dtype, _stored)
+    return {
+        (Csr, dtype): (rows, rows),
+        (Bcsr, dtype): (blocks, Way("async_sparse", "blocks_mma", dtype, _stored, _ANY)),
+        (TwoFour, dtype): (replace(pairs, orders=_ANY), pairs),
+    }
 
 
 #: Format and what is asked, "fp32" or "tf32" of float32, a 16-bit dtype, or "in_place" -> the ways on compute
@@ -104,14 +102,10 @@ def _pairs(dtype: str) -> tuple[Way, Way]:
 TABLE: dict[tuple[type, str], tuple[Way, Way | None]] = {
     (Csr, "fp32"): (_GROUPS, _GROUPS),
     (Csr, "tf32"): (Way("async_sparse", "auto_tf32", "tf32", _csr_rounded), _GROUPS),
-    (Csr, "bfloat16"): _rows("bfloat16"),
-    (Csr, "float16"): _rows("float16"),
     (Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
     (Bcsr, "tf32"): (Way("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
-    (Bcsr, "bfloat16"): _blocks("bfloat16"),
-    (Bcsr, "float16"): _blocks("float16"),
-    (TwoFour, "bfloat16"): _pairs("bfloat16"),
-    (TwoFour, "float16"): _pairs("float16"),
+    **_sixteen("bfloat16"),
+    **_sixteen("float16"),
     (Nm, "fp32"): (_VECTORS, _VECTORS),
     (Nm, "tf32"): (Way("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
     (Nm, "bfloat16"): (Way("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),

@@ -80,7 +80,7 @@ class Sampled:
         if nnz == 0:
             return out
         v = width(n, left.ptr, right.ptr)
-        with current.Current(self.device, ordinal):
+        with current.opened(ordinal):
             workspace.enqueue(
                 self.device,
                 dense.opened(pointer, self.device),

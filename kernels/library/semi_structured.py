@@ -17,28 +17,27 @@ asked for.
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
 from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
+from ..formats.two_four import TwoFour
+from ..formats.two_four_eight import TwoFourEight
 from ..lazy import torch
-from ..tensor_core_24 import fp8_layer, layer
+from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, dense, operands
 from .layers import put
 from .torch_modes import (
     aligned,
     capturing,
-    cast,
     gpu_of,
     named,
     on,
     require_bias,
-    require_input,
-    require_no_tangent,
-    require_tensor,
+    taken,
 )
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
@@ -97,17 +96,11 @@ def _columns(places):
     return torch.stack([first + (groups & 3), first + (groups >> 2)], -1).view(places.shape[0], -1)
 
 
-def _in_rows(values, outputs: int, width: int):
-    """Values in rows, (outputs, width), of those in the order of use, (rows, pieces, 64, 32): `wgmma.pack_values`."""
-    moved = _swizzled(values).permute(0, 2, 1, 3)
-    return moved.reshape(moved.shape[0] * 64, -1)[:outputs, :width]
-
-
-def _in_order(rows, sizes: layer.Sizes):
-    """Values in the order of use, of those in rows."""
-    wide = sizes.pieces * K // 2
-    whole = torch.nn.functional.pad(rows, (0, wide - rows.shape[1], 0, sizes.rows * 64 - rows.shape[0]))
-    return _swizzled(whole.view(sizes.rows, 64, sizes.pieces, K // 2).permute(0, 2, 1, 3)).contiguous()
+def _in_order(values, rows: int, pieces: int):
+    """Values in the order of use, (rows, pieces, 64, 32), of those in rows: `wgmma.pack_values`."""
+    wide = (0, pieces * K // 2 - values.shape[1], 0, rows * 64 - values.shape[0])
+    whole = torch.nn.functional.pad(values, wide).view(rows, 64, pieces, K // 2)
+    return _swizzled(whole.transpose(1, 2)).contiguous()
 
 
 def _swizzled(pieces):
@@ -117,34 +110,25 @@ def _swizzled(pieces):
     return pieces.reshape(*pieces.shape[:2], 64, 4, -1)[:, :, row, unit].flatten(-2)
 
 
-def _metadata(places, sizes: layer.Sizes):
-    """int32 (rows', 128 pieces): metadata in the order of a kernel's stages, `wgmma.ring_metadata`."""
-    from ..formats.two_four import TwoFour
-    from ..tensor_core_24 import wgmma
-
-    with _shared(places) as (meta,):
-        of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
-        ring = wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS)
-    return torch.from_dlpack(ring.view("i4"))
-
-
-@contextmanager
-def _shared(*tensors):
-    """Tensors as arrays of NumPy, or on a GPU CuPy's, which is then current and has done its work at the end."""
-    made = [operands.array(x) for x in tensors]
-    if not tensors[0].is_cuda:
-        yield made
-        return
-    torch.cuda.synchronize(tensors[0].device)
-    with current.settled(tensors[0].get_device()):
-        yield made
+def _made(make, *tensors):
+    """What `make` makes of tensors as arrays of NumPy, or on a GPU of CuPy, which is current meanwhile: a tensor."""
+    where = nullcontext()
+    if tensors[0].is_cuda:
+        torch.cuda.synchronize(tensors[0].device)
+        where = current.settled(tensors[0].get_device())
+    with where:
+        return torch.from_dlpack(make(*map(operands.array, tensors)))
 
 
-def weight_of(values, places, inputs: int):
-    """The dense weight (outputs, inputs)."""
-    columns = _columns(places)
-    rows = _in_rows(values, places.shape[0], columns.shape[1])
-    whole = values.new_zeros(places.shape[0], _GROUP * 4 * places.shape[1])
+def weight_of(values, places, inputs: int, scales=None):
+    """The dense weight (outputs, inputs); scales: of values in e4m3, as `layer.pack` has them: it is float32."""
+    m, columns = places.shape[0], _columns(places)
+    if scales is not None:
+        values = values[..., : 64 * 64].unflatten(-1, (64, 64))
+    rows = _swizzled(values).transpose(1, 2).flatten(0, 1).flatten(1)[:m, : columns.shape[1]]
+    if scales is not None:
+        rows = rows.contiguous().view(torch.float8_e4m3fn).float() * scales
+    whole = rows.new_zeros(m, 4 * _GROUP * places.shape[1])
     return whole.scatter(1, columns, rows)[:, :inputs]
 
 
@@ -153,39 +137,45 @@ def weight_of(values, places, inputs: int):
 
 @functools.cache
 def operators() -> SimpleNamespace:
-    """The operator `sparsity_on_trial::semi_structured_linear`, registered at the first call."""
+    """The operators `sparsity_on_trial::semi_structured_linear` and `quantise_tokens`, registered at the first call.
+
+    unit: the scales of an input in e4m3; then `beside` are those of the values, and otherwise their metadata.
+    """
     import torch
 
     @torch.library.custom_op(
         "sparsity_on_trial::semi_structured_linear",
         mutates_args=(),
-        schema="(Tensor x, Tensor values, Tensor metadata, Tensor places, Tensor? bias, str activation) -> Tensor",
+        schema="(Tensor x, Tensor? unit, Tensor values, Tensor beside, Tensor places, Tensor? bias, str activation) "
+        "-> Tensor",
     )
-    def semi_structured_linear(x, values, metadata, places, bias, activation):
-        sizes = _sizes(x, places, bias, activation)
-        layer.check(sizes)
-        shape = (*x.shape[:-1], sizes.m)
+    def semi_structured_linear(x, unit, values, beside, places, bias, activation):
+        m, k = places.shape[0], x.shape[-1]
+        layer.check(_sizes(m, k, prod(x.shape[:-1]), x.dtype, bias is not None, activation))
+        dtype, shape = x.dtype if unit is None else torch.bfloat16, (*x.shape[:-1], m)
         if 0 in shape:
-            return x.new_zeros(shape)
-        if not x.is_cuda:
-            whole = weight_of(values.float(), places, sizes.k)
-            made = torch.nn.functional.linear(x.float(), whole, bias)
-            return _function(activation)(made).to(x.dtype)
-        return _enqueue(x, values, metadata, bias, sizes.m, activation)
+            return x.new_zeros(shape, dtype=dtype)
+        if x.is_cuda:
+            return _enqueue(x, unit, values, beside, bias, m, activation)
+        whole = weight_of(values, places, k, None if unit is None else beside).float()
+        made = torch.nn.functional.linear(x.float() * (1 if unit is None else unit), whole, bias)
+        return _function(activation)(made).to(dtype)
 
     @semi_structured_linear.register_fake
-    def _(x, values, metadata, places, bias, activation):
-        return x.new_empty((*x.shape[:-1], places.shape[0]))
+    def _(x, unit, values, beside, places, bias, activation):
+        dtype = x.dtype if unit is None else torch.bfloat16
+        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=dtype)
 
     def keep(ctx, inputs, output):
-        x, values, metadata, places, bias, activation = inputs
-        ctx.save_for_backward(x, values, metadata, places, bias)
-        ctx.activation = activation
+        ctx.save_for_backward(*inputs[:-1])
+        ctx.activation = inputs[-1]
 
     def backward(ctx, grad):
-        x, values, metadata, places, bias = ctx.saved_tensors
+        x, unit, values, metadata, places, bias = ctx.saved_tensors
+        if unit is not None:
+            no_gradient()
         if ctx.activation:
-            before = semi_structured_linear(x.detach(), values.detach(), metadata, places, bias, "")
+            before = semi_structured_linear(x.detach(), None, values.detach(), metadata, places, bias, "")
             with torch.enable_grad():
                 before = before.detach().requires_grad_()
                 (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
@@ -193,39 +183,13 @@ def operators() -> SimpleNamespace:
         if ctx.needs_input_grad[0]:
             of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
         lines = grad.reshape(-1, grad.shape[-1])
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[2]:
             whole = lines.t() @ x.reshape(-1, x.shape[-1])
-            columns = _columns(places)
             whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
-            of_values = _in_order(whole.gather(1, columns), _sizes(x, places, bias, ""))
-        if bias is not None and ctx.needs_input_grad[4]:
+            of_values = _in_order(whole.gather(1, _columns(places)), *values.shape[:2])
+        if bias is not None and ctx.needs_input_grad[5]:
             of_bias = lines.sum(0, dtype=bias.dtype)
-        return of_x, of_values, None, None, of_bias, None
-
-    semi_structured_linear.register_autograd(backward, setup_context=keep)
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear_fp8",
-        mutates_args=(),
-        schema="(Tensor x, Tensor unit, Tensor packed, Tensor scales, Tensor places, Tensor? bias, str activation) "
-        "-> Tensor",
-    )
-    def semi_structured_linear_fp8(x, unit, packed, scales, places, bias, activation):
-        m, k = places.shape[0], x.shape[-1]
-        sizes = fp8_layer.Sizes(m, k, prod(x.shape[:-1]), True, bias is not None, activation)
-        fp8_layer.check(sizes)
-        shape = (*x.shape[:-1], m)
-        if 0 in shape:
-            return x.new_zeros(shape, dtype=torch.bfloat16)
-        if not x.is_cuda:
-            whole = weight_of_fp8(packed, scales, places, k)
-            made = torch.nn.functional.linear(x.float() * unit, whole, bias)
-            return _function(activation)(made).to(torch.bfloat16)
-        return _enqueue_fp8(x, unit, packed, scales, bias, m, activation)
-
-    @semi_structured_linear_fp8.register_fake
-    def _(x, unit, packed, scales, places, bias, activation):
-        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=torch.bfloat16)
+        return of_x, None, of_values, None, None, of_bias, None
 
     @torch.library.custom_op(
         "sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)"
@@ -238,20 +202,16 @@ def operators() -> SimpleNamespace:
         unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
         return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
 
-    def no_gradient(ctx, *grads):
+    def no_gradient(*_):
         raise ValueError(
             "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
             "SemiStructuredLinear"
         )
 
-    semi_structured_linear_fp8.register_autograd(no_gradient)
+    semi_structured_linear.register_autograd(backward, setup_context=keep)
     quantise_tokens.register_autograd(no_gradient)
     ops = torch.ops.sparsity_on_trial
-    return SimpleNamespace(
-        linear=ops.semi_structured_linear.default,
-        fp8=ops.semi_structured_linear_fp8.default,
-        quantise=ops.quantise_tokens.default,
-    )
+    return SimpleNamespace(linear=ops.semi_structured_linear.default, quantise=ops.quantise_tokens.default)
 
 
 def _quantised(x):
@@ -263,83 +223,47 @@ def _quantised(x):
     return (x / unit).to(torch.float8_e4m3fn), unit
 
 
-def weight_of_fp8(packed, scales, places, inputs: int):
-    """The dense weight (outputs, inputs) in float32."""
-    rows, pieces, _ = packed.shape
-    columns = _columns(places)
-    values = _swizzled(packed[..., :4096].reshape(rows, pieces, 64, 64)).permute(0, 2, 1, 3)
-    values = values.reshape(rows * 64, -1)[: places.shape[0], : columns.shape[1]].contiguous()
-    numbers = values.view(torch.float8_e4m3fn).float() * scales
-    whole = numbers.new_zeros(places.shape[0], 16 * places.shape[1])
-    return whole.scatter(1, columns, numbers)[:, :inputs]
-
-
 def _function(activation: str):
     """An activation as PyTorch has it."""
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
-def _sizes(x, places, bias, activation: str) -> layer.Sizes:
-    tokens = prod(x.shape[:-1])
-    return layer.Sizes(places.shape[0], x.shape[-1], tokens, named(x.dtype), bias is not None, activation)
+def _sizes(m: int, k: int, tokens: int, dtype, bias: bool, activation: str) -> layer.Sizes:
+    """dtype: PyTorch's, of inputs."""
+    eight = dtype is torch.float8_e4m3fn
+    return layer.Sizes(m, k, tokens, "e4m3" if eight else named(dtype), bias, activation, vectors=eight)
 
 
 @functools.lru_cache(1024)
-def _launcher(m: int, k: int, tokens: int, dtype, bias: bool, activation: str, ordinal: int):
-    """(the launcher of a layer's product on a GPU, the GPU); dtype: PyTorch's, of inputs."""
-    name = named(dtype)
-    made: layer.Launcher | fp8_layer.Launcher
-    if name == "float8_e4m3fn":
-        made = fp8_layer.launcher(fp8_layer.Sizes(m, k, tokens, True, bias, activation), ordinal)
-    else:
-        made = layer.launcher(layer.Sizes(m, k, tokens, name, bias, activation), ordinal)
-    return made, gpu_of(ordinal)
+def _launcher(ordinal: int, *how):
+    """(the launcher of a layer's product on a GPU, the GPU); how: what `_sizes` takes."""
+    return layer.launcher(_sizes(*how), ordinal), gpu_of(ordinal)
 
 
-def _enqueue(x, values, metadata, bias, m: int, activation: str):
-    """The product for an input (…, inputs) on a GPU, (…, m)."""
+def _enqueue(x, unit, values, beside, bias, m: int, activation: str):
+    """The product for an input (…, inputs) on a GPU, (…, m); as the operator, but x may be bfloat16 for values of FP8,
+    which is then made e4m3."""
+    eight = values.dtype == torch.uint8
+    if eight and unit is None:
+        x, unit = _enqueue_quantised(x)
     x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
     with on(ordinal), capturing():
-        out = x.new_empty((*x.shape[:-1], m))
-        launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
-        stream = dense.opened(dense.current(x, ordinal), device)
-        at = 0 if bias is None else bias.data_ptr()
-        launch(stream, x.data_ptr(), out.data_ptr(), values.data_ptr(), metadata.data_ptr(), at)
-    return out
-
-
-def _enqueue_fp8(x, unit, packed, scales, bias, m: int, activation: str):
-    """The product for e4m3 (…, inputs) and its scales on a GPU, bfloat16 (…, m); unit: None where x is not e4m3 yet."""
-    import torch
-
-    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
-    with on(ordinal), capturing():
-        if unit is None:
-            x, unit = _quantised_on_gpu(x, ordinal)
-        out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16)
-        launch, device = _launcher(m, k, x.numel() // k, x.dtype, bias is not None, activation, ordinal)
-        stream = dense.opened(dense.current(x, ordinal), device)
-        at, of_x = 0 if bias is None else bias.data_ptr(), unit.contiguous().data_ptr()
-        launch(stream, x.data_ptr(), out.data_ptr(), packed.data_ptr(), scales.data_ptr(), of_x, at)
+        out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16 if eight else x.dtype)
+        launch, device = _launcher(ordinal, m, k, x.numel() // k, x.dtype, bias is not None, activation)
+        units = (unit.contiguous(),) if eight else ()
+        given = (t.data_ptr() for t in (x, out, values, beside, *units))
+        launch(dense.opened(dense.current(x, ordinal), device), *given, 0 if bias is None else bias.data_ptr())
     return out
 
 
 def _enqueue_quantised(x):
     """(e4m3, scales (…, 1)) of an input (…, inputs) on a GPU."""
-    x, ordinal = aligned(x), x.get_device()
+    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    numbers, unit = torch.empty_like(x, dtype=torch.float8_e4m3fn), x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
     with on(ordinal), capturing():
-        return _quantised_on_gpu(x, ordinal)
-
-
-def _quantised_on_gpu(x, ordinal: int):
-    import torch
-
-    k = x.shape[-1]
-    numbers = torch.empty_like(x, dtype=torch.float8_e4m3fn)
-    unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    device, dtype = gpu_of(ordinal), "bfloat16" if x.dtype is torch.bfloat16 else "float16"
-    stream = dense.opened(dense.current(x, ordinal), device)
-    fp8_layer.quantise(stream, dtype, x.numel() // k, k, x.data_ptr(), numbers.data_ptr(), unit.data_ptr(), device)
+        device, given = gpu_of(ordinal), (t.data_ptr() for t in (x, numbers, unit))
+        stream = dense.opened(dense.current(x, ordinal), device)
+        layer.quantise(stream, named(x.dtype), x.numel() // k, k, *given, device)
     return numbers, unit
 
 
@@ -354,27 +278,6 @@ def classes() -> SimpleNamespace:
     from torch.autograd import forward_ad
 
     multiply = operators()
-
-    def is_plain(x, values=None) -> bool:
-        """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no subclass
-        on a GPU, where nothing compiles, traces, transforms, casts or listens. values: what must be as the input."""
-        return (
-            not torch.compiler.is_compiling()
-            and type(x) is torch.Tensor
-            and x.is_cuda
-            and x.numel() > 0
-            and x.dim() > 0
-            and (values is None or x.dtype is values.dtype and x.get_device() == values.get_device())
-            and not torch.is_autocast_enabled("cuda")
-            and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._len_torch_function_stack() == 0
-            and torch._C._functorch.peek_interpreter_stack() is None
-            and torch._C._get_tracing_state() is None
-            and forward_ad._current_level < 0
-        )
-
-    def wants_gradient(*tensors) -> bool:
-        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
     class Layer(nn.Module):
         """What both have: sizes, which values are kept, a bias in float32, an activation."""
@@ -405,6 +308,29 @@ def classes() -> SimpleNamespace:
             weight = weight.detach()
             mask = kept(weight) if mask is None else mask
             return cls(weight, mask, getattr(source, "bias", None), activation, **how)
+
+        def _is_plain(self, x, values) -> bool:
+            """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no
+            subclass, beside the values on a GPU, where nothing compiles, traces, transforms, casts or listens."""
+            return (
+                not torch.compiler.is_compiling()
+                and type(x) is torch.Tensor
+                and x.is_cuda
+                and x.numel() > 0
+                and x.dim() > 0
+                and x.shape[-1] == self.in_features
+                and x.dtype is (torch.bfloat16 if values.dtype is torch.uint8 else values.dtype)
+                and x.get_device() == values.get_device()
+                and not torch.is_autocast_enabled("cuda")
+                and torch._C._len_torch_dispatch_stack() == 0
+                and torch._C._len_torch_function_stack() == 0
+                and torch._C._functorch.peek_interpreter_stack() is None
+                and torch._C._get_tracing_state() is None
+                and forward_ad._current_level < 0
+                and not (
+                    torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, values, self.bias))
+                )
+            )
 
         def _stored(self, weight, mask, multiple: int):
             """(values of a mask in rows, (outputs, inputs' / 2), places)."""
@@ -439,13 +365,18 @@ def classes() -> SimpleNamespace:
             super().__init__(weight, mask, bias, activation)
             sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
             rows, places = self._stored(weight, mask, 16)
-            values = _in_order(rows, sizes)
+            values = _in_order(rows, sizes.rows, sizes.pieces)
             if trained:
                 self.values = nn.Parameter(values)
             else:
                 self.register_buffer("values", values)
             self.register_buffer("places", places)
-            self.register_buffer("metadata", _metadata(places, sizes))
+
+            def ring(meta):
+                of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
+                return wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS).view("i4")
+
+            self.register_buffer("metadata", _made(ring, places))
 
         @property
         def weight(self):
@@ -453,14 +384,11 @@ def classes() -> SimpleNamespace:
             return weight_of(self.values, self.places, self.in_features)
 
         def forward(self, x):
-            values, bias = self.values, self.bias
-            if is_plain(x, values) and not wants_gradient(x, values, bias) and x.shape[-1] == self.in_features:
-                return _enqueue(x, values, self.metadata, bias, self.out_features, self.activation)
-            require_tensor(x)
-            x, values = cast(x, x), cast(x, values)
-            require_input(x, values, self.in_features, "values")
-            require_no_tangent(x, "multiply by the dense layer")
-            return multiply.linear(x, values, self.metadata, self.places, self.bias, self.activation)
+            values, metadata, bias, activation = self.values, self.metadata, self.bias, self.activation
+            if self._is_plain(x, values):
+                return _enqueue(x, None, values, metadata, bias, self.out_features, activation)
+            x, values = taken(x, values, self.in_features, "values")
+            return multiply.linear(x, None, values, metadata, self.places, bias, activation)
 
     class SemiStructuredLinearFP8(Layer):
         """The same with values in e4m3, a scale for each output, and bfloat16 inputs made e4m3, a scale for each token.
@@ -473,57 +401,45 @@ def classes() -> SimpleNamespace:
             super().__init__(weight, mask, bias, activation)
             rows, places = self._stored(weight, mask, 32)
             numbers, scales = _quantised(rows.float())
-            self.register_buffer("packed", _packed(numbers, scales, places, self.in_features))
+
+            def packed(val, meta, scale):
+                of = TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale)
+                return layer.pack(of)
+
+            self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), places, scales))
             self.register_buffer("scales", scales)
             self.register_buffer("places", places)
 
         @property
         def weight(self):
             """The dense weight (outputs, inputs) in float32, made anew."""
-            return weight_of_fp8(self.packed, self.scales, self.places, self.in_features)
+            return weight_of(self.packed, self.places, self.in_features, self.scales)
 
         def quantise(self, x):
             """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
 
             Under torch.compile these are operations of PyTorch's, which it fuses with what makes the input.
             """
-            require_tensor(x)
-            x = cast(x, x)
-            require_input(x, self.packed, self.in_features)
+            x, _ = taken(x, self.packed, self.in_features)
             require(
                 x.dtype == torch.bfloat16,
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
             )
-            require_no_tangent(x, "multiply by the dense layer")
             return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
 
         def forward(self, x, quantised=None):
             """quantised: x as `quantise` makes it."""
-            packed, bias = self.packed, self.bias
+            packed, scales, bias, activation = self.packed, self.scales, self.bias, self.activation
             if quantised is not None:  # the kernel goes by its shape
-                require_tensor(x)
-                require_input(x, packed, self.in_features)
+                taken(x, packed, self.in_features)
                 _require_quantised(x, *quantised)
-            plain = is_plain(x) and x.dtype == torch.bfloat16 and not wants_gradient(x, bias)
-            if plain and x.shape[-1] == self.in_features and x.get_device() == packed.get_device():
-                numbers, unit = quantised or (x, None)
-                return _enqueue_fp8(numbers, unit, packed, self.scales, bias, self.out_features, self.activation)
-            numbers, unit = quantised or self.quantise(x)
-            return multiply.fp8(numbers, unit, packed, self.scales, self.places, bias, self.activation)
+            if self._is_plain(x, packed):
+                return _enqueue(*(quantised or (x, None)), packed, scales, bias, self.out_features, activation)
+            return multiply.linear(*(quantised or self.quantise(x)), packed, scales, self.places, bias, activation)
 
     for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
         cls.__module__, cls.__qualname__ = __name__, cls.__name__
     return SimpleNamespace(SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8)
-
-
-def _packed(numbers, scales, places, inputs: int):
-    """uint8 (rows, pieces, 5120): values and metadata in the order of use, `fp8_layer.pack`."""
-    from ..formats.two_four_eight import TwoFourEight
-
-    with _shared(numbers.view(torch.uint8), places, scales) as (val, meta, scale):
-        of = TwoFourEight(val.shape[0], inputs, "e4m3", val, meta.view("u2"), scale)
-        made = fp8_layer.pack(of)
-    return torch.from_dlpack(made)
 
 
 def _require_quantised(x, numbers, unit) -> None:

@@ -15,6 +15,7 @@ from ..formats import bcsr, foreign, half, stored, two_four
 from ..formats.bcsr import Bcsr
 from ..lazy import torch
 from . import operands
+from .torch_modes import named
 
 
 def operand(a, accuracy):
@@ -26,7 +27,7 @@ def operand(a, accuracy):
         f"A is a tensor on {a.device.type}, but must be on the host or on a GPU: copy it",
     )
     if operands.is_semi_structured(a):
-        dtype = _dtype(a)
+        dtype = named(a.dtype)
         half.require_dtype(dtype)
         return two_four.compress(_bits(a.to_dense()), dtype)
     layout = str(a.layout).removeprefix("torch.")
@@ -38,27 +39,9 @@ def operand(a, accuracy):
     return _LAYOUTS[layout](a, accuracy)
 
 
-def values(x):
-    """Values in a dtype that NumPy has, exact: floats of 16 and 8 bits in float32. ValueError for what is not real."""
-    require(
-        not x.is_complex() and not x.is_quantized,
-        f"A holds {_dtype(x)}, but a matrix is real here",
-    )
-    if not x.is_floating_point() or x.dtype.itemsize >= 4:
-        return x
-    try:
-        return x.float()
-    except RuntimeError as error:
-        raise ValueError(f"A holds {_dtype(x)}, which PyTorch does not convert: bring float32") from error
-
-
 def _bits(x):
     """Bit patterns, uint16, of a tensor of 16 bits, whose dtype not every library has."""
     return operands.array(x.resolve_neg().contiguous().view(torch.int16)).view(np.uint16)
-
-
-def _dtype(x) -> str:
-    return str(x.dtype).removeprefix("torch.")
 
 
 # ---------------------------------------------------------------- by layout
@@ -70,7 +53,7 @@ def _of_coo(a, accuracy):
         f"A is a hybrid COO tensor, whose entries are {a.dense_dim()}-dimensional arrays, as an embedding's sparse "
         "gradient has them: bring numbers for entries, as to_dense().to_sparse() makes them",
     )
-    index, val = a._indices(), values(a._values())
+    index, val = a._indices(), operands.real(a._values())
     row, column, data = map(operands.array, (*index, val))
     foreign.checked(SimpleNamespace(format="coo", shape=a.shape, row=row, col=column, data=data))
     # Whoever says that a tensor is coalesced need not be right.
@@ -80,21 +63,21 @@ def _of_coo(a, accuracy):
 
 
 def _of_csr(a, accuracy):
-    val = operands.float32(operands.array(values(a.values())), accuracy)
+    val = operands.float32(operands.array(operands.real(a.values())), accuracy)
     return operands.csr_of(*a.shape, operands.array(a.crow_indices()), operands.array(a.col_indices()), val)
 
 
 def _of_csc(a, accuracy):
     pointers, indices = _checked(a, "CSC")
-    made = torch.sparse_csc_tensor(pointers, indices, values(a.values()), a.shape, check_invariants=False)
+    made = torch.sparse_csc_tensor(pointers, indices, operands.real(a.values()), a.shape, check_invariants=False)
     return _of_csr(made.to_sparse_csr(), accuracy)
 
 
 def _of_bsr(a, accuracy):
     row_ptr, col_idx = (operands.array(x.int()) for x in _checked(a, "BSR"))
-    val, dtype = a.values(), _dtype(a)
+    val, dtype = a.values(), named(a.dtype)
     if dtype not in stored.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
-        val = operands.float32(operands.array(values(val)), accuracy)
+        val = operands.float32(operands.array(operands.real(val)), accuracy)
         return operands.blocks_of(*a.shape, row_ptr, col_idx, val)
     nnz = int(torch.count_nonzero(val))
     val = operands.array(val) if dtype == "float32" else _bits(val)

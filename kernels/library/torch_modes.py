@@ -68,12 +68,17 @@ def size(x) -> str:
 # ---------------------------------------------------------------- what layers take
 
 
-def require_tensor(x) -> None:
-    """Raise ValueError, one sentence, unless a layer's input is a tensor."""
+def taken(x, there, features: int, what: str = "") -> tuple:
+    """(x, there) as a layer multiplies them, cast where autocast asks for it; ValueError, one sentence, where it does
+    not: see `require_input`."""
     import torch
 
     if not isinstance(x, torch.Tensor):
         raise ValueError(f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it")
+    x, there = cast(x, x), cast(x, there)
+    require_input(x, there, features, what)
+    require_no_tangent(x, "multiply by the dense layer")
+    return x, there
 
 
 def require_input(x, there, features: int, what: str = "") -> None:

@@ -13,12 +13,9 @@ and splits the graph there. PyTorch is imported when it is first needed.
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import weakref
-from contextlib import nullcontext
-from dataclasses import fields, replace
 from types import SimpleNamespace
 
 from .. import formats
@@ -31,14 +28,14 @@ from ..lazy import torch
 from . import current, dense, operands, plans
 from .dense import need_cupy
 from .sampled import Sampled
-from .torch_modes import autocast_dtype, require_no_tangent
+from .torch_modes import autocast_dtype, named, require_no_tangent
 
 _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
 
 
 #: What a copy of a matrix makes anew, when it is first asked for.
-_OWN = ("number", "_plans", "_spmm", "_transpose", "_sampled", "_dense")
+_OWN = ("number", "device", "_plans", "_spmm", "_transpose", "_sampled", "_dense")
 
 
 class SparseMatrix:
@@ -54,8 +51,8 @@ class SparseMatrix:
     multiplied dense, by PyTorch, since it has no pattern that a kernel here reads, and kept in B's dtype. Of A's values
     for CSR of float32.
 
-    copy.deepcopy makes a matrix with arrays of its own; pickle and torch.save keep A alone, which lies on the host
-    until its first product, and from then on where that one's B is. Plans are made anew in both.
+    copy, pickle and torch.save take A alone, which then lies on the host until its first product, and from then on
+    where that one's B is; plans are made anew.
     """
 
     def __init__(
@@ -102,33 +99,13 @@ class SparseMatrix:
         operators()
         self._spmm = _torch().ops.sparsity_on_trial.spmm.default
 
-    def _kept(self) -> dict:
-        """What makes the matrix, without what is made of it."""
-        return {name: x for name, x in vars(self).items() if name not in (*_OWN, "device")}
-
     def __getstate__(self) -> dict:
-        return self._kept() | {"a": formats.to_host(self.a)}
+        """What makes the matrix, without what is made of it: what copies and files have."""
+        return {name: x for name, x in vars(self).items() if name not in _OWN} | {"a": formats.to_host(self.a)}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, device=None)
         self._enter()
-
-    def __deepcopy__(self, memo: dict) -> SparseMatrix:
-        made = memo[id(self)] = object.__new__(type(self))
-        kept = self._kept()
-        a = kept.pop("a")
-        vars(made).update(copy.deepcopy(kept, memo), device=self.device)
-        with nullcontext() if self.device is None else current.settled(self.device.device_id):
-            made.a = _copied(a)
-        made._enter()
-        return made
-
-    def __copy__(self) -> SparseMatrix:
-        """Another matrix of the same arrays."""
-        made = object.__new__(type(self))
-        vars(made).update(self._kept(), device=self.device)
-        made._enter()
-        return made
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {type(self.a).__name__}, {self.a.nnz} non-zeros)"
@@ -190,7 +167,7 @@ class SparseMatrix:
             self._plans[key] = plans.plan(
                 a,
                 b.shape[1],
-                dtype=str(b.dtype).removeprefix("torch."),
+                dtype=named(b.dtype),
                 accuracy=self.accuracy,
                 in_place=changes,
                 tune=self.tune,
@@ -259,12 +236,6 @@ def _torch():
             name="torch",
         ) from error
     return torch
-
-
-def _copied(a):
-    """A format with arrays of its own, where they lie."""
-    arrays = {f.name: getattr(a, f.name) for f in fields(a)}
-    return replace(a, **{name: x.copy() for name, x in arrays.items() if hasattr(x, "strides")})
 
 
 def matrix_of(number: int) -> SparseMatrix:

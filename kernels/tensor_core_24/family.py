@@ -329,6 +329,7 @@ class Wgmma(Tile):
     NAME: ClassVar[str] = "wgmma"
     K: ClassVar[int] = K
     KINDS: ClassVar[dict[str, Kind]] = KINDS
+    INSTEAD: ClassVar[str] = "use mma_sp"
 
     share: int = 1  #: blocks, one below the other, that fetch B for each other; clusters only
     copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
@@ -338,11 +339,6 @@ class Wgmma(Tile):
     @property
     def below(self) -> int:
         return max(self.kind.below, self.share)
-
-    @property
-    def in_order_of_use(self) -> bool:
-        """Whether A is read so."""
-        return self.kind.packed or self.packed
 
     def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
         """The template instantiation for a dtype; extra: with beta·C and bias, or one of `ACTIVATIONS` behind them;

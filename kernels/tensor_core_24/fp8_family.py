@@ -38,24 +38,20 @@ class Fp8(Tile):
     NAME: ClassVar[str] = "fp8"
     K: ClassVar[int] = K
     KINDS: ClassVar[dict[str, Kind]] = KINDS
+    INSTEAD: ClassVar[str] = "FP8 has no other kernel here"
 
     ahead: int = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
-
-    @property
-    def direct(self) -> bool:
-        """Whether C goes from registers to memory."""
-        return self.kind.buffers == (0,)
 
     def entry(
         self,
         out: str = "bfloat16",
+        extra: bool | str = False,
+        orders: str = "CC",
         rows: bool = False,
         columns: bool = False,
-        orders: str = "CC",
-        extra: bool | str = False,
     ) -> str:
-        """The template instantiation; out: dtype of C; rows, columns: scales for each of A's and B's; orders: "FF": C
-        by columns; extra: with a bias, or an activation behind it (`ACTIVATIONS`)."""
+        """The template instantiation; out: dtype of C; extra: with a bias, or an activation behind it (`ACTIVATIONS`);
+        orders: "FF": C by columns; rows, columns: scales for each of A's and B's."""
         c, by_columns = self, orders == "FF"
         flags = [rows, columns, *([by_columns] if extra or by_columns else [])]
         added = [extra.upper() if isinstance(extra, str) else "ADDS"] if extra else []
@@ -165,7 +161,7 @@ NARROW_FAMILY: tuple[Fp8, ...] = (
 )
 
 
-def candidates(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> tuple[Fp8, ...]:
+def likely(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> tuple[Fp8, ...]:
     """What takes the problem, without what a prediction rules out."""
     family = (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
     return tiles.likely(family, predict, m, n, k, sms, shared_most, orders)

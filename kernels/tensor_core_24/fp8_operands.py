@@ -19,9 +19,9 @@ from .. import formats, splitmix
 from ..contract import Operands, Problem, require
 from ..formats import eight, two_four_eight
 from ..formats.eight import Eight
-from ..formats.half import Half
+from ..formats.half import Half, array_module
 from ..formats.two_four_eight import TwoFourEight
-from .operands import _B, _VALUES, device_places, fill, host_places, problem_of, require_sizes
+from .operands import _B, _VALUES, device_places, fill, host_places, problem_of, require_sizes, swizzled
 
 SOURCE = Path(__file__).with_name("generate_eight.cu")
 ENTRIES = ("sparse_eight", "dense_eight")
@@ -170,3 +170,47 @@ def _require(m, n, k, out: str, density: float = 0.5, seed: int = 0) -> None:
 def _problem(name: str, out: str, *sizes: int, **of) -> Problem:
     out_bits = 16 if out == "bfloat16" else 8
     return problem_of(*sizes, bits=8, out_bits=out_bits, multiple=32, label=name, limit=LIMITS[out], **of)
+
+
+def ring_metadata(a: TwoFourEight, rows: int = 64):
+    """Metadata in the order of the ring: uint32 (m'/64, 2 k'), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 128; what is added is valid metadata of zeros. For
+    each 64 rows and 64 columns of A there are the 128 words of `two_four_eight.words`.
+    """
+    words = two_four_eight.words(a.meta, rows)
+    high, wide = words.shape[:2]
+    xp = array_module(words)
+    if wide % 2:
+        words = xp.concatenate((words, xp.full((high, 1, 4, 32), 0x44444444, xp.uint32)), axis=1)
+    return xp.ascontiguousarray(words).reshape(high, -1)
+
+
+def pack(a: TwoFourEight, rows: int = 256):
+    """A in the order of use: uint8 (m'/64, k'/128, 5120), NumPy or CuPy.
+
+    m' and k' are m and k rounded up to multiples of `rows` and 128, with zeros. A piece is 64 rows and 128 columns of
+    A: 64 values a row, whose four units of 16 bytes are, in row r, at u ^ (r // 2 % 4), the 64-byte swizzle of TMA,
+    which wgmma undoes; then the 256 words of `ring_metadata`.
+    """
+    xp = array_module(a.val)
+    words = ring_metadata(a, rows)
+    high, wide = words.shape[0], words.shape[1] // 256
+    val = xp.zeros((64 * high, 64 * wide), xp.uint8)
+    val[: a.m, : a.k_pad // 2] = a.val
+    pieces = xp.empty((high, wide, 5120), xp.uint8)
+    pieces[:, :, :4096] = swizzled(val, 64).reshape(high, wide, 4096)
+    pieces[:, :, 4096:] = words.view(xp.uint8).reshape(high, wide, 1024)
+    return pieces
+
+
+def kind(problem: Problem) -> tuple[str, bool, bool]:
+    """The dtype of C, whether A has a scale for each row, B one for each column; ValueError for other operands."""
+    operands = problem.device()
+    a, b, c = operands.a, operands.b, operands.c
+    require(
+        isinstance(a, TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == DTYPE,
+        f"the FP8 kernels take A as 2:4 and B dense in {DTYPE}, and {problem.room} has something else here: "
+        "make a problem of fp8_operands",
+    )
+    return c.dtype, a.scale.shape[0] > 1, b.scale.shape[1] > 1

@@ -51,16 +51,13 @@ def places(device_id: int):
 
 def joined(clusters: Sequence[np.ndarray]) -> dict[int, int]:
     """Number of an SM -> the smallest number of an SM that clusters, arrays of numbers, join it to, over any SMs."""
-    least = {int(number): int(number) for number in np.concatenate(clusters)}
-    settled = False
-    while not settled:
-        settled = True
+    numbers = np.unique(np.concatenate(clusters))
+    least, before = np.arange(numbers[-1] + 1), numbers[:0]
+    while not np.array_equal(least, before):
+        before = least.copy()
         for cluster in clusters:
-            lowest = min(least[int(number)] for number in cluster)
-            for number in map(int, cluster):
-                settled &= least[number] == lowest
-                least[number] = lowest
-    return least
+            least[cluster] = least[cluster].min()
+    return dict(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
 
 
 def placed(groups: dict[int, int], sms: int) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from .. import tuning
 from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require
@@ -132,9 +134,7 @@ def tune(problem: Problem, device) -> tuning.Winner:
         f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
         "WGMMA_FAMILY and MMA_SP_FAMILY of family.py",
     )
-    share: dict = {}
-    if isinstance(configs[0], family.Wgmma):  # what all of them prepare
-        share = {"metadata": wgmma.ring_metadata(problem.device().a, 3072, 256), "cache": {}}
+    share: dict = {"cache": {}} if isinstance(configs[0], family.Wgmma) else {}  # what they prepare
     return tuning.tune(
         problem,
         configs,
@@ -146,42 +146,24 @@ def tune(problem: Problem, device) -> tuning.Winner:
     )
 
 
-def _by_rows(name: str, problem: Problem, device) -> Bound:
+def _by_rows(name: str, problem: Problem, device) -> Any:
     """A variant that takes operands by rows; of others, on copies, whose result each launch copies to the problem's."""
     if problem.orders == "CC":
         return bind(name, problem, device)
     import cupy
 
     given = problem.device()
-    b = Half(given.b.dtype, compress.contiguous(given.b.bits))
-    rows = Operands(given.a, b, Half(given.c.dtype, cupy.empty(given.c.shape, cupy.uint16)))
-    made = replace(problem, orders="CC", make_device=lambda: rows, _device=None)
-    inner = bind(name, made, device)
-    return _Copied(inner.name, inner.prepare_ms, inner.prepare_bytes, inner, problem)
+    b, c = compress.contiguous(given.b.bits), cupy.empty(given.c.shape, cupy.uint16)
+    rows = Operands(given.a, Half(given.b.dtype, b), Half(given.c.dtype, c))
+    inner = bind(name, replace(problem, orders="CC", make_device=lambda: rows, _device=None), device)
 
-
-@dataclass
-class _Copied:
-    """A `Bound` on copies by rows of a problem's operands."""
-
-    name: str
-    prepare_ms: float
-    prepare_bytes: int
-    inner: Bound
-    problem: Problem
-
-    def launch(self, stream) -> None:
-        import cupy
-
-        self.inner.launch(stream)
-        made, out = self.inner.result().bits, self.problem.device().c.bits
-        by_columns = out.flags.f_contiguous and not out.flags.c_contiguous
+    def launch(stream) -> None:
+        inner.launch(stream)
         with cupy.cuda.Stream.from_external(stream) as on:
-            lines = compress.contiguous(made.T) if by_columns else made
-            out.data.copy_from_device_async(lines.data, out.nbytes, on)
+            lines = compress.contiguous(c.T) if problem.orders[1] == "F" else c
+            given.c.bits.data.copy_from_device_async(lines.data, c.nbytes, on)
 
-    def result(self):
-        return self.problem.device().c
+    return SimpleNamespace(name=inner.name, launch=launch, result=lambda: given.c)
 
 
 def bind_config(name: str, problem: Problem, device, config, **extra) -> Launch:

@@ -50,7 +50,7 @@ def prepare(a: TwoFour, config: MmaSp = PUBLISHED):
     up to multiples of bm and bk, with zeros. meta: uint16 (m' / 2, k' / 8).
     """
     xp = array_module(a.val)
-    rows, columns = _up(a.m, config.bm), _up(a.k, config.bk) // 2
+    rows, columns = two_four.padded(a.m, config.bm), two_four.padded(a.k, config.bk) // 2
     val = a.val
     if val.shape != (rows, columns):
         val = layout.with_zeros(val, rows, columns)
@@ -108,7 +108,8 @@ def bind(
     epilogue = _epilogue(name, ops, alpha, beta, c, bias)
     if beta == 0:
         c = None
-    align = _align(n, *(x.bits.data.ptr for x in (ops.b, ops.c, c) if x is not None))
+    # Bytes, at most 16, that divide the addresses of all rows.
+    align = gcd(16, 2 * n, *(x.bits.data.ptr for x in (ops.b, ops.c, c) if x is not None))
     whole = m % config.bm == n % config.bn == k % config.bk == 0 and align == 16
     require(
         whole or mask is not False,
@@ -143,12 +144,3 @@ def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
     require_extra(name, ops, beta, c, bias)
     more = beta != 0 or bias is not None
     return EPILOGUE_OF[alpha != 1 or more, beta != 0, bias is not None]
-
-
-def _align(n: int, *addresses: int) -> int:
-    """Bytes, at most 16, that divide the addresses of all rows of n 16-bit elements."""
-    return gcd(16, 2 * n, *addresses)
-
-
-def _up(x: int, unit: int) -> int:
-    return -(-x // unit) * unit

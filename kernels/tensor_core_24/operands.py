@@ -17,7 +17,7 @@ import numpy as np
 from .. import formats, jit, splitmix
 from ..contract import Operands, Problem, require, require_seed, require_whole
 from ..formats import compress, half, two_four
-from ..formats.half import Half
+from ..formats.half import Half, array_module
 from ..formats.two_four import TwoFour
 
 ROOM = "tensor_core_24"
@@ -180,6 +180,15 @@ def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
             f"{name} adds a contiguous float32 bias of {(m,)}, one for each row of C, not "
             f"{bias.dtype} {tuple(bias.shape)}",
         )
+
+
+def swizzled(val, width: int):
+    """Pieces of 64 rows and `width` values, (rows, pieces, 64, width), whose units of 16 bytes are swizzled. val: (64
+    rows, width pieces), NumPy or CuPy."""
+    xp = array_module(val)
+    units = val.reshape(val.shape[0] // 64, 64, -1, 4, width // 4).transpose(0, 2, 1, 3, 4)
+    row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
+    return units[:, :, row, unit ^ row // 2 % 4].reshape(*units.shape[:3], width)
 
 
 def _output(m: int, n: int, dtype: str) -> Half:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 DENSITY = 0.5  # 2:4
 
 #: m = n = k. The source plots such sizes up to 8192.
@@ -39,34 +37,6 @@ RAGGED = {
     ),
     "kick": ((1000, 1000, 1000),),
 }
-#: Rows of B that begin at multiples of 128, 16, 32, 64 and 128 bytes, then layers with 1000 tokens.
-ROWS = {
-    "full": (
-        (4096, 4096, 4096),
-        (4096, 4104, 4096),
-        (4096, 4112, 4096),
-        (4096, 4128, 4096),
-        (4096, 4160, 4096),
-        (28672, 1000, 8192),
-        (14336, 1000, 4096),
-        (1536, 1000, 3072),
-    ),
-    "kick": ((1536, 1000, 3072),),
-}
-#: Products of microseconds: few tiles, and the tokens of decoding.
-SMALL = {
-    "full": (
-        (512, 512, 512),
-        (1024, 512, 512),
-        (512, 512, 2048),
-        (2048, 128, 2048),
-        (4096, 16, 4096),
-        (4096, 32, 4096),
-        (8192, 16, 8192),
-        (8192, 64, 8192),
-    ),
-    "kick": ((512, 512, 512),),
-}
 #: As LLM, with the tokens of decoding; beside SQUARE and LLM where 8-bit operands are multiplied.
 FEW = {"full": ((8192, 64, 8192), (8192, 16, 8192), (4096, 32, 4096)), "kick": ((8192, 64, 8192),)}
 #: In the layout of a linear layer: n tokens, whose k features lie side by side, as do the m of C.
@@ -91,10 +61,45 @@ DECODING = {
     "kick": ((4096, 1, 4096), (4096, 16, 4096)),
 }
 FP8_OUTPUT_SIZES = {"full": (4096, 8192), "kick": (4096,)}
-STUDY_SIZES = {"full": (2048, 4096, 8192), "kick": (2048,)}
-LADDER_SIZES = {"full": (2048, 4096, 8192), "kick": (4096,)}
-#: Where power decides: each contender for a while alone.
-ALONE_SIZES = {"full": (4096, 8192, 12288, 16384), "kick": (4096,)}
+#: experiment -> m = n = k. "alone": where power decides, each contender for a while alone.
+CUBES = {
+    "square": SQUARE,
+    "studies": {"full": (2048, 4096, 8192), "kick": (2048,)},
+    "ladder": {"full": (2048, 4096, 8192), "kick": (4096,)},
+    "alone": {"full": (4096, 8192, 12288, 16384), "kick": (4096,)},
+}
+#: experiment -> (m, n, k). "rows": rows of B that begin at multiples of 128, 16, 32, 64 and 128 bytes, then layers with
+#: 1000 tokens. "small": products of microseconds, few tiles, and the tokens of decoding.
+SHAPES = {
+    "llm": LLM,
+    "ragged": RAGGED,
+    "rows": {
+        "full": (
+            (4096, 4096, 4096),
+            (4096, 4104, 4096),
+            (4096, 4112, 4096),
+            (4096, 4128, 4096),
+            (4096, 4160, 4096),
+            (28672, 1000, 8192),
+            (14336, 1000, 4096),
+            (1536, 1000, 3072),
+        ),
+        "kick": ((1536, 1000, 3072),),
+    },
+    "small": {
+        "full": (
+            (512, 512, 512),
+            (1024, 512, 512),
+            (512, 512, 2048),
+            (2048, 128, 2048),
+            (4096, 16, 4096),
+            (4096, 32, 4096),
+            (8192, 16, 8192),
+            (8192, 64, 8192),
+        ),
+        "kick": ((512, 512, 512),),
+    },
+}
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:
@@ -104,21 +109,11 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     """
     if preset not in SQUARE:
         raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
-    cubes = {"square": SQUARE, "studies": STUDY_SIZES, "ladder": LADDER_SIZES, "alone": ALONE_SIZES}
-    shapes: dict[str, Sequence[tuple[int, int, int]]] = {
-        name: [(size, size, size) for size in sizes[preset]] for name, sizes in cubes.items()
-    }
-    shapes |= {
-        "llm": LLM[preset],
-        "ragged": RAGGED[preset],
-        "rows": ROWS[preset],
-        "small": SMALL[preset],
-    }
-    found: dict[str, list[dict]] = {
-        name: [{"m": m, "n": n, "k": k, "density": DENSITY} for m, n, k in chosen] for name, chosen in shapes.items()
-    }
-    for name, chosen in (("linear", LINEAR), ("decoding", DECODING)):
-        found[name] = [{"m": m, "n": n, "k": k, "density": DENSITY, "orders": "FF"} for m, n, k in chosen[preset]]
-    size = 4096
-    found["float16"] = [{"m": size, "n": size, "k": size, "density": DENSITY, "dtype": "float16"}]
-    return found
+
+    def shapes(sizes, **more) -> list[dict]:
+        return [{"m": m, "n": n, "k": k, "density": DENSITY} | more for m, n, k in sizes]
+
+    found = {name: shapes([(size,) * 3 for size in cubes[preset]]) for name, cubes in CUBES.items()}
+    found |= {name: shapes(sizes[preset]) for name, sizes in SHAPES.items()}
+    found |= {name: shapes(of[preset], orders="FF") for name, of in (("linear", LINEAR), ("decoding", DECODING))}
+    return found | {"float16": shapes([(4096, 4096, 4096)], dtype="float16")}

@@ -106,6 +106,11 @@ class Tile:
     NAME: ClassVar[str]
     K: ClassVar[int]  #: columns of A in a step
     KINDS: ClassVar[dict[str, Kind]]
+    INSTEAD: ClassVar[str]  #: what to do where a GPU has no wgmma
+    # What only some kernels have a knob for.
+    ahead = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
+    copied = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
+    packed = False  #: whether A lies in the order of use, where a kernel leaves that open
 
     @property
     def kind(self) -> Kind:
@@ -127,6 +132,16 @@ class Tile:
     @property
     def threads(self) -> int:
         return 128 * (self.groups + self.kind.producer)
+
+    @property
+    def direct(self) -> bool:
+        """Whether C goes from registers to memory."""
+        return self.kind.buffers == (0,)
+
+    @property
+    def in_order_of_use(self) -> bool:
+        """Whether A is read so."""
+        return self.kind.packed or self.packed
 
     @property
     def below(self) -> int:

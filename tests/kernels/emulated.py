@@ -17,10 +17,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pretend import Array, Strict, as_array
+from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, jit, workspace
 from kernels.async_sparse import planning
+from kernels.distributed import generate
 from kernels.formats import checks, compress, intake, layout
 
 SHIM = Path(__file__).with_name("emulated.hpp")
@@ -53,6 +54,7 @@ ENTRIES = {
         )
     ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
+    generate.SOURCE: generate.ENTRIES,
 }
 
 
@@ -69,12 +71,21 @@ def there(request, monkeypatch):
     monkeypatch.setattr(workspace, "of", lambda device: Workspace())
     monkeypatch.setattr(workspace, "enqueue", _enqueue)
     monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
+    monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)
     monkeypatch.setattr(intake, "on_cupys_stream", lambda: (device, stream))
     monkeypatch.setattr(intake._There, "__getitem__", _number)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
+
+
+@pytest.fixture
+def anything_there(there, monkeypatch):
+    """`there`, where all that CuPy has may be used."""
+    if isinstance(sys.modules["cupy"], Poisoned):
+        monkeypatch.setitem(sys.modules, "cupy", Cupy("cupy"))
+    return there
 
 
 def _strided(x: np.ndarray):
@@ -124,6 +135,10 @@ def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int
     given = (ctypes.c_void_p * len(cells))(*(x.ctypes.data for x in cells))
     place = ENTRIES[source].index(entry)
     getattr(_compiled(source), f"run_{place}")(blocks, threads, given)
+
+
+def _run(source: Path, entry: str, threads: int, block: int, *arguments) -> None:
+    _enqueue(None, None, source, entry, -(-threads // block), block, *arguments)
 
 
 @functools.cache

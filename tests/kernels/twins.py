@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
 from kernels import formats, splitmix
-from kernels.async_sparse import planning, statistics, unit, windows
+from kernels.async_sparse import planning, windows
 from kernels.async_sparse import tasks as host_tasks
 from kernels.formats import (
     bcsr,
@@ -33,12 +34,27 @@ def facts(a: Csr) -> intake.Facts:
     a = formats.to_host(a)
     place = csr.rows(a) * a.k + a.col_idx
     longest = int(np.diff(a.row_ptr).max(initial=0))
-    print_ = int(statistics.fingerprint(a), 16)
-    return intake.Facts(longest, bool((place[1:] > place[:-1]).all()), print_, shared(a))
+    return intake.Facts(longest, bool((place[1:] > place[:-1]).all()), _fingerprint(a), shared(a))
 
 
 def shared(a: Csr, windows: int = 0) -> tuple[int, ...]:
-    return statistics._unions(formats.to_host(a))
+    a = formats.to_host(a)
+    most, row = intake.HEIGHTS[-1], csr.rows(a)
+    # By window of the highest kind, column and row: then a column of any lower window is a run as well.
+    key = np.sort((row // most * a.k + a.col_idx) * most + row % most)
+    return tuple(len(csr.distinct(key // height)) for height in intake.HEIGHTS)
+
+
+def _fingerprint(a: Csr) -> int:
+    column, place = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+    def total(x, by, other) -> int:
+        x = (x.astype(np.uint64) + np.uint64(1)) * by ^ np.arange(x.size, dtype=np.uint64) * other
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ x >> np.uint64(shift)) * np.uint64(factor)
+        return int((x ^ x >> np.uint64(31)).sum())
+
+    return (total(a.col_idx, column, place) + 3 * total(a.row_ptr, place, column)) % 2**64
 
 
 def similar(a: Csr) -> tuple[np.ndarray, Csr]:
@@ -55,21 +71,49 @@ def grouped(a: Csr, rows: int, chunk: int, block: int):
 
 def sliced(a: Csr, rows: int, pad: int, exact: bool):
     of = wcsr.from_csr(formats.to_host(a), window=rows, pad=pad, dtype="float32")
-    return of.row_ptr, of.col_idx, windows.slices_of(of, exact)
+    val = of.val.reshape(rows, of.columns // 8, 2, 4).transpose(1, 0, 2, 3)
+    val = np.where((np.arange(rows) // 4 % 2 == 1)[:, None, None], val[:, :, ::-1], val)
+    if not exact:
+        return of.row_ptr, of.col_idx, np.ascontiguousarray(val)[:, None]
+    big = windows.tf32(val)
+    with np.errstate(invalid="ignore"):
+        rest = np.where(np.isfinite(big), val - big, np.float32(0))
+    return of.row_ptr, of.col_idx, np.stack([big, windows.tf32(rest)], axis=1)
 
 
 def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False):
-    row_ptr = formats.to_host(row_ptr)
+    edges = formats.to_host(row_ptr).tolist()
+    m, step = len(edges) - 1, host_tasks.STEP
     if chunk < 0:
-        average = -chunk * int(row_ptr[-1]) / max(1, row_ptr.size - 1)
-        chunk = -(-max(1, average) // host_tasks.STEP) * host_tasks.STEP
-        chunk = int(chunk)
-    work = host_tasks.tasks(row_ptr, chunk, even=True, longest_first=longest_first)
-    if block:
-        work = host_tasks.in_blocks(work, row_ptr.size - 1, block)
-    place = work.table[:, 3]
-    others = np.bincount(place[place >= 0], minlength=len(work.cut)).astype(np.int32) - 1
-    return planning.Table(work.table, work.cut, others), chunk
+        chunk = -(-max(1, -chunk * edges[-1]) // (max(1, m) * step)) * step
+    made: list[list[tuple]] = []  # of each row
+    cut: list[int] = []
+    for row, (first, end) in enumerate(itertools.pairwise(edges)):
+        parts = -(-(end - first) // chunk) if chunk and end - first > chunk else 1
+        size = -(-(end - first) // (parts * step)) * step
+        at = [first + i * size for i in range(parts)] + [end]
+        made.append([(row, *ends, len(cut) if parts > 1 else -1) for ends in itertools.pairwise(at)])
+        cut += [row] * (parts > 1)
+    table = _in_blocks(made, block) if block and cut else [task for of_row in made for task in of_row]
+    if longest_first:
+        table.sort(key=lambda task: task[1] - task[2])
+    others = np.array([len(made[row]) - 1 for row in cut], np.int32)
+    return planning.Tasks(np.array(table, np.int32).reshape(-1, 4), np.array(cut, np.int32), others), chunk
+
+
+def _in_blocks(made: list[list[tuple]], block: int) -> list[tuple]:
+    """Cut rows in rooms of a power of 2, or of whole blocks, the largest first; whole rows in what is left, and behind;
+    of no row and no column where there are too few."""
+
+    def room(of_row: list) -> int:
+        return -(-len(of_row) // block) * block if len(of_row) > block else 1 << (len(of_row) - 1).bit_length()
+
+    whole = iter([of_row[0] for of_row in made if len(of_row) == 1])
+    rows = sorted((of_row for of_row in made if len(of_row) > 1), key=room, reverse=True)
+    left = {of_row[0]: room(of_row) - len(of_row) for of_row in rows}
+    empty = (len(made), 0, 0, -1)
+    fills = {first: [next(whole, empty) for _ in range(left[first])] for first in sorted(left)}
+    return [task for of_row in rows for task in (*of_row, *fills[of_row[0]])] + [*whole]
 
 
 def groups(a: Csr, rows: int):
@@ -108,9 +152,19 @@ def nm_(x, keep: int, group: int, vector: int, prune: bool):
     return b.val, b.index, None
 
 
+def ordered_rows(row_ptr, longest_first: bool):
+    lengths = np.diff(row_ptr)
+    rows = np.argsort(-lengths, kind="stable") if longest_first else np.arange(lengths.size)
+    return np.stack([rows, row_ptr[rows], row_ptr[rows + 1], 0 * rows], axis=1).astype(np.int32)
+
+
 def stacked(a: bcsr.Bcsr, high: int, *_):
-    a = unit.stacked(a)
-    return a.col_idx, a.val
+    """The same matrix in blocks as wide, `high` times as high, and no block of nothing but zeros."""
+    (b_row, b_col), row = a.block, bcsr.block_rows_of(a)
+    place, target = np.unique(row // high * a.block_columns + a.col_idx, return_inverse=True)
+    val = np.zeros((len(place), high, b_row, b_col), a.val.dtype)
+    val[target.reshape(-1), row % high] = a.val
+    return (place % a.block_columns).astype(np.int32), val.reshape(-1, high * b_row, b_col)
 
 
 def swizzled(meta, rows: int, width: int, ring: bool):
@@ -152,7 +206,7 @@ CONVERSIONS = {
     (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
     (layout, "with_zeros"): layout.with_zeros,
-    (layout, "ordered_rows"): unit.work_order,
+    (layout, "ordered_rows"): ordered_rows,
     (layout, "stacked"): stacked,
     (layout, "swizzled"): swizzled,
     (layout, "packed_values"): packed_values,
@@ -185,13 +239,8 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
-    monkeypatch.setattr(planning, "splits", lambda a, infinite: windows.splits(on_host(a)))
     monkeypatch.setattr(planning, "tf32", given(windows.tf32))
-    monkeypatch.setattr(
-        planning,
-        "holds_tf32",
-        lambda x: not (formats.to_host(x).view(np.uint32) & np.uint32(0x1FFF)).any(),
-    )
+    monkeypatch.setattr(planning, "flags", given(planning.flags))
     monkeypatch.setattr(intake, "facts_of", lambda a: a.facts or facts(on_host(a)))
 
     def taken(m, k, row_ptr, col_idx, val, *, check=True):

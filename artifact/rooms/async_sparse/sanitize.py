@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from artifact.measure import check
-from artifact.measure.lazy import cupy
 from artifact.sanitize.cases import Case, Lab, here, normal, own, require_close, scattered
 from kernels import async_sparse as room
 from kernels.async_sparse import any_csr, family, layer, union, wcsr, windows
 from kernels.formats import bcsr, half
+from kernels.lazy import cupy
 
 
 def _named(names: Iterable[str]) -> dict[str, Any]:

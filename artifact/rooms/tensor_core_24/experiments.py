@@ -17,12 +17,12 @@ from artifact.book.study import Counters, Study, pivot, where
 from artifact.measure import bench, check, records
 from artifact.measure import run as harness
 from artifact.measure.ceilings import DENSE
-from artifact.measure.lazy import cupy
 from artifact.measure.run import Run, Timer
 from artifact.rooms.tensor_core_24 import variants
 from kernels import tensor_core_24 as room
 from kernels.contract import Problem
 from kernels.formats import half, two_four
+from kernels.lazy import cupy
 from kernels.tensor_core_24 import fp8, fp8_operands
 from kernels.tensor_core_24 import pruning as prune
 from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import erf
 
 from artifact.measure import check
-from artifact.measure.lazy import cupy
 from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as room
 from kernels.formats import eight, half, two_four_eight
-from kernels.tensor_core_24 import family, fp8_family, fp8_layer, launch, layer
+from kernels.lazy import cupy
+from kernels.tensor_core_24 import family, fp8_family, launch, layer
 from kernels.tensor_core_24 import fp8 as fp8_room
 
 #: Activations in float64, as kernels apply them to what they store.
@@ -162,13 +162,13 @@ def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, 
     numbers, scale, given = ops.b.bits, ops.b.scale, None
     if x is not None:
         given, numbers, scale = cupy.asarray(x), cupy.empty((tokens, k), cupy.uint8), cupy.empty(tokens, cupy.float32)
-    arrays = [numbers, ops.c.bits, fp8_layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(normal(16, m))]
-    sizes = fp8_layer.Sizes(m, k, tokens, given is not None, True, activation)
+    arrays = [numbers, ops.c.bits, layer.pack(ops.a), ops.a.scale, scale, cupy.asarray(normal(16, m))]
+    sizes = layer.Sizes(m, k, tokens, "e4m3", True, activation, given is not None)
 
     def launch(stream) -> None:
         if given is not None:
-            fp8_layer.quantise(stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device)
-        fp8_layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
+            layer.quantise(stream, dtype, tokens, k, given.data.ptr, numbers.data.ptr, scale.data.ptr, device)
+        layer.launcher(sizes, device.device_id)(stream, *(array.data.ptr for array in arrays))
 
     return SimpleNamespace(launch=launch, result=lambda: ops.c)
 

@@ -9,7 +9,7 @@ import twins
 from emulated import there  # noqa: F401
 
 from kernels import formats
-from kernels.async_sparse import planning
+from kernels.async_sparse import planning, windows
 from kernels.formats import csr, intake
 from kernels.formats.csr import Csr
 
@@ -108,6 +108,19 @@ def test_rows_have_so_many_columns_together(pairs):
             np.testing.assert_allclose(found, exact, rtol=0.15, err_msg=name)
         if a.nnz:
             np.testing.assert_allclose(intake.shared(on_gpu, 16), exact, rtol=0.6, err_msg=name)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_what_tf32_makes_of_values(there, size):  # noqa: F811
+    """The largest that it rounds to a number, and the next one; digits that it has not; NaN of all kinds."""
+    plain = np.float32(np.random.default_rng(0).integers(-99, 99, size))
+    for bits in (0x3F800000, 0x3F800001, 0x3F801000, 0x7F7FEFFF, 0x7F7FF000, 0xFF7FF000, 0x7F800000, 0x7FFFFFFF):
+        val = np.append(plain, np.array([bits], np.uint32).view(np.float32))[-size or 1 :]
+        with np.errstate(over="ignore", invalid="ignore"):
+            right = np.isinf(windows.tf32(val)).any(), (val.view(np.uint32) & 0x1FFF).any()
+        for x in (val, there(val)):
+            assert tuple(planning.flags(x, 0x7F7FF000)) == right, hex(bits)
+        same([planning.tf32(there(val))], [windows.tf32(val)], hex(bits))
 
 
 def test_rows_by_likeness(pairs):

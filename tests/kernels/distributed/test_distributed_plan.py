@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from kernels import distributed
 from kernels.distributed import comm, exchange, partition, pieces, plans, streaming
-from kernels.distributed.machine import numbers, rows_of, stored_as
+from kernels.distributed.machine import rows_of
 from kernels.distributed.plans import Part
-from kernels.formats import bcsr, csr, half, wcsr
+from kernels.formats import bcsr, csr, half, stored, wcsr
 
 RNG = np.random.default_rng(0)
 
@@ -46,7 +46,7 @@ MATRICES = {
 def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked) -> list:
     """Plans of a product on `size` threads, which must be right, twice; a: the matrix, or a function of the rank."""
     dtype = asked.get("dtype") or "float32"
-    given = stored_as(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
+    given = stored.rounded(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
 
     def work(ranks):
         mine = a(ranks.rank) if callable(a) else a
@@ -63,9 +63,11 @@ def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked
     edges = [0, *(made.c_rows[1] for made, _ in found)]
     assert [made.c_rows for made, _ in found] == list(itertools.pairwise(edges)) and edges[-1] == expected.shape[0]
     results = [out for _, out in found] if whole else [np.concatenate([out for _, out in found])]
-    reference = expected.astype(np.float64) @ numbers(given, dtype)
+    reference = expected.astype(np.float64) @ stored.numbers(given, dtype)
     for out in results:
-        error = np.abs(numbers(out, dtype) - reference).max(initial=0) / max(np.abs(reference).max(initial=0), 1e-30)
+        error = np.abs(stored.numbers(out, dtype) - reference).max(initial=0) / max(
+            np.abs(reference).max(initial=0), 1e-30
+        )
         assert error < (1e-2 if dtype in half.DTYPES else 1e-6)
     return [made for made, _ in found]
 

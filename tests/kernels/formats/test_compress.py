@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
+import twins
 from compiled import cubins
 from refused import said
 from scipy.sparse import csr_array
@@ -179,10 +180,13 @@ def test_blocks_in_any_order_are_put_in_order(there, rng, dtype, repeated):
 def test_blocks_as_kernels_read_them(there, rng, dtype, block, longest_first):
     for m, k in [*SIZES, (300, 200)]:
         a = blocks(rng, m, k, block, dtype)
-        right = unit.stacked(a)
-        same(unit.stacked(there(a)), right, f"{m} x {k}")
-        table = unit.work_order(right.row_ptr, longest_first)
-        same(unit.work_order(there(right.row_ptr), longest_first), table)
+        found = unit.stacked(there(a))
+        assert found.block == (max(64, block[0]), block[1])
+        same(bcsr.to_csr(found), bcsr.to_csr(a), f"{m} x {k}")
+        if block[0] < 64:
+            same((found.col_idx, found.val), twins.stacked(a, 64 // block[0]))
+        table = twins.ordered_rows(formats.to_host(found.row_ptr), longest_first)
+        same(layout.ordered_rows(found.row_ptr, longest_first), table)
 
 
 # ---------------------------------------------------------------- CSR of every format
@@ -288,7 +292,6 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
         same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
     for rows in (64, 256):
         same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
-    same(wgmma.whole_rows(x), wgmma.whole_rows(a))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
         same(mma_sp.prepare(x, config), mma_sp.prepare(a, config))
 

@@ -186,9 +186,12 @@ def test_lanes_load_as_much_at_once_as_rows_allow(n, addresses, width):
     assert sampled.width(n, *addresses) == width
 
 
-def test_what_combine_is_launched_with():
-    x, y = of(BIG[:, :8]), of(np.asfortranarray(BIG[:, :8]))
-    given = dense.combine_arguments(x, y, 2.0, 0.5)
+def test_what_combine_is_launched_with(monkeypatch):
+    x, y, launched = of(BIG[:, :8]), of(np.asfortranarray(BIG[:, :8])), []
+    monkeypatch.setattr(dense.workspace, "enqueue", lambda *given: launched.append(given))
+    dense.combine(x, y, 2.0, 0.5, "device", "stream")
+    (((*how, blocks, _), given),) = [(step[:6], step[6:]) for step in launched]
+    assert how == ["device", "stream", dense.SOURCE, "combine<float>"] and blocks == 2
     assert given[:2] == (40, 8) and given[2] == x.ptr and given[3:5] == (60, 1)
     assert given[5] == y.ptr and given[6:8] == (1, 40) and given[8:] == (2.0, 0.5)
     assert [type(given[i]) for i in (0, 3, 8)] == [np.int32, np.int64, np.float32]
@@ -291,10 +294,8 @@ def test_an_array_that_says_it_is_on_the_host_is_not_asked_further():
 def test_strides_between_elements_are_refused():
     says(["strides of (6, 4) bytes"], lambda: dense._elements((6, 4), 4))
     x = of(BIG)
-    says(
-        ["no multiple", "4 bytes"],
-        lambda: dense.combine_arguments(x._replace(ptr=0x1002), x, 1.0, 0.0),
-    )
+    for pair in ((x._replace(ptr=0x1002), x), (x, x._replace(ptr=0x1002))):
+        says(["no multiple", "4 bytes"], lambda pair=pair: dense.combine(*pair, 1.0, 0.0, None, None))
     says(["no multiple of 4"], lambda: sampled.width(8, 0x1002))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
+import twins
 from refused import says
 
 from kernels import async_sparse, casper_sparse, gpu, jit, nm_spmm, tensor_core_24, tuning
@@ -19,6 +20,11 @@ from kernels.library import operands, routes
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
 ROOMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)}
+
+
+@pytest.fixture(autouse=True)
+def numpy_looks_at_matrices(monkeypatch):
+    twins.instead_of_a_gpu(monkeypatch, lambda x: x)
 
 
 def matrix(kind: str):

@@ -18,18 +18,18 @@ from artifact.measure import check
 from artifact.measure import device as gpus
 from kernels import formats, gpu, jit
 from kernels.formats import two_four
-from kernels.tensor_core_24 import family, fp8_layer, fp8_operands, layer, operands
+from kernels.tensor_core_24 import family, fp8_operands, layer, operands
 from kernels.tma import Mapped
 
 LIMITS = SMS, MOST
 FEATURES = [(4096, 4096), (28672, 8192), (8, 16), (1000, 2064), (11008, 4096)]
 TOKENS = (1, 7, 16, 64, 65, 512, 4096)
-#: A layer's module -> sizes of it, from features, tokens, bias and activation.
-MAKE = {
-    layer: lambda m, k, tokens, *more: layer.Sizes(m, k, tokens, "float16", *more),
-    fp8_layer: lambda m, k, tokens, *more: fp8_layer.Sizes(m, k, tokens, True, *more),
-}
-each = pytest.mark.parametrize("module", MAKE, ids=["16 bits", "8 bits"])
+#: Dtypes of A and X, 16 bits and 8.
+each = pytest.mark.parametrize("dtype", ["float16", "e4m3"])
+
+
+def sizes_of(m: int, k: int, tokens: int, dtype: str, *more) -> layer.Sizes:
+    return layer.Sizes(m, k, tokens, dtype, *more, vectors=dtype == "e4m3")
 
 
 def test_a_layer_holds_less_than_two_thirds_of_the_weight():
@@ -38,57 +38,55 @@ def test_a_layer_holds_less_than_two_thirds_of_the_weight():
     assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
     of = layer.Sizes(a.m, a.k, 5, "bfloat16")
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
-    eight = fp8_operands.problem(1024, 8, 2048).host().a
-    assert fp8_layer.pack(eight).nbytes <= 1024 * 2048 * 0.66
+    assert layer.pack(fp8_operands.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
 
 
 @each
-def test_what_is_no_layer_is_one_sentence(module):
-    good = MAKE[module](64, 64, 8)
-    module.check(good)
-    for more, words in (({"m": 12}, ["12 outputs"]), ({"k": 24 if module is fp8_layer else 12}, ["inputs"])):
-        says([*words, "pad"], lambda more=more: module.check(replace(good, **more)))
-    says(["'tanh'", "gelu"], lambda: module.check(replace(good, activation="tanh")))
-    says(["float32"], lambda: layer.check(layer.Sizes(64, 64, 8, "float32")))
+def test_what_is_no_layer_is_one_sentence(dtype):
+    good = sizes_of(64, 64, 8, dtype)
+    layer.check(good)
+    for more, words in (
+        ({"m": 12}, ["12 outputs", "pad"]),
+        ({"k": 24 if good.eight else 12}, ["inputs", "pad"]),
+        ({"activation": "tanh"}, ["'tanh'", "gelu"]),
+        ({"dtype": "float32"}, ["float32"]),
+    ):
+        says(words, lambda more=more: layer.check(replace(good, **more)))
 
 
 @each
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize(("m", "k"), FEATURES)
-def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, module, m, k, tokens):  # noqa: F811
-    monkeypatch.setattr(
-        "kernels.tensor_core_24.layer.mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box)
-    )
-    monkeypatch.setattr(
-        "kernels.tensor_core_24.fp8_layer.mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box)
-    )
-    device, sizes = pretended(racing.H200), MAKE[module](m, k, tokens, True, "gelu")
+def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, dtype, m, k, tokens):  # noqa: F811
+    monkeypatch.setattr(layer, "mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box))
+    device, sizes = pretended(racing.H200), sizes_of(m, k, tokens, dtype, True, "gelu")
     monkeypatch.setattr(gpu, "with_wgmma", lambda ordinal, what: device)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
-    module.launcher.cache_clear()
-    run = module.launcher(sizes, 0)
-    names = ("x", "y", "packed", "scale_a", "scale_b") if module is fp8_layer else ("x", "y", "values", "e")
+    layer.launcher.cache_clear()
+    run = layer.launcher(sizes, 0)
+    names = ("x", "y", "packed", "scale_a", "scale_b") if sizes.eight else ("x", "y", "values", "e")
     at = {name: 4096 * (i + 1) for i, name in enumerate((*names, "bias"))}
     run("a stream", *at.values())
     ((stream, how, kernel, *given),) = device.launched
     of, config = arguments(kernel, given), run.config
-    assert stream == "a stream" and module.reads_packed(config)
-    assert config.takes(m, tokens, k, *LIMITS, layer.ORDERS) and (tokens > 64 or config.n <= 64 or module is fp8_layer)
+    assert stream == "a stream" and layer.reads_packed(config, sizes.eight)
+    assert config.takes(m, tokens, k, *LIMITS, layer.ORDERS) and (tokens > 64 or config.n <= 64 or sizes.eight)
     assert "GELU" in kernel and how.block == config.threads
     assert of["b"].address == at["x"] and of["b"].shape == (tokens, k) and of["bias"] == at["bias"]
     assert of["b"].box == (config.n // config.below, config.K)
-    y = of["c" if module is layer else "d"]
+    y = of["d" if sizes.eight else "c"]
     assert y == at["y"] or (y.address, y.shape, y.box) == (at["y"], (tokens, m), (min(64, config.n), 64))
     assert isinstance(y, Mapped) or of["pitch"] == 2 * m
     assert [of["m"], of["n"]] == [m, tokens] and of["high"] * config.below * config.m >= m
     assert of["wide"] * config.n >= tokens and of["steps"] * config.K >= k
-    if module is fp8_layer:
+    if sizes.eight:
         assert [of["packed"], of["scale_a"], of["scale_b"], of["scale_d"]] == [*(at[x] for x in names[2:]), 0]
     else:
         a = next(iter(of.values()))
         assert getattr(a, "address", a) == at["values"] and of["e"].address == at["e"]
         assert of["pieces"] == sizes.pieces and of["pitch"] == m and [of["alpha"], of["beta"], of["c_in"]] == [1, 0, 0]
         assert 64 * of["e"].shape[0] >= of["high"] * config.below * config.m and of["e"].shape[1] == 128 * sizes.pieces
+    monkeypatch.setattr(layer, "mapped", None)
     run("another", *at.values())
     assert device.launched[1][3:] == (*given,), "what was mapped is remembered"
 
@@ -105,8 +103,11 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
     kept = [family.PUBLISHED, lean, replace(lean, kernel="packed"), replace(lean, packed=True)]
     assert layer.config_of(layer.Sizes(4096, 4096, 4096, "float16"), device) == kept[-1]
     assert asked == [(4096, 4096, 4096, "float16 FF")]
-    eight = fp8_layer.config_of(fp8_layer.Sizes(4096, 4096, 4096, True), device)
-    assert fp8_layer.reads_packed(eight) and asked[1][3] == "e4m3 scaled by vectors linear"
+    eight = layer.config_of(sizes_of(4096, 4096, 4096, "e4m3"), device)
+    assert layer.reads_packed(eight, True) and asked[1][3] == "e4m3 scaled by vectors linear"
+    says(
+        ["no kernel takes a 2:4 layer of 64 inputs"], lambda: layer.predicted(sizes_of(64, 64, 8, "float16"), SMS, 1024)
+    )
 
 
 @pytest.mark.parametrize("tokens", [1, 16, 100])
@@ -134,12 +135,13 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
     stream, eight = opened.create_stream(), kind in fp8_operands.SCALES
     more = {"scale": kind} if eight else {"dtype": kind}
     p = (fp8_operands if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
-    ops, module = p.device(), fp8_layer if eight else layer
-    packed, here = module.pack(ops.a), module.pack(p.host().a)
+    ops = p.device()
+    packed, here = layer.pack(ops.a), layer.pack(p.host().a)
     held = [packed, ops.a.scale, ops.b.scale] if eight else [*packed]
     assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if eight else here, strict=False))
     bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
-    run = module.launcher(module.Sizes(m, k, tokens, kind == "vectors" if eight else kind, True, activation), 0)
+    of = layer.Sizes(m, k, tokens, "e4m3" if eight else kind, True, activation, kind == "vectors")
+    run = layer.launcher(of, 0)
     ops.c.fill(np.nan)
     opened.sync()
     run(stream, *(x.data.ptr for x in (ops.b.bits, ops.c.bits, *held, bias)))
@@ -167,7 +169,7 @@ def test_tokens_are_quantised_by_themselves(dtype):
     there, to = cupy.asarray(bits), cupy.full((tokens, k), 0xFF, cupy.uint8)
     scale = cupy.full(tokens, np.nan, cupy.float32)
     opened.sync()
-    fp8_layer.quantise(stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened)
+    layer.quantise(stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened)
     stream.sync()
     units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
     assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()

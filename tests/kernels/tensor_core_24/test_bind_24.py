@@ -17,7 +17,7 @@ from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, moved
 from kernels import jit
 from kernels import tensor_core_24 as room
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, fp8, gpcs, tiles, wgmma
+from kernels.tensor_core_24 import family, fp8, fp8_operands, gpcs, tiles, wgmma
 from kernels.tensor_core_24.family import Wgmma
 from kernels.tma import Mapped
 
@@ -35,7 +35,7 @@ def h200(pretended, monkeypatch):  # noqa: F811
 
 
 def bind(config, p, device, **more):
-    return (wgmma.bind if isinstance(config, Wgmma) else fp8.bind_config)("x", p, device, config, **more)
+    return wgmma.bind("x", p, device, config, **more)
 
 
 def steps_of(bound):
@@ -85,7 +85,7 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
     if eight:
         made = there[of["packed"] if "packed" in of else of["e"].address]
         rows = made.shape[0] * 64
-        right = fp8.pack(host, rows) if "packed" in of else fp8.ring_metadata(host, rows)
+        right = fp8_operands.pack(host, rows) if "packed" in of else fp8_operands.ring_metadata(host, rows)
         assert rows >= high * below * config.m or "packed" not in of
         assert [of["scale_a"], of["scale_b"]] == [ops.a.scale.data.ptr, ops.b.scale.data.ptr]
         assert of["scale_d"] == (ops.c.scale.data.ptr if "e4m3" in more.values() else 0)
@@ -186,23 +186,22 @@ def test_what_does_not_go_with_the_product_is_one_sentence(h200):
     e4m3 = problem_of(FP8[0], 64, 64, 128)
     says(["e4m3"], lambda: fp8.bind("fp8_tall", p, h200))
     says(["'tanh'"], lambda: bind(FP8[0], e4m3, h200, activation="tanh"))
+    says(["scales in place of alpha"], lambda: bind(FP8[0], e4m3, h200, alpha=2.0))
     says(["no FP8 variant 'auto'"], lambda: fp8.bind("auto", e4m3, h200))
     for name in fp8.VARIANTS:
         says(["8.9"], lambda name=name: fp8.bind(name, e4m3, racing.L4))
 
 
-def test_configurations_that_are_tried_share_what_they_prepare(h200):
-    config, cache = replace(KINDS["wgmma_lean"], packed=True), {}
-    p = problem_of(config, 64, 75, 128)
-    words = as_array(wgmma.ring_metadata(p.host().a, 3072, 256))
-    one, two = (bind(config, p, h200, metadata=words, cache=cache) for _ in range(2))
-    assert one.prepare_ms > two.prepare_ms == 0 and any(x is words for x in two.keep)
-    assert one.named[1][2] == two.named[1][2] != bind(config, p, h200, metadata=words).named[1][2]
-    assert one.prepare_bytes == words.nbytes + sum(x.nbytes for x in cache.values())
-    assert all((x == 0xFFFF).all() for x in one.scratch), "NaN, where a copy writes nothing"
-    e4m3, cache = problem_of(FP8[0], 64, 75, 100), {}
-    first, again = (bind(FP8[0], e4m3, h200, cache=cache) for _ in range(2))
-    assert first.prepare_ms > again.prepare_ms == 0 and first.named[1][2] == again.named[1][2]
+@pytest.mark.parametrize("config", [replace(KINDS["wgmma_lean"], packed=True), FP8[0]], ids=["16 bits", "8 bits"])
+def test_configurations_that_are_tried_share_what_they_prepare(h200, config):
+    cache, p = {}, problem_of(config, 64, 75, 100)
+    one, two = (bind(config, p, h200, cache=cache) for _ in range(2))
+    assert one.prepare_ms > two.prepare_ms == 0
+    assert one.named[1][2] == two.named[1][2] != bind(config, p, h200).named[1][2]
+    assert one.prepare_bytes == sum(x.nbytes for x in cache.values())
+    assert one.scratch and all((x.view(np.uint8) == 0xFF).all() for x in one.scratch), (
+        "NaN, where a copy writes nothing"
+    )
 
 
 def test_who_hands_sums_over_has_places_for_them(h200):

@@ -35,7 +35,7 @@ BY_COLUMNS = {
     c.entry("bfloat16", "gelu", "FF"): c for c in {(c.kernel, c.n < 64): c for c in WGMMA if c.kind.ordered}.values()
 }
 EIGHT = {
-    c.entry("bfloat16", True, True, "FF" if c.n in c.kind.narrow else "CC"): c
+    c.entry("bfloat16", False, "FF" if c.n in c.kind.narrow else "CC", True, True): c
     for c in {(c.kernel, c.n in c.kind.narrow): c for c in FP8[::-1]}.values()
 }
 #: What NVRTC 13.0 spills: loads of two of the largest tiles with scales of rows and columns.

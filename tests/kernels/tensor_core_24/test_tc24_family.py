@@ -106,7 +106,7 @@ def area(config: Wgmma) -> int:
 def test_the_best_by_prediction_is_what_the_sizes_want(shape, wanted):
     found = family.candidates(problem(*shape), H200)
     assert wanted(min(found, key=lambda c: family.predict(c, *shape, SMS)))
-    eight = fp8_family.candidates(*shape, SMS, MOST)
+    eight = fp8_family.likely(*shape, SMS, MOST)
     assert eight and all(c.takes(*shape, SMS, MOST) for c in eight) and len(eight) < len(fp8_family.FAMILY)
     times = {c: fp8_family.predict(c, *shape, SMS) for c in fp8_family.FAMILY if c.takes(*shape, SMS, MOST)}
     assert set(eight) == {c for c, time in times.items() if time <= tiles.WITHIN * min(times.values())}
@@ -171,7 +171,6 @@ def trials(monkeypatch):
 
     monkeypatch.setattr(wgmma, "bind", binder("wgmma"))
     monkeypatch.setattr(mma_sp, "bind", binder("mma_sp"))
-    monkeypatch.setattr(wgmma, "ring_metadata", lambda a, *whole: ("metadata", *whole))
     return made
 
 
@@ -194,23 +193,11 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(tr
     assert others[-2] == judge and others[-1][2] == min(found, key=order), "on whole numbers"
     del others[-2:]
     assert [(module, config) for module, _, config, _ in others] == [("wgmma", c) for c in found]
-    shared = others[0][3]
-    assert shared == {"metadata": ("metadata", 3072, 256), "cache": {}}, "prepared once"
-    assert all(extra["cache"] is shared["cache"] for *_, extra in others)
+    assert all(extra["cache"] is others[0][3]["cache"] for *_, extra in others), "prepared once"
     assert {job[:2] for job in trials.compiled} == {(c.source, c.entry("bfloat16")) for c in found}
     (first, few), (final, more) = trials.heats
     finalists = family.ROUNDS.finalists * family.ROUNDS.factor
     assert first == found and len(final) == min(finalists, len(found)) and few < more
-
-
-def test_metadata_that_is_prepared_once_serves_every_candidate(trials):
-    """In whole tiles, or clusters of them, and in whole rounds of the ring: beyond its end would be words of zeros,
-    which are no valid metadata."""
-    launch.tune(ready(4096, 4096, 4096), H200)
-    _, rows, columns = trials.bound[2][3]["metadata"]
-    for config in family.WGMMA_FAMILY:
-        assert rows % (config.m * config.share) == 0, config
-        assert columns % (64 * config.steps(1)) == 0, config
 
 
 def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(trials, monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from artifact.measure import check
 from kernels.formats import half, two_four
 from kernels.formats.two_four import TwoFour
-from kernels.tensor_core_24 import fp8, wgmma
+from kernels.tensor_core_24 import fp8, fp8_operands, wgmma
 from kernels.tensor_core_24.family import Wgmma
 
 
@@ -161,7 +161,7 @@ def wrong_orders(a: TwoFour, ring: np.ndarray, rows: int = 256) -> dict[str, np.
 @pytest.mark.parametrize(("m", "k", "rows"), [(64, 128, 64), (70, 150, 128), (200, 40, 192), (1, 1, 256)])
 def test_a_stage_takes_256_words_for_64_rows_and_128_columns(m, k, rows):
     a = fp8.problem(m, 8, k, seed=5).host().a
-    words = fp8.ring_metadata(a, rows)
+    words = fp8_operands.ring_metadata(a, rows)
     high, wide = -(-m // rows) * rows // 64, -(-k // 128)
     assert words.shape == (high, wide * 256) and words.dtype == np.uint32
     meta = np.full((high * 64, wide * 8), 0x4444, np.uint16)  # what is added: the columns 0 and 1 of every group
@@ -177,7 +177,7 @@ def test_a_stage_takes_256_words_for_64_rows_and_128_columns(m, k, rows):
 def test_a_piece_is_what_the_copy_engine_would_have_brought(m, k):
     """Unit u of a row of 64 bytes at u ^ bits 7 and 8 of its address, as the 64-byte swizzle has it; then the words."""
     a = fp8.problem(m, 8, k, seed=6).host().a
-    pieces, words = fp8.pack(a), fp8.ring_metadata(a, 256)
+    pieces, words = fp8_operands.pack(a), fp8_operands.ring_metadata(a, 256)
     high, wide = -(-m // 256) * 4, -(-k // 128)
     assert pieces.shape == (high, wide, 5120) and pieces.dtype == np.uint8
     val = np.zeros((64 * high, 64 * wide), np.uint8)

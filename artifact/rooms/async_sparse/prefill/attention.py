@@ -22,7 +22,7 @@ import inspect
 import warnings
 from math import ceil
 
-from artifact.measure.lazy import Lazy, torch
+from kernels.lazy import Lazy, torch
 
 sdpa, flex = Lazy("torch.nn.attention"), Lazy("torch.nn.attention.flex_attention")
 

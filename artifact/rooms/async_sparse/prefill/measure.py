@@ -25,7 +25,6 @@ import pandas as pd
 from artifact.book.study import where
 from artifact.measure import bench, check, device, records
 from artifact.measure.apart import captured
-from artifact.measure.lazy import torch
 from artifact.measure.run import Prepared, Run, row
 from artifact.rooms.async_sparse.prefill import model as of
 from artifact.rooms.async_sparse.prefill.model import (
@@ -50,6 +49,7 @@ from artifact.rooms.async_sparse.prefill.model import (
     label,
 )
 from kernels.contract import Operands, Problem
+from kernels.lazy import torch
 from kernels.library import layers
 
 ROOM = "async_sparse"
@@ -280,9 +280,8 @@ def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) * 1e3 for begin, end in events], seen
 
-    engine = bench.Engine(run, 100.0, dict.fromkeys(graphs, float("inf")), lambda name: None)  # each is a graph already
     least = next(count for length, count in SAMPLES.items() if n <= length)
-    return bench.measure(list(graphs), engine, BUDGET_S, least, bench.MAX_SAMPLES)
+    return bench.measure(list(graphs), run, 100.0, BUDGET_S, least, bench.MAX_SAMPLES, graphs)
 
 
 # ---------------------------------------------------------------- is it right?

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from artifact.measure.lazy import Lazy, torch
 from artifact.measure.run import Run
 from artifact.rooms.async_sparse.prefill import attention
+from kernels.lazy import Lazy, torch
 from kernels.library import layers
 
 profiler, transformers = Lazy("torch.profiler"), Lazy("transformers")

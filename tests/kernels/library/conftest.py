@@ -61,3 +61,10 @@ def driver(request, monkeypatch):
     monkeypatch.setattr(buffers, "_driver", lambda: made)
     monkeypatch.setattr(buffers, "zeros", zeros)
     return made
+
+
+@pytest.fixture
+def open_gpu(device, tmp_path, monkeypatch):
+    """The GPU; choices for tests' matrices are nobody else's."""
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+    return device

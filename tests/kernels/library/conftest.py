@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pretend import pretended  # noqa: F401
 
 from kernels.library import buffers
 

@@ -10,7 +10,6 @@ import pytest
 import racing
 import scipy.sparse as sp
 from copied import twins
-from pretend import pretended  # noqa: F401
 from refused import says
 
 from kernels import formats
@@ -93,7 +92,7 @@ def test_a_layer_is_compiled_as_one_graph(matrix):
 
 
 @pytest.fixture
-def as_if_on_a_gpu(pretended, monkeypatch):  # noqa: F811
+def as_if_on_a_gpu(pretended, monkeypatch):
     """A GPU that is not there, on which tensors of the host are."""
 
     def describe(x, name):

@@ -52,7 +52,9 @@ def points() -> pd.DataFrame:
     for (slug, (memory, bus)), (room, names) in product(GPUS.items(), OURS.items()):
         of, folder = expect.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / room
         for experiment in sorted({*records.experiments(folder)} - {"fp8"}):
-            df = pd.read_csv(folder / f"{experiment}.csv", usecols=[*point, "variant", "median_us"])
+            df = pd.read_csv(
+                folder / f"{experiment}.csv", usecols=[*point, "variant", "median_us"], dtype={"label": str}
+            )
             us = df.fillna({"label": ""}).pivot_table("median_us", point, "variant", "min").reset_index()
             dense = us.filter(regex="^cublas").min(axis=1)
             for ours in us.columns.intersection(names):

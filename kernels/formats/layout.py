@@ -183,7 +183,14 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
 
 
 def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
-    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
+    """An `Nm` for tiles of 128 columns, as tensor cores read it; size: 4 for TF32, 2 for BF16, to which it is rounded.
+
+    start: int32 (tiles + 1), the steps of tile j are start[j] to start[j + 1] - 1.
+    index: int32 (steps, depth), the rows of A^T that a step multiplies, ascending in a tile; its last one is repeated,
+    with values of 0, to a whole number of steps.
+    values: (steps, 128, depth), float32 or bits of bfloat16: for each column of the tile its values in these rows, 128
+    bytes, whose 16-byte unit u is at u ^ column % 8 (128-byte swizzle).
+    """
     import cupy
 
     depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real

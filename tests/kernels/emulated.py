@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,10 +20,12 @@ import numpy as np
 import pytest
 from pretend import Array, Cupy, Strict, as_array
 
-from kernels import formats, jit, workspace
+from kernels import formats, gpu, jit, workspace
 from kernels.async_sparse import planning
+from kernels.contract import Operands
 from kernels.distributed import generate
-from kernels.formats import compress, intake, layout
+from kernels.formats import arrays, compress, intake, layout
+from kernels.tuning import outputs, probe
 
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
@@ -54,6 +57,8 @@ ENTRIES = {
     ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
+    outputs.SOURCE: tuple(f"compare<{name}>" for name in outputs.ELEMENTS.values()),
+    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())),
 }
 
 
@@ -64,6 +69,16 @@ def there(request, monkeypatch):
         import cupy
 
         return lambda x: cupy.asarray(x) if isinstance(x, np.ndarray) else formats.to_device(x)
+    return _run_here(monkeypatch)
+
+
+@pytest.fixture
+def by_the_host(monkeypatch):
+    """A function: a format or an array of the host -> the same on a GPU whose kernels the host runs."""
+    return _run_here(monkeypatch)
+
+
+def _run_here(monkeypatch):
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the host here")
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
@@ -71,6 +86,10 @@ def there(request, monkeypatch):
     monkeypatch.setattr(workspace, "arch_of", lambda device: "sm_90a")
     monkeypatch.setattr(workspace, "enqueue", _enqueue)
     monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
+    monkeypatch.setattr(gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes))
+    monkeypatch.setattr(arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y))
+    for module in (outputs, probe):
+        monkeypatch.setattr(module, "MOST_BLOCKS", 2)  # threads that do much are soon done
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     stream = SimpleNamespace(sync=lambda: None, handle=0)
     monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
@@ -84,6 +103,18 @@ def anything_there(there, monkeypatch):
     if isinstance(sys.modules["cupy"], Poisoned):
         monkeypatch.setitem(sys.modules, "cupy", Cupy("cupy"))
     return there
+
+
+@pytest.fixture
+def moved(anything_there):
+    """A function: a problem -> the same, whose operands on the GPU are those of the host."""
+
+    def of(problem):
+        ops = problem.host()
+        there = Operands(*(x if x is None else anything_there(x) for x in (ops.a, ops.b, ops.c)))
+        return replace(problem, make_device=lambda: there)
+
+    return of
 
 
 def _strided(x: np.ndarray):

@@ -65,6 +65,8 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: made.compiled.append(job))
     if not launch:
         monkeypatch.setattr(outputs, "run", lambda *_: np.zeros((1, 1), np.float32))
+        monkeypatch.setattr(outputs, "copy", lambda output: output)
+        monkeypatch.setattr(outputs, "difference", lambda found, right, *_: "others" * int((found != right).any()))
         for module in (outputs, probe):
             monkeypatch.setattr(module, "jobs", lambda problem: [])
         for name in ("magnitudes", "exact"):

@@ -25,7 +25,7 @@ from kernels.formats import (
 )
 from kernels.formats.csr import Csr
 from kernels.library import operands
-from kernels.nm_spmm import packing, tensor
+from kernels.nm_spmm import packing
 from kernels.tensor_core_24 import wgmma
 
 
@@ -180,14 +180,30 @@ def packed_values(val, rows: int, pieces: int):
 
 
 def vector_steps(b: nm.Nm, columns: int, windows: int, slot: int, height: int, tiled: bool):
-    of = {"packed": False, "slot": slot, "tiled": tiled, "height": height}
-    made = packing.prepare(b, columns, windows, **of)
-    return made.val, made.index
+    made = packing.prepare(b, columns, windows, packed=False, slot=slot, tiled=tiled)
+    if not tiled:
+        return made.val, made.index
+    more = (0, 0), (0, 0), (0, height - made.rows)  # rows of zeros, whose index is 0
+    return np.pad(made.val, (*more, (0, 0))), np.pad(made.index, ((0, 0), *more))
 
 
 def vector_tiles(b: nm.Nm, size: int):
-    made = tensor.prepare(b, size)
-    return made.start, made.index, made.values
+    depth, column = 128 // size, np.arange(128)
+    start, index, values = [0], [np.zeros((0, depth), np.int32)], []
+    for first in range(0, b.n, 128):
+        here = np.arange(first, min(first + 128, b.n))
+        of_a = b.index[: b.real][:, here // b.vector]
+        rows = np.unique(of_a)
+        steps = -(-len(rows) // depth)
+        dense = np.zeros((steps * depth, 128), np.float32)
+        dense[np.searchsorted(rows, of_a), here - first] = b.val[: b.real, here]
+        units = dense.reshape(steps, depth, 128).transpose(0, 2, 1).reshape(steps, 128, 8, 16 // size)
+        values.append(units[:, column[:, None], np.arange(8) ^ column[:, None] % 8].reshape(steps, 128, depth))
+        start.append(start[-1] + steps)
+        index.append(np.pad(rows, (0, steps * depth - len(rows)), "edge").reshape(steps, depth))
+    made = np.concatenate(values)
+    made = half.to_bits(made, "bfloat16") if size == 2 else made
+    return np.array(start, np.int32), np.concatenate(index).astype(np.int32), made
 
 
 #: (module, function) -> what does the same with NumPy.

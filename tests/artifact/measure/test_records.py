@@ -1,15 +1,21 @@
+"""Records: what is written can be read, what is wrong is named, and nothing is half there."""
+
 import json
 import math
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import synthetic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artifact import paths
 from artifact.measure import records
+from artifact.measure.device import slug
 
 
 def row(**changes) -> dict:
@@ -70,41 +76,24 @@ def spoil(path, old: str, new: str, count=1):
 # ---------------------------------------------------------------- reading and writing
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(1, 2**31),
-            st.floats(0, 1),
-            st.floats(1e-3, 1e9),
-            st.text(
-                st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters='<>"'),
-                max_size=12,
-            ),
-            st.one_of(st.floats(1, 3000), st.just(math.nan)),
-        ),
-        min_size=1,
-        max_size=6,
-        unique_by=lambda t: (t[0], t[1], t[3]),
-    )
+TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters='<>"'), max_size=12)
+VALUES = st.fixed_dictionaries(
+    {
+        "n": st.integers(1, 2**31),
+        "density": st.floats(0, 1),
+        "median_us": st.floats(1e-3, 1e9),
+        "label": TEXT,
+        "sm_mhz": st.one_of(st.floats(1, 3000), st.just(math.nan)),
+    }
 )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@given(st.lists(VALUES, min_size=1, max_size=6, unique_by=lambda v: (v["n"], v["density"], v["label"])))
 def test_round_trip(tmp_path, values):
-    df = frame(
-        *(
-            {
-                "n": n,
-                "density": d,
-                "median_us": t,
-                "q25_us": t,
-                "q75_us": t,
-                "label": label,
-                "sm_mhz": mhz,
-            }
-            for n, d, t, label, mhz in values
-        )
-    )
+    df = frame(*(v | {"q25_us": v["median_us"], "q75_us": v["median_us"]} for v in values))
     back = records.read(records.write(tmp_path / "wide.csv", df))
-    for column in ("n", "density", "median_us", "label", "sm_mhz"):
+    for column in values[0]:
         pd.testing.assert_series_equal(back[column], df[column].astype(back[column].dtype))
 
 
@@ -196,35 +185,32 @@ def test_a_foreign_record_is_one_sentence(wide, old, new, says):
     assert says in message and message.startswith(str(wide)) and "\n" not in message
 
 
-def test_a_record_belongs_where_it_lies(tmp_path):
+@pytest.mark.parametrize("place", ["", "repeat"])
+@pytest.mark.parametrize(
+    ("foreign", "says"),
+    [
+        ({"experiment": "tall"}, "'tall' is not 'wide', after which the file"),
+        ({"room": "nm_spmm"}, "'nm_spmm' is not 'casper_sparse', in whose"),
+        ({"gpu": "NVIDIA RTX"}, "'NVIDIA RTX' is not 'NVIDIA H200', the GPU of machine.json"),
+    ],
+)
+def test_a_record_belongs_where_it_lies(tmp_path, place, foreign, says):
     """In a file of its experiment's name, beside the machine of its GPU, in its room's folder."""
     room = tmp_path / "nvidia-h200" / "casper_sparse"
-    records.write_machine(room, machine(gpu="NVIDIA H200"))
-    for path in (room / "wide.csv", room / "repeat" / "wide.csv"):
-        records.write(path, frame({}))
-        text = path.read_text()
-        for old, new, says in (
-            (",wide,", ",tall,", "column 'experiment': 'tall' is not 'wide', after which the file"),
-            (
-                "casper_sparse,",
-                "nm_spmm,",
-                "column 'room': 'nm_spmm' is not 'casper_sparse', in whose",
-            ),
-            ("H200", "RTX", "'gpu': 'NVIDIA RTX' is not 'NVIDIA H200', the GPU of machine.json"),
-        ):
-            path.write_text(text.replace(old, new))
-            with pytest.raises(ValueError) as error:
-                records.read(path)
-            assert str(error.value).startswith(f"{path}: row 2, column") and says in str(error.value)
-        path.write_text(text)
-        for foreign in ({"experiment": "tall"}, {"room": "nm_spmm"}, {"gpu": "NVIDIA RTX"}):
-            with pytest.raises(ValueError, match="row 2, column"):
-                records.append(path, [row(n=4096) | foreign])
-        assert path.read_text() == text
+    records.write_machine(room, synthetic.machine())
+    path = records.write(room / place / "wide.csv", frame({}))
+    text, ((column, value),) = path.read_text(), foreign.items()
+    path.write_text(text.replace(str(row()[column]), value))
+    with pytest.raises(ValueError, match=f"{path}: row 2, column '{column}': {says}"):
+        records.read(path)
+    path.write_text(text)
+    with pytest.raises(ValueError, match="row 2, column"):
+        records.append(path, [row(n=4096) | foreign])
+    assert path.read_text() == text
     # The second measurement may have been made on another machine, and says so.
-    records.write_machine(room / "repeat", machine(gpu="NVIDIA RTX"))
+    records.write_machine(path.parent, synthetic.machine("NVIDIA RTX"))
     with pytest.raises(ValueError, match="'NVIDIA H200' is not 'NVIDIA RTX'"):
-        records.read(room / "repeat" / "wide.csv")
+        records.read(path)
 
 
 @pytest.mark.parametrize(
@@ -232,23 +218,23 @@ def test_a_record_belongs_where_it_lies(tmp_path):
     [({}, "wide", 4e-3), ({"usual": "tf32"}, "wide", 1e-4), ({"wide": "float16"}, "wide", 1e-3)],
 )
 def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experiment, most):
-    known = {"a_room": SimpleNamespace(limits=limits)}
-    monkeypatch.setattr(records.registry, "find", lambda: known)
+    monkeypatch.setattr(records.registry, "find", lambda: {"a_room": SimpleNamespace(limits=limits)})
     df = frame(*({"room": "a_room", "experiment": experiment, "label": x} for x in ("", "e4m3 rows")))
-    found = records._most(df.assign(bound=math.nan), "rel_err")
-    assert found.tolist() == [most, 4e-2]
+    assert records._most(df.assign(bound=math.nan), "rel_err").tolist() == [most, 4e-2]
 
 
-def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path):
-    """Beside the rms of all elements a long row may be far off, and right."""
-    records.write(tmp_path / "wide.csv", frame({"max_err": 0.9, "bound": 0.3}))
-    for changes, says in (
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"max_err": 0.9, "bound": 0.3}, ""),  # beside the rms of all elements a long row may be far off, and right
         ({"max_err": 0.9}, "'max_err': 0.9 is over its limit"),
         ({"bound": 1.5}, "'bound': 1.5 is not in"),
         ({"bound": 0.3, "rel_err": 0.9}, "'rel_err': 0.9 is over its limit"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            records.write(tmp_path / "wide.csv", frame(changes))
+    ],
+)
+def test_an_element_with_a_bound_is_held_to_that_alone(tmp_path, changes, says):
+    with pytest.raises(ValueError, match=says) if says else nullcontext():
+        records.write(tmp_path / "wide.csv", frame(changes))
 
 
 def test_append_adds_and_replaces(wide):
@@ -259,23 +245,23 @@ def test_append_adds_and_replaces(wide):
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [{"n": math.nan}, {"gpu": "another"}, {"median_us": 0.0, "tflops": 0.0}, {"when": "yesterday"}],
+    ("bad", "says"),
+    [
+        ({"nnz": 0}, "row 3, column 'nnz'"),
+        ({"median_us": 0.0, "tflops": 0.0}, "row 3, column 'median_us'"),
+        ({"when": "yesterday"}, "row 3, column 'when'"),
+        ({"gpu": "another"}, "row 3, column 'gpu'"),
+        ({"seed": 7}, "row 3, column 'seed'"),
+    ],
 )
-def test_a_bad_row_leaves_everything_as_it_was(wide, bad):
+def test_a_bad_row_leaves_everything_as_it_was(wide, bad, says):
     before = wide.read_text()
-    with pytest.raises(ValueError, match="row"):
+    with pytest.raises(ValueError, match=says):
         records.append(wide, [row(n=4096), row(n=8192) | bad])
-    assert wide.read_text() == before
-    assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
-
-
-@pytest.mark.parametrize("other", [{"seed": 7}, {"gpu": "NVIDIA RTX"}])
-def test_rows_that_are_right_alone_and_of_another_run_are_not_added(wide, other):
-    before = wide.read_text()
-    with pytest.raises(ValueError, match=f"row 5, column {next(iter(other))!r}"):
-        records.append(wide, [row(n=4096) | other])
-    assert wide.read_text() == before
+    if "gpu" in bad or "seed" in bad:  # right alone, and of another run
+        with pytest.raises(ValueError, match="row 5, column"):
+            records.append(wide, [row(n=4096) | bad])
+    assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
 
 
 def test_rows_with_a_bound_are_added_to_those_without(wide):
@@ -286,96 +272,65 @@ def test_rows_with_a_bound_are_added_to_those_without(wide):
 
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     before = wide.read_text()
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(records.os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(records.os, "replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
         records.append(wide, [row(n=4096)])
-    assert wide.read_text() == before
-    assert [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
+    assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
 
 
-def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path):
-    names = ("warp_per_row", "any_n", "cusparse_alg2")
-    df = frame(*({"n": n, "variant": v, "label": ""} for n in (512, 1024, 2048) for v in names))
-    path = records.write(tmp_path / "wide.csv", df)
-    assert len(records.complete(records.read(path), path)) == 9
-    lines = path.read_text().splitlines(keepends=True)
-    for kept, row, missing in (
-        (lines[:-1], 8, "cusparse_alg2"),  # cut between two rows
-        (lines[:-2], 8, "any_n"),
-        (lines[:4] + lines[5:], 5, "warp_per_row"),  # a row lost in the middle
-    ):
-        path.write_text("".join(kept))
-        with pytest.raises(ValueError) as error:
-            records.complete(records.read(path), path)
-        assert f"{path}: row {row}, column 'variant'" in str(error.value)
-        assert f"lacks '{missing}'" in str(error.value) and "\n" not in str(error.value)
-    path.write_text("".join(lines[:7]))  # whole points, and no plan that knows of more
-    assert len(records.complete(records.read(path), path)) == 6
+NAMES, SIZES = ("warp_per_row", "any_n", "cusparse_alg2"), (512, 1024, 2048)
+POINTS = [{"n": n, "variant": v} for n in SIZES for v in NAMES]
+KEYS = [(p["variant"], "", 4096, p["n"], 4096, 0.01) for p in POINTS]
 
 
-def test_what_was_left_out_on_purpose_is_not_missed(tmp_path):
-    sizes = (512, 1024)
-    df = frame(*({"n": n, "variant": v} for n in sizes for v in ("any_n", "cusparse_alg2")))
-    path = records.write(tmp_path / "wide.csv", df[(df.n == 512) | (df.variant == "any_n")])
-    with pytest.raises(ValueError, match="lacks 'cusparse_alg2'"):
-        records.complete(records.read(path), path)
-    point = df[df.n == 1024].iloc[0]
-    key = ("cusparse_alg2", *(point[name] for name in ("label", "m", "n", "k", "density")))
-    records.leave_out(path, key, "it refuses the size")
-    records.leave_out(path, key, "it refuses this size")  # a later reason replaces an earlier one
-    assert len(records.complete(records.read(path), path)) == 3
-    (found,) = records.read_absent(tmp_path)["wide"].values()
-    assert found == "it refuses this size"
-    # Another size, and another variant, are missed as before.
-    path = records.write(path, df[(df.n == 1024) & (df.variant != "any_n") | (df.n == 512)])
-    with pytest.raises(ValueError, match="lacks 'any_n'"):
-        records.complete(records.read(path), path)
+def complete(path, rows=POINTS):
+    """Write these rows, and hold them against what there must be."""
+    records.write(path, frame(*rows))
+    return len(records.complete(records.read(path), path))
+
+
+@pytest.mark.parametrize("lost", [8, 7, 3, 0])
+def test_a_record_is_complete_if_every_point_has_every_variant(tmp_path, lost):
+    path = tmp_path / "wide.csv"
+    assert complete(path) == 9 and complete(path, POINTS[:6]) == 6, "whole points, and no plan that knows of more"
+    says = f"{path}: row {2 + lost - lost % 3}, column 'variant': .*lacks '{NAMES[lost % 3]}'"
+    with pytest.raises(ValueError, match=says) as error:
+        complete(path, POINTS[:lost] + POINTS[lost + 1 :])
+    assert "\n" not in str(error.value)
+    # What was left out on purpose is not missed; a later reason replaces an earlier one.
+    for why in ("it refuses the size", "it refuses this size"):
+        records.leave_out(path, KEYS[lost], why)
+    assert complete(path, POINTS[:lost] + POINTS[lost + 1 :]) == 8
+    assert [*records.read_absent(tmp_path)["wide"].values()] == ["it refuses this size"]
+    other = (lost + 4) % 9  # another size, and another variant
+    with pytest.raises(ValueError, match=f"lacks '{NAMES[other % 3]}'"):
+        complete(path, [p for i, p in enumerate(POINTS) if i not in (lost, other)])
 
 
 def test_a_record_is_held_against_its_plan(tmp_path):
     """Cut between two points, as Ctrl-C leaves it, and without a variant: each point alone is complete."""
-    names, sizes = ("warp_per_row", "any_n"), (512, 1024, 2048)
     path = tmp_path / "wide.csv"
-    keys = [(v, "", 4096, n, 4096, 0.01) for n in sizes for v in names]
-    records.plan(path, keys)
-    assert records.read_plan(tmp_path) == {"wide": {"points": 3, "rows": 6}}
-    df = frame(*({"n": n, "variant": v} for n in sizes for v in names))
-    records.write(path, df[df["n"] < 2048])
-    says = f"{path}: wide was interrupted after 2 of 3 points: make measure goes on."
-    with pytest.raises(ValueError) as error:
-        records.complete(records.read(path), path)
-    assert str(error.value) == says
+    records.plan(path, KEYS)
+    with pytest.raises(ValueError, match=f"{path}: wide was interrupted after 2 of 3 points: make measure goes on"):
+        complete(path, POINTS[:6])
     # Going on plans what is there and what is still to come; nearly equal densities are one.
-    records.plan(path, [(*key[:-1], 0.01 + 1e-12) for key in keys[4:]])
-    assert records.read_plan(tmp_path) == {"wide": {"points": 3, "rows": 6}}
-    records.write(path, df)
-    assert len(records.complete(records.read(path), path)) == 6
-    records.write(path, df[df["variant"] == "any_n"])
-    with pytest.raises(ValueError, match="wide has 3 rows, but 6 were planned"):
-        records.complete(records.read(path), path)
-    records.plan(tmp_path / "tall.csv", keys[:1])
+    records.plan(path, [(*key[:-1], 0.01 + 1e-12) for key in KEYS[5:]])
+    assert records.read_plan(tmp_path) == {"wide": {"points": 3, "rows": 9}} and complete(path) == 9
+    for rows, many in ((POINTS[::3], 3), ([*POINTS, *({"n": n, "variant": "more"} for n in SIZES)], 12)):
+        with pytest.raises(ValueError, match=f"wide has {many} rows, but 9 were planned: rows were lost or added"):
+            complete(path, rows)
+    records.plan(tmp_path / "tall.csv", KEYS[:1])
     assert set(records.read_plan(tmp_path)) == {"wide", "tall"}
 
 
 def planned(root):
     """A room's folder with one record, as it was planned."""
     folder = root / "nvidia-h200" / "casper_sparse"
-    records.plan(folder / "wide.csv", [("any_n", "", 4096, 512, 4096, 0.01)])
-    records.write(folder / "wide.csv", frame({"variant": "any_n"}))
-    records.write_machine(folder, machine(gpu="NVIDIA H200", slug="nvidia-h200"))
+    records.plan(folder / "wide.csv", KEYS[:1])
+    records.write(folder / "wide.csv", frame(POINTS[0]))
+    records.write_machine(folder, synthetic.machine())
     records.check_room(folder)
     return folder
-
-
-def test_a_row_more_than_was_planned_is_no_whole_record(tmp_path):
-    path = planned(tmp_path) / "wide.csv"
-    records.append(path, [row(variant="another")])
-    with pytest.raises(ValueError, match="wide has 2 rows, but 1 were planned: rows were lost or added"):
-        records.whole(records.read(path), path)
 
 
 @pytest.mark.parametrize("dangling", [False, True])
@@ -386,56 +341,39 @@ def test_a_record_that_was_planned_is_missed(tmp_path, dangling):
         (folder / "wide.csv").symlink_to("nowhere")
     with pytest.raises(ValueError, match=r"wide\.csv: there is no such record, but plan\.json has 1 rows"):
         records.check_room(folder)
-    # Everybody refused it, which is said.
-    records.leave_out(folder / "wide.csv", ("any_n", "", 4096, 512, 4096, 0.01), "it refuses")
+    records.leave_out(folder / "wide.csv", KEYS[0], "everybody refuses it")  # which is said
     records.check_room(folder)
 
 
 @pytest.mark.parametrize("place", ["", "repeat", "libraries/0.10.0"])
 def test_a_folder_is_named_after_the_gpu_of_its_records(tmp_path, place):
+    """Second measurements have machines too, and lie as deep as GPUs do in the folder above."""
     folder = planned(tmp_path)
+    records.write_machine(folder / place, synthetic.machine())
     assert records.resolve("nvidia-h200", tmp_path) == folder.parent
-    other = machine(gpu="NVIDIA H100", slug="nvidia-h200")
-    records.write_machine(folder / place, other)
-    for look in (
-        lambda: records.check_room(folder),
-        lambda: records.resolve("nvidia-h200", tmp_path),
-    ):
-        with pytest.raises(ValueError, match=r"these records are of an NVIDIA H100 .* named after their GPU"):
+    assert records.list_gpus(tmp_path) == ["nvidia-h200"] and records.rooms(folder.parent) == ["casper_sparse"]
+    with pytest.raises(ValueError, match="the folder of one GPU, with records of casper_sparse: name the folder above"):
+        records.list_gpus(folder.parent)
+    assert records.list_gpus(folder) == []
+    records.write_machine(folder / place, synthetic.machine("NVIDIA H100", "nvidia-h200"))
+    for look in (partial(records.check_room, folder), partial(records.resolve, "nvidia-h200", tmp_path)):
+        with pytest.raises(ValueError, match="these records are of an NVIDIA H100 .* named after their GPU"):
             look()
 
 
-def test_the_folder_of_one_gpu_is_none_of_several(tmp_path):
-    """Its second measurements have machines too, and lie as deep as GPUs do in the folder above."""
-    folder = planned(tmp_path)
-    for place in ("repeat", "libraries/0.10.0"):
-        records.write_machine(folder / place, machine(gpu="NVIDIA H200", slug="nvidia-h200"))
-    assert records.list_gpus(tmp_path) == ["nvidia-h200"]
-    assert records.rooms(folder.parent) == ["casper_sparse"]
-    with pytest.raises(
-        ValueError,
-        match="the folder of one GPU, with records of casper_sparse: name the folder above",
-    ):
-        records.list_gpus(folder.parent)
-    assert records.list_gpus(folder) == []
+FOLDERS = sorted({path.parent for path in paths.RECORDED.glob(f"*/*/**/{records.PLAN}")})
 
 
-def test_every_shipped_record_is_whole():
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda x: str(x.relative_to(paths.RECORDED)))
+def test_every_shipped_record_is_whole(folder):
     """None was cut, and for every one it is known how many rows it must have."""
-    rooms = [path.parent for path in paths.RECORDED.glob(f"*/*/{records.MACHINE}")]
-    found = 0
-    for folder in [*rooms, *(room / records.REPEAT for room in rooms)]:
-        if (folder / f"{records.COUNTERS}.csv").exists():
-            assert len(records.read_counters(folder / f"{records.COUNTERS}.csv")) > 100
-        names = records.experiments(folder)
-        plans = records.read_plan(folder)
-        assert sorted(plans) == names
-        for name in names:
-            df = records.whole(records.read(folder / f"{name}.csv"), folder / f"{name}.csv")
-            points = len(df.drop_duplicates(list(records.POINT)))
-            assert plans[name] == {"points": points, "rows": len(df)}
-            found += 1
-    assert found > 20
+    names, plans = records.experiments(folder), records.read_plan(folder)
+    counters = folder / f"{records.COUNTERS}.csv"
+    assert not counters.exists() or len(records.read_counters(counters)) > 100
+    assert sorted(plans) == names
+    for path in (folder / f"{name}.csv" for name in names):
+        df = records.whole(records.read(path), path)
+        assert plans[path.stem] == {"points": len(df.drop_duplicates(list(records.POINT))), "rows": len(df)}
 
 
 # ---------------------------------------------------------------- counters and published numbers
@@ -483,33 +421,17 @@ def test_wrong_counters_are_one_sentence(counters, old, new, says):
     assert says in message and message.startswith(str(counters)) and "\n" not in message
 
 
-def cut(path):
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-1]))
-
-
-def times_ten(path):
-    spoil(path, "90.0", "900.0")
-
-
 def of_another_gpu(path):
-    about = path.with_suffix(".json")
-    about.write_text(about.read_text().replace("H200", "H100"))
+    spoil(path.with_suffix(".json"), "H200", "H100")
 
 
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (cut, r"counters\.csv: these 2 rows are not those that counters\.json tells of"),
-        (times_ten, r"counters\.csv: these 3 rows are not those that .* cut or changed"),
-        (
-            of_another_gpu,
-            r"counters\.json: counters of an NVIDIA H100 do not belong in this folder",
-        ),
-        (
-            lambda path: path.with_suffix(".json").unlink(),
-            r"counters\.csv: these 3 rows are not those",
-        ),
+        (lambda path: spoil(path, "y,1,2,3,0.5,dram,80.0,%\n", ""), "csv: these 2 rows are not those that counters"),
+        (lambda path: spoil(path, "90.0", "900.0"), "csv: these 3 rows are not those that .* cut or changed"),
+        (of_another_gpu, "json: counters of an NVIDIA H100 do not belong in this folder"),
+        (lambda path: path.with_suffix(".json").unlink(), "csv: these 3 rows are not those"),
         (lambda path: spoil(path, "90.0", "-90.0"), "row 2, column 'value': -90.0 is not in"),
     ],
 )
@@ -534,50 +456,43 @@ def test_published_numbers_name_their_source(tmp_path):
 # ---------------------------------------------------------------- machines and folders
 
 
-def machine(**changes) -> dict:
-    usual = {"date": "2026-01-02T03:04:05+00:00", "packages": {"numpy": "2"}}
-    return dict.fromkeys(records.MACHINE_KEYS, "x") | usual | changes
-
-
 def test_what_was_added_later_is_told_with_its_commit(tmp_path):
     part = {"experiments": ["wide"], "date": "2026-02-03", "commit": "abc", "sources": "0123"}
-    records.write_machine(tmp_path, machine(date="2026-01-02", later=[part]))
+    records.write_machine(tmp_path, synthetic.machine() | {"later": [part]})
     made = records.made(records.read_machine(tmp_path))
-    assert made == [
-        records.Made("2026-01-02", "x", ()),
-        records.Made("2026-02-03", "abc", ("wide",)),
-    ]
+    assert made == [("2026-01-02T03:04:05+00:00", "0123abc", ()), ("2026-02-03", "abc", ("wide",))]
     for key in records.LATER_KEYS:
         with pytest.raises(ValueError, match=f"'{key}' is missing or empty in an entry of 'later'"):
-            records.write_machine(tmp_path, machine(later=[part | {key: ""}]))
+            records.write_machine(tmp_path, synthetic.machine() | {"later": [part | {key: ""}]})
 
 
-def test_machine_needs_its_keys(tmp_path):
-    bad = machine()
-    del bad["driver"]
-    with pytest.raises(ValueError, match="'driver' is missing"):
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"driver": ""}, "'driver' is missing"),
+        ({"gpu": "NVIDIA <img src=x>"}, "which no name has"),
+        ({"packages": {"numpy": 'a"b'}}, "which no name has"),
+    ],
+)
+def test_a_machine_is_whole_and_its_texts_are_names(tmp_path, change, says):
+    path, bad = tmp_path / "machine.json", synthetic.machine() | change
+    with pytest.raises(ValueError, match=says):
         records.write_machine(tmp_path, bad)
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "machine.json").write_text(json.dumps(bad)[:20])
-    with pytest.raises(ValueError, match="not complete JSON"):
-        records.read_machine(tmp_path)
-    for content in (machine(gpu="NVIDIA <img src=x>"), machine(packages={"numpy": 'a"b'})):
-        (tmp_path / "machine.json").write_text(json.dumps(content))
-        with pytest.raises(ValueError, match=r"machine\.json: .* which no name has"):
-            records.read_machine(tmp_path)
+    assert not path.exists()
     with pytest.raises(FileNotFoundError, match=r"machine\.json"):
-        records.read_machine(tmp_path / "elsewhere")
+        records.read_machine(tmp_path)
+    for text, said in ((json.dumps(bad), says), (json.dumps(bad)[:20], "not complete JSON"), ("[]", "is a table of")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=rf"machine\.json: .*{said}"):
+            records.read_machine(tmp_path)
 
 
 def test_gpus_are_found_by_slug_and_by_name(tmp_path):
-    for slug in ("nvidia-h200", "nvidia-geforce-rtx-3050-ti"):
-        gpu = slug.replace("-", " ")
-        records.write_machine(tmp_path / slug / "casper_sparse", machine(gpu=gpu, slug=slug))
+    for gpu in ("NVIDIA H200", "NVIDIA GeForce RTX 3050 Ti"):
+        records.write_machine(tmp_path / slug(gpu) / "casper_sparse", synthetic.machine(gpu))
     (tmp_path / "empty").mkdir()
     assert records.list_gpus(tmp_path) == ["nvidia-geforce-rtx-3050-ti", "nvidia-h200"]
-    assert records.resolve("NVIDIA H200", tmp_path) == tmp_path / "nvidia-h200"
-    assert records.resolve("nvidia-h200", tmp_path) == tmp_path / "nvidia-h200"
-    assert records.rooms(tmp_path / "nvidia-h200") == ["casper_sparse"]
+    assert {records.resolve(x, tmp_path) for x in ("NVIDIA H200", "nvidia-h200")} == {tmp_path / "nvidia-h200"}
     with pytest.raises(ValueError, match="'abacus'; known: nvidia-geforce-rtx-3050-ti, nvidia-h200"):
         records.resolve("abacus", tmp_path)
     with pytest.raises(ValueError, match="known: none"):
@@ -643,13 +558,15 @@ def test_whoever_changes_what_was_read_changes_it_for_nobody_else(wide):
     assert records.read(wide)["n"].tolist() == [256, 1024, 512]
 
 
-def test_gpus_lose_what_does_not_tell_them_apart():
-    names = ["NVIDIA H200", "NVIDIA H100 80GB HBM3"]
-    assert records.short_gpus(names) == dict(zip(names, ("H200", "H100"), strict=True))
-    for both, short in (
-        (["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"], ["H100 80GB HBM3", "H100 PCIe"]),
-        (["NVIDIA H100 PCIe", "NVIDIA H100 NVL"], ["H100 PCIe", "H100 NVL"]),
-        (["NVIDIA H200, first", "NVIDIA H200, second"], ["H200, first", "H200, second"]),
-    ):
-        assert list(records.short_gpus(both).values()) == short
-    assert records.short_gpus([]) == {}
+@pytest.mark.parametrize(
+    ("whole", "short"),
+    [
+        (["H200", "H100 80GB HBM3"], ["H200", "H100"]),
+        (["H100 80GB HBM3", "H100 PCIe"], ["H100 80GB HBM3", "H100 PCIe"]),
+        (["H200, first", "H200, second"], ["H200, first", "H200, second"]),
+        ([], []),
+    ],
+)
+def test_gpus_lose_what_does_not_tell_them_apart(whole, short):
+    names = [f"NVIDIA {name}" for name in whole]
+    assert records.short_gpus(names) == dict(zip(names, short, strict=True))

@@ -1,97 +1,79 @@
+"""What a notebook does with the harness: start, measure what is missing, or read; and what is done with a point."""
+
 import gc
 import math
-from dataclasses import replace
+import weakref
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import synthetic
+from contenders import OnCpu, problem, product
 
 from artifact import paths
 from artifact.drawing import prose
 from artifact.measure import bench, check, device, records, run
-from kernels.contract import Operands, Problem
+from kernels.contract import Operands
 from kernels.formats import csr
 
-MACHINE = {
-    "gpu": "NVIDIA H200",
-    "slug": "nvidia-h200",
-    "date": "2026-11-21T10:00:00+00:00",
-    "commit": "abc1234",
-    "driver": "580.1",
-    "cuda": "13.0",
-    "cusparse": "12.7.2",
-    "python": "3.12.3",
-    "packages": {"numpy": "2.4.6"},
-}
-INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
+MACHINE = synthetic.machine() | {"cusparse": "12.7.2"}
+WHEN, ROOM = MACHINE["date"], "casper_sparse"
+CONTENDERS, SHAPES = dict.fromkeys(("warp_per_row", "cusparse_alg2")), (4, 8, 16)
 
 
-def make_problem(n=4, m=8, k=6, seed=0, label="") -> Problem:
-    nnz = 12
-    return Problem(
-        room="casper_sparse",
-        label=label,
-        m=m,
-        n=n,
-        k=k,
-        nnz=nnz,
-        density=0.25,
-        seed=seed,
-        useful_flops=2 * nnz * n,
-        flops_def="2·nnz·N",
-        least_bytes=1000,
-        requested_bytes=2000,
-        make_host=lambda: pytest.fail("nothing here multiplies"),
-        make_device=lambda: pytest.fail("there is no GPU"),
-    )
+def make_problem(n, m=8, k=6, **what):
+    return problem(m, n, k, room=ROOM, **what)
 
 
-CONTENDERS = {"warp_per_row": None, "cusparse_alg2": None}
-SHAPES = (4, 8, 16)
-
-
-def problems(**changes):
-    return [lambda n=n: make_problem(n, **changes) for n in SHAPES]
+def problems(**what):
+    return [partial(make_problem, n, **what) for n in SHAPES]
 
 
 class FakeTimer:
     """Takes the place of `run.measure_point`: no GPU, times that count up, trouble on request."""
 
-    def __init__(self, fail_at=None, error=None):
-        self.calls, self.fail_at, self.error = [], fail_at, error
+    def __init__(self, fail_at=None):
+        self.calls, self.fail_at = [], fail_at
 
     def __call__(self, problem, contenders, opened, budget_s, timer=None):
         self.timer = timer
         if self.fail_at == len(self.calls):
-            raise self.error
+            raise KeyboardInterrupt
         self.calls.append(problem.n)
-        time_us = 10.0 * len(self.calls)
-        timing = bench.Timing(time_us, time_us * 0.99, time_us * 1.01, 25, 1980.0, 500.0, "none", False)
+        us = 10.0 * len(self.calls)
+        timing = bench.Timing(us, us * 0.99, us * 1.01, 25, 1980.0, 500.0, "none", False)
         return {name: (run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6), timing) for name in contenders}
 
 
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
-    """A machine that seems to have a GPU: the fake timer, in fresh folders."""
-    timer = FakeTimer()
-    machine = dict(MACHINE)
+    """A machine that seems to have a GPU: `use` puts a new fake timer in place."""
+    info = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
+    state = SimpleNamespace(machine=dict(MACHINE), folder=tmp_path / "records" / "nvidia-h200" / ROOM)
+
+    def use(**how):
+        timer = FakeTimer(**how)
+        monkeypatch.setattr(run, "measure_point", timer)
+        return timer
+
+    state.use, state.timer = use, use()
     monkeypatch.setattr(device.DeviceInfo, "open", lambda self: "a device")
-    monkeypatch.setattr(device, "find", lambda: INFO)
-    monkeypatch.setattr(device, "require", lambda: INFO)
-    monkeypatch.setattr(device, "describe", lambda opened: dict(machine))
-    monkeypatch.setattr(device, "sources", lambda room: "0123456789ab")
-    monkeypatch.setattr(run, "measure_point", lambda *a: timer(*a))
+    for name, what in {
+        "find": lambda: info,
+        "require": lambda: info,
+        "describe": lambda opened: dict(state.machine),
+        "sources": lambda room: "0123456789ab",
+    }.items():
+        monkeypatch.setattr(device, name, what)
     monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
-    state = SimpleNamespace(machine=machine, folder=tmp_path / "records/nvidia-h200/casper_sparse")
-
-    def use(new_timer):
-        nonlocal timer
-        timer = new_timer
-        return new_timer
-
-    state.use = use
     return state
+
+
+def measured(experiment="wide", contenders=CONTENDERS, seed=0, repeat=False, **more):
+    made = run.start(ROOM, mode="measure", seed=seed, repeat=repeat)
+    return made.measure(experiment, problems(seed=seed), contenders, **more)
 
 
 @pytest.fixture
@@ -99,11 +81,10 @@ def no_gpu(monkeypatch, tmp_path):
     """A machine without a GPU, and shipped records of one experiment."""
     monkeypatch.setattr(device, "find", lambda: None)
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "recorded")
-    folder = tmp_path / "recorded/nvidia-h200/casper_sparse"
+    folder, timer = tmp_path / "recorded" / "nvidia-h200" / ROOM, FakeTimer()
     records.write_machine(folder, MACHINE)
-    timer = FakeTimer()
     rows = [
-        run.row(p, name, "wide", *result, gpu="NVIDIA H200", when="2026-11-21T10:00:00+00:00")
+        run.row(p, name, "wide", *result, gpu="NVIDIA H200", when=WHEN)
         for p in (make_problem(n) for n in SHAPES)
         for name, result in timer(p, CONTENDERS, None, 1).items()
     ]
@@ -120,6 +101,7 @@ def no_gpu(monkeypatch, tmp_path):
         ({"mode": "fake"}, "mode is 'fake', but must be one of auto, measure, recorded"),
         ({"preset": "huge"}, "preset is 'huge', but must be one of full, kick"),
         ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**32}, "seed is 4294967296"),
         ({"seed": 0.5}, "seed is 0.5"),
         ({"room": "../etc"}, "room is '../etc'"),
         ({"gpu": "nvidia-h2000", "mode": "recorded"}, "no records of a GPU 'nvidia-h2000'"),
@@ -128,14 +110,14 @@ def no_gpu(monkeypatch, tmp_path):
 )
 def test_an_unknown_parameter_is_named(no_gpu, parameter, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
-        run.start(**{"room": "casper_sparse"} | parameter)
+        run.start(**{"room": ROOM} | parameter)
     assert "\n" not in str(caught.value)
 
 
 def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
     monkeypatch.setenv("SPARSITY_HANG_TRAP", "1")
     with pytest.raises(ValueError, match="a hang trap, .* as SPARSITY_HANG_TRAP is set: unset it"):
-        run.start("casper_sparse", mode="measure")
+        measured()
     assert not gpu.folder.exists()
 
 
@@ -143,200 +125,132 @@ def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
 
 
 def test_every_point_is_measured_and_recorded(gpu, capsys):
-    timer = gpu.use(FakeTimer())
-    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert timer.calls == list(SHAPES)
-    assert list(df.columns) == list(records.COLUMNS)
+    df = measured()
+    assert gpu.timer.calls == list(SHAPES) and gpu.timer.timer is bench.time
     assert list(zip(df["n"], df["variant"], strict=True)) == [(n, name) for n in SHAPES for name in CONTENDERS]
     pd.testing.assert_frame_equal(df, records.read(gpu.folder / "wide.csv"))
-    first = df.iloc[0]
-    assert first["tflops"] == pytest.approx(2 * 12 * 4 / 10e-6 / 1e12)
-    assert first["gbps"] == pytest.approx(1000 / 10e-6 / 1e9)
-    assert first["prepare_bytes"] == 512 and first["experiment"] == "wide"
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split(":")[0] for line in lines] == [f"casper_sparse/wide {i}/3" for i in (1, 2, 3)]
     assert "m=8, n=4, k=6, density=0.25: 2 contenders, fastest warp_per_row 10.0 µs" in lines[0]
-
-
-def test_the_timer_is_ours_unless_another_is_asked_for(gpu):
-    timer = gpu.use(FakeTimer())
-    made = run.start("casper_sparse", mode="measure")
-    made.measure("wide", problems(), CONTENDERS)
-    assert timer.timer is bench.time
-    made.measure("calls", problems(), CONTENDERS, timer=bench.time_calls)
-    assert timer.timer is bench.time_calls and timer.calls == [*SHAPES, *SHAPES]
+    measured("calls", timer=bench.time_calls)
+    assert gpu.timer.timer is bench.time_calls and gpu.timer.calls == [*SHAPES, *SHAPES]
 
 
 def test_the_baselines_of_a_room_are_its_contenders(gpu, no_gpu):
-    measuring = run.start("casper_sparse", mode="measure")
+    measuring, recorded = (run.start(ROOM, mode=mode) for mode in ("measure", "recorded"))
     assert list(measuring.baselines())[0] == "cusparse_default"
     assert list(measuring.baselines(["cublas", "cpu"]))[:2] == ["cublas", "cpu_loop"]
-    recorded = run.start("casper_sparse", mode="recorded")
     assert list(recorded.baselines()) == list(measuring.baselines()), "the names suffice"
-    with pytest.raises(ValueError, match="no baseline 'mkl'; known: cpu, cublas"):
-        measuring.baselines(["mkl"])
 
 
 def test_an_interrupted_measurement_goes_on_where_it_stopped(gpu, capsys):
-    gpu.use(FakeTimer(fail_at=2, error=KeyboardInterrupt()))
+    gpu.use(fail_at=2)
     with pytest.raises(KeyboardInterrupt):
-        run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
+        measured()
     path = gpu.folder / "wide.csv"
-    assert sorted(set(records.read(path)["n"])) == [4, 8]
     with pytest.raises(ValueError, match="wide was interrupted after 2 of 3 points: make measure"):
         records.complete(records.read(path), path)
-
     gpu.machine["date"] = "2026-11-22T10:00:00+00:00"
-    timer = gpu.use(FakeTimer())
-    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    assert timer.calls == [16] and len(records.complete(df, path)) == 6
+    timer = gpu.use()
+    assert len(records.complete(measured(), path)) == 6 and timer.calls == [16]
     assert "2 of 3 points are already there" in capsys.readouterr().out
 
 
-def test_another_seed_is_measured_anew_and_replaces_the_old(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    timer = gpu.use(FakeTimer())
-    made = run.start("casper_sparse", mode="measure", seed=1)
-    df = made.measure("wide", problems(seed=1), CONTENDERS)
-    assert timer.calls == list(SHAPES) and set(df["seed"]) == {1} and len(df) == 6
+@pytest.mark.parametrize(
+    ("change", "machine", "rows", "stale"),
+    [
+        ({"seed": 1}, {}, 6, True),
+        ({"contenders": CONTENDERS | {"any_n": None}}, {}, 9, False),  # interleaved, or it would be no comparison
+        ({"repeat": True}, {}, 6, False),
+        ({}, {"driver": "590.0"}, 6, True),
+    ],
+)
+def test_what_is_another_measurement_is_made_anew(gpu, capsys, change, machine, rows, stale):
+    measured()
+    gpu.machine |= machine
+    timer = gpu.use()
+    assert len(measured(**change)) == rows and timer.calls == list(SHAPES)
+    folder = gpu.folder / ("repeat" if "repeat" in change else "")
+    assert len(records.read(folder / "wide.csv")) == rows == records.read_plan(folder)["wide"]["rows"]
+    assert (gpu.folder / "wide.csv.stale").exists() == stale
+    assert ("wide.csv comes from other code or another machine" in capsys.readouterr().out) == stale
+    root = gpu.folder.parents[1]
+    assert records.list_gpus(root) == ["nvidia-h200"] and records.rooms(root / "nvidia-h200") == [ROOM]
+    read = run.start(ROOM, mode="recorded", records=root, repeat="repeat" in change)
+    assert len(read.measure("wide", problems(seed=change.get("seed", 0)), CONTENDERS)) == 6
 
 
-def test_a_new_contender_measures_the_whole_point_again(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    timer = gpu.use(FakeTimer())
-    more = CONTENDERS | {"any_n": None}
-    df = run.start("casper_sparse", mode="measure").measure("wide", problems(), more)
-    assert timer.calls == list(SHAPES), "interleaved, or it would not be a comparison"
-    assert len(df) == len(records.read(gpu.folder / "wide.csv")) == 9
-
-
-def test_records_of_another_machine_are_set_aside(gpu, capsys):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    gpu.machine["driver"] = "590.0"
-    timer = gpu.use(FakeTimer())
-    made = run.start("casper_sparse", mode="measure")
-    assert "wide.csv comes from other code or another machine" in capsys.readouterr().out
-    assert not (gpu.folder / "wide.csv").exists() and not records.read_plan(gpu.folder)
-    assert len((gpu.folder / "wide.csv.stale").read_text().splitlines()) == 1 + 6
-    made.measure("wide", problems(), CONTENDERS)
-    assert timer.calls == list(SHAPES)
-
-
-def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path):
+@pytest.mark.parametrize("name", [*run.SAME, "date", "commit", "python"])
+def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path, name):
     (tmp_path / "wide.csv").write_text("kept or set aside, never read")
     records.write_machine(tmp_path, MACHINE)
-    assert not run.set_aside(tmp_path, MACHINE | {"date": "2027", "commit": "f", "python": "4"}, 0)
-    for name in (
-        "gpu",
-        "sources",
-        "driver",
-        "cuda",
-        "cublas",
-        "cusparse",
-        "cusparselt",
-        "cpu",
-        "cpu_cores",
-        "packages",
-    ):
-        assert run.set_aside(tmp_path, MACHINE | {name: "another"}, 0) == ["wide.csv"], name
-        (tmp_path / "wide.csv.stale").rename(tmp_path / "wide.csv")
+    aside = run.set_aside(tmp_path, MACHINE | {name: "another"}, 0)
+    assert aside == ([] if name in ("date", "commit", "python") else ["wide.csv"])
+    assert {"driver", "packages", "sources", "cpu", "cusparselt"} < {*run.SAME}
 
 
 def test_points_that_differ_little_are_two(gpu):
     """Densities of 0.5 and 1 % are, like 24.9 and 25 %, not one point."""
-    near = [lambda d=d: replace(make_problem(4), density=d) for d in (0.249, 0.25, 0.2501)]
-    timer = gpu.use(FakeTimer())
-    made = run.start("casper_sparse", mode="measure")
+    near = [partial(make_problem, 4, density=d) for d in (0.249, 0.25, 0.2501)]
+    made = run.start(ROOM, mode="measure")
     made.measure("wide", near[:1], CONTENDERS)
     df = made.measure("wide", near, CONTENDERS)
-    assert timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
-    read = run.start("casper_sparse", mode="recorded", records=gpu.folder.parent.parent)
+    assert gpu.timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
+    read = run.start(ROOM, mode="recorded", records=gpu.folder.parent.parent)
     with pytest.raises(ValueError, match="no warp_per_row"):
-        read.measure("wide", [replace(make_problem(4), density=0.2499)], ["warp_per_row"])
-
-
-def test_the_second_measurement_lies_beside_the_first(gpu):
-    run.start("casper_sparse", mode="measure").measure("wide", problems(), CONTENDERS)
-    timer = gpu.use(FakeTimer())
-    again = run.start("casper_sparse", mode="measure", repeat=True)
-    again.measure("wide", problems(), CONTENDERS)
-    assert timer.calls == list(SHAPES)
-    assert again.folder == gpu.folder / "repeat" and (again.folder / "wide.csv").exists()
-    root = gpu.folder.parent.parent
-    assert records.list_gpus(root) == ["nvidia-h200"]
-    assert records.rooms(root / "nvidia-h200") == ["casper_sparse"]
-    read = run.start("casper_sparse", mode="recorded", records=root, repeat=True)
-    assert len(read.measure("wide", problems(), CONTENDERS)) == 6
+        read.measure("wide", [make_problem(4, density=0.2499)], ["warp_per_row"])
 
 
 # ---------------------------------------------------------------- recorded
 
 
 def test_recorded_rows_are_those_that_were_asked_for_in_their_order(no_gpu):
-    made = run.start("casper_sparse", mode="recorded", preset="kick")
+    made = run.start(ROOM, mode="recorded", preset="kick")
     df = made.measure("wide", [make_problem(16), make_problem(4)], ["cusparse_alg2"])
-    assert list(df["n"]) == [16, 4] and set(df["variant"]) == {"cusparse_alg2"}
-    assert list(df.index) == [0, 1]
+    assert list(df["n"]) == [16, 4] and set(df["variant"]) == {"cusparse_alg2"} and list(df.index) == [0, 1]
+    for asked in (([], CONTENDERS), (problems(), [])):
+        assert list(made.measure("wide", *asked)) == list(records.COLUMNS)
+    with pytest.raises(FileNotFoundError, match="no records of casper_sparse/tall on nvidia-h200 .recorded: wide"):
+        made.measure("tall", problems(), CONTENDERS)
 
 
 @pytest.mark.parametrize(
-    ("problem", "names", "message"),
+    ("asked", "names", "message"),
     [
-        (
-            make_problem(5),
-            ["warp_per_row"],
-            "no warp_per_row at m=8, n=5, k=6, density=0.25, seed=0",
-        ),
+        (make_problem(5), ["warp_per_row"], "warp_per_row at m=8, n=5, k=6, density=0.25, seed=0"),
         (make_problem(4, seed=7), ["warp_per_row"], "seed=7"),
         (make_problem(4, label="cage4"), ["warp_per_row"], "at cage4, m=8"),
-        (make_problem(4), ["warp_per_row", "no_such", "nor_this"], "no no_such at .* and 1 more"),
+        (make_problem(4), ["warp_per_row", "no_such", "nor_this"], "no_such at .* and 1 more"),
     ],
 )
-def test_a_point_that_was_not_recorded_is_named(no_gpu, problem, names, message):
-    made = run.start("casper_sparse", mode="recorded")
-    with pytest.raises(ValueError, match=message) as caught:
-        made.measure("wide", [problem], names)
-    assert "casper_sparse/wide on nvidia-h200" in str(caught.value)
+def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
+    with pytest.raises(ValueError, match=f"casper_sparse/wide on nvidia-h200 have no .*{message}"):
+        run.start(ROOM, mode="recorded").measure("wide", [asked], names)
+
+
+def test_the_banner_says_what_was_done_where_and_when_and_what_was_added(no_gpu):
+    found = run.start(ROOM)
+    text = prose.banner(found)
+    assert "Recorded on an NVIDIA H200, 2026-01-02, commit 0123abc." in text and "Added" not in text
+    assert "This machine has no GPU" in text and 'class="admonition note"' in text
+    asked = prose.banner(run.start(ROOM, mode="recorded"))
+    assert "no GPU" not in asked and "asked for" in asked
+    part = {"experiments": ["wide", "tall"], "date": "2026-12-01T00:00", "commit": "def", "sources": "0"}
+    found.machine = found.machine | {"later": [part]}
+    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in prose.banner(found)
 
 
 # ---------------------------------------------------------------- one point
 
 
-class Contender:
-    """A contender on the CPU, right up to a factor, from the given launch on."""
-
-    prepare_ms, prepare_bytes = 1.5, 64
-
-    def __init__(self, name, problem, factor=1.0, wrong_from=0):
-        self.name, self.problem, self.factor, self.wrong_from = name, problem, factor, wrong_from
-        self.launches = 0
-        self.output = np.zeros((problem.m, problem.n), np.float32)
-
-    def launch(self, stream):
-        operands = self.problem.host()
-        factor = self.factor if self.launches >= self.wrong_from else 1
-        self.output[...] = factor * (csr.to_dense(operands.a) @ operands.b)
-        self.launches += 1
-
-    def result(self):
-        return self.output
-
-
 @pytest.fixture
-def one_point(monkeypatch):
-    """A real check on the CPU under `run.measure_point`; only the timer is fake."""
-    a = csr.Csr(
-        3,
-        4,
-        np.array([0, 2, 2, 4], np.int32),
-        np.array([3, 1, 0, 0], np.int32),
-        np.array([1, 2, 3, 4], np.float32),
-    )
-    operands = Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2))
-    problem = replace(make_problem(2, 3, 4), nnz=4, useful_flops=16, make_host=lambda: operands)
-    log = []
-
-    original = check.oracle
+def point(monkeypatch):
+    """A real check on the CPU under `run.measure_point`; only the timer is fake. measure(**contenders): binds one; log:
+    what was done."""
+    row_ptr, columns = np.array([0, 2, 2, 4], np.int32), np.array([3, 1, 0, 0], np.int32)
+    a = csr.Csr(3, 4, row_ptr, columns, np.array([1, 2, 3, 4], np.float32))
+    made = make_problem(2, m=3, k=4, nnz=4, operands=Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2)))
+    log, original = [], check.oracle
     monkeypatch.setattr(check, "oracle", lambda p, **more: original(p, on="cpu", **more))
     monkeypatch.setattr(run, "_free_memory", lambda: log.append("freed"))
     stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
@@ -344,177 +258,97 @@ def one_point(monkeypatch):
     def timer(bounds, opened, *, budget_s, verify):
         log.append((list(bounds), budget_s))
         for name, bound in bounds.items():
-            verify(name, lambda bound=bound: bound.launch(None))
+            verify(name, bound.launch)
         return {n: bench.Timing(5.0, 4.0, 6.0, 7, math.nan, math.nan, "", False) for n in bounds}
 
-    return problem, SimpleNamespace(create_stream=lambda: stream), log, timer
+    def measure(**contenders):
+        opened = SimpleNamespace(create_stream=lambda: stream)
+        return run.measure_point(made, contenders, opened, 0.1, timer)
+
+    return SimpleNamespace(problem=made, log=log, measure=measure)
 
 
-def test_a_point_is_checked_then_timed_then_freed(one_point):
-    problem, opened, log, timer = one_point
-    right = {name: lambda p, name=name: Contender(name, p) for name in ("a", "b")}
-    result = run.measure_point(problem, right, opened, 0.1, timer)
+def right(p):
+    return OnCpu(p, name="right")
+
+
+def test_a_point_is_checked_then_timed_then_freed(point):
+    result = point.measure(a=right, b=right)
     # Its reference; each of two, and all, on whole numbers; the heats; everything.
-    assert log == [
-        "freed",
-        "freed",
-        "freed",
-        "closed",
-        "freed",
-        (["a", "b"], 0.1),
-        "closed",
-        "freed",
-    ]
-    assert problem._host is None
+    assert point.log == ["freed"] * 3 + ["closed", "freed", (["a", "b"], 0.1), "closed", "freed"]
     prepared, errors, timing = result["a"]
     assert prepared == run.Prepared(1.5, 64) and timing.median_us == 5 and errors.rel_err < 1e-6
-    assert 0 <= errors.bound <= 1
+    assert 0 <= errors.bound <= 1 and point.problem._host is None
 
 
-def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(one_point):
+def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(point):
     """Bound anew, since what a bind makes of A holds its numbers; and before it is bound to the problem itself."""
-    import weakref
-
-    problem, opened, log, timer = one_point
     made = []
 
     def bind(p):
-        gc.collect()
-        alive = [one for one in made if one() is not None]
-        if p is problem:
-            assert all(one().problem is problem for one in alive)
-        else:
-            assert not alive and p.nnz == problem.nnz
-            assert not (p.host().a.val == problem.host().a.val).all()
-        bound = Contender("a", p)
+        gc.collect(0)
+        alive = [one() for one in made if one() is not None]
+        assert all(one.problem is point.problem for one in alive) if p is point.problem else not alive
+        assert p is point.problem or not (p.host().a.val == point.problem.host().a.val).all()
+        bound = OnCpu(p)
         made.append(weakref.ref(bound))
         return bound
 
-    run.measure_point(problem, {"a": bind, "b": bind}, opened, 0.1, timer)
+    point.measure(a=bind, b=bind)
     assert len(made) == 4
 
 
 @pytest.mark.parametrize("off", [1, 2**-20])
-def test_what_is_wrong_on_whole_numbers_only_is_wrong(one_point, off):
+def test_what_is_wrong_on_whole_numbers_only_is_wrong(point, off):
     """Where random ones hide it: a product that is lost in rounding, TF32 in place of float32."""
-    problem, opened, log, timer = one_point
 
-    class Rounds(Contender):
-        def launch(self, stream):
-            super().launch(stream)
-            if self.problem is not problem:
-                self.output[2, 1] += np.float32(off) * abs(self.output[2, 1] or 1)
+    def bind(p):
+        def work(a, b):
+            out = product(a, b)
+            out[2, 1] += 0 if p is point.problem else np.float32(off) * abs(out[2, 1] or 1)
+            return out
 
-    with pytest.raises(check.WrongResult) as caught:
-        run.measure_point(problem, {"rounds": lambda p: Rounds("rounds", p)}, opened, 0.1, timer)
-    assert str(caught.value).startswith(
-        "rounds on whole numbers at m=3, n=2, k=4, 4 non-zeros is wrong: 1 of 6 elements are not the product, "
-        "which is exact there; the first one, at row 2, column 1, is "
-    )
-    assert log[-1] == "freed" and "closed" in log and problem._host is None
+        return OnCpu(p, work, "rounds")
+
+    says = "^rounds on whole numbers at m=3, n=2, k=4, 4 non-zeros is wrong: 1 of 6 elements .*at row 2, column 1, is "
+    with pytest.raises(check.WrongResult, match=says):
+        point.measure(rounds=bind)
+    assert point.log[-1] == "freed" and "closed" in point.log and point.problem._host is None
 
 
-def test_a_row_has_every_number_in_its_place():
-    problem = replace(make_problem(8, 5, 6, seed=3, label="cage4"), least_bytes=300, requested_bytes=700)
-    timing = bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True)
-    row = run.row(
-        problem,
-        "any_n",
-        "wide",
-        run.Prepared(0.25, 512),
-        check.Errors(1e-7, 2e-6, 0.25),
-        timing,
-        gpu="NVIDIA H200",
-        when=MACHINE["date"],
-    )
-    assert list(row.items()) == [
-        ("room", "casper_sparse"),
-        ("experiment", "wide"),
-        ("variant", "any_n"),
-        ("label", "cage4"),
-        ("m", 5),
-        ("n", 8),
-        ("k", 6),
-        ("density", 0.25),
-        ("nnz", 12),
-        ("seed", 3),
-        ("median_us", 2.0),
-        ("q25_us", 1.5),
-        ("q75_us", 3.0),
-        ("samples", 9),
-        ("flops_def", "2·nnz·N"),
-        ("useful_flops", 192),
-        ("tflops", 192 / 2e-6 / 1e12),
-        ("least_bytes", 300),
-        ("requested_bytes", 700),
-        ("gbps", 300 / 2e-6 / 1e9),
-        ("rel_err", 1e-7),
-        ("max_err", 2e-6),
-        ("bound", 0.25),
-        ("prepare_ms", 0.25),
-        ("prepare_bytes", 512),
-        ("graph", True),
-        ("sm_mhz", 1980.0),
-        ("power_w", 420.0),
-        ("throttle", "power brake"),
-        ("gpu", "NVIDIA H200"),
-        ("when", "2026-11-21T10:00:00+00:00"),
-    ]
-    assert list(row) == list(records.COLUMNS)
-
-
-def test_a_contender_that_is_wrong_only_after_its_first_launch_is_caught(one_point):
+def test_a_contender_that_is_wrong_only_after_its_first_launch_is_caught(point):
     """What it leaves behind, flags or sums say, spoils the launches that are timed."""
-    problem, opened, log, timer = one_point
-    contenders = {
-        "right": lambda p: Contender("right", p),
-        "late": lambda p: Contender("late", p, 1.01, wrong_from=1),
-    }
-    with pytest.raises(check.WrongResult, match="late after timing at m=3, n=2.* is wrong"):
-        run.measure_point(problem, contenders, opened, 0.1, timer)
-    assert [entry for entry in log if entry != "freed"] == [
-        "closed",
-        (["right", "late"], 0.1),
-        "closed",
-    ]
+
+    def late(p):
+        bound = OnCpu(p, lambda a, b: product(a, b) * np.float32(1 + bound.launches / 100), "late")
+        return bound
+
+    with pytest.raises(check.WrongResult, match="late after timing at .*m=3, n=2.* is wrong"):
+        point.measure(right=right, late=late)
+    assert [x for x in point.log if x != "freed"] == ["closed", (["right", "late"], 0.1), "closed"]
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
-def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(one_point, operand):
-    problem, opened, _, timer = one_point
-
+def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(point, operand):
     def spoil(p):
-        if p is not problem:
-            return Contender("spoils", p)
-        (p.host().a.val if operand == "a" else p.host().b)[1] *= 2
-        return Contender("spoils", p)
+        if p is point.problem:
+            (p.host().a.val if operand == "a" else p.host().b)[1] *= 2
+        return OnCpu(p, name="spoils")
 
     with pytest.raises(check.WrongResult, match="spoils at .* is wrong"):
-        run.measure_point(problem, {"spoils": spoil}, opened, 0.1, timer)
+        point.measure(spoils=spoil)
 
 
-# ---------------------------------------------------------------- banner
-
-
-def test_the_banner_says_what_was_done_where_and_when(no_gpu):
-    text = prose.banner(run.start("casper_sparse"))
-    assert "Recorded on an NVIDIA H200, 2026-11-21, commit abc1234." in text
-    assert "This machine has no GPU" in text and 'class="admonition note"' in text
-    asked = prose.banner(run.start("casper_sparse", mode="recorded"))
-    assert "no GPU" not in asked and "asked for" in asked
-
-
-def test_the_banner_says_what_was_added_by_another_commit(no_gpu):
-    found = run.start("casper_sparse")
-    assert "Added" not in prose.banner(found)
-    part = {
-        "experiments": ["wide", "tall"],
-        "date": "2026-12-01T00:00",
-        "commit": "def",
-        "sources": "0",
-    }
-    found.machine = found.machine | {"later": [part]}
-    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in prose.banner(found)
+def test_a_row_has_every_number_in_its_place():
+    of = make_problem(8, m=5, seed=3, label="cage4", least_bytes=300, requested_bytes=700)
+    timing, errors = bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True), check.Errors(1e-7, 2e-6, 0.25)
+    row = run.row(of, "any_n", "wide", run.Prepared(0.25, 512), errors, timing, gpu="NVIDIA H200", when=WHEN)
+    assert list(row) == list(records.COLUMNS)
+    assert list(row.values()) == [
+        *(ROOM, "wide", "any_n", "cage4", 5, 8, 6, 0.25, 12, 3, 2.0, 1.5, 3.0, 9),
+        *("2·nnz·N", 192, 192 / 2e-6 / 1e12, 300, 700, 300 / 2e-6 / 1e9, 1e-7, 2e-6, 0.25, 0.25, 512, True),
+        *(1980.0, 420.0, "power brake", "NVIDIA H200", WHEN),
+    ]
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -15,7 +15,6 @@ from kernels.async_sparse import unit
 from kernels.formats import bcsr, compress, csr, half, launches, layout, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands
-from kernels.nm_spmm import packing, tensor
 from kernels.tensor_core_24 import mma_sp, wgmma
 from kernels.tensor_core_24.family import MmaSp
 
@@ -293,12 +292,8 @@ def test_nm_in_steps(there, pattern, tiled):
         slot = next(s for s in (32, 4, 1) if columns % s == 0 and (b.vector % s == 0 or b.vector >= b.n))
         for windows in (1, 2, 5):
             for more in (0, 3):
-                asked = {"packed": False, "slot": slot, "tiled": tiled}
-                asked["height"] = windows * b.keep + more if tiled else 0
-                same(
-                    packing.prepare(there(b), columns, windows, **asked),
-                    packing.prepare(b, columns, windows, **asked),
-                )
+                asked = columns, windows, slot, (windows * b.keep + more) if tiled else windows * b.keep, tiled
+                same(layout.vector_steps(there(b), *asked), twins.vector_steps(b, *asked))
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -306,7 +301,7 @@ def test_nm_in_steps(there, pattern, tiled):
 def test_nm_in_tiles_for_tensor_cores(there, pattern, size):
     b = nm.random(*pattern, 2)
     b.val[:2] = np.nan
-    same(tensor.prepare(there(b), size), tensor.prepare(b, size))
+    same(layout.vector_tiles(there(b), size), twins.vector_tiles(b, size))
 
 
 # ---------------------------------------------------------------- 2:4

@@ -48,16 +48,12 @@ def problem(m=512, n=256, k=1024, keep=16, group=32, vector=32):
 
 
 def predicted(config: Config, m: int, n: int, k: int, keep=16, group=32, slot=32, sms=SMS) -> float:
-    return family.predict(config, m, n, matrix(n, k, keep, group), slot, sms, MEMORY)
+    return family.predict(config, m, n, ceil(k / group) * keep, keep, group, slot, sms, MEMORY)
 
 
 def takes(config: Config, point: tuple, most: int = MOST) -> bool:
     *_, keep, group, vector = point
-    try:
-        family.check(config, keep, group, 4 if vector % 32 else 32, most)
-    except ValueError:
-        return False
-    return True
+    return family.takes(config, keep, group, 4 if vector % 32 else 32, most)
 
 
 def tile(c: Config) -> tuple[int, ...]:
@@ -98,9 +94,9 @@ def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device)
         assert set(found) <= set(family.members(keep, group) if hopper else family.WIDE)
         assert all(family.fits(config, problem(*point), device) for config in found)
         found_kernels |= {config.kernel for config in found}
-        b, slot = matrix(n, k, keep, group, vector), 4 if vector % 32 else 32
+        slot = 4 if vector % 32 else 32
         sms, memory = properties.multiprocessor_count, properties.max_shared_memory_per_multiprocessor
-        times = [family.predict(c, m, n, b, slot, sms, memory) for c in found]
+        times = [family.predict(c, m, n, ceil(k / group) * keep, keep, group, slot, sms, memory) for c in found]
         assert times == sorted(times) and times[-1] <= family.WITHIN * times[0], point
         assert len(found) <= (family.MOST if times[0] >= family.SHORT_CYCLES else family.MOST_SHORT)
     assert found_kernels == ({"bulk", "stream", "cluster"} if hopper else {"wide"}), "each has its sizes"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import racing
+from emulated import by_the_host  # noqa: F401
 
 from kernels import jit, tuning
 from kernels.tuning import Choices, Rounds, choices, outputs, probe, trials
@@ -47,8 +48,8 @@ class Bound:
 class Room:
     """Candidates 0 to 4, of which one takes 100 us, and each of the next 10 more; `odd` ones do otherwise."""
 
-    def __init__(self, monkeypatch):
-        self.output = np.zeros_like(RIGHT)
+    def __init__(self, monkeypatch, there):
+        self.output = there(np.zeros_like(RIGHT))
         self.odd: dict[int, Callable] = {}
         self.refused: dict[int, Exception] = {}
         self.us = lambda config, rounds: 100.0 + 10 * config.number
@@ -80,8 +81,8 @@ class Room:
 
 
 @pytest.fixture
-def room(monkeypatch):
-    return Room(monkeypatch)
+def room(monkeypatch, by_the_host):  # noqa: F811
+    return Room(monkeypatch, by_the_host)
 
 
 # ------------------------------------------------------------------------------------------- heats

@@ -23,6 +23,9 @@ from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
+from ..lazy import Lazy
+
+cupyx = Lazy("cupyx")
 
 SOURCE = Path(__file__).with_name("gather_rows.cu")
 #: Bytes -> what gather_rows.cu moves at a time.
@@ -157,8 +160,6 @@ class Gpu(Host):
         launch(self._stream(stream), config, kernel, *sizes, *addresses)
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
-        import cupyx
-
         made = cupyx.empty_pinned(x.shape, x.dtype)
         made[...] = x
         return made
@@ -260,10 +261,9 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     entries where they lie.
     """
     from ..async_sparse import model, union
-    from ..async_sparse.statistics import statistics
     from ..tuning import knobs
 
-    of = statistics(rows_of(a, *_middle(a)))
+    of = model.statistics(rows_of(a, *_middle(a)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,

@@ -27,7 +27,7 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
-candidate_matrices.csv: what `kernels.async_sparse.statistics` says of the matrices, in their given order and with
+candidate_matrices.csv: what `kernels.async_sparse.model` says of the matrices, in their given order and with
 similar rows side by side.
 """
 
@@ -55,20 +55,20 @@ from artifact.rooms.async_sparse import experiments
 from artifact.rooms.async_sparse.contenders import CSR_ALGORITHMS, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, model, operands, union, windows
-from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.formats import csr
 from kernels.library.in_order import in_order
-from kernels.tuning import choices, heats, knobs
+from kernels.tuning import choices, knobs, trials
 
 HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
 CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
-#: What groups of rows took while their tasks lay in the order of rows, before `tasks.in_blocks`; and after, while a
-#: warp had up to eight tasks whatever was in them, before `union.WORK`.
+#: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
+#: after, while a warp had up to eight tasks whatever was in them, before `union.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
@@ -129,7 +129,7 @@ def planned(device: Any, plans: int = 25, launches: int = 15) -> Iterator[tuple]
             config = choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
             bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
             bounds["plan"] = any_csr.bind_config("plan", p, device, config)
-            found = heats.race(bounds, device, launches)
+            found = trials.race(bounds, device, launches)
             ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
             best = min(found, key=found.__getitem__)
             theirs = best, round(found[best], 2), round(bounds[best].prepare_ms * 1e3, 2)
@@ -157,7 +157,7 @@ def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
             with problem(a, N, name, dtype) as p:
                 config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
                 configs = {"us": config, "in_order_us": in_order(config)}
-                us = heats.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
+                us = trials.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
                 at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
                 yield *at, *(f"{us[x]:.2f}" for x in configs)
 
@@ -218,7 +218,7 @@ def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
                             bounds[str(most)] = union.bind("union_rows", p, device, config)
                     prepared = union.prepare(p.device().a, config)
                     at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
-                    for asked, us in heats.race(bounds, device, launches).items():
+                    for asked, us in trials.race(bounds, device, launches).items():
                         yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
 
 
@@ -322,7 +322,7 @@ def candidates(sizes: Iterable[int] = (256, 1024), launches: int = 4) -> None:
                     for config in model.POOLS["tf32"]
                     if any_csr.fits(config, p, device)
                 }
-                times += [(name, n, x, f"{us:.2f}") for x, us in heats.race(bounds, device, launches).items()]
+                times += [(name, n, x, f"{us:.2f}") for x, us in trials.race(bounds, device, launches).items()]
                 for bound in bounds.values():
                     getattr(bound, "close", lambda: None)()  # a library's handle
                 bounds.clear()

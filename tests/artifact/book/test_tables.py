@@ -1,7 +1,5 @@
 """Tables as data: what a page shows of a DataFrame by its specification, and that every table has one."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

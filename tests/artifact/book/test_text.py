@@ -1,7 +1,5 @@
 """Templates and facts: what a page says where something was measured, was not, or does not hold."""
 
-from __future__ import annotations
-
 import re
 
 import jinja2

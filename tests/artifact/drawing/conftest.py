@@ -1,9 +1,6 @@
 """What the tests of drawing share: a folder for figures, and records to draw."""
 
-from __future__ import annotations
-
 import nbformat
-import pandas as pd
 import pytest
 import synthetic
 from drawn import folder  # noqa: F401
@@ -11,23 +8,41 @@ from IPython.core import display_functions
 
 from artifact import paths
 from artifact.book import figures, tables
-from artifact.drawing import cells
-from artifact.measure import device, records
+from artifact.drawing import cells, races
+from artifact.measure import device
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
-
-
-@pytest.fixture(scope="session")
-def sweeps() -> pd.DataFrame:
-    """Synthetic records of all sweeps, with their time's spread; tests only read them."""
-    made = [records.best_of(synthetic.experiment(name, jitter=0.05)) for name in synthetic.SHAPES]
-    return pd.concat(made, ignore_index=True)
 
 
 @pytest.fixture(scope="session")
 def gpu_folder(tmp_path_factory):
     """Synthetic records of all sweeps and of the ceilings; tests only read them."""
     return synthetic.folder(tmp_path_factory.mktemp("records"))
+
+
+@pytest.fixture(scope="session")
+def two(gpu_folder, tmp_path_factory):
+    """Name -> synthetic records of two GPUs, on one of which the published kernel is fast; tests only read them."""
+    fast = {name: synthetic.experiment(name, 2.0, "NVIDIA X1") for name in synthetic.SHAPES}
+    other = synthetic.folder(tmp_path_factory.mktemp("other"), fast, "NVIDIA X1", "nvidia-x1")
+    return {"NVIDIA H200": gpu_folder, "NVIDIA X1": other}
+
+
+@pytest.fixture
+def race(monkeypatch):
+    """What the synthetic records have, whose ladder ends earlier than the room's; the shipped ones race as they are."""
+    one = races.Race(
+        *("casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",)),
+        ceiling="fma",
+        stated=("abstract-speedup",),
+    )
+    declared = races.races
+
+    def made(room, at):
+        return declared(room, at) if paths.RECORDED in at.parents else [one] if room == one.room else []
+
+    monkeypatch.setattr(races, "races", made)
+    return one
 
 
 @pytest.fixture

@@ -1,48 +1,102 @@
-"""The tables of the page on other GPUs: from routes and records, the same in the README and in the book."""
-
-from __future__ import annotations
+"""The page on other GPUs: tables of routes and records, the same in the README; one GPU's records beside another's."""
 
 import shutil
 
 import pytest
+import synthetic
 
 from artifact import paths
+from artifact.book import text as text_
+from artifact.drawing import prose
 from artifact.drawing.pages import elsewhere
-from artifact.verdicts import page
+from artifact.measure import records
+from artifact.verdicts import load, measures, page
 from kernels.library import families
 
-ROOT = paths.RECORDED.parents[1]
+ROOM = "casper_sparse"
 
 
-@pytest.mark.parametrize("text", ["README.md", "book/library.md"])
-def test_the_table_of_kernels_is_the_same_wherever_it_stands(text):
-    assert page.table(elsewhere.multiplied()) in (ROOT / text).read_text()
-
-
-def test_the_readme_says_where_kernels_have_run():
-    assert page.table(elsewhere.tried()) in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [(elsewhere.multiplied, "README.md"), (elsewhere.multiplied, "book/library.md"), (elsewhere.tried, "README.md")],
+)
+def test_a_table_is_the_same_wherever_it_stands(made, text):
+    assert page.table(made()) in (paths.ROOT / text).read_text()
 
 
 def test_families_that_get_the_same_share_a_column(monkeypatch):
-    df = elsewhere.multiplied()
-    named = {name for column in df.columns[2:] for name in column.split("; ")}
-    assert named == {f.name for f in families.FAMILIES} and df.shape[1] < 2 + len(families.FAMILIES)
-    table = families.table()
+    df, table = elsewhere.multiplied(), families.table()
+    assert {name for column in df.columns[2:] for name in column.split("; ")} == {f.name for f in families.FAMILIES}
+    assert df.shape[1] < 2 + len(families.FAMILIES)
     table["CSR", "float32"]["B200"] = "something else"
     monkeypatch.setattr(families, "table", lambda: table)
     assert "B200" in elsewhere.multiplied().columns
 
 
-def test_a_family_without_records_was_never_run(tmp_path):
-    slug = "nvidia-h200"
-    for name, capability in ((slug, "9.0"), ("an-a100", "8.0")):
-        room = tmp_path / name / "async_sparse"
-        room.mkdir(parents=True)
-        shutil.copy(paths.RECORDED / slug / "async_sparse" / "ladder.csv", room)
-        text = (paths.RECORDED / slug / "async_sparse" / "machine.json").read_text()
-        text = text.replace('"compute_capability": "9.0"', f'"compute_capability": "{capability}"')
-        (room / "machine.json").write_text(text)
-    df = elsewhere.tried(tmp_path).set_index("compute capability")["kernels"]
-    assert df["8.0"].startswith("measured") and df["9.0"].startswith("measured")
-    assert set(df.drop(["8.0", "9.0"])) == {"compiled, never run"}
-    assert set(elsewhere.tried(tmp_path / "none")["kernels"]) == {"compiled, never run"}
+def test_a_family_without_records_was_never_run(tmp_path, gpu_folder):
+    shutil.copytree(gpu_folder, tmp_path / "an-a100")
+    records.write_machine(tmp_path / "an-a100" / ROOM, synthetic.machine() | {"compute_capability": "8.0"})
+    for root, ran in ((tmp_path, {"8.0"}), (tmp_path / "none", set())):
+        df = elsewhere.tried(root).set_index("compute capability")["kernels"]
+        assert {capability for capability, said in df.items() if said.startswith("measured")} == ran
+        assert set(df.drop([*ran])) == {"compiled, never run"}
+
+
+# ---------------------------------------------------------------- two GPUs
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    chosen = [c for c in load.claims() if c.id in ("abstract-speedup", "wide-speedup", "tall-best")]
+    monkeypatch.setattr(elsewhere.compare.load, "claims", lambda: chosen)
+
+
+def said(c, block: str) -> str:
+    made = text_.page("elsewhere")
+    made.add(elsewhere.facts(c))
+    return made(block)
+
+
+def test_two_gpus_on_the_page(two, tmp_path):
+    """One of them with a slower memory."""
+    other = shutil.copytree(two["NVIDIA X1"], tmp_path / "nvidia-x1")
+    slower = synthetic.ceilings("NVIDIA X1", copy=synthetic.COPY_GBPS / 1.4)
+    records.write(other / "ceilings" / "ceilings.csv", slower)
+    found = two | {"NVIDIA X1": other}
+    (c,) = elsewhere.comparisons(found).values()
+    fig, data = elsewhere.figure(c)
+    ours = data[data["variant"] == "warp_per_row"].set_index("experiment")
+    for column in ("gain", "faster"):
+        assert ours[column].to_dict() == pytest.approx({n: s / 2 for n, s in synthetic.SPEEDUP.items()})
+    dashed = {round(line.get_xdata()[0], 2) for line in fig.axes[0].lines if line.get_linestyle() == "--"}
+    assert dashed == {1.4} and "1.40×" in said(c, "caption")
+    changed, ceilings = elsewhere.changes(c), elsewhere.ceilings(c).set_index("ceiling")["ratio"]
+    assert len(changed) == (~c.verdicts["agrees"]).sum() > 0 and changed["claim"].str.contains("#claim-").all()
+    assert changed["times"].str.contains("warp_per_row [0-9.]+×").all() and ceilings["copy"] == pytest.approx(1.4)
+    assert dict(elsewhere.start(found, {"other": c}))["changes"] == len(changed)
+    assert f"{len(changed)} change" in said(c, "other_gpu")
+
+
+def test_what_one_side_does_not_give_is_counted(gpu_folder, tmp_path):
+    """One has no sweep along M, which a claim of the three needs; or too little for a comparison."""
+    frames = {name: synthetic.experiment(name, gpu="NVIDIA X1") for name in ("wide", "square")}
+    found = {"one": gpu_folder, "other": synthetic.folder(tmp_path, frames, "NVIDIA X1", "nvidia-x1")}
+    (c,) = elsewhere.comparisons(found).values()
+    counts = dict(elsewhere.facts(c))
+    assert counts["alone.NVIDIA H200"] == (c.verdicts["fresh"] != c.verdicts["shipped"]).sum() > 0
+    assert counts["alone.NVIDIA X1"] == 0 and counts["neither"] == 0
+    part = synthetic.folder(tmp_path / "less", {"wide": frames["wide"].iloc[:8]}, "NVIDIA X1", "nvidia-x1")
+    assert "too few" in elsewhere.comparisons({"one": part, "other": gpu_folder})["other"]
+
+
+def test_a_second_measurement_and_verdicts_that_change(two):
+    own = two["NVIDIA H200"]
+    (c,) = elsewhere.comparisons({"fresh": own, "as shipped": own}).values()
+    assert elsewhere.changes(c) is None and dict(elsewhere.facts(c))["off"] == 0
+    assert elsewhere.titles(c)[0] != elsewhere.titles(c)[1]
+    judged = prose.judged(two, ROOM)
+    changed, one, other = prose.changed(judged), *(df.set_index("id")["verdict"] for df in judged.values())
+    given = (one != measures.NOT_MEASURED) & (other != measures.NOT_MEASURED)
+    assert set(changed["id"]) == set(one.index[given & (one != other)])
+    assert "#claim-abstract-speedup" in elsewhere.summary(changed, two)
+    assert prose.changed({"one": judged["NVIDIA H200"]}).empty

@@ -1,7 +1,5 @@
 """The README's figure: the front page's race, as an SVG that stands alone, and what the README says in numbers."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 
@@ -10,59 +8,38 @@ import synthetic
 from drawn import texts
 
 from artifact import paths
-from artifact.drawing import headline, races
+from artifact.drawing import headline
 from artifact.measure import records
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
 
 
-@pytest.fixture(autouse=True)
-def race(monkeypatch):
-    """What the synthetic records have: their ladder ends earlier than the room's. The shipped ones race as they are."""
-    declared = races.races
-    one = races.Race("casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",))
-    monkeypatch.setattr(races, "races", lambda room, f: declared(room, f) if paths.RECORDED in f.parents else [one])
-
-
-def test_the_figure_of_the_readme_stands_alone(gpu_folder, tmp_path):
-    target = tmp_path / "figure" / "readme.svg"
-    assert headline.readme(gpu_folder, target) == target
-    assert [p.name for p in target.parent.iterdir()] == ["readme.svg"], "nothing half-written stays"
-    text = target.read_text(encoding="utf-8")
-    root = ElementTree.fromstring(text)
-    assert root.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
-    assert "prefers-color-scheme: dark" in text
-    assert set(re.findall(r"https?://([^/\"]+)", text)) == {"www.w3.org"}, "it asks no other host"
-    assert "casperSPARSE, CSR: here 0.74× (0.70 to 0.80) as published, 1.25× ours" in root.get("aria-label")
-    assert "here 0.70–0.80×; ours 1.25×" in texts(root) and "verdicts on its claims" in texts(root)
-
-
 def test_records_without_a_race(tmp_path):
-    df = synthetic.experiment("wide")
-    alone = {"wide": df[df["variant"].str.startswith("cusparse_")]}
+    alone = {"wide": synthetic.experiment("wide").query("variant == 'cusparse_alg1'")}
     folder, target = synthetic.folder(tmp_path, alone), tmp_path / "readme.svg"
     with pytest.raises(FileNotFoundError, match="no records of a kernel beside a library"):
         headline.readme(folder, target)
     assert not target.exists()
 
 
-def test_the_figure_from_the_shell(gpu_folder, tmp_path, capsys):
-    arguments = ["readme", "--records", str(gpu_folder.parent), "--output", str(tmp_path / "r.svg")]
-    assert headline.main(arguments) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "r.svg")
-    assert headline.main([*arguments, "--gpu", "abacus"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert err.startswith("error: ") and "nvidia-h200" in err
-
-
-def test_the_figure_in_the_readme_is_that_of_the_shipped_records(tmp_path):
+def test_the_figure_in_the_readme_stands_alone_and_is_that_of_the_shipped_records(tmp_path, capsys):
     """Its words too, with the counts of verdicts: a claim that changes is a figure that is drawn again."""
-    made = headline.readme(SHIPPED, tmp_path / "readme.svg")
-    here, shipped = (ElementTree.parse(path).getroot() for path in (made, headline.README_FIGURE))
-    assert here.get("aria-label") == shipped.get("aria-label"), headline.REDRAW
-    assert texts(here) == texts(shipped), headline.REDRAW
-    assert "NVIDIA H100" in shipped.get("aria-label")
+    target = tmp_path / "figure" / "readme.svg"
+    assert headline.main(["readme", "--output", str(target)]) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    assert [p.name for p in target.parent.iterdir()] == ["readme.svg"], "nothing half-written stays"
+    text, (here, shipped) = target.read_text(encoding="utf-8"), (on(path) for path in (target, headline.README_FIGURE))
+    assert here.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
+    assert "prefers-color-scheme: dark" in text
+    assert set(re.findall(r"https?://([^/\"]+)", text)) == {"www.w3.org"}, "it asks no other host"
+    assert here.get("aria-label") == shipped.get("aria-label") and texts(here) == texts(shipped), headline.REDRAW
+    assert "NVIDIA H100" in shipped.get("aria-label") and "verdicts on its claims" in texts(here)
+    assert headline.main(["readme", "--gpu", "abacus"]) == 2
+    assert re.fullmatch("error: .*nvidia-h200.*\n", capsys.readouterr().err)
+
+
+def on(path) -> ElementTree.Element:
+    return ElementTree.parse(path).getroot()
 
 
 def test_the_speedup_in_the_readme_is_that_of_the_records():

@@ -1,19 +1,21 @@
 """Facts and tables of the pages that belong to no room: with records, with parts of them, without any."""
 
 import re
+import shutil
 
 import jinja2
 import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from drawn import words
 
 from artifact import paths
 from artifact.book import html, tables, text
 from artifact.book.facts import tree
 from artifact.drawing import prose
 from artifact.drawing.pages import appendix, front, ledger, machine
-from artifact.measure import minutes
+from artifact.measure import minutes, records
 from artifact.verdicts import judge, load, measures
 
 NOTHING = prose.Origin("nvidia-h200", None, False)
@@ -27,9 +29,8 @@ H200 = {
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory):
-    folder = synthetic.folder(tmp_path_factory.mktemp("records"))
-    return prose.Origin("nvidia-h200", folder, False)
+def origin(gpu_folder):
+    return prose.Origin("nvidia-h200", gpu_folder, False)
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,8 @@ def shown(name: str, df: pd.DataFrame | None, facts=()) -> str:
 
 
 def test_tensor_cores():
-    row = synthetic.ceilings().iloc[0].to_dict()
     rates = {"mma": 400.0, "mma_sp": 600.0, "wgmma": 800.0, "wgmma_sp": 1200.0, "wgmma_sp_ra": 1500.0}
-    df = pd.DataFrame([row | {"variant": v, "tflops": rate} for v, rate in rates.items()])
+    df = synthetic.ceilings().iloc[[0] * len(rates)].assign(variant=[*rates], tflops=[*rates.values()])
     page = machine.Page(NOTHING, "", H200, df)
     known = dict(machine.facts(page, {}))
     assert (known["tflops.mma_sp"], known["tflops.wgmma_sp_ra"], known["mhz.low"]) == (600, 1500, 1980)
@@ -69,6 +69,44 @@ def test_a_machine_without_ceilings():
     page = machine.Page(NOTHING, NOTHING.banner())
     assert page.roofs is page.tensor is machine.roofs_table(page) is None
     assert not any(name.startswith("balance") for name, _ in machine.facts(page, {}))
+
+
+def test_peaks_of_an_h200_and_of_a_machine_that_does_not_say_enough():
+    mhz = pd.Series(1980.0, list(machine.ROOFS))
+    promised = machine.peaks(H200, mhz)
+    assert promised[["copy", "shared_read", "fma"]].tolist() == pytest.approx([4916.7, 33454, 66.9], rel=1e-3)
+    assert machine.peaks({"compute_capability": "9.0"}, np.nan * mhz).isna().all() and np.isnan(promised["l2_read"])
+
+
+def test_roofs_beside_what_is_promised():
+    df = machine.roofs(synthetic.ceilings(), H200).set_index("variant")
+    assert df["measured"].to_dict() == {"copy": 4000, "l2_read": 8000, "shared_read": 32000, "fma": 60}
+    assert df["balance"]["copy"] == pytest.approx(60e12 / 4000e9)
+    assert df["share"].tolist() == pytest.approx([4000 / 4916.7, np.nan, 32 / 33.454, 60 / 66.9], rel=1e-3, nan_ok=True)
+    assert np.isnan(df["balance"]["fma"]) and df["spread"].tolist() == pytest.approx([0.02] * 4)
+    assert df["unit"].tolist() == ["GB/s"] * 3 + ["TFLOP/s"]
+
+
+def test_the_roofline_tells_formats_apart_and_leaves_tensor_cores_out(gpu_folder, tmp_path):
+    alone, folder = machine.intensities(gpu_folder), shutil.copytree(gpu_folder, tmp_path / "gpu")
+    for room in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
+        records.write(folder / room / "square.csv", synthetic.experiment("square", room=room))
+    every, roofs = machine.intensities(folder), machine.roofs(synthetic.ceilings(), H200)
+    formats = ("CSR", "2:4", "N:M vectors")
+    assert set(every) == {f"{format}, {kind} bytes" for format in formats for kind in ("requested", "least")}
+    assert {name: every[name] for name in alone} == alone
+    for here in ({}, alone, every):
+        fig, data = machine.roofline(roofs, here)
+        assert len(data) == 4 + 2 * len(here) and (data["flop_per_byte"] > 0).all()
+        at = data.set_index("what").loc["DRAM copy"]
+        assert (at["flop_per_byte"], at["tflops"]) == (pytest.approx(15), 60)
+        assert all(data.loc[data["what"] == name, "flop_per_byte"].tolist() == [*ends] for name, ends in here.items())
+        assert {"FP32 FMA 60.0 TFLOP/s", "DRAM copy 4.00 TB/s"} <= set(words(fig))
+        bars, bottom = (
+            (b.get_ydata()[0] for b in fig.axes[0].lines if b.get_linewidth() == 5),
+            fig.axes[0].get_ylim()[0],
+        )
+        assert len([y for y in {*bars} if bottom < y < 6 * bottom]) == len(here)
 
 
 # ---------------------------------------------------------------- the ledger, the front page
@@ -99,17 +137,13 @@ def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch,
 
 
 def test_findings_have_numbers_with_links_and_are_left_out_without():
-    every = load.claims()
-    data, folder = front.systems(None), paths.RECORDED / "nvidia-h200"
-    both = {"H200": judge.judge(every, folder), "H100": judge.judge(every, paths.RECORDED / "nvidia-h100-80gb-hbm3")}
-    page = text.page("front")
-    page.add(front.facts(data, both, every))
-    markup = front.findings(page)
-    assert markup.count("<h3>") == len(front.FINDINGS) and "on an H200" in markup
-    assert set(re.findall(r'href="ledger.html#claim-([^"]*)"', markup)) <= {claim.id for claim in every}
-    page = text.page("front")
-    page.add(front.facts(data, {}, every))
-    assert front.findings(page).count("<h3>") == 0
+    every, data, found = load.claims(), front.systems(None), prose.folders(paths.RECORDED / "nvidia-h200")
+    for judged, heads in ((judge.everywhere(every, found), len(front.FINDINGS)), ({}, 0)):
+        page = text.page("front")
+        page.add(front.facts(data, judged, every))
+        markup = front.findings(page)
+        assert markup.count("<h3>") == heads and ("on an H200" in markup) == bool(judged)
+        assert set(re.findall(r'href="ledger.html#claim-([^"]*)"', markup)) <= {claim.id for claim in every}
     assert page("citation").startswith("```bibtex\n@software{") and len(data) == page("systems").count("| [")
 
 
@@ -131,31 +165,24 @@ def of_records(origin, known):
     return appendix.Appendix(origin, known)
 
 
-@pytest.fixture
-def of_nothing(known):
-    return appendix.Appendix(NOTHING, known)
-
-
 def test_verdicts_and_minutes_of_every_gpu(of_records):
     told = tree(dict(appendix.facts(of_records)))["gpus"]
     assert list(told) == list(of_records.folders)
-    for gpu, df in of_records.judged.items():
-        assert told[gpu]["verdicts"] == judge.counted(df)["verdict"].value_counts().to_dict()
-        took = list(told[gpu]["took"].values())
-        assert took == sorted(took, reverse=True) and sum(took) == pytest.approx(told[gpu]["once"])
     for gpu, folder in of_records.folders.items():
-        spent = minutes.durations(folder)
+        verdicts = judge.counted(of_records.judged[gpu])["verdict"]
+        assert told[gpu]["verdicts"] == verdicts.value_counts().to_dict()
+        took, spent = list(told[gpu]["took"].values()), minutes.durations(folder)
+        assert took == sorted(took, reverse=True) and sum(took) == pytest.approx(told[gpu]["once"])
         assert told[gpu]["once"] == pytest.approx(spent.loc[~spent["repeat"], "minutes"].sum())
 
 
-def test_times_and_contributions(of_records, of_nothing):
+def test_times_and_contributions(of_records):
     table = appendix.times(of_records)
     every = pd.concat(list(of_records.spent.values())).drop_duplicates(appendix.EXPERIMENT)
     assert len(table) == len(every) and list(table.columns[-2:]) == ["H200: min (s)", "H100: min (s)"]
     square = table[table["experiment"].eq("square") & table["notebook"].str.contains("casper")]
     assert square["figure"].item() == "Fig. 5"
     assert square["H200: min (s)"].item().startswith("– ("), "one stamp tells no minutes"
-    assert appendix.times(of_nothing) is None
     df = appendix.contributions(of_records, "abstract-speedup", "abstract-memory-throughput")
     row = df.set_index("number").loc["C1"]
     assert "ledger.html#claim-abstract-speedup" in row["claim"] and row["tried"].endswith("Fig. 4, Fig. 5, Fig. 6")
@@ -169,15 +196,16 @@ def test_the_appendix_lists_every_condition_and_whether_it_holds():
     assert set(found[list(a.short.values())].stack()) <= set(appendix.HOLDS.values())
 
 
-def test_the_appendix_says_what_it_can_without_records(of_nothing):
-    page = text.page("reviewers")
-    page.add(appendix.facts(of_nothing))
+def test_the_appendix_says_what_it_can_without_records(known):
+    page, nothing = text.page("reviewers"), appendix.Appendix(NOTHING, known)
+    page.add(appendix.facts(nothing))
+    assert appendix.times(nothing) is None
     unknown = {block for block in page.blocks if page(block).startswith("*This was not measured")}
     assert unknown == {"memory", "together", "verdicts", "carried", "longest"}
 
 
 def test_a_transcript_is_what_the_commands_print():
-    said = appendix.typed("claims --id abstract-speedup")
-    assert said.startswith("```console\n$ python -m artifact claims --id abstract-speedup\n")
-    assert "not reproduced" in said and said.count("[exit code 0]") == 1 and "more lines" in said
+    said = appendix.typed("claims --help", "claims --other")
+    assert said.startswith("```console\n$ python -m artifact claims --help\n") and "more lines" in said
+    assert said.count("[exit code 0]") == said.count("[exit code 2]") == 1
     assert max(map(len, said.splitlines())) <= appendix.WIDE

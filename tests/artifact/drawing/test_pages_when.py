@@ -11,11 +11,15 @@ from artifact.which import atlas
 GPU = paths.RECORDED / "nvidia-h200"
 
 
+@pytest.fixture(scope="module")
+def points():
+    return atlas.points(GPU)
+
+
 @pytest.mark.parametrize("room", registry.find())
-def test_the_paragraph_has_the_numbers_of_the_records(room):
-    text = which.of_room(GPU, room)
-    df = atlas.points(GPU)
-    df = df[df["room"] == room].dropna(subset="speedup")
+def test_the_paragraph_has_the_numbers_of_the_records(room, points, monkeypatch):
+    monkeypatch.setattr(atlas, "points", lambda folder: points)
+    text, df = which.of_room(GPU, room), points[points["room"] == room].dropna(subset="speedup")
     groups = df.groupby(["precision", "pattern"])
     assert len(df) and len(text.splitlines()) == len(groups)
     assert "nan" not in text and "inf" not in text.split()
@@ -27,12 +31,9 @@ def test_the_paragraph_has_the_numbers_of_the_records(room):
                 assert f"{records.geomean(at['speedup']):.2f}×" in line
 
 
-def test_a_crossing_is_told_where_there_is_one(monkeypatch):
-    df = atlas.points(GPU)
-    df = df[df["room"] == "casper_sparse"].copy()
-    made = df["pattern"] != atlas.REAL
-    df.loc[made, "speedup"] = np.where(df.loc[made, "density"] > 0.02, 0.5, 2.0)
-    monkeypatch.setattr(atlas, "points", lambda folder: df)
+def test_a_crossing_is_told_where_there_is_one(points, monkeypatch):
+    df = points[(points["room"] == "casper_sparse") & (points["pattern"] != atlas.REAL)]
+    monkeypatch.setattr(atlas, "points", lambda _: df.assign(speedup=np.where(df["density"] > 0.02, 0.5, 2.0)))
     assert "so that sparse pays below 2.24 %" in which.of_room(GPU, "casper_sparse")
 
 

@@ -1,7 +1,5 @@
 """What the axes of several figures need."""
 
-from __future__ import annotations
-
 import pytest
 from drawn import overlaps
 from matplotlib import pyplot as plt

@@ -1,8 +1,6 @@
 """What pages show besides figures: where their numbers come from, small things in HTML, constants."""
 
-from __future__ import annotations
-
-import importlib.util
+import importlib
 from xml.etree import ElementTree
 
 import pytest
@@ -31,13 +29,17 @@ def test_a_folder_of_records_can_be_named(shelf, tmp_path):
     assert prose.origin("recorded", "nvidia-b200", str(other.parent)).folder == other
 
 
-def test_unknown_modes_and_gpus_are_refused(shelf):
-    with pytest.raises(ValueError, match="mode is 'quick', but must be one of auto"):
-        prose.origin("quick", "nvidia-h200")
-    with pytest.raises(ValueError, match="'abacus'; known: nvidia-h200"):
-        prose.origin("recorded", "abacus")
-    with pytest.raises(device.NoGpu):
-        prose.origin("measure", "nvidia-h200")
+@pytest.mark.parametrize(
+    ("mode", "gpu", "error", "why"),
+    [
+        ("quick", "nvidia-h200", ValueError, "mode is 'quick', but must be one of auto"),
+        ("recorded", "abacus", ValueError, "'abacus'; known: nvidia-h200"),
+        ("measure", "nvidia-h200", device.NoGpu, ""),
+    ],
+)
+def test_unknown_modes_and_gpus_are_refused(shelf, mode, gpu, error, why):
+    with pytest.raises(error, match=why):
+        prose.origin(mode, gpu)
 
 
 def test_no_records_at_all(shelf, tmp_path):
@@ -61,11 +63,8 @@ def test_with_a_gpu_its_own_records_are_read(gpu, mode):
 def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     """Each with its dates; the commits fold. A page of one GPU's records names that alone."""
     own = synthetic.folder(tmp_path, gpu="NVIDIA X1", slug="nvidia-x1")
-    later = synthetic.machine("NVIDIA X1", "nvidia-x1") | {
-        "date": "2026-02-03T04:05:06+00:00",
-        "commit": "new",
-    }
-    records.write_machine(own / "ceilings", later)
+    later = {"date": "2026-02-03T04:05:06+00:00", "commit": "new"}
+    records.write_machine(own / "ceilings", synthetic.machine("NVIDIA X1", "nvidia-x1") | later)
     synthetic.folder(tmp_path, gpu="NVIDIA Y2", slug="nvidia-y2")
     banner = prose.Origin("nvidia-x1", own, True).banner()
     title = banner.partition("</p>")[0]
@@ -78,25 +77,26 @@ def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     assert "H200" not in alone and "commits 0123abc, new." in alone
 
 
+def test_this_pages_gpu_first_then_those_beside_it_then_the_shipped(tmp_path):
+    x1, y2, a100, other = (
+        synthetic.folder(tmp_path / root, {}, f"NVIDIA {gpu}", f"nvidia-{gpu.lower()}")
+        for root, gpu in (("fresh", "X1"), ("fresh", "Y2"), ("shipped", "A100"), ("shipped", "X1"))
+    )
+    found = prose.folders(x1, a100.parent)
+    assert list(found.items()) == [("NVIDIA X1", x1), ("NVIDIA Y2", y2), ("NVIDIA A100", a100)]
+    assert prose.sides(x1, a100.parent) == found | {"NVIDIA X1, as shipped": other}
+    assert prose.folders(None) == prose.sides(None) == prose.folders(tmp_path / "nothing") == {}
+
+
 # ---------------------------------------------------------------- constants
 
 
-def module_of(path, text: str):
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_constants_and_their_comments(tmp_path):
-    module = module_of(
-        tmp_path / "made_up.py",
+def test_constants_and_their_comments(tmp_path, monkeypatch):
+    (tmp_path / "made_up.py").write_text(
         "#: What A does,\n#: on two lines.\nA = 3\n\n"
         "#: Both.\nLOW = 1\nHIGH = 2.5\n\n"
         "# no explanation\nHIDDEN = 4\n\n#: Not a number.\nTEXT = 'x'\n\nBARE = 5\n",
     )
-    df = method.constants(module)
-    assert list(df["meaning"]) == ["What A does, on two lines.", "Both."]
-    assert list(df["constant"]) == ["`A`", "`LOW`, `HIGH`"]
-    assert list(df["value"]) == ["3", "1 · 2.5"]
+    monkeypatch.syspath_prepend(tmp_path)
+    df = method.constants(importlib.import_module("made_up"))
+    assert df.to_numpy().tolist() == [["`A`", "3", "What A does, on two lines."], ["`LOW`, `HIGH`", "1 · 2.5", "Both."]]

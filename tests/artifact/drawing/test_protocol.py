@@ -1,7 +1,5 @@
 """The picture of the timing protocol."""
 
-from __future__ import annotations
-
 import numpy as np
 from drawn import on_a_page, texts
 

@@ -1,7 +1,5 @@
 """The map of the systems: how far each is, and a card for each, whatever rooms there are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,20 +1,50 @@
-"""Numbers in words."""
+"""Numbers in words, texts in cells, and names of files that become links."""
 
-from artifact.drawing import words
+import pytest
 
-
-def test_lists_and_sizes():
-    assert words.listed([]) == "" and words.listed(["a"]) == "a"
-    assert words.listed(["a", "b", "c"]) == "a, b and c"
-    assert words.shape((512, 512, 512)) == words.cube(512) == "512³"
-    assert words.shape((512, 512, 64)) == "512 × 512 × 64"
+from artifact.drawing import sketch, words
+from artifact.drawing.pages.sources import linked
 
 
-def test_differences():
-    assert words.more(0.123, "bytes") == "12% more bytes" and words.more(-0.5, "clocks") == "50% fewer clocks"
-    assert words.change(1.2) == "20% faster" and words.change(0.9) == "10% slower"
-    assert words.change(1.019) == words.change(0.981) == "the same within 2%"
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (words.listed([]), ""),
+        (words.listed(["a"]), "a"),
+        (words.listed(["a", "b", "c"]), "a, b and c"),
+        (words.shape((512, 512, 512)), "512³"),
+        (words.shape((512, 512, 64)), "512 × 512 × 64"),
+        (words.more(0.123, "bytes"), "12% more bytes"),
+        (words.more(-0.5, "clocks"), "50% fewer clocks"),
+        (words.change(1.2), "20% faster"),
+        (words.change(0.9), "10% slower"),
+        (words.change(1.019), "the same within 2%"),
+        (words.change(0.981), "the same within 2%"),
+        (words.times("1.3x over 128 x 256: 2x."), "1.3× over 128 x 256: 2×."),
+        (sketch.wrap("one two three", 8), "one two\nthree"),
+        (sketch.wrap("", 8), "–"),
+        *((sketch.short(value), text) for value, text in ((0, "0"), (0.533, ".53"), (-0.5, "-.50"), (0.996, "1.0"))),
+        *((sketch.short(value), text) for value, text in ((1.25, "1.2"), (12.34, "12.3"))),
+    ],
+)
+def test_what_is_said(said, expected):
+    assert said == expected
 
 
-def test_factors_of_predictions():
-    assert words.times("1.3x over 128 x 256: 2x.") == "1.3× over 128 x 256: 2×."
+def test_a_file_that_is_named_is_linked_and_comes_along(tmp_path):
+    for name in ("one/a.cu", "two/a.cu", "two/b.cuh", "common/c.cuh"):
+        path = tmp_path / "kernels" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    page = (
+        '<code class="x"><span class="pre">a.cu</span></code> <code>b.cuh</code> <code>common/c.cuh</code> '
+        '<code>kernels/two/a.cu</code> <code>none.cu</code> <a href="y"><code>b.cuh</code></a> a.cu'
+    )
+    text, files = linked(page, "one", tmp_path)
+    assert files == {
+        f"sources/kernels/{name}.txt": name for name in ("one/a.cu", "two/b.cuh", "common/c.cuh", "two/a.cu")
+    }
+    assert text.count("<a ") == 5 and 'href="sources/kernels/one/a.cu.txt"><code' in text
+    assert '<a href="y"><code>b.cuh</code></a> a.cu' in text
+    # On a page of no room a name that two folders have says nothing.
+    assert linked("<code>a.cu</code>", "index", tmp_path) == ("<code>a.cu</code>", {})

@@ -1,7 +1,5 @@
 """Rooms are found by looking, and a room.toml that is not whole is refused with a sentence; the harness names none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

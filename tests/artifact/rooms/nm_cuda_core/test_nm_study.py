@@ -5,18 +5,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
-from judging import evidence, frames, outcome
 
 from artifact import paths
 from artifact.baselines.cublas import READINGS
 from artifact.book.study import Counters, Study
 from artifact.drawing import cells
-from artifact.measure import records, run
+from artifact.measure import run
 from artifact.rooms.nm_cuda_core import experiments, facts
 from artifact.rooms.nm_cuda_core.experiments import VARIANTS, measure
-from artifact.verdicts.evidence import NotMeasured
-from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
 from kernels import nm_cuda_core as room
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
@@ -26,18 +22,6 @@ SIZES = [2**p for p in range(6, 14)]
 @pytest.fixture(scope="module")
 def study() -> Study:
     return Study(run.start("nm_cuda_core", "recorded"))
-
-
-def every(times: dict[int, float], **factors: float) -> pd.DataFrame:
-    """A record of every variant and cuBLAS at each size: µs of the baseline, times a contender's factor."""
-    rows = [
-        {"experiment": "scaling", "variant": v, "label": "", "m": s, "n": s, "k": s, "density": 0.5, "seed": 0}
-        | {"median_us": us * factors.get(v, 1), "tflops": s**3 / us / factors.get(v, 1) / 1e6}
-        | {"useful_flops": float(s) ** 3, "max_err": 2e-6, "requested_bytes": 504e6}
-        for v in (*VARIANTS, "cublas")
-        for s, us in times.items()
-    ]
-    return pd.DataFrame(rows).reindex(columns=list(records.COLUMNS))
 
 
 # ---------------------------------------------------------------- experiments
@@ -115,13 +99,6 @@ def test_own_problem_runs(device, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- facts
 
 
-def test_the_reversal_is_of_4096():
-    assert np.isnan(facts.reversal(every({2048: 10.0}), 60)["from_dram_ms"])
-    found = facts.reversal(every({1024: 1024**3 / 30e6, 4096: 4096**3 / 15e6}), 60)
-    assert (found["fma_share"]["at_4096"], found["kept_of_best"]) == pytest.approx((0.25, 0.5))
-    assert found["from_dram_ms"] == pytest.approx(1)
-
-
 def test_counters_that_a_gpu_does_not_have_are_no_facts(study):
     without, pipe = Study(study.run), facts.PIPES["dram"]
     without.__dict__["counters"] = Counters(study.counters.rows[study.counters.rows["metric"] != pipe])
@@ -159,13 +136,9 @@ TERMS = {
 @pytest.mark.parametrize("truth", READINGS)
 def test_a_reading_is_recognised_on_another_machine(truth):
     """The published machine: this one's reading `truth`, with a slower GPU and a slower host."""
-    rows = [
-        {"variant": reading, "m": m, "median_us": 1e6 * t}
-        for reading, terms in TERMS.items()
-        for m, t in seconds(*terms).items()
-    ]
-    kernel, whole = seconds(*TERMS["cublas"]), seconds(*TERMS[truth])
-    table, models = experiments.compare(pd.DataFrame(rows), 4 * kernel + 2.5 * (whole - kernel))
+    times = pd.DataFrame({reading: seconds(*terms) for reading, terms in TERMS.items()})
+    rows = (1e6 * times).melt(ignore_index=False, var_name="variant", value_name="median_us").reset_index(names="m")
+    table, models = experiments.compare(rows, 4 * times["cublas"] + 2.5 * (times[truth] - times["cublas"]))
     assert list(table.index) == [*READINGS, "published"] and list(models) == list(READINGS)
     found = table.loc[truth]
     assert (found["kernel_scale"], found["worst_factor"]) == pytest.approx((4, 1)) and found["rms_error"] < 1e-6
@@ -175,60 +148,3 @@ def test_a_reading_is_recognised_on_another_machine(truth):
         twins = {"cublas_allocation", "cublas_handle"}
         others = table.drop(["published", *(twins if truth in twins else {truth})])
         assert others["rms_error"].min() > 0.02 and others["worst_factor"].min() > 1.05
-
-
-ROOM = "nm_cuda_core"
-STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-LARGEST = ({"share_of_points_above": 1.0}, {"at_least": 1.0, "partly": 0.5})
-QUANTITY = {"stall": "long_scoreboard", "of": ["warp_per_row"]}
-
-
-def stalls(**values: float):
-    named = {STALL.format(reason): value for reason, value in values.items()}
-    return synthetic.counters({"warp_per_row": named})
-
-
-@pytest.mark.parametrize(
-    "memory,others,expected",
-    [
-        (4.2, {"wait": 1.0, "barrier": 2.0}, REPRODUCED),
-        (4.2, {"wait": 1.0, "selected": 9.0}, REPRODUCED),  # a warp that issues does not wait
-        (1.5, {"wait": 1.0, "barrier": 2.0}, NOT_REPRODUCED),
-    ],
-)
-def test_the_largest_stall(memory, others, expected):
-    e = evidence(counters=stalls(long_scoreboard=memory, **others))
-    got = outcome(e, QUANTITY, *LARGEST, room=ROOM)
-    assert got.verdict == expected and "long_scoreboard the largest stall at" in got.measured
-
-
-def test_one_stall_alone_is_not_measured():
-    e = evidence(counters=stalls(long_scoreboard=4.2, selected=1.0))
-    with pytest.raises(NotMeasured, match="not profiled, long_scoreboard among others"):
-        outcome(e, QUANTITY, *LARGEST, room=ROOM)
-
-
-@pytest.mark.parametrize(
-    "knee,expected",
-    [
-        (2048, REPRODUCED),
-        (1024, PARTLY),  # one step off
-        (4096, PARTLY),
-        (8192, NOT_REPRODUCED),
-        (512, NOT_REPRODUCED),
-    ],
-)
-def test_the_knee(knee, expected):
-    made = frames()
-    wide = made["wide"]
-    wide["tflops"] = np.minimum(wide["n"], knee) * np.where(wide["n"] > knee, 0.95, 1.0)
-    expect = {"near": [2048, 2048], "factor": 1.0, "partly": 2.0}
-    quantity = {"tflops": ["warp_per_row", "any_n"]}
-    got = outcome(evidence(made), quantity, {"knee": "n", "flat": 0.1}, expect, ["wide"], ROOM)
-    assert got.verdict == expected and f"any_n from N = {knee} on" in got.measured
-
-
-def test_a_knee_needs_three_sizes():
-    e, expect = evidence().only({"n": [512, 1024]}), {"near": [1, 1], "factor": 1.0, "partly": 2.0}
-    with pytest.raises(NotMeasured, match="three sizes"):
-        outcome(e, {"tflops": "any_n"}, {"knee": "n", "flat": 0.1}, expect, ["wide"], ROOM)

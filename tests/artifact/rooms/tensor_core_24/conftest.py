@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from artifact.book.study import where
 from artifact.rooms.tensor_core_24 import experiments
 
 
@@ -18,7 +19,6 @@ def ada(post):
     machine = post.run.machine | {"compute_capability": "8.9", "shared_bytes_per_sm": 102400}
     there = experiments.Chapter(replace(post.run, machine=machine))
     known = ["mma_sp", "mma_sp_ca", "mma_sp_all_threads", "auto", "cusparselt", "cublaslt"]
-    there.__dict__["ceilings"] = post.ceilings.loc[["mma", "mma_sp"]]
-    there.__dict__["counters"] = post.counters.where(variant=known)
-    there.__dict__["ladder"] = post.ladder[post.ladder["variant"].isin(known)]
+    parts = {"counters": post.counters.where(variant=known), "ladder": where(post.ladder, variant=known)}
+    there.__dict__.update(parts, ceilings=post.ceilings.loc[["mma", "mma_sp"]])
     return there

@@ -18,16 +18,11 @@ def view(post):
 
 
 def launches(seed=0, count=12) -> pd.DataFrame:
-    """Launches that keep to `WEIGHTS`, two sizes of each contender."""
-    rng = np.random.default_rng(seed)
-    rows = pd.DataFrame({term: rng.uniform(0.5, 2, count) for term in energy.TERMS})
-    rows["slices"] *= 6
-    rows["port"] *= 10
-    rows["size"] = np.tile([4096, 8192], count // 2)
-    rows["variant"] = [f"v{i // 2}" for i in range(count)]
-    rows["ghz"] = np.sqrt(rows["clocks"] / (rows[list(WEIGHTS)] * pd.Series(WEIGHTS)).sum(axis=1))
-    rows["us"] = rows["clocks"] * 1e3 / rows["ghz"]
-    return rows
+    """Launches that keep to `WEIGHTS`."""
+    rows = pd.DataFrame(np.random.default_rng(seed).uniform(0.5, 2, (count, len(WEIGHTS))), columns=[*WEIGHTS])
+    rows[["slices", "port"]] *= [6, 10]
+    ghz = np.sqrt(rows["clocks"] / (rows * pd.Series(WEIGHTS)).sum(axis=1))
+    return rows.assign(ghz=ghz, us=rows["clocks"] * 1e3 / ghz)
 
 
 # ---------------------------------------------------------------- the model
@@ -38,10 +33,6 @@ def test_the_fit_finds_the_weights():
     assert weights.to_dict() == pytest.approx(WEIGHTS)
     rows = launches(seed=1)
     assert energy.predicted_us(weights, rows).to_numpy() == pytest.approx(rows["us"].to_numpy())
-
-
-def test_no_weight_is_negative():
-    rows = launches()
     rows["ghz"] *= 1 + 0.3 * rows["dram"]  # as if DRAM gave energy back
     assert (energy.fit(rows) >= 0).all()
 
@@ -58,46 +49,29 @@ def test_activity_of_a_launch():
     expected = {"us": 1e3, "ghz": 1.5, "clocks": 1.5, "tensor": 0.75, "slices": 6, "port": 11, "dram": 1.1}
     assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert row["port_per_clock"] == pytest.approx(11e9 / (1.5e6 * SMS))
-
-
-def test_without_counters_there_is_no_launch():
-    nothing = experiments.launches(Counters(pd.DataFrame(columns=records.COUNTER_COLUMNS)), {"sm_count": SMS})
+    nothing = experiments.launches(Counters(counters.rows.iloc[:0]), {"sm_count": SMS})
     assert nothing.empty and {"size", "variant", "clocks"} <= set(nothing)
 
 
 # ---------------------------------------------------------------- NVML
 
 
-def a_record(**more) -> pd.DataFrame:
-    row = {
-        "experiment": "square",
-        "variant": "auto",
-        "m": 8,
-        "n": 8,
-        "k": 8,
-        "median_us": 1000.0,
-        "power_w": 680.0,
-        "useful_flops": 1e12,
-    }
-    return pd.DataFrame([row | more])
+RECORD = {"experiment": "square", "variant": "auto", "m": 8, "n": 8, "k": 8, "median_us": 1e3, "useful_flops": 1e12}
 
 
-def test_joules_lie_between_the_average_and_the_limit():
-    found = energy.joules(a_record(), 700.0).iloc[0]
-    assert (found["low_j"], found["high_j"]) == pytest.approx((0.68, 0.7))
-    assert (found["low_pj"], found["high_pj"]) == pytest.approx((0.68, 0.7))
-
-
-@pytest.mark.parametrize("watt", [320.0, 629.0, np.nan])
-def test_a_point_far_from_the_limit_says_nothing(watt):
-    assert energy.joules(a_record(power_w=watt), 700.0).empty
+def test_joules_lie_between_the_average_and_the_limit_and_far_from_it_a_point_says_nothing():
+    df = pd.DataFrame([RECORD | {"power_w": watt} for watt in (680.0, 320.0, 629.0, np.nan)])
+    (found,) = energy.joules(df, 700.0)[["low_j", "high_j", "low_pj", "high_pj"]].to_numpy()
+    assert found == pytest.approx((0.68, 0.7, 0.68, 0.7))
 
 
 def test_how_often_nvml_was_asked():
-    df = pd.concat([a_record(samples=25), a_record(samples=100, variant="mma_sp"), a_record(samples=1, m=16)])
+    df = pd.DataFrame(
+        [RECORD | {"samples": n, "variant": v, "m": m} for n, v, m in ((25, "a", 8), (100, "b", 8), (1, "a", 9))]
+    )
     found = energy.asked(df).set_index("m")
-    assert found["ms"].to_dict() == pytest.approx({8: 125.0, 16: 1.0})
-    assert found["times"].to_dict() == {8: 3, 16: 1}, "at once, and every 50 ms"
+    assert found["ms"].to_dict() == pytest.approx({8: 125.0, 9: 1.0})
+    assert found["times"].to_dict() == {8: 3, 9: 1}, "at once, and every 50 ms"
 
 
 # ---------------------------------------------------------------- the chapter

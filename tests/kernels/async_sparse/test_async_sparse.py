@@ -470,7 +470,7 @@ def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(monkeyp
 
 
 def step_of(bound):
-    """(kernel, its template arguments, config, arguments) of the launch that multiplies: others copy, clear or round."""
+    """(kernel, template arguments, config, arguments) of the launch that multiplies: others copy, clear or round."""
     others = (*pitch.ENTRIES.values(), "clear_cut", "round_cut")
     (step,) = [s for s in bound.named if not any(entry in s[0] for entry in others)]
     kernel, *of = re.findall(r"[^<>, ]+", step[0].split(": ")[1])
@@ -478,7 +478,7 @@ def step_of(bound):
 
 
 def tile_of(kernel: str, of: list[str]) -> tuple[int, int]:
-    """(columns that a warpgroup multiplies, columns of C in a tile), by the template arguments of a kernel for blocks."""
+    """(columns that a warpgroup multiplies, columns of C in a tile), by a kernel's template arguments."""
     width = 128 if kernel == "opt0" else int(of[{"blocks_mma": 5, "unit_ring": 4}.get(kernel, 2)])
     side_by_side = kernel in published.PAIRS or kernel == "unit_ring" and of[3] == "false"
     return width, width * (1 + side_by_side)

@@ -71,9 +71,7 @@ def test_both_products_are_wgmma_and_silu_divides_once_for_two_values(reports):
         assert not used.spills and used.registers * family.THREADS <= 65_536, (width, used)
         assert used.shared_bytes - 1024 <= family.STATIC  # 1 KiB is the driver's
         assert count(mix, "HGMMA") == 8, width  # four of a step, in each of two loops
-        exponentials, divisions = (
-            sum(n for x, n in mix.items() if x.startswith(f"MUFU.{op}")) for op in ("EX2", "RCP")
-        )
+        of = {op: sum(n for x, n in mix.items() if x.startswith(f"MUFU.{op}")) for op in ("EX2", "RCP")}
         assert of["EX2"] == width // 2, width  # a value of a thread's accumulators each
         assert of["RCP"] <= width // 4 + 2, width  # and those of the tile's place
 

@@ -16,6 +16,7 @@ import numpy as np
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require
 from ..formats.half import array_of
+from ..lazy import cupy
 from ..tma import tensor_map
 from . import family
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
@@ -144,8 +145,6 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     )
     if kernel == "opt0":
         return _on_cuda_cores(problem, device, (rows, panels))
-    import cupy
-
     val, k = blocks_of(a), LINE // shape.size
     dense = lines(operands, device)  # and what was copied is there
     need = shared_bytes(kernel, width, shape.size, shape.c_order)
@@ -220,8 +219,6 @@ def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz:
     the clock that turns cycles into time; 0 asks the device for its highest. Raises ValueError for a
     variant that keeps no clocks.
     """
-    import cupy
-
     mhz = sm_mhz or device.properties.clock_rate / 1e3
     stream = device.create_stream()
     rows = []

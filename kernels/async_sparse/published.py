@@ -37,9 +37,8 @@ SWEEP = {f"opt5_n{n}": n for n in WIDTHS}
 
 def entry(name: str, dtype: str, c_order: str, n: int, traced: bool = False) -> str:
     """The template instantiation; c_order: "C" for a row-major C, "F" for a column-major one."""
-    stages = "" if name in ("opt1", "opt2") else f", {STAGES}"
-    trace = ", true" if traced else ""
-    return f"{name}<{DTYPES[dtype][0]}, {str(c_order == 'F').lower()}, {n}{stages}{trace}>"
+    stages = () if name in ("opt1", "opt2") else (STAGES,)
+    return family.instance(name, dtype, c_order == "F", n, *stages, *(True,) * traced)
 
 
 #: (dtype, order of C) of instantiations that stand for all.
@@ -91,7 +90,7 @@ _IDEAS = {
     ),
 }
 _ENTRIES = {name: tuple(entry(name, *of, 256) for of in _STANDING) for name in _IDEAS}
-_ENTRIES["opt0"] = tuple(f"opt0<{name}>" for name, _ in DTYPES.values())
+_ENTRIES["opt0"] = tuple(family.instance("opt0", dtype) for dtype in DTYPES)
 KERNELS: dict[str, Kernel] = {
     name: Kernel(
         name,
@@ -185,7 +184,7 @@ def _on_cuda_cores(problem: Problem, device, grid: tuple[int, int]) -> Launch:
     )
     of_a = (x.data.ptr for x in (operands.a.row_ptr, operands.a.col_idx, operands.a.val))
     arguments = (*of_a, *b, *c, *map(np.int32, (problem.m, problem.n, problem.k)))
-    job = HERE / "opt0.cu", f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
+    job = HERE / "opt0.cu", family.instance("opt0", family.dtype_of(operands.b))
     return Lines(operands.b, operands.c).bound("opt0", operands, job, device, (grid, 128), arguments)
 
 

@@ -316,12 +316,11 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     usable(name, device)
     file, dtype = tmp_path / "choices.csv", {"auto_tf32": "tf32", "auto_half": "bfloat16"}.get(name, "float32")
     p = system.problem(1000, 1024, 1000, 0.2, SEED) if name == "auto" else of_matrix(pattern("a heavy row"), 129, dtype)
-    bind = launch.bind_auto if name == "auto" else any_csr.bind
-    first = bind(name, p, device, file=file)
+    first = launch.bind_auto(name, p, device, file=file)
     check.check(first, p, check.oracle(p), device.create_stream())
     assert len(file.read_text().splitlines()) == 2
     monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("tried once more"))
-    again = bind(name, p, device, file=file)
+    again = launch.bind_auto(name, p, device, file=file)
     assert again.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
     check.check(again, p, check.oracle(p), device.create_stream())
 

@@ -62,7 +62,7 @@ from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.formats import csr
 from kernels.library.in_order import in_order
-from kernels.tuning import choices, heats, knobs
+from kernels.tuning import choices, knobs, trials
 
 HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
@@ -131,7 +131,7 @@ def planned(device: Any, plans: int = 25, launches: int = 15) -> Iterator[tuple]
             config = choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
             bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
             bounds["plan"] = any_csr.bind_config("plan", p, device, config)
-            found = heats.race(bounds, device, launches)
+            found = trials.race(bounds, device, launches)
             ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
             best = min(found, key=found.__getitem__)
             theirs = best, round(found[best], 2), round(bounds[best].prepare_ms * 1e3, 2)
@@ -159,7 +159,7 @@ def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
             with problem(a, N, name, dtype) as p:
                 config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
                 configs = {"us": config, "in_order_us": in_order(config)}
-                us = heats.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
+                us = trials.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
                 at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
                 yield *at, *(f"{us[x]:.2f}" for x in configs)
 
@@ -220,7 +220,7 @@ def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
                             bounds[str(most)] = union.bind("union_rows", p, device, config)
                     prepared = union.prepare(p.device().a, config)
                     at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
-                    for asked, us in heats.race(bounds, device, launches).items():
+                    for asked, us in trials.race(bounds, device, launches).items():
                         yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
 
 
@@ -319,7 +319,7 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
             bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
             configs = [c for c in model.POOLS["tf32"] if any_csr.fits(c, p, device)]
             bounds |= {knobs(config): any_csr.bind_config("auto", p, device, config) for config in configs}
-            for config, us in heats.race(bounds, device, launches).items():
+            for config, us in trials.race(bounds, device, launches).items():
                 yield name, n, config, f"{us:.2f}"
             for bound in bounds.values():
                 getattr(bound, "close", lambda: None)()  # a library's handle

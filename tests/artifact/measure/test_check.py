@@ -93,7 +93,7 @@ def test_a_launch_is_made_as_it_is_asked_for_and_poisoned_before():
     with is_wrong(match="^replayed after timing at cage4, m=7.* is wrong"):
         check.check(wrong, made, reference, launch=wrong.launch, when="after timing")
     with is_wrong(match="broken at cage4, m=7.*: ILLEGAL_ADDRESS$"):
-        check.check(OnCpu(made, lambda a, b: [][RuntimeError("no")], "broken"), made, reference, launch=fails)
+        check.check(OnCpu(made, name="broken"), made, reference, launch=fails)
     wrong.output = np.zeros((5, 7), np.float32)
     with is_wrong(match=r"shape \(5, 7\).*\(7, 5\)"):
         check.check(wrong, made, reference)

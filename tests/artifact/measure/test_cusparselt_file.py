@@ -1,7 +1,6 @@
 """Which file of cuSPARSELt is measured: files in its place, made here, that say nothing but their version."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +31,7 @@ class cusparseLt:
         assert ctypes.CDLL({SONAME!r}).cusparseLtGetProperty(part, ctypes.byref(value)) == 0
         return value.value
 """
-compiler = next(filter(None, map(shutil.which, cpu.COMPILERS)), None)
+compiler = cpu.compiler()
 pytestmark = pytest.mark.skipif(
     compiler is None, reason=f"none of {', '.join(cpu.COMPILERS)} is here to make a library with"
 )
@@ -50,7 +49,7 @@ def nvmath(tmp_path):
 def library(made: Path, source: str) -> Path:
     made.parent.mkdir()
     made.with_suffix(".c").write_text(source)
-    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", made, made.with_suffix(".c")]
+    command = [*compiler, "-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-o", made, made.with_suffix(".c")]
     subprocess.run(command, check=True)
     return made
 

@@ -89,7 +89,7 @@ def launched(cubin: jit.Cubin) -> jit.Cubin:
 
 
 def test_what_is_read_is_what_nvdisasm_says(cubins):
-    """Of a kernel of every third source: what is exchanged, registers that instructions name, where branches lead. The walk
+    """Of a kernel of every third source: what is exchanged, registers that are named, where branches lead. The walk
     follows these, and BSSY names where threads that go apart meet again."""
     seen, jumps = set(), {*registers._JUMPS, 0x941, registers._BRANCH, registers._TOGETHER}
     for cubin in [*{cubin.source: cubin for cubin in cubins}.values()][::3]:

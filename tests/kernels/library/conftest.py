@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pretend import pretended  # noqa: F401
 
 from kernels.library import buffers
 
@@ -61,3 +62,10 @@ def driver(request, monkeypatch):
     monkeypatch.setattr(buffers, "driver", made)
     monkeypatch.setattr(buffers, "zeros", zeros)
     return made
+
+
+@pytest.fixture
+def open_gpu(device, tmp_path, monkeypatch):
+    """The GPU; choices for tests' matrices are nobody else's."""
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+    return device

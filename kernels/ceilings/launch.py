@@ -7,6 +7,7 @@ each zero of A as done, as everyone does: 2 m n k FLOP for an instruction of m x
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -236,7 +237,7 @@ def _random(rng, rows: int, columns: int) -> np.ndarray:
     return half.to_bits(rng.uniform(-1, 1, (rows, columns)).astype(np.float32), "bfloat16")
 
 
-_BIND = {
+_BIND: dict[str, Callable[..., Ceiling]] = {
     "fma": _bind_fma,
     "copy": _bind_copy,
     "l2_read": _bind_l2_read,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -196,11 +197,8 @@ class Plan:
         if at + b_first < to + past and to + first < at + b_past:
             _require_apart(b, out)
         flow = dense.opened(pointer, self.device)
-        if current.now() == self._ordinal:
+        with nullcontext() if current.now() == self._ordinal else current.opened(self._ordinal):
             self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
-        else:
-            with current.opened(self._ordinal):
-                self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         return out
 
     def _enqueued(

@@ -16,6 +16,7 @@ import numpy as np
 from .. import jit
 from ..contract import Kernel, Launch, require
 from ..formats import half, two_four
+from ..lazy import core, cupy
 
 HERE = Path(__file__).parent
 ROOM = "ceilings"
@@ -135,11 +136,9 @@ def bind(variant: str, device, seed: int = 0) -> Ceiling:
 
 
 def _ready(variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0) -> Launch:
-    from cuda.core import LaunchConfig
-
     (entry,) = VARIANTS[variant].entries
     cubin = jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device))
-    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
+    config = core.LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
     step = (jit.load(cubin, shared_bytes), config, arguments)
     return Launch(variant, [step], output, keep=keep)
 
@@ -149,8 +148,6 @@ def _blocks(device) -> int:
 
 
 def _bind_fma(device, rng) -> Ceiling:
-    import cupy
-
     threads = _blocks(device) * THREADS
     a = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
     b = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
@@ -162,8 +159,6 @@ def _bind_fma(device, rng) -> Ceiling:
 
 
 def _bind_copy(device, rng) -> Ceiling:
-    import cupy
-
     block = 16 * COPY_THREADS
     # A quarter of a small card's free memory at most, for each of the two buffers.
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
@@ -174,8 +169,6 @@ def _bind_copy(device, rng) -> Ceiling:
 
 
 def _bind_l2_read(device, rng) -> Ceiling:
-    import cupy
-
     values = cupy.asarray(rng.random(L2_BYTES // 4, np.float32))
     out = cupy.empty(_blocks(device) * THREADS, cupy.float32)
     arguments = (np.int32(values.size // 4), np.int32(L2_ROUNDS), values.data.ptr, out.data.ptr)
@@ -187,8 +180,6 @@ def _bind_l2_read(device, rng) -> Ceiling:
 
 
 def _bind_shared_read(device, rng) -> Ceiling:
-    import cupy
-
     values = cupy.asarray(rng.random(SHARED_WORDS, np.float32))
     threads = _blocks(device) * THREADS
     out = cupy.empty(threads, cupy.float32)
@@ -248,8 +239,6 @@ def _tensor(
     variant: str, device, operands: tuple, product: np.ndarray, k: int, iterations: int, shared: int
 ) -> Ceiling:
     """One block an SM, all with the same operands, which add `product` again and again."""
-    import cupy
-
     operands = tuple(cupy.asarray(operand) for operand in operands)
     blocks = device.properties.multiprocessor_count
     out = cupy.empty((blocks, *product.shape), cupy.float32)

@@ -20,14 +20,13 @@ from .. import formats, tma
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
-from ..lazy import Lazy
+from ..lazy import core
 from ..pitch import ALIGNMENT
 from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
 from .dense import Dense
 from .torch_modes import require_no_grad
 
-cuda_core = Lazy("cuda.core")
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
 B, OUT, VALUES, SCRATCH = range(4)
@@ -133,7 +132,7 @@ class Plan:
         self._sizes: tuple[int, ...] = ()  # bytes of scratch
         self._buffers = Buffers(())
         self._of_captures: dict[int, Buffers] = {}
-        self._enqueue: Callable = cuda_core.launch
+        self._enqueue: Callable = core.launch
 
     def _repeat(self, config, bound: Launch) -> None:
         """Call what is bound from now on: a configuration that was chosen."""

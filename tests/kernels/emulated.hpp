@@ -136,6 +136,8 @@ static T atomicAdd(T* at, U x) { const T had = *at; *at += x; return had; }
 template <class T, class U>
 static T atomicMax(T* at, U x) { const T had = *at; if ((T)x > had) *at = x; return had; }
 template <class T, class U>
+static T atomicMin(T* at, U x) { const T had = *at; if ((T)x < had) *at = x; return had; }
+template <class T, class U>
 static T atomicExch(T* at, U x) { const T had = *at; *at = x; return had; }
 template <class T, class U>
 static T atomicOr(T* at, U x) { const T had = *at; *at |= x; return had; }

@@ -59,7 +59,7 @@ def driver(request, monkeypatch):
         return memory.ctypes.data + -memory.ctypes.data % 512
 
     made = Driver()
-    monkeypatch.setattr(buffers, "_driver", lambda: made)
+    monkeypatch.setattr(buffers, "driver", made)
     monkeypatch.setattr(buffers, "zeros", zeros)
     return made
 

@@ -13,8 +13,6 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 `low` and `high`. Contenders look the same in every figure (`style.look`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle

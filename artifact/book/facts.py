@@ -6,8 +6,6 @@ beside its records, so that a reviewer can search it:
     python -m artifact.book.facts        writes artifact/recorded/<gpu>/<room>/facts.csv anew
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ study.ceiling("fma", "tflops")           what a microbenchmark reached; NaN wher
 study.stated("fig4", "speedup")          what the source says
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -34,7 +32,7 @@ class Counters:
     def __bool__(self) -> bool:
         return not self.rows.empty
 
-    def where(self, **at: Any) -> Counters:
+    def where(self, **at: Any) -> "Counters":
         """Keep rows at these values of the columns, each a value or a collection of them."""
         return Counters(where(self.rows, **at))
 
@@ -87,7 +85,7 @@ class Study:
         return pd.read_csv(path) if path.exists() else None
 
     @cached_property
-    def again(self) -> Study:
+    def again(self) -> "Study":
         """The second run of the same measurement."""
         return Study(self._open(self.run.room, repeat=True))
 

@@ -1,7 +1,5 @@
 """Boxes, arrows and text, of which pictures are made."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from typing import Any

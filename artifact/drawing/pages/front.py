@@ -1,7 +1,5 @@
 """The front page: the map and the race of all systems, what was found, where to go on, and what a verdict means."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """The page on the machine: its description, its ceilings and the roofline under them, the microbenchmarks' code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

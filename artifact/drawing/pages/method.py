@@ -1,7 +1,5 @@
 """The page on the method: the timer as a picture and its constants, what a problem counts, limits of errors, columns of records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

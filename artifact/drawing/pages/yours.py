@@ -1,7 +1,5 @@
 """The page "Put yours on trial": the template, what it may name, and the trials that there are."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Iterable

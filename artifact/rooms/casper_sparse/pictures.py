@@ -1,7 +1,5 @@
 """Pictures of CSR and of what a warp does with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

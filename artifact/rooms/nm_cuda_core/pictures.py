@@ -1,7 +1,5 @@
 """Pictures of N:M and of its gather."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.patches import Rectangle

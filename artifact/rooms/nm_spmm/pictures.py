@@ -1,7 +1,5 @@
 """The chapter's pictures, Fig. 1 to 6 of its source, drawn from real arrays, tiles and durations: (figure, data)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

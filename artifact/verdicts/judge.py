@@ -31,9 +31,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from artifact import paths, registry
+from artifact import paths
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, quantities
+from artifact.verdicts import evidence, load, measures, quantities, words
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
@@ -47,7 +47,7 @@ LEDGER_COLUMNS = (
 )
 GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: of the short form
 #: Suffixes of files that verdicts follow from.
-FOLLOWED = (".py", ".toml", ".csv", ".json")
+FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
 #: What behind a GPU's number makes another GPU of it.
@@ -156,36 +156,25 @@ def _outcome(claim: Claim, e: Evidence) -> Outcome:
     except NotMeasured as missing:
         found = Outcome(NOT_MEASURED, "—", str(missing))
     given = found.verdict != NOT_MEASURED
-    series, theirs = ([mark in name for name in claim.experiment] for mark in (SERIES, OTHERS))
-    told = {
-        found.why: True,
-        f"Judged at {e.kept}.": claim.rule.at and given,
-        "Judged by the series that the source published, not by this GPU's records.": any(series),
-        "Judged by the authors' own code, run on this GPU, and not by kernels of ours.": any(theirs) and given,
-        _each_run(claim, e): given,
-        _also_over(claim, e): given,
-        claim.note: True,
-        f"The source also claims the opposite: {', '.join(claim.contradicts)}.": claim.contradicts,
-    }
-    return replace(found, why=" ".join(text for text, holds in told.items() if text and holds))
-
-
-def _each_run(claim: Claim, e: Evidence) -> str:
-    """Say what a claim whose experiments repeat each other would be by each of them alone; nothing of others."""
-    sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats else []
+    sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats and given else []
     runs = {name: [other for other in claim.experiment if other == name or other not in sweeps] for name in sweeps}
-    found = {name: _tried(claim.rule, e, run) for name, run in runs.items()}
-    texts = [f"{name} alone: {f'{o.measured} ({o.verdict})' if o else NOT_MEASURED}" for name, o in found.items()]
-    return f"Judged by the geometric means of the runs; {'; '.join(texts)}." if texts else ""
-
-
-def _also_over(claim: Claim, e: Evidence) -> str:
-    """Say what a claim would be over its second baseline; nothing where it has none."""
-    if not (over := claim.rule.also_over):
-        return ""
-    found = _tried(replace(claim.rule, quantity=partial(claim.rule.quantity, over=over)), e, claim.experiment)
-    word = measures.said(found.verdict, claim.extension) if found else ""
-    return f"Against {registry.library(over)}: {found.measured} ({word})." if found else ""
+    over = claim.rule.also_over
+    second = replace(claim.rule, quantity=partial(claim.rule.quantity, over=over)) if over and given else None
+    also = _tried(second, e, claim.experiment) if second else None
+    why = words.say(
+        "why",
+        c=claim,
+        rule=found.why,
+        given=given,
+        kept=e.kept,
+        series=any(SERIES in name for name in claim.experiment),
+        theirs=any(OTHERS in name for name in claim.experiment),
+        runs={name: _tried(claim.rule, e, run) for name, run in runs.items()},
+        also=also,
+        also_said=measures.said(also.verdict, claim.extension) if also else "",
+        nothing=NOT_MEASURED,
+    )
+    return replace(found, why=why)
 
 
 def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome | None:
@@ -215,12 +204,11 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    asked = f"Asked for {claim.published}, it came to" if claim.published else "It came to"
-    plain = f"{asked}: {outcome.measured}. These records do not hold what would say why"
+    plain = partial(words.say, "plain", published=claim.published, measured=outcome.measured)
     try:
-        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or f"{plain}."
+        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or plain(missing="")
     except NotMeasured as missing:
-        return f"{plain}: {missing}"
+        return plain(missing=str(missing))
 
 
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:

@@ -16,8 +16,9 @@ A claim of a source is judged by a rule, which the file states in full:
 
 - `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
   of the room's own `measures.py`; each function's docstring is its definition, and the
-  ledger prints all that are used. The value of the first key is the function's first parameter, the other keys
-  are the others. `reduce = { quantile = 0.1 }` is a name with a parameter.
+  ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is
+  the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
+  parameter.
 - A claim's verdict is "reproduced", "partly" or "not reproduced": every expectation has a limit for the first
   and a weaker one, `partly`. Where a source gives a word and no number, the number is ours and the file says
   so. A claim whose records are missing is "not measured on this GPU", with the reason.
@@ -229,33 +230,21 @@ def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
     return " ".join(notes.get(part, part) for part in parts)
 
 
-def _numbers(value: object) -> Iterator[float]:
-    """Yield every number in a value of a claims.toml."""
-    if isinstance(value, int | float):
-        yield value
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    for part in inner:
-        yield from _numbers(part)
-
-
 def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: str, name: str) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
-    endless = [v for v in _numbers([words["expect"], *numbers.values()]) if not math.isfinite(v)]
-    _refuse(
-        name,
-        ["has 'repeats' and no two experiments that repeat each other"]
-        * (repeats and len(evidence.sweeps(experiments)) < 2),
-        [
-            f"has the number {v} in its 'expect'; a range has two ends, and a limit is 'at_least' or 'at_most'"
-            for v in endless
-        ],
-    )
+    alone = repeats and len(evidence.sweeps(experiments)) < 2
+    _refuse(name, ["has 'repeats' and no two experiments that repeat each other"] * alone)
     words = {k: dict(v) if isinstance(v, Mapping) else {v: None} for k, v in words.items()}
     also = words["quantity"].pop("also_over", "")
     words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
+    ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
+    endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
+    told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
+    _refuse(name, [f"has the number {v} in its 'expect'; {told}" for v in endless])
     parts = {key: measures.part(key, word, room, name) for key, word in words.items()}
-    alone = isinstance(parts["quantity"].keywords.get("over"), str)
-    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not alone))
+    over = parts["quantity"].keywords.get("over")
+    beside = bool(over) and isinstance(over, str)
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not beside))
     written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
     return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
 

@@ -3,21 +3,21 @@
 A quantity is a function of the evidence, of the experiments and of what the claim says of it:
 `quantity = { speedup = "v3", over = "cublas" }` calls `speedup(evidence, experiments, of="v3", over="cublas")`;
 the value of the quantity's own name is the first parameter. A list of contenders is several, each named in what
-is shown; a string is one.
+is shown; a string is one. What a quantity is called, and where it comes from, `words.j2` says.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact import registry
-from artifact.measure import records
-from artifact.verdicts.evidence import INDEX, SHAPE, Evidence, NotMeasured
+from artifact.verdicts.evidence import INDEX, Evidence, NotMeasured, need
 
 #: Of times and rates. Counters know no label and no FLOPs.
 RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
@@ -68,19 +68,14 @@ _BYTES = {1.0: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB"}
 
 @dataclass(frozen=True)
 class Values:
-    """A quantity: for each contender its values, indexed by experiment and point."""
+    """A quantity: for each contender its values, indexed by experiment and point, and how a number of it is shown."""
 
     by: Mapping[str, pd.Series]
-    name: str  #: of the quantity, as in "Speedup of v3 over cublas"
     format: str = ".2f"  #: of a number that stands for many
-    scale: float = 1.0  #: shown are numbers times this, 100 for per cent
     unit: str = ""
-    tail: str = ""  #: behind the numbers: over what, of what
-    named: bool = False  #: whether to say whose each number is
-    words: Mapping[str, str] = field(default_factory=dict)  #: "above", "below": what a point there is called
-    called: str = ""  #: how a course of it is told: "achieved occupancy"; the name, if empty
-    text: str = ""  #: what is shown of all points, where ranges do not say it
-    how: str = ""  #: a sentence on where the values come from
+    scale: float = 1.0  #: shown are numbers times this, 100 for per cent
+    named: bool | None = None  #: whether to say whose each number is; None: where the claim lists contenders
+    data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
     upper: Values | None = None  #: the same from above, where records only bound the quantity
 
     def one(self, value: float) -> str:
@@ -89,25 +84,21 @@ class Values:
 
     def range(self, values: Iterable[float]) -> str:
         """Return the range of values as it is shown."""
-        values = np.asarray(list(values), dtype=float) * self.scale
-        low, high = (f"{v:{self.format}}" for v in (values.min(), values.max()))
-        return f"{low}{self.unit}" if low == high else f"{low}–{high}{self.unit}"
+        return span(np.asarray(list(values), dtype=float) * self.scale, self.format) + self.unit
 
-    @property
+    @cached_property
     def all(self) -> pd.Series:
-        return pd.concat(self.by)
+        """All values; the first level of the index is the contender."""
+        return pd.concat(self.by, names=["contender"])
 
-    @property
-    def points(self) -> str:
-        return points(sum(map(len, self.by.values())))
+
+def span(values: Sequence[float] | np.ndarray | pd.Series, form: str) -> str:
+    """Return the least and the largest value as text, once if they read the same."""
+    return "–".join(dict.fromkeys(f"{v:{form}}" for v in (min(values), max(values))))
 
 
 def contenders(of: str | Sequence[str]) -> list[str]:
     return [of] if isinstance(of, str) else list(of)
-
-
-def points(count: int) -> str:
-    return f"{count} point" + ("s" if count != 1 else "")
 
 
 def counted(metric: str, per: float = 1.0) -> tuple[str, str]:
@@ -139,56 +130,60 @@ def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) 
     return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
 
 
-def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, shown: Values) -> Values:
-    """Return what `take` makes of the rows of contenders, by contender, shown as `shown`."""
+def denser(s: pd.Series, than: float) -> pd.Series:
+    """Return the points that are denser than a share of non-zeros; NotMeasured where there are none."""
+    kept = s[s.index.get_level_values("density") > than]
+    need(len(kept) > 0, f"No point was measured above {density(than)}.")
+    return kept
+
+
+def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, than: float = -1.0, **shown: Any) -> Values:
+    """Return what `take` makes of the rows of contenders, by contender, of the points that are denser than `than`."""
     df = rows(e, experiments, *contenders(of))
-    return replace(shown, by=by_variant(df, take(df), contenders(of)), named=not isinstance(of, str))
+    by = by_variant(df, take(df), contenders(of))
+    return Values({name: denser(s, than) for name, s in by.items()}, **shown)
 
 
 # ---------------------------------------------------------------- times and rates
 
 
-def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str]) -> Values:
+def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float = -1.0) -> Values:
     """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one. Over
-    several baselines it is the speedup over the fastest of them at each point."""
+    several baselines it is the speedup over the fastest of them at each point. With `than`, on the matrices that are
+    denser than this share of non-zeros."""
     if isinstance(over, str):
         by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
-        library, said = registry.library(over), f"Speedup of {', '.join(by)} over {registry.library(over)}"
-        words = {"above": f"{contenders(of)[0]} faster", "below": f"{library} faster"}
-        return Values(by, said, unit="×", tail=f" over {library}", named=not isinstance(of, str), words=words)
+        return Values({name: denser(s, than) for name, s in by.items()}, unit="×")
     each = {v: e.ratio(experiments, str(of), v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
-    if least.empty:
-        raise NotMeasured(f"{of}, {', '.join(over)} were not measured at any common point.")
-    means = ", ".join(f"{v} {records.geomean(s):.2f}×" for v, s in each.items())
-    said = f"Speedup of {of} over the fastest of {', '.join(over)}"
-    how = f"Geometric means over each: {means}."
-    return Values({str(of): least}, said, unit="×", words={"at_least": f"{of} the fastest"}, how=how)
+    need(not least.empty, f"{of}, {', '.join(over)} were not measured at any common point.")
+    return Values({str(of): denser(least, than)}, unit="×", data={"each": each})
 
 
 def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     """Median time of one launch, in µs."""
-    return _of(e, experiments, of, lambda df: df["median_us"], Values({}, "Time", ".3g", unit=" µs"))
+    return _of(e, experiments, of, lambda df: df["median_us"], format=".3g", unit=" µs")
 
 
-def tflops(e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful") -> Values:
+def tflops(
+    e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful", than: float = -1.0, matrices: int = 0
+) -> Values:
     """TFLOP/s. Records give every contender the useful FLOPs of the sparse product; with
     `flops = "dense"` those of the dense product count, useful FLOPs over density, as a source counts
-    them for a dense library."""
-    how, take = {
-        "useful": ("", lambda df: df["tflops"]),
-        "dense": ("Every FLOP of the dense product counts.", lambda df: df["tflops"] / df["density"]),
-    }[flops]
-    return _of(e, experiments, of, take, Values({}, "Throughput", ".3g", unit=" TFLOP/s", how=how))
+    them for a dense library. With `than`, on the matrices that are denser than this share of non-zeros. A mean of rates
+    belongs to its set, so for one of the source a record of fewer than so many `matrices` decides nothing."""
+    take = {"useful": lambda df: df["tflops"], "dense": lambda df: df["tflops"] / df["density"]}[flops]
+    count = rows(e, experiments, *contenders(of))["label"].nunique()
+    need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
+    return _of(e, experiments, of, take, than, format=".3g", unit=" TFLOP/s")
 
 
-def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str) -> Values:
+def share_of_ceiling(e: Evidence, experiments, ceiling: str | float, of: str, rate: str) -> Values:
     """The contender's `rate`, "tflops" or "gbps", as a share of the ceiling that a microbenchmark
-    measured on the same GPU."""
-    top = e.ceiling(ceiling, rate)
-    how = f"Ceiling measured here: {top:.3g} {RATES[rate]}."
-    shown = Values({}, "Share", ".0f", 100, "%", f" of the {ceiling} ceiling", how=how)
-    return _of(e, experiments, of, lambda df: df[rate] / top, shown)
+    measured on the same GPU, or of a number, the peak that the source states."""
+    top = e.ceiling(ceiling, rate) if isinstance(ceiling, str) else ceiling
+    data = {"top": top, "per": RATES[rate]}
+    return _of(e, experiments, of, lambda df: df[rate] / top, format=".0f", scale=100, unit="%", data=data)
 
 
 # ---------------------------------------------------------------- columns of the records
@@ -197,9 +192,8 @@ def share_of_ceiling(e: Evidence, experiments, ceiling: str, of: str, rate: str)
 def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Values:
     """A column of the records, such as "rel_err", over all points of all the contenders."""
     df = rows(e, experiments, *contenders(of))
-    worst = df.loc[df[column].idxmax()]
-    how = f"The largest is at m = {worst['m']}, n = {worst['n']}, k = {worst['k']}, {density(worst['density'])}."
-    return Values({COLUMNS.get(column, column): df.set_index(INDEX)[column]}, column, ".1e", named=True, how=how)
+    by, worst = {COLUMNS.get(column, column): df.set_index(INDEX)[column]}, df.loc[df[column].idxmax()]
+    return Values(by, ".1e", named=True, data={"worst": worst})
 
 
 def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
@@ -207,55 +201,91 @@ def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Value
     k × n of "B", over the density that they are labelled with."""
     df = e.frame(experiments)
     df = df[(df["variant"] == of) & (df["label"] == "")]
-    if df.empty:
-        raise NotMeasured("No generated matrix was measured.")
+    need(not df.empty, "No generated matrix was measured.")
     elements = df["k"].astype(float) * df[{"A": "m", "B": "n"}[operand]]
-    by = by_variant(df, df["nnz"] / elements / df["density"], [of])
-    return Values(by, "True density over nominal density", ".3f", tail=" of the target density")
+    return Values(by_variant(df, df["nnz"] / elements / df["density"], [of]), ".3f")
 
 
 def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
     """Device memory that a contender keeps beside the values of its sparse operand, such as indices, in bytes for each
     stored value."""
-    shown = Values({}, "Bytes beside a value", ".3g", unit=" bytes", tail=" beside each value")
-    return _of(e, experiments, of, lambda df: df["prepare_bytes"] / df["nnz"], shown)
+    return _of(e, experiments, of, lambda df: df["prepare_bytes"] / df["nnz"], format=".3g", unit=" bytes")
 
 
 # ---------------------------------------------------------------- hardware counters
 
 
-def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0) -> Values:
+def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0, than="") -> Values:
     """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
-    `over`."""
+    `over`; with `than`, by how much it is less than that of `than`."""
     by = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}
-    (unit, what), called = counted(metric, per), f"Counter {metric}" + f" in units of {per:g}" * (per != 1)
-    shown = Values(by, called, ".4g", unit=unit, tail=f" ({what})", named=not isinstance(of, str), called=what)
-    if not over:
-        return shown
-    theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
-    by = {name: _quotient(values, theirs, said) for name, values in by.items()}
-    return replace(shown, by=by, format=".2f", unit="×", tail=f" over {registry.library(over)} ({what})")
+    if over:
+        theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
+        return Values({name: _quotient(values, theirs, said) for name, values in by.items()}, unit="×")
+    if than:
+        pairs = {name: e.counter(than, metric, experiments).align(s, join="inner") for name, s in by.items()}
+        by = {name: theirs - ours for name, (theirs, ours) in pairs.items()}
+        need(all(map(len, by.values())), f"The counter {metric} was not profiled for {of} and {than} at one point.")
+        means = {than: pairs[str(of)][0].mean(), of: pairs[str(of)][1].mean()}
+        return Values(by, ".4g", counted(metric)[0], data={"means": means})
+    return Values(by, ".4g", counted(metric, per)[0])
 
 
 def _quotient(part: pd.Series, whole: pd.Series, said: str) -> pd.Series:
     """Return one counter over another where both were read; NotMeasured, which says `said`, where that is not above
     0."""
     part, whole = part.align(whole, join="inner")
-    if part.empty or (whole <= 0).any():
-        raise NotMeasured(said)
+    need(not part.empty and bool((whole > 0).all()), said)
     return part / whole
 
 
 def counter_share(
-    e: Evidence, experiments, metric: str, share_of: str, of: str | Sequence[str], plus: Sequence[str] = ()
+    e: Evidence,
+    experiments,
+    metric: str,
+    share_of: str,
+    of: str | Sequence[str],
+    plus: Sequence[str] = (),
+    stated: float = 0.0,
 ) -> Values:
-    """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`."""
+    """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`. With `stated`, bytes
+    over a time in ns, as a share of the bandwidth that the source states for its GPU, in GB/s."""
     metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
     parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
     by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
-    tail = f" ({' and '.join(counted(m)[1] for m in metrics)}, of {counted(share_of)[1]})"
-    called = f"Counter {' + '.join(metrics)} over {share_of}"
-    return Values(by, called, ".1f", 100, "%", tail, named=not isinstance(of, str))
+    most = max(s.max() for s in by.values())
+    by = {name: s / (stated or 1.0) for name, s in by.items()}
+    return Values(by, ".0f" if stated else ".1f", "%", 100, data={"most": most})
+
+
+def _dram(
+    e: Evidence, experiments, names: Sequence[str], metric: str
+) -> tuple[list[dict[str, pd.Series]], NotMeasured | None]:
+    """Return the share of the DRAM bandwidth in use of each contender by the counter `metric`; without it two bounds,
+    least and requested bytes over the copy ceiling, and what was not measured."""
+    try:
+        return [{name: e.counter(name, metric, experiments) / 100 for name in names}], None
+    except NotMeasured as missing:
+        df, copy = rows(e, experiments, *names), e.ceiling("copy", "gbps")
+        rates = (df[c] / df["median_us"] / 1e3 / copy for c in ("least_bytes", "requested_bytes"))
+        return [by_variant(df, rate.clip(upper=1.0), names) for rate in rates], missing
+
+
+def _bounded(bounds: Sequence[Mapping[str, pd.Series]], data: Mapping[str, Any]) -> Values:
+    """Return shares in per cent; where there are two bounds, the second as `upper`."""
+    upper = [_bounded([by], data) for by in bounds[1:]]
+    return Values(bounds[0], ".0f", "%", 100, data=data, upper=upper[0] if upper else None)
+
+
+def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> Values:
+    """Share of the DRAM bandwidth in use, as the counter `metric` has it in per cent.
+
+    Without hardware counters the share lies between two bounds: least bytes over the copy ceiling (all
+    reuse in caches) and requested bytes over it (none). Where both give one verdict, that stands; else
+    the claim is not measured.
+    """
+    bounds, missing = _dram(e, experiments, contenders(of), metric)
+    return _bounded(bounds, {"missing": missing})
 
 
 def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:
@@ -265,29 +295,18 @@ def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Seq
     hardware counters from the least bytes to the requested ones over the copy ceiling, which may not decide. Caches,
     the counters `beside`, are said beside it and decide nothing. FMA units: useful FLOPs over the FMA ceiling.
     """
-    df = rows(e, experiments, of).set_index(["experiment", *SHAPE])
-    fma = df["tflops"] / e.ceiling("fma", "tflops")
-    shares = {}
-    for name in (metric, *contenders(beside)):
+    bounds, missing = _dram(e, experiments, [of], metric)
+    at = list(bounds[0][of].index.names)
+    fma = rows(e, experiments, of).set_index(at)["tflops"] / e.ceiling("fma", "tflops")
+    caches = {}
+    for name in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
-            shares[name] = e.counter(of, name, experiments) / 100
-    bounds, how = [shares.pop(metric, None)], f"Memory: DRAM, {metric}."
-    if bounds[0] is None:
-        rates = (df[c] / df["median_us"] / 1e3 / e.ceiling("copy", "gbps") for c in ("least_bytes", "requested_bytes"))
-        bounds = [rate.clip(upper=1.0) for rate in rates]
-        how = "Memory: DRAM; no hardware counters, so from least to requested bytes over the copy ceiling."
-    caches = [f" Not counted: {c} {s.median():.0%} (median), at most {s.max():.0%}." for c, s in shares.items()]
-    how += f" At most {bounds[-1].max():.0%}.{''.join(caches)}"
-
-    def values(memory: pd.Series, upper: Values | None = None) -> Values:
-        by = {"memory": memory, "FMA units": fma.loc[memory.index]}
-        text = f"DRAM {memory.median():.0%}, FMA units {by['FMA units'].median():.0%} of peak (medians)"
-        return Values(by, "Use", ".0f", 100, "%", how=how, named=True, text=text, upper=upper)
-
-    return values(bounds[0], *map(values, bounds[1:]))
+            caches[name] = e.counter(of, name, experiments) / 100
+    data = {"missing": missing, "most": bounds[-1][of].max(), "caches": caches}
+    return _bounded([{"memory": by[of], "FMA units": fma.loc[by[of].index]} for by in bounds], data)
 
 
 QUANTITIES = (
     *(speedup, time, tflops, share_of_ceiling, column, true_density, prepared_bytes),
-    *(counter, counter_share, memory_use),
+    *(counter, counter_share, dram_use, memory_use),
 )

@@ -15,7 +15,7 @@ from ..contract import Family, Kernel, Launch, Problem, timed
 from ..formats import half
 from ..tuning import Choices, Rounds
 from . import family, model, planning, union, windows
-from .statistics import fingerprint, statistics
+from .model import fingerprint, statistics
 from .union import Union
 from .wcsr import require_rows
 from .windows import Windows

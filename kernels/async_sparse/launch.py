@@ -65,6 +65,12 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
+#: Who binds what takes a matrix in CSR, and the kernels for blocks that nobody tunes.
+_CSR = {name: module.bind for module in (wcsr, windows, union) for name in (*module.KERNELS, *module.TRIALS)}
+_CSR |= dict.fromkeys(any_csr.KERNELS, any_csr.bind)
+_BLOCKS = dict.fromkeys((*published.KERNELS, *published.SWEEP), published.bind) | {blocks.NAME: blocks.bind}
+
+
 def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
@@ -72,17 +78,12 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     the sweep over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where
     there is no such variant, or where it does not take the problem or the GPU.
     """
-    if variant in any_csr.KERNELS:
-        return any_csr.bind(variant, problem, device)
-    for module in (wcsr, windows, union):
-        if variant in module.KERNELS or variant in module.TRIALS:
-            return module.bind(variant, problem, device)
+    if variant in _CSR:
+        return _CSR[variant](variant, problem, device)
     if isinstance(problem.device().a, Csr):
         return _bind_blocks(variant, problem, device)
-    if variant in published.KERNELS or variant in published.SWEEP:
-        return published.bind(variant, problem, device)
-    if variant in blocks.KERNELS:
-        return blocks.bind(variant, problem, device)
+    if variant in _BLOCKS:
+        return _BLOCKS[variant](variant, problem, device)
     require(
         variant in VARIANTS or variant in family.TRIALS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",

@@ -113,11 +113,11 @@ class Prepared:
     values: Any  #: float32: (columns, rows of a group), or as `planning.sliced` has them
     work: Tasks
     parts: Parts | None  #: where they are added up in order, and that makes a difference
-    held: int  #: bytes that A itself does not have
+    own: tuple  #: of the arrays those that A itself does not have
 
     @property
     def nbytes(self) -> int:
-        return self.held + self.work.nbytes
+        return self.work.nbytes + sum(x.nbytes for x in self.own if x is not None)
 
 
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:

@@ -138,8 +138,7 @@ def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> tasks.Prepared
     chunk = config.chunk if config.chunk >= 0 else balanced(col_idx.size * panels / blocks)
     work, _ = planning.tasks(row_ptr, chunk, longest_first=config.longest_first)
     parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
-    held = (0 if order is None else order.nbytes) + col_idx.nbytes + slices.nbytes
-    return tasks.Prepared(order, col_idx, slices, work, parts, held)
+    return tasks.Prepared(order, col_idx, slices, work, parts, (order, col_idx, slices))
 
 
 def balanced(load: float) -> int:

@@ -260,10 +260,9 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     entries where they lie.
     """
     from ..async_sparse import model, union
-    from ..async_sparse.statistics import statistics
     from ..tuning import knobs
 
-    of = statistics(rows_of(a, *_middle(a)))
+    of = model.statistics(rows_of(a, *_middle(a)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,

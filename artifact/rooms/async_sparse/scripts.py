@@ -27,7 +27,7 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
-candidate_matrices.csv: what `kernels.async_sparse.statistics` says of the matrices, in their given order and with
+candidate_matrices.csv: what `kernels.async_sparse.model` says of the matrices, in their given order and with
 similar rows side by side.
 """
 
@@ -55,7 +55,7 @@ from artifact.rooms.async_sparse import experiments
 from artifact.rooms.async_sparse.contenders import CSR_ALGORITHMS, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, model, operands, union, windows
-from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.formats import csr
@@ -67,8 +67,8 @@ PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
 CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
-#: What groups of rows took while their tasks lay in the order of rows, before `tasks.in_blocks`; and after, while a
-#: warp had up to eight tasks whatever was in them, before `union.WORK`.
+#: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
+#: after, while a warp had up to eight tasks whatever was in them, before `union.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74

@@ -1,4 +1,4 @@
-"""What only claims of N:M on CUDA cores need: the largest stall, and the size at which throughput levels off."""
+"""What only claims of N:M on CUDA cores need: the largest stall."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pandas as pd
 
 from artifact.profiling.ncu import STALLED, STALLS
 from artifact.verdicts.evidence import Evidence, need
-from artifact.verdicts.measures import Reduced
 from artifact.verdicts.quantities import Values, contenders
 
 
@@ -23,27 +22,7 @@ def stall(e: Evidence, experiments: Sequence[str], reason: str, of: str | Sequen
         for v in contenders(of)
     }
     by = {v: table[reason] / table.drop(columns=reason).max(axis=1) for v, table in tables.items()}
-    most = {v: table.mean().nlargest(3).items() for v, table in tables.items()}
-    told = [f"{v} " + ", ".join(f"{why} {value:.3g}" for why, value in means) for v, means in most.items()]
-    how = f"Warps that wait, for each instruction issued; the largest means: {'; '.join(told)}."
-    words = {"above": f"{reason} the largest stall"}
-    return Values(by, f"Stall by {reason} over the largest other", unit="×", words=words, how=how)
-
-
-def knee(v: Values, along: str, flat: float) -> Reduced:
-    """Return where the values stop rising along a size: the smallest size at which they are within the share `flat` of
-    their largest, for each contender, experiment and density of three sizes or more."""
-    lines = {
-        (who, *key): line.groupby(level=along).max()
-        for who, values in v.by.items()
-        for key, line in values.groupby(level=["experiment", "density"], sort=False)
-    }
-    knees = {at: float((s.index[s >= (1 - flat) * s.max()]).min()) for at, s in lines.items() if len(s) >= 3}
-    need(bool(knees), "No sweep has three sizes.")
-    told = ", ".join(f"{at[0]} from {along.upper()} = {size:.0f} on" for at, size in knees.items())
-    how = f"Within {flat:.0%} of the largest of the sweep."
-    return Reduced(v, pd.Series(knees), f"{v.name} level: {told}", how, lines=True)
+    return Values(by, unit="×", data={"most": {v: table.mean().nlargest(3) for v, table in tables.items()}})
 
 
 QUANTITIES = (stall,)
-REDUCERS = (knee,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,17 +21,7 @@ def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
     """How much of the work that sparsity saves is saved in time: the speedup over a dense baseline as a
     share of the ideal one, 1 / density."""
     s = quantities.speedup(e, experiments, of, over).by[of]
-    shares = s * s.index.get_level_values("density")
-    each = ", ".join(f"{density(d)} {records.geomean(v):.0%}" for d, v in shares.groupby(level="density", sort=False))
-    how = f"Ideal is 1 / density. {each}."
-    return Values({of: shares}, "Share", ".0f", 100, "%", f" of the ideal speedup over {over}", how=how)
-
-
-def share_of_peak(e: Evidence, experiments, peak: float, of: str) -> Values:
-    """Useful TFLOP/s as a share of a peak that the source states, in TFLOP/s."""
-    df = rows(e, experiments, of)
-    shares = quantities.by_variant(df, df["tflops"] / peak, [of])
-    return Values(shares, "Share", ".0f", 100, "%", " of the stated peak", how=f"Of the stated {peak:g} TFLOP/s.")
+    return Values({of: s * s.index.get_level_values("density")}, ".0f", "%", 100)
 
 
 def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[str]) -> Values:
@@ -40,11 +30,9 @@ def flops_per_count(e: Evidence, experiments, metric: str, of: str | Sequence[st
     for name in contenders(of):
         counts = e.counter(name, metric, experiments)
         df = rows(e, experiments, name).set_index(list(counts.index.names))
-        rate = (df["useful_flops"].groupby(level=counts.index.names).first() / counts).dropna()
-        need(bool(np.isfinite(rate).all()), f"The counter {metric} of {name} has a value of 0.")
-        by[name] = rate
-    tail = f" (FLOPs for each of the {quantities.counted(metric)[1]})"
-    return Values(by, f"FLOPs for each of {metric}", ".4g", tail=tail, named=True)
+        by[name] = (df["useful_flops"].groupby(level=counts.index.names).first() / counts).dropna()
+        need(bool(np.isfinite(by[name]).all()), f"The counter {metric} of {name} has a value of 0.")
+    return Values(by, ".4g")
 
 
 def added_memory(e: Evidence, experiments, of: str, over: str) -> Values:
@@ -54,7 +42,7 @@ def added_memory(e: Evidence, experiments, of: str, over: str) -> Values:
     ours, theirs = (df[df["variant"] == name].set_index(INDEX) for name in (of, over))
     added = ((ours["prepare_bytes"] - theirs["prepare_bytes"]) / (4 * ours["nnz"])).dropna()
     need(not added.empty, f"{of} and {over} were not measured at any common point.")
-    return Values({of: added.clip(lower=0)}, "Added memory", ".1f", 100, " %", f" over {over}")
+    return Values({of: added.clip(lower=0)}, ".1f", " %", 100)
 
 
 def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Values:
@@ -64,11 +52,8 @@ def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Value
     peak, *gbps = e.ceiling("fma", "tflops"), e.ceiling("copy", "gbps"), e.ceiling("l2_read", "gbps")
     dram, l2 = (analysis.Device("", 0, 0.0, peak, rate, 0, 0) for rate in gbps)
     sparsity, beside = (analysis.transition(device, *block) for device in (dram, l2))
-    how = (
-        f"Blocks of {block[0]} × {block[1]}; ridge at {dram.ridge:.1f} FLOP/B, the FMA ceiling of {peak:.3g} TFLOP/s "
-        f"over the copy ceiling. Against the bandwidth of the L2: {beside:.0%}."
-    )
-    return Values({"transition": pd.Series([sparsity])}, "Transition", ".0f", 100, "%", " sparsity", how=how)
+    data = {"ridge": dram.ridge, "peak": peak, "beside": beside}
+    return Values({"transition": pd.Series([sparsity])}, ".0f", "%", 100, data=data)
 
 
 def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
@@ -79,25 +64,9 @@ def steps(v: Values, densities: Sequence[float] = ()) -> Reduced:
         for name, s in v.by.items()
         for d in densities
     }
-    parts: Mapping[str, pd.Series] = at or v.by
-    missing = [name for name, s in parts.items() if s.empty]
-    need(not missing, f"{v.name}: nothing was measured of {', '.join(missing[:1])}.")
-    means = pd.Series({name: records.geomean(s) for name, s in parts.items()})
-    each = ", ".join(f"{name} {v.one(value)}" for name, value in means.items())
-    return Reduced(v, means, each + v.tail, f"{v.name}: {each}.")
-
-
-def trend_of_labels(v: Values, labels: Sequence[str]) -> Reduced:
-    """The values along labels, in each size and density on its own: the largest of each of `labels` that
-    was measured there, in this order."""
-    (s,) = v.by.values()
-    lines = s.groupby(level=["m", "n", "k", "density"], sort=False)
-    best = {at: line.groupby(level="label").max().reindex(labels).dropna() for at, line in lines}
-    course = [(f"{m} × {n} × {k}, {density(d)}", values) for (m, n, k, d), values in best.items() if len(values) > 1]
-    need(bool(course), "No size was measured with two of these labels.")
-    first, last = (name or "the usual pattern" for name in (labels[0], labels[-1]))
-    why = f"{v.name} from {first} to {last}."
-    return Reduced(v, pd.Series(dtype=float), "", why, lines=True, course=course)
+    missing = [name for name, s in (at or v.by).items() if s.empty]
+    need(not missing, f"Nothing was measured of {', '.join(missing[:1])}.")
+    return Reduced(v, pd.Series({name: records.geomean(s) for name, s in (at or v.by).items()}))
 
 
 def rank_correlation(v: Values, against: str) -> Reduced:
@@ -107,13 +76,11 @@ def rank_correlation(v: Values, against: str) -> Reduced:
     both = all(against in table and table.shape[1] > 1 for table in tables.values())
     need(both, f"There is nothing to hold against {against}.")
     found = {
-        (who, other): table[[against, other]].dropna().corr("spearman").loc[against, other]
+        f"{who} {other}": table[[against, other]].dropna().corr("spearman").loc[against, other]
         for who, table in tables.items()
         for other in table.columns.drop(against)
     }
-    each = ", ".join(f"{who} {other} {value:.2f}" for (who, other), value in found.items())
-    values, plain, why = pd.Series(found), replace(v, unit=""), f"{v.name}, with {against}: {each}."
-    return Reduced(plain, values, f"rank correlation {plain.range(values)}", why, again=lambda s: float(s.min()))
+    return Reduced(replace(v, unit=""), pd.Series(found), again=pd.Series.min)
 
 
 def falls_at_each_step(r: Reduced, change: float) -> Judged:
@@ -122,13 +89,9 @@ def falls_at_each_step(r: Reduced, change: float) -> Judged:
     values = list(r.values)
     falls = [after * (1 + change) < before for before, after in itertools.pairwise(values)]
     overall = values[-1] * (1 + change) < values[0]
-    return Judged(
-        REPRODUCED if all(falls) else PARTLY if overall else NOT_REPRODUCED,
-        f"A step within {change:.0%} counts as none.",
-        f"{sum(falls)} of {len(falls)} steps fall, {values[0] / values[-1]:.2f}× over all",
-    )
+    return Judged(REPRODUCED if all(falls) else PARTLY if overall else NOT_REPRODUCED, data={"falls": falls})
 
 
-QUANTITIES = (share_of_ideal, share_of_peak, flops_per_count, added_memory, roofline_transition)
-REDUCERS = (steps, trend_of_labels, rank_correlation)
+QUANTITIES = (share_of_ideal, flops_per_count, added_memory, roofline_transition)
+REDUCERS = (steps, rank_correlation)
 EXPECTATIONS = (falls_at_each_step,)

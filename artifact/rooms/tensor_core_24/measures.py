@@ -7,16 +7,15 @@ from artifact.drawing.compiled import instructions
 from artifact.measure import records
 from artifact.verdicts.evidence import Evidence, NotMeasured, need
 from artifact.verdicts.measures import Reduced
-from artifact.verdicts.quantities import RATES, Values, points, rows
+from artifact.verdicts.quantities import RATES, Values, rows
 from kernels import tensor_core_24 as room
 
 
 def ceiling(e: Evidence, experiments, name: str, over: str, rate: str) -> Values:
     """One ceiling that a microbenchmark measured over another. `rate` is the column: "tflops" or
     "gbps"."""
-    ours, theirs, unit = e.ceiling(name, rate), e.ceiling(over, rate), RATES[rate]
-    how = f"Ceilings measured here: {name} {ours:.4g} {unit}, {over} {theirs:.4g} {unit}."
-    return Values({name: pd.Series([ours / theirs])}, "Ceiling", unit="×", tail=f" over {over}", how=how)
+    found = {which: e.ceiling(which, rate) for which in (name, over)}
+    return Values({name: pd.Series([found[name] / found[over]])}, unit="×", data={"found": found, "per": RATES[rate]})
 
 
 def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Values:
@@ -27,24 +26,18 @@ def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Val
         ops = instructions(room.VARIANTS[of], target)
     except FileNotFoundError as missing:  # the disassembler
         raise NotMeasured(f"{missing}.") from None
-    count, how = float(sum(op in line for line in ops)), f"{len(ops)} instructions for {target}."
-    return Values({of: pd.Series([count])}, f"Instructions {op}", ".0f", unit=f" {op}", how=how)
+    count = float(sum(op in line for line in ops))
+    return Values({of: pd.Series([count])}, ".0f", f" {op}", data={"ops": len(ops)})
 
 
 def share_above_that_at(v: Values, column: str, value: float) -> Reduced:
     """The share of the points whose value is over that of the points where the size `column` is `value`, which are
     not counted themselves."""
-    (s,) = v.by.values()
-    here = s.index.get_level_values(column) == value
-    need(here.any() and not here.all(), f"{v.name} was not measured at {column} = {value:g} and elsewhere.")
-    that, others = records.geomean(s[here]), s[~here]
+    here = v.all.index.get_level_values(column) == value
+    need(here.any() and not here.all(), f"Nothing was measured at {column} = {value:g} and elsewhere.")
+    that, others = records.geomean(v.all[here]), v.all[~here]
     over = others > that
-    return Reduced(
-        v,
-        pd.Series([over.mean()]),
-        f"over that at {value:g} at {over.sum()} of {points(len(others))}",
-        f"{v.name}: {v.one(that)} at {column} = {value:g}, {v.range(others)} elsewhere.",
-    )
+    return Reduced(v, pd.Series([over.mean()]), data={"that": that, "others": others, "over": over})
 
 
 QUANTITIES = (ceiling, machine_code)

@@ -1,6 +1,7 @@
 """Quantities, reducers and expectations: verdicts on both sides of each limit, and numbers that are known."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -241,26 +242,30 @@ def test_time_as_a_power_of_a_size(speedup, of, expected):
 def test_larger_in_several_is_of_all_their_points():
     """The geometric mean of 0.9 at 21 points and 0.5 at 15 is even with 0.7."""
     e = evidence(frames({"wide": 0.9, "square": 0.5, "tall": 0.7}))
-    got = outcome(e, SPEEDUP, MEAN, {"larger_in": ["wide", "square"], "than_in": "tall", "by": 0.03})
-    assert got.verdict == PARTLY and got.measured.startswith("wide and square 0.70×, against tall 0.70×")
+    assert outcome(e, SPEEDUP, MEAN, {"larger_in": ["wide", "square"], "than_in": "tall", "by": 0.03}).verdict == PARTLY
 
 
-def test_memory_limits_at_a_share_of_the_points():
+@pytest.mark.parametrize("at_points,expected", [(0.6, REPRODUCED), (0.7, NOT_REPRODUCED)])
+def test_memory_limits_at_a_share_of_the_points(at_points, expected):
     table = synthetic.counters({"warp_per_row": {"dram": 80}})
     table.loc[table["density"] == 0.05, "value"] = 5
-    e, memory = evidence(frames(tflops=10.0), table), {"memory_use": "warp_per_row", "metric": "dram"}
-    expect = {"memory_limits_from": 0.6, "at_points": 0.6}
-    assert outcome(e, memory, POINTS, expect).verdict == REPRODUCED
-    assert outcome(e, memory, POINTS, expect | {"at_points": 0.7}).verdict == NOT_REPRODUCED
+    expect = {"memory_limits_from": 0.6, "at_points": at_points}
+    memory = {"memory_use": "warp_per_row", "metric": "dram"}
+    assert outcome(evidence(frames(tflops=10.0), table), memory, POINTS, expect).verdict == expected
 
 
-def test_lines_are_judged_one_by_one():
+@pytest.mark.parametrize(
+    "expect,expected",
+    [
+        (lambda r: measures.near(r, [2, 2], 1.0, 2.0), PARTLY),  # else nine in ten are asked for
+        (lambda r: measures.near(r, [2, 8], 1.0, 2.0), REPRODUCED),
+        (lambda r: measures.within(r, [2, 2], 0.1), PARTLY),  # half of the fits
+        (lambda r: measures.within(r, [3, 5], 0.1), NOT_REPRODUCED),  # no mean of exponents
+    ],
+)
+def test_lines_are_judged_one_by_one(expect, expected):
     lines = pd.Series([2.0, 8.0])
-    r = measures.Reduced(Values({"a": lines}, "Size"), lines, "", "", lines=True)
-    assert measures.near(r, [2, 2], 1.0, 2.0).verdict == PARTLY  # else nine in ten are asked for
-    assert measures.near(r, [2, 8], 1.0, 2.0).verdict == REPRODUCED
-    assert measures.within(r, [2, 2], 0.1).verdict == PARTLY  # half of the fits
-    assert measures.within(r, [3, 5], 0.1).verdict == NOT_REPRODUCED  # no mean of exponents
+    assert expect(measures.Reduced(Values({"a": lines}), lines, lines=True)).verdict == expected
 
 
 @pytest.mark.parametrize(
@@ -285,13 +290,6 @@ def test_the_threshold_is_where_the_verdict_changes(expect, threshold):
 # ---------------------------------------------------------------- quantities in numbers
 
 
-def test_a_speedup_is_the_baselines_time_over_the_contenders():
-    values = quantities.speedup(evidence(frames(0.5)), ALL, "warp_per_row", "cusparse_best")
-    assert np.allclose(values.all, 0.5) and len(values.all) == 54
-    alone = quantities.speedup(evidence(), ALL, ["any_n"], "column_tiles")
-    assert np.allclose(alone.by["any_n"], 1.05 / 1.3)
-
-
 def test_the_fastest_of_several_is_asked_where_all_of_them_were_measured():
     """A point that one of them lacks does not count, for it or against it."""
     made = frames(1.3)
@@ -301,21 +299,69 @@ def test_the_fastest_of_several_is_asked_where_all_of_them_were_measured():
     assert len(values.all) == 54 - 3 and (values.all > 1).all()
 
 
-def test_rates_and_shares():
-    e = evidence(frames(tflops=2.0, gbps=1000.0)).only({"density": 0.01})
-    assert np.allclose(quantities.tflops(e, ALL, "cusparse_alg2").all, 2)
-    assert np.allclose(quantities.tflops(e, ALL, "cusparse_alg2", flops="dense").all, 200)
-    assert np.allclose(quantities.share_of_ceiling(e, ALL, "copy", "any_n", "gbps").all, 0.25)
-    with pytest.raises(NotMeasured, match="'wgmma'"):
-        quantities.share_of_ceiling(e, ALL, "wgmma", "any_n", "tflops")
+COUNTED = {
+    "warp_per_row": {"c": 3e6, "d": 20e6, "all": 100e6},
+    "any_n": {"c": 1e6, "zero": 0},
+    "cusparse_alg1": {"c": 1},
+    "cusparse_alg2": {"c": 2},
+}
 
 
-def test_the_largest_of_a_column_is_that_of_the_worst_contender():
+@pytest.mark.parametrize(
+    "ask,value",
+    [
+        ({"speedup": "warp_per_row", "over": "cusparse_best"}, 0.5),
+        ({"speedup": ["any_n"], "over": "column_tiles"}, 1.05 / 1.3),
+        ({"tflops": "cusparse_alg2"}, 2),
+        ({"tflops": "cusparse_alg2", "flops": "dense"}, 200),
+        ({"share_of_ceiling": "copy", "of": "any_n", "rate": "gbps"}, 0.25),
+        ({"share_of_ceiling": 8, "of": "any_n", "rate": "tflops"}, 0.25),
+        ({"prepared_bytes": ["warp_per_row"]}, 4),
+        ({"counter": "c", "of": "any_n", "per": 1e6}, 1),
+        ({"counter": "c", "of": ["warp_per_row"], "over": "any_n"}, 3),
+        ({"counter": "c", "of": "any_n", "than": "warp_per_row"}, 2e6),
+        ({"counter": "c", "of": "cusparse_best"}, 2),  # that of the one that was fastest
+        ({"counter_share": "c", "share_of": "all", "of": "warp_per_row"}, 0.03),
+        ({"counter_share": "c", "share_of": "all", "of": "warp_per_row", "plus": ["d"]}, 0.23),
+        ({"counter_share": "c", "share_of": "all", "of": "warp_per_row", "stated": 0.1}, 0.3),
+    ],
+)
+def test_a_quantity_in_numbers(ask, value):
+    made = {name: df.assign(prepare_bytes=4.0 * df["nnz"]) for name, df in frames(0.5, tflops=2.0, gbps=1e3).items()}
+    e = evidence(made, synthetic.counters(COUNTED)).only({"density": 0.01})
+    found = measures.part("quantity", ask, "casper_sparse", "the test")(e, ALL)
+    assert np.allclose(found.all, value) and len(found.all) == 18
+
+
+@pytest.mark.parametrize("than,points", [(0.001, 21), (0.005, 14), (0.01, 7)])
+@pytest.mark.parametrize("ask", [{"tflops": "any_n"}, SPEEDUP, SPEEDUP | {"over": ["any_n", "l2_panels"]}])
+def test_only_the_matrices_that_are_denser(ask, than, points):
+    ask = measures.part("quantity", ask | {"than": than}, "casper_sparse", "the test")
+    assert len(ask(evidence(), WIDE).all) == points
+    with pytest.raises(NotMeasured, match="above density 5 %"):
+        ask(evidence(), WIDE, than=0.05)
+
+
+def test_a_share_needs_both_counters():
+    table = synthetic.counters(COUNTED)
+    lacks = evidence(counters=table[(table["metric"] != "d") | (table["m"] < table["m"].max())])
+    fewer = quantities.counter_share(lacks, ALL, "c", "all", "warp_per_row", plus=["d"]).all
+    assert 0 < len(fewer) < 54 and np.allclose(fewer, 0.23)
+
+
+@pytest.mark.parametrize("matrices,enough", [(0, True), (2, True), (3, False)])
+def test_a_mean_of_rates_is_of_all_matrices_of_the_source(matrices, enough):
+    two = pd.concat([synthetic.experiment("wide", label=name) for name in "ab"], ignore_index=True)
+    with nullcontext() if enough else pytest.raises(NotMeasured, match="the records hold 2"):
+        assert len(quantities.tflops(evidence({"wide": two}), WIDE, "any_n", matrices=matrices).all) == 42
+
+
+@pytest.mark.parametrize("of,expected", [(["warp_per_row", "any_n"], PARTLY), ("warp_per_row", REPRODUCED)])
+def test_the_largest_of_a_column_is_that_of_the_worst_contender(of, expected):
     made = frames(rel_err=1e-9)
     made["wide"].loc[made["wide"]["variant"] == "any_n", "rel_err"] = 5e-6
-    expect, of = {"at_most": 1e-6, "partly": 1e-5}, ["warp_per_row", "any_n"]
-    assert outcome(evidence(made), {"column": "rel_err", "of": of}, "largest", expect).verdict == PARTLY
-    assert outcome(evidence(made), {"column": "rel_err", "of": of[0]}, "largest", expect).verdict == REPRODUCED
+    expect = {"at_most": 1e-6, "partly": 1e-5}
+    assert outcome(evidence(made), {"column": "rel_err", "of": of}, "largest", expect).verdict == expected
 
 
 def test_the_true_density_is_that_of_generated_matrices_in_the_sparse_operand():
@@ -330,28 +376,6 @@ def test_the_true_density_is_that_of_generated_matrices_in_the_sparse_operand():
         quantities.true_density(evidence(made).only({"label": "a real one"}), ["wide"], "any_n")
 
 
-def test_counters_by_themselves_over_another_and_as_shares():
-    table = synthetic.counters(
-        {
-            "warp_per_row": {"c": 3e6, "d": 20e6, "all": 100e6},
-            "any_n": {"c": 1e6, "zero": 0},
-            "cusparse_alg1": {"c": 1},
-            "cusparse_alg2": {"c": 2},
-        }
-    )
-    e = evidence(counters=table)
-    assert np.allclose(quantities.counter(e, ALL, "c", "any_n", per=1e6).all, 1)
-    assert np.allclose(quantities.counter(e, ALL, "c", ["warp_per_row"], over="any_n").all, 3)
-    assert set(quantities.counter(e, ALL, "c", "cusparse_best").all) == {2}  # that of the one that was fastest
-    assert np.allclose(quantities.counter_share(e, ALL, "c", "all", "warp_per_row").all, 0.03)
-    both = quantities.counter_share(e, ALL, "c", "all", "warp_per_row", plus=["d"])
-    assert np.allclose(both.all, 0.23)
-    # Where one of them was not read, there is no share.
-    lacks = evidence(counters=table[(table["metric"] != "d") | (table["m"] < table["m"].max())])
-    fewer = quantities.counter_share(lacks, ALL, "c", "all", "warp_per_row", plus=["d"])
-    assert 0 < len(fewer.all) < len(both.all) and np.allclose(fewer.all, 0.23)
-
-
 @pytest.mark.parametrize(
     "ask,says",
     [
@@ -359,6 +383,7 @@ def test_counters_by_themselves_over_another_and_as_shares():
         (lambda e: quantities.counter_share(e, ALL, "c", "c", "any_n"), "no positive values"),
         (lambda e: quantities.counter(e, ALL, "d", "any_n"), "d was not profiled"),
         (lambda e: quantities.counter_share(e, ALL, "c", "c", "warp_per_row", plus=["d"]), "d was not profiled"),
+        (lambda e: quantities.share_of_ceiling(e, ALL, "wgmma", "any_n", "tflops"), "'wgmma'"),
     ],
 )
 def test_nothing_is_divided_by_no_count(ask, says):
@@ -384,71 +409,110 @@ def test_memory_use_without_counters_is_between_least_and_requested_bytes(least,
         assert outcome(*asked, expect, ["tall"]).verdict == expected
 
 
-def test_bytes_beside_the_values():
-    made = {name: df.assign(prepare_bytes=4.0 * df["nnz"]) for name, df in frames().items()}
-    assert np.allclose(quantities.prepared_bytes(evidence(made), ALL, ["warp_per_row"]).all, 4)
-
-
 # ---------------------------------------------------------------- reducers in numbers
 
 
 def values(numbers, named=False, **where) -> Values:
-    """One contender "a" with these numbers, at n = 1, 2, 4 … unless `where` has other columns."""
-    at = {"experiment": "e", "label": "", "m": 8, "n": [2**i for i in range(len(numbers))], "k": 8}
-    at |= {"density": 0.5, "useful_flops": 1.0, "value": numbers} | where
-    series = pd.DataFrame(at).set_index(INDEX)["value"].astype(float)
-    return Values({"a": series}, "Speedup", unit="×", named=named)
+    """Contenders "a", "b" … with these numbers each, at n = 1, 2, 4 … unless `where` has other columns."""
+    lists = numbers if isinstance(numbers[0], list) else [numbers]
+    at = {"experiment": "e", "label": "", "m": 8, "n": [2**i for i in range(len(lists[0]))], "k": 8}
+    at |= {"density": 0.5, "useful_flops": 1.0} | where
+    made = {n: pd.DataFrame(at | {"value": v}).set_index(INDEX)["value"] for n, v in zip("abc", lists, strict=False)}
+    return Values({name: s.astype(float) for name, s in made.items()}, unit="×", named=named)
+
+
+APART = {"experiment": ["e", "e", "f", "f"], "density": [0.1, 0.2, 0.1, 0.1]}
 
 
 @pytest.mark.parametrize(
-    "reducer,expected",
+    "reduce,numbers,where,expected",
     [
-        (measures.median, 3),
-        (measures.mean, 22.4),
-        (measures.largest, 100),
-        (measures.smallest, 1),
-        (lambda v: measures.quantile(v, 0.25), 2),
-        (lambda v: measures.quantile(v, 0.75), 6),
-        (measures.geometric_mean, 3600**0.2),
-        (lambda v: measures.share_of_points_above(v, 2.0), 0.6),
-        (lambda v: measures.share_of_points_below(v, 2.0), 0.2),
-        (lambda v: measures.share_of_points_at_least(v, 2.0), 0.8),  # a tie is no loss
-        (lambda v: measures.share_of_points_at_least(v, 3.1, tolerance=0.05), 0.6),
+        *(
+            (reduce, [3, 1, 100, 2, 6], {}, [expected])
+            for reduce, expected in (
+                (measures.median, 3),
+                (measures.mean, 22.4),
+                (measures.largest, 100),
+                (measures.smallest, 1),
+                (lambda v: measures.quantile(v, 0.25), 2),
+                (lambda v: measures.quantile(v, 0.75), 6),
+                (measures.geometric_mean, 3600**0.2),
+                (lambda v: measures.share_of_points_above(v, 2.0), 0.6),
+                (lambda v: measures.share_of_points_below(v, 2.0), 0.2),
+                (lambda v: measures.share_of_points_at_least(v, 2.0), 0.8),  # a tie is no loss
+                (lambda v: measures.share_of_points_at_least(v, 3.1, tolerance=0.05), 0.6),
+            )
+        ),
+        (lambda v: measures.geometric_mean(v, "each experiment"), [1, 4, 9, 9], APART, [2, 9]),
+        (lambda v: measures.geometric_mean(v, "each density"), [1, 4, 9, 9], APART, [1, 4, 9]),
+        (lambda v: measures.median(v, "each n"), [1, 3, 5, 9], {"n": [1, 1, 1, 2]}, [3, 9]),
+        (lambda v: measures.power_law(v, "n", 1.1), [1, 4, 16, 64], {}, [2]),
+        (lambda v: measures.power_law(v, "n", 1.1), [1, 4, 16, 640], {}, [np.nan]),
+        (lambda v: measures.knee(v, "n", 0.1), [1, 8.9, 9, 10], {}, [4]),
+        (lambda v: measures.over_best(v, {"a": ["b"], "c": []}), [[2, 8], [1, 4], [3, 12]], {}, [2, 1.5]),
+        (lambda v: measures.over_best(v, {"a": ["b", "none"]}), [[2, 8], [1, 4], [3, 12]], {}, [2]),
     ],
 )
-def test_one_number_for_many(reducer, expected):
-    reduced = reducer(values([3, 1, 100, 2, 6]))
-    assert reduced.values.item() == pytest.approx(expected) and reduced.measured and not reduced.lines
-    assert reduced.again is None or reduced.again(reduced.of.all) == pytest.approx(expected)
+def test_a_reducer_in_numbers(reduce, numbers, where, expected):
+    reduced = reduce(values(numbers, **where))
+    assert list(reduced.values) == pytest.approx(expected, nan_ok=True)
+    assert reduced.again is None or len(expected) > 1 or reduced.again(reduced.of.all) == pytest.approx(expected[0])
 
 
-def test_means_apart():
-    v = values([1, 4, 9, 9], experiment=["e", "e", "f", "f"], density=[0.1, 0.2, 0.1, 0.1])
-    assert list(measures.geometric_mean(v, "each experiment").values) == pytest.approx([2, 9])
-    assert list(measures.geometric_mean(v, "each density").values) == pytest.approx([1, 4, 9])
-    with pytest.raises(NotMeasured, match="not positive"):
-        measures.geometric_mean(values([1, 0]))
+@pytest.mark.parametrize(
+    "numbers,where,how,lines",
+    [
+        ([3, 1, 2, 9, 7], {"n": [4, 1, 1, 1, 2], "density": [0.1, 0.1, 0.1, 0.2, 0.2]}, {}, [[1.5, 3], [9, 7]]),
+        ([1, 2, 3], {"useful_flops": [30.0, 10.0, 20.0]}, {"along": "useful_flops"}, [[2, 3, 1]]),
+        ([[1, 4, 9], [2, 2, 2]], {"n": [1, 1, 2]}, {"apart": ["contender"], "by": "geometric mean"}, [[2, 9], [2, 2]]),
+        (
+            [1, 2, 3],
+            {"density": [0.1, 0.2, 0.4], "n": 8},
+            {"along": "density", "order": [0.4, 0.1], "apart": ["n"]},
+            [[3, 1]],
+        ),
+        ([1, 5, 3], {"label": ["x", "x", "y"]}, {"along": "label", "order": ["y", "x"], "by": "largest"}, [[3, 5]]),
+        (
+            [8, 2, 4],
+            {"density": [0.1, 0.2, 0.4]},
+            {"along": "denser", "order": [0, 0.1], "apart": ["contender"], "by": "geometric mean"},
+            [[4, 8**0.5]],
+        ),
+        (
+            [[1, 4], [9, 9], [5, 5]],
+            {},
+            {"along": "contender", "order": ["b", "a"], "apart": [], "by": "geometric mean"},
+            [[9, 2]],
+        ),
+    ],
+)
+def test_the_course_of_a_trend(numbers, where, how, lines):
+    reduced = measures.trend(values(numbers, **where), **{"along": "n"} | how)
+    assert [list(line) for _, line in reduced.course] == [pytest.approx(line) for line in lines]
+    assert list(reduced.values) == ([] if how.get("apart", True) else pytest.approx(lines[0]))
 
 
-def test_a_trend_is_along_the_size_in_each_density_alone():
-    v = values([3, 1, 2, 9, 7], n=[4, 1, 1, 1, 2], density=[0.1, 0.1, 0.1, 0.2, 0.2])
-    assert [list(line) for _, line in measures.trend(v, "n").course] == [[1.5, 3], [9, 7]]
-    ((_, line),) = measures.trend(values([1, 2, 3], useful_flops=[30.0, 10.0, 20.0]), "useful_flops").course
-    assert list(line) == [2, 3, 1]
-    with pytest.raises(NotMeasured, match="two sizes"):
-        measures.trend(values([1, 2], n=[1, 1]), "n")
+@pytest.mark.parametrize(
+    "reduce,says",
+    [
+        (lambda: measures.geometric_mean(values([1, 0])), "not positive"),
+        (lambda: measures.trend(values([1, 2], n=[1, 1]), "n"), "two sizes"),
+        (lambda: measures.trend(values([1, 2]), "contender", (), "mean", ["a", "z"]), "z was not measured"),
+        (lambda: measures.power_law(values([1, 2]), "n", 1.1), "three sizes"),
+        (lambda: measures.knee(values([1, 2]), "n", 0.1), "three sizes"),
+        (lambda: measures.over_best(values([1, 2]), {"z": []}), "z was not measured"),
+        (lambda: measures.over_best(values([1, 2]), {"a": []}), "a stand beside was not measured"),
+    ],
+)
+def test_what_cannot_be_reduced_is_not_measured(reduce, says):
+    with pytest.raises(NotMeasured, match=says):
+        reduce()
 
 
-def test_a_power_law_is_fitted_on_log_axes():
-    assert measures.power_law(values([1, 4, 16, 64]), "n", 1.1).values.item() == pytest.approx(2)
-    assert np.isnan(measures.power_law(values([1, 4, 16, 640]), "n", 1.1).values.item())
-    with pytest.raises(NotMeasured, match="three sizes"):
-        measures.power_law(values([1, 2]), "n", 1.1)
-
-
-@pytest.mark.parametrize("shown,expected", [(True, "a 2–4×"), (False, "2.00–4.00×")])
+@pytest.mark.parametrize("shown,expected", [(["any_n"], "any_n "), ("any_n", "0.")])
 def test_who_is_meant_is_said_where_the_rule_lists_contenders(shown, expected):
-    assert measures.each_point(values([2, 4], named=shown)).measured.startswith(expected)
+    got = outcome(evidence(), {"speedup": shown, "over": "l2_panels"}, POINTS, {"at_least": 1, "partly": 0})
+    assert got.measured.startswith(expected)
 
 
 @pytest.mark.parametrize("metric", sorted(quantities.COUNTERS))

@@ -38,7 +38,7 @@ from kernels.async_sparse import (
     windows,
 )
 from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.statistics import HEIGHTS, Statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
 from kernels.contract import Operands
@@ -262,7 +262,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
     others = np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1
     assert np.array_equal(made.work.others, others)
-    assert (made.held == 0 and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
+    assert (not made.own and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -29,16 +29,6 @@ def summary(values: pd.Series) -> dict[str, Value]:
     return {"low": values.min(), "high": values.max(), "mean": records.geomean(values), "count": len(values)}
 
 
-def under(name: str, /, **values: Any) -> Iterator[Fact]:
-    """Yield name.key → value for each, as `flat`."""
-    return each(name, values)
-
-
-def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
-    """Yield name.key → value for each, where keys need not be Python's names."""
-    return flat({name: values})
-
-
 def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
     """Yield the facts of nested mappings, series and tables, of which each row is one, named by their keys with dots
     between; what is NaN or None was not measured, and is no fact."""
@@ -62,7 +52,7 @@ def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
 
 def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:
     """Yield verdict.CLAIM of each claim in what `cells.verdicts` returns."""
-    return each("verdict", judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_")))
+    return flat({"verdict": judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_"))})
 
 
 def tree(facts: Mapping[str, Value]) -> dict[str, Any]:

@@ -91,6 +91,11 @@ def short(value: float) -> str:
     return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
 
 
+def note(ax, x: float, y: float, text: str, right: float, above: float, **how) -> None:
+    """Text so many points from a place."""
+    ax.annotate(text, (x, y), xytext=(right, above), textcoords="offset points", **{"fontsize": 8.5} | how)
+
+
 def wrap(text: str, width: int) -> str:
     """Text in lines of so many characters; "–" for none."""
     return "\n".join(textwrap.wrap(text, width)) or "–"

@@ -16,7 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from artifact import paths, registry
 from artifact.book import html
-from artifact.book.facts import Fact, each, flat, under
+from artifact.book.facts import Fact, flat
 from artifact.book.text import NOT_MEASURED, Text
 from artifact.drawing import prose, races, sketch, style
 from artifact.measure import records
@@ -61,12 +61,12 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
             said["each"] = html.part("each", claim.id, given)
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
-        yield from each(f"claim.{claim.id}", said)
+        yield from flat({f"claim.{claim.id}": said})
     claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
         decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from under("gpus", changed=len(prose.changed(claims)), decided=int(decided))
+        yield from flat({"gpus": {"changed": len(prose.changed(claims)), "decided": decided}})
 
 
 def _number(row: pd.Series) -> str:

@@ -23,7 +23,7 @@ It is ahead.
 
 def of(**known) -> Text:
     made = Text(text._environment().from_string(SOURCE))
-    made.add(facts.under("speed.wide", **known))
+    made.add(facts.flat({"speed.wide": known}))
     return made
 
 
@@ -35,7 +35,7 @@ def test_a_fact_may_have_the_name_of_a_dictionarys_method():
     made = Text(
         text._environment().from_string("{% block b %}{{ balance.copy|n }} {{ balance.items()|length }}{% endblock %}")
     )
-    made.add(facts.under("balance", copy=3))
+    made.add(facts.flat({"balance": {"copy": 3}}))
     assert made("b") == "3 1"
 
 

@@ -1,7 +1,11 @@
 """Libraries that are imported when they are first used: modules that need them can be imported, and read, without."""
 
 import importlib
+import threading
 from typing import Any
+
+#: Two threads that import cuda.core for the first time at once break each other's import.
+_IMPORT = threading.RLock()
 
 
 class Lazy:
@@ -11,9 +15,10 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
+        with _IMPORT:
+            return getattr(importlib.import_module(self._name), name)
 
 
-torch = Lazy("torch")
-cupy = Lazy("cupy")
-driver, runtime = Lazy("cuda.bindings.driver"), Lazy("cuda.bindings.runtime")
+cupy, torch = Lazy("cupy"), Lazy("torch")
+core = Lazy("cuda.core")
+driver, nvrtc, runtime = (Lazy(f"cuda.bindings.{name}") for name in ("driver", "nvrtc", "runtime"))

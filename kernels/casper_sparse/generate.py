@@ -14,6 +14,7 @@ import numpy as np
 from .. import jit
 from ..contract import Operands, require
 from ..formats import csr
+from ..lazy import cupy
 
 SOURCE = Path(__file__).with_name("generate.cu")
 ENTRIES = ("row_counts", "sparse_entries", "dense")
@@ -60,8 +61,6 @@ def host_dense(k: int, n: int, seed: int) -> np.ndarray:
 
 def device_operands(m: int, n: int, k: int, density: float, seed: int) -> Operands:
     """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
-    import cupy
-
     low, high = row_count_range(k, density)
     counts = cupy.empty(m, cupy.int32)
     _generate("row_counts", m, (np.int32(m), np.int32(low), np.int32(high), np.uint32(seed), counts))
@@ -79,8 +78,6 @@ def device_operands(m: int, n: int, k: int, density: float, seed: int) -> Operan
 
 def device_dense(k: int, n: int, seed: int):
     """B (k, n) float32 as a CuPy array, the same bits as `host_dense`."""
-    import cupy
-
     b = cupy.empty((k, n), cupy.float32)
     _generate("dense", k * n, (np.uint64(k * n), np.uint32(seed), b))
     return b
@@ -104,8 +101,6 @@ def validate(m: int, n: int, k: int, density: float, seed: int) -> None:
 
 
 def _generate(entry: str, size: int, arguments: tuple) -> None:
-    import cupy
-
     if size == 0:
         return
     raw = tuple(a.data.ptr if isinstance(a, cupy.ndarray) else a for a in arguments)

@@ -23,6 +23,9 @@ from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
+from ..lazy import Lazy
+
+cupyx = Lazy("cupyx")
 
 SOURCE = Path(__file__).with_name("gather_rows.cu")
 #: Bytes -> what gather_rows.cu moves at a time.
@@ -157,8 +160,6 @@ class Gpu(Host):
         launch(self._stream(stream), config, kernel, *sizes, *addresses)
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
-        import cupyx
-
         made = cupyx.empty_pinned(x.shape, x.dtype)
         made[...] = x
         return made

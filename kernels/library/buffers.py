@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import gpu
 from ..contract import require
-from ..gpu import _driver
+from ..lazy import driver
 
 LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can destroy
 
@@ -39,7 +39,7 @@ class Buffers:
             return True
         if before in LASTING and not self._record(before):
             return False
-        (error,) = _driver().cuStreamWaitEvent(pointer, self._event, 0)
+        (error,) = driver.cuStreamWaitEvent(pointer, self._event, 0)
         return not int(error)
 
     def done(self, pointer: int) -> None:
@@ -48,7 +48,6 @@ class Buffers:
             require(self._record(pointer), f"the stream at {pointer:#x} takes no event: give a stream that is open")
 
     def _record(self, pointer: int) -> bool:
-        driver = _driver()
         if self._event is None:
             error, self._event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             if int(error):
@@ -59,7 +58,7 @@ class Buffers:
     def __del__(self):
         if self._event is not None:
             with contextlib.suppress(Exception):  # the interpreter may be ending
-                _driver().cuEventDestroy(self._event)
+                driver.cuEventDestroy(self._event)
 
 
 def copy_of(sizes: tuple[int, ...]) -> Buffers:
@@ -86,13 +85,12 @@ class _Memory:
     def __del__(self):
         if self.address:
             with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
-                _driver().cuMemFree(self.address)
+                driver.cuMemFree(self.address)
 
 
 def allocated(size: int) -> int:
     """The address of zeros on the current GPU, past any library's pool: those wait for streams, which a capture
     forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
-    driver = _driver()
 
     def did(answer: tuple):
         return gpu.succeeded(
@@ -111,7 +109,6 @@ def allocated(size: int) -> int:
 @contextlib.contextmanager
 def capturing_goes_on():
     """Let this thread call meanwhile what a capture forbids by default, as to allocate: no part of the graph."""
-    driver = _driver()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
     try:
@@ -122,10 +119,10 @@ def capturing_goes_on():
 
 def is_captured(pointer: int) -> bool:
     """Whether work on the stream at an address becomes part of a CUDA graph."""
-    error, status = _driver().cuStreamIsCapturing(pointer)
+    error, status = driver.cuStreamIsCapturing(pointer)
     return not int(error) and int(status) != 0
 
 
 def capture_of(pointer: int) -> int:
     """The number of the capture that the stream at an address is part of."""
-    return int(_driver().cuStreamGetCaptureInfo(pointer)[2])
+    return int(driver.cuStreamGetCaptureInfo(pointer)[2])

@@ -4,6 +4,7 @@ import math
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,10 @@ import pytest
 from contenders import OnCpu, drawn, on_gpu, problem, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
+
+from emulated import by_the_host  # noqa: F401
 
 from artifact.measure import check
 from kernels import async_sparse, formats
@@ -297,15 +302,27 @@ def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
 # ------------------------------------------------------------------- whole numbers
 
 
+@pytest.fixture
+def whole(by_the_host):  # noqa: F811
+    """`probe.exact`, of operands that the kernel makes on the host."""
+
+    def of(problem):
+        ops = problem.host()
+        there = Operands(by_the_host(ops.a), by_the_host(ops.b))
+        return probe.exact(replace(problem, make_device=lambda: there))
+
+    return of
+
+
 @pytest.mark.parametrize("dtype", ["float32", *half.DTYPES])
-def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(dtype):
+def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(whole, dtype):
     """In a measurement's own numbers of 16 bits it is less than what rounding explains."""
     made = heavy_and_light(1.0, signed=False, dtype=dtype)
     keep = np.arange(made.nnz) != made.host().a.val[:3000].argmin()
     loses = lambda a, b: product(replace(a, val=a.val * keep), b)  # noqa: E731
     if dtype != "float32":
         check.check(OnCpu(made, loses, "loses", dtype), made, on_cpu(made))
-    exact = probe.exact(made)
+    exact = whole(made)
     reference = on_cpu(exact, sizes=False)
     check.exactly(OnCpu(exact, dtype=dtype), exact, reference)
     says = "loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: .* of 960 elements .* at row 0, "
@@ -313,18 +330,18 @@ def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(dtype):
         check.exactly(OnCpu(exact, loses, "loses", dtype), exact, reference)
 
 
-def test_an_element_that_is_not_written_is_wrong_on_whole_numbers():
-    exact = probe.exact(drawn(m=60, n=16, k=40, nnz=300))
+def test_an_element_that_is_not_written_is_wrong_on_whole_numbers(whole):
+    exact = whole(drawn(m=60, n=16, k=40, nnz=300))
     unwritten = OnCpu(exact, lambda a, b: np.where(np.arange(60)[:, None] < 59, product(a, b), np.float32(np.nan)))
     with is_wrong(match="leaves 16 of 960 elements unwritten or NaN, the first at row 59, column 0"):
         check.exactly(unwritten, exact, on_cpu(exact, sizes=False))
 
 
 @pytest.mark.parametrize("out", ["bfloat16", "e4m3"])
-def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(out):
+def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
     from kernels.tensor_core_24 import fp8_operands
 
-    exact = probe.exact(fp8_operands.problem(40, 24, 96, out=out, scale="vectors"))
+    exact = whole(fp8_operands.problem(40, 24, 96, out=out, scale="vectors"))
     reference, one = on_cpu(exact, sizes=False), np.ones((1, 1), np.float32)
     numbers = reference.values.astype(np.float32)
     made = half.from_dense(numbers, out) if out == "bfloat16" else eight.Eight(out, eight.to_bits(numbers, out), one)

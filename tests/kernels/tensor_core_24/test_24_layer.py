@@ -161,10 +161,9 @@ def test_tokens_are_quantised_by_themselves(dtype):
     stream = opened.create_stream()
     tokens, k = 37, 4112
     x = np.random.default_rng(5).standard_normal((tokens, k)).astype(np.float32)
-    x *= 10.0 ** np.arange(-3, 4)[np.arange(tokens) % 7][:, None] if dtype == "bfloat16" else 1
+    x[3] *= 100
     x[5] = 0
     bits = half.to_bits(x, dtype)
-    x = half.from_bits(bits, dtype)
     bits[7, 3] = half.to_bits(np.array([np.nan], np.float32), dtype)[0]
     there, to = cupy.asarray(bits), cupy.full((tokens, k), 0xFF, cupy.uint8)
     scale = cupy.full(tokens, np.nan, cupy.float32)
@@ -174,6 +173,7 @@ def test_tokens_are_quantised_by_themselves(dtype):
     units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
     assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()
     rest = [i for i in range(tokens) if i not in (5, 7)]
-    assert np.allclose(units[rest], np.abs(x[rest]).max(1) / 448, rtol=1e-6)
-    off = np.abs(found[rest] * units[rest, None] - x[rest])
-    assert (off <= np.maximum(np.abs(x[rest]) / 16, units[rest, None] * 2.0**-10) * 1.01).all()
+    x = half.from_bits(bits, dtype)[rest]
+    assert np.allclose(units[rest], np.abs(x).max(1) / 448, rtol=1e-6)
+    off = np.abs(found[rest] * units[rest, None] - x)
+    assert (off <= np.maximum(np.abs(x) / 16, units[rest, None] * 2.0**-10) * 1.01).all()

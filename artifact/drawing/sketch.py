@@ -51,7 +51,8 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch
 
 def frame(ax, x: float, y: float, width: float, height: float, **how) -> None:
     """The outline of a rectangle."""
-    ax.add_patch(Rectangle((x, y), width, height, **({"fill": False, "edgecolor": INK} | how)))
+    outline: dict[str, Any] = {"fill": False, "edgecolor": INK} | how
+    ax.add_patch(Rectangle((x, y), width, height, **outline))
 
 
 def rule(ax, x, y, thick: bool) -> None:

@@ -23,7 +23,7 @@ holds positions within a group where this one holds rows of the whole matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,14 +112,12 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
     require_seed(seed)
     rng = np.random.default_rng([int(seed), k, n, keep, group, vector])
     q = math.ceil(n / vector)
-    w = math.ceil(k / group) * keep
-    index = np.full((w, q), k - 1, np.int32)
-    for start, stop, first, last in _chunks(k, keep, group, q):
-        groups = math.ceil((stop - start) / group)
-        rows, taken = (stop - start) // groups, (last - first) // groups
-        local = _rows(_sample(rng, (groups, q), taken, rows), taken)
-        local += np.arange(start, stop, rows)[:, None, None]
-        index[first:last] = local.reshape(-1, q)
+
+    def draw(groups: range, row: int, rows: int) -> np.ndarray:
+        return rng.integers(0, rows - row, (len(groups), q), np.min_scalar_type(rows))
+
+    index = sampled(k, keep, group, q, draw)
+    w = len(index)
     val = rng.random((w, n), np.float32)
     np.subtract(1, val, out=val)  # [0, 1) to (0, 1], exactly: both are multiples of 2^-24
     val[w - _surplus(k, keep, group) :] = 0
@@ -271,17 +269,25 @@ def _chunks(k: int, keep: int, group: int, columns: int):
         yield whole * group, k, whole * keep, whole * keep + min(keep, rest)
 
 
-def _sample(rng, shape: tuple[int, int], keep: int, rows: int) -> np.ndarray:
-    """bool (*shape, rows) with `keep` true of the last axis, every choice equally likely."""
-    dtype = np.min_scalar_type(rows)
-    left = np.full(shape, keep, dtype)
-    kept = np.empty((*shape, rows), bool)
-    for row in range(rows):
-        # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
-        taken = rng.integers(0, rows - row, shape, dtype) < left
-        left -= taken
-        kept[:, :, row] = taken
-    return kept
+def sampled(k: int, keep: int, group: int, q: int, draw: Callable[[range, int, int], np.ndarray]) -> np.ndarray:
+    """The rows that each of q vectors keeps, every choice equally likely: int32 (w, q), an index (algorithm S).
+
+    draw: of some groups, a row of them, and how many rows they have: for each of these groups and vectors a whole
+    number from 0 to rows - row - 1.
+    """
+    index = np.full((math.ceil(k / group) * keep, q), k - 1, np.int32)
+    for start, stop, first, last in _chunks(k, keep, group, q):
+        groups = range(start // group, math.ceil(stop / group))
+        rows, taken = (stop - start) // len(groups), (last - first) // len(groups)
+        left = np.full((len(groups), q), taken, np.min_scalar_type(rows))
+        kept = np.empty((*left.shape, rows), bool)
+        for row in range(rows):
+            # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
+            kept[:, :, row] = draw(groups, row, rows) < left
+            left -= kept[:, :, row]
+        local = _rows(kept, taken) + np.arange(start, stop, rows)[:, None, None]
+        index[first:last] = local.reshape(-1, q)
+    return index
 
 
 def _rows(kept, keep: int):

@@ -4,8 +4,8 @@
 // The matrix is read once and half of it written: nothing else is to be gained, so the threads
 // share nothing.
 //
-// Template:  mode  FIT    report the first group with three or four non-zeros, and compress: what is
-//                         written holds only where nothing is reported
+// Template:  mode  FIT    report the first group with three or four non-zeros, and compress: what
+//                         is written holds only where nothing is reported
 //                  PRUNE  compress whatever there is: each group keeps its two largest magnitudes
 //            type  of the numbers: SIXTEEN, bit patterns of bfloat16 or float16; E4M3, INT8
 #pragma once

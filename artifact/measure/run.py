@@ -65,7 +65,7 @@ Timer = Callable[..., dict[str, bench.Timing]]
 
 
 class Prepared(NamedTuple):
-    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
+    """What is kept of a contender without its memory: its preprocessing's milliseconds, and bytes of device memory."""
 
     prepare_ms: float
     prepare_bytes: int
@@ -283,7 +283,8 @@ def measure_point(
         check_exactly(problem, contenders, opened)
         bounds = {name: bind(problem) for name, bind in contenders.items()}
         errors, timings = check_and_time(bounds, problem, reference, opened, partial(timer, budget_s=budget_s))
-        return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
+        costs = {name: Prepared(float(b.prepare_ms), int(b.prepare_bytes)) for name, b in bounds.items()}
+        return {name: (costs[name], errors[name], timings[name]) for name in costs}
     finally:
         # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
         # first.
@@ -358,12 +359,7 @@ def measure_alone(
     finally:
         stream.close()
     of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
-    return row(problem, bound.name, experiment, prepared(bound), errors, timing, **of)
-
-
-def prepared(bound: Bound) -> Prepared:
-    """What a record keeps of a contender, without the memory that the contender holds."""
-    return Prepared(float(bound.prepare_ms), int(bound.prepare_bytes))
+    return row(problem, bound.name, experiment, bound, errors, timing, **of)
 
 
 def row(

@@ -144,14 +144,17 @@ def filled(config: Unit, shape: Shape, most: int) -> Unit:
     return replace(config, shared=shared, private=min(2 * shared, (left - shared * both) // own))
 
 
+def instance(kernel: str, *of) -> str:
+    """A template instantiation; of: its arguments, truths as Python has them, dtypes of `DTYPES`."""
+    said = (str(x).lower() if isinstance(x, bool) else DTYPES[x][0] if x in DTYPES else str(x) for x in of)
+    return f"{kernel}<{', '.join(said)}>"
+
+
 def entry(config: Unit, shape: Shape) -> str:
     """The template instantiation."""
-    major = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR"
-    column, tall = str(shape.c_order == "F").lower(), str(config.tall).lower()
-    return (
-        f"unit_ring<{DTYPES[shape.dtype][0]}, {major}, {column}, {tall}, {config.width}, "
-        f"{config.shared}, {config.private}, {config.buffers}, {shape.pieces}>"
-    )
+    major, rings = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR", (config.shared, config.private, config.buffers)
+    column = shape.c_order == "F"
+    return instance("unit_ring", shape.dtype, major, column, config.tall, config.width, *rings, shape.pieces)
 
 
 def check(config: Unit, shape: Shape, most: int) -> None:

@@ -21,7 +21,7 @@ from ..contract import require
 from ..pitch import ALIGNMENT
 from ..tma import mapped, remember
 from . import family, published
-from .family import DTYPES, LINE, ROWS, Shape, Unit
+from .family import LINE, ROWS, Shape, Unit
 
 HERE = Path(__file__).parent
 GATED = HERE / "gated.cu"
@@ -96,8 +96,7 @@ def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
 def entry(sizes: Sizes, config: Unit) -> str:
     """The template instantiation."""
     if sizes.kernel == "gated":
-        dtype = DTYPES[sizes.dtype][0]
-        return f"gated<{dtype}, {config.width}, {config.shared}, {config.private}, {config.buffers}>"
+        return family.instance("gated", sizes.dtype, config.width, config.shared, config.private, config.buffers)
     if sizes.kernel == "opt5":
         return published.entry("opt5", sizes.dtype, "C", published.wgmma_n(sizes.tokens))
     return family.entry(config, shape_of(sizes))

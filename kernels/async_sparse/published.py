@@ -16,6 +16,7 @@ import numpy as np
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require
 from ..formats.half import array_of
+from ..lazy import cupy
 from ..tma import tensor_map
 from . import family
 from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
@@ -36,9 +37,8 @@ SWEEP = {f"opt5_n{n}": n for n in WIDTHS}
 
 def entry(name: str, dtype: str, c_order: str, n: int, traced: bool = False) -> str:
     """The template instantiation; c_order: "C" for a row-major C, "F" for a column-major one."""
-    stages = "" if name in ("opt1", "opt2") else f", {STAGES}"
-    trace = ", true" if traced else ""
-    return f"{name}<{DTYPES[dtype][0]}, {str(c_order == 'F').lower()}, {n}{stages}{trace}>"
+    stages = () if name in ("opt1", "opt2") else (STAGES,)
+    return family.instance(name, dtype, c_order == "F", n, *stages, *(True,) * traced)
 
 
 #: (dtype, order of C) of instantiations that stand for all.
@@ -90,7 +90,7 @@ _IDEAS = {
     ),
 }
 _ENTRIES = {name: tuple(entry(name, *of, 256) for of in _STANDING) for name in _IDEAS}
-_ENTRIES["opt0"] = tuple(f"opt0<{name}>" for name, _ in DTYPES.values())
+_ENTRIES["opt0"] = tuple(family.instance("opt0", dtype) for dtype in DTYPES)
 KERNELS: dict[str, Kernel] = {
     name: Kernel(
         name,
@@ -144,8 +144,6 @@ def bind(name: str, problem: Problem, device, spans=None) -> Launch:
     )
     if kernel == "opt0":
         return _on_cuda_cores(problem, device, (rows, panels))
-    import cupy
-
     val, k = blocks_of(a), LINE // shape.size
     dense = lines(operands, device)  # and what was copied is there
     need = shared_bytes(kernel, width, shape.size, shape.c_order)
@@ -186,7 +184,7 @@ def _on_cuda_cores(problem: Problem, device, grid: tuple[int, int]) -> Launch:
     )
     of_a = (x.data.ptr for x in (operands.a.row_ptr, operands.a.col_idx, operands.a.val))
     arguments = (*of_a, *b, *c, *map(np.int32, (problem.m, problem.n, problem.k)))
-    job = HERE / "opt0.cu", f"opt0<{DTYPES[family.dtype_of(operands.b)][0]}>"
+    job = HERE / "opt0.cu", family.instance("opt0", family.dtype_of(operands.b))
     return Lines(operands.b, operands.c).bound("opt0", operands, job, device, (grid, 128), arguments)
 
 
@@ -220,8 +218,6 @@ def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz:
     the clock that turns cycles into time; 0 asks the device for its highest. Raises ValueError for a
     variant that keeps no clocks.
     """
-    import cupy
-
     mhz = sm_mhz or device.properties.clock_rate / 1e3
     stream = device.create_stream()
     rows = []

@@ -29,7 +29,7 @@ STEP = 32  #: columns: parts of equal size are multiples of it
 MOST_BLOCKS = 65_535  #: in the second dimension of a grid
 ORDERS = ("", "similar")  #: of rows: as they come, or those with common columns side by side
 #: What the instantiation of a kernel that adds up in order ends with: the types of the arguments of `slots`.
-IN_ORDER = ", const Parts*, unsigned*, int, float*"
+IN_ORDER = ("const Parts*", "unsigned*", "int", "float*")
 
 
 def tasks(row_ptr, chunk: int) -> Tasks:

@@ -20,7 +20,7 @@ from ..formats import half
 from ..formats.csr import INT32_MAX, Csr
 from ..tuning import choices
 from . import planning, tasks
-from .family import DTYPES, dtype_of
+from .family import dtype_of, instance
 from .lines import Lines, lines
 from .wcsr import require_rows
 
@@ -120,11 +120,10 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 
 def entry(config: Union, dtype: str = "tf32") -> str:
     """The template instantiation; dtype: of B, "tf32" for float32."""
-    c, blocks = config, blocks_of(config, dtype)
-    last = tasks.IN_ORDER * c.in_order
+    c, last = config, (WARPS, blocks_of(config, dtype), config.unroll, *tasks.IN_ORDER * config.in_order)
     if dtype in half.DTYPES:
-        return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}{last}>"
-    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}{last}>"
+        return instance("union_half", dtype, c.rows, c.vec, *last)
+    return instance("union_rows", c.rows, c.vec, c.loads, *last)
 
 
 KERNELS: dict[str, Kernel] = {

@@ -21,7 +21,7 @@ from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from ..tuning import choices
 from . import planning, tasks
-from .family import TARGETS, dtype_of
+from .family import TARGETS, dtype_of, instance
 from .lines import lines
 from .unit import require_hopper
 from .wcsr import PAD, require_rows, require_tf32
@@ -94,9 +94,8 @@ def stages(config: Windows) -> int:
 
 def entry(config: Windows) -> str:
     """The template instantiation."""
-    exact = str(config.exact).lower()
     last = tasks.IN_ORDER * config.in_order
-    return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}{last}>"
+    return instance("windows", config.window, config.groups, stages(config), config.exact, *last)
 
 
 def _entries(exact: bool) -> tuple[str, ...]:

@@ -325,7 +325,7 @@ def tasks() -> pd.DataFrame:
 
 def neighbours() -> pd.DataFrame:
     """Return what neighbours.csv beside the room has: time, DRAM's bytes, hits in L2."""
-    df = pd.read_csv(scripts.NEIGHBOURS).assign(gb=lambda df: df["dram_read_bytes"] / 1e9)
+    df = apart.read(scripts.NEIGHBOURS).assign(gb=lambda df: df["dram_read_bytes"] / 1e9)
     return df.assign(mesh=df["side"].map("{}³".format), of_b=df["gb"] * 1e9 / (4 * df["n"] * df["side"] ** 3))
 
 

@@ -14,7 +14,6 @@ from fake_libraries import (
     Timer,
     bcsr_problem,
     eight_problem,
-    install_all,
     nm_problem,
     two_four_problem,
 )
@@ -30,9 +29,9 @@ M, N, K = 6, 10, 40
 
 
 @pytest.fixture
-def library(monkeypatch):
+def library(libraries, monkeypatch):
     """All libraries, and a CUDA runtime that copies on the CPU."""
-    made = install_all(monkeypatch)
+    made = libraries
     log, ok = made.cublas.log, runtime.cudaError_t.cudaSuccess
     made.memory, made.copies, made.skip, made.full = {}, 0, None, None
 
@@ -113,7 +112,7 @@ def test_what_a_call_made_is_undone_where_it_fails(library):
 def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, library):
     us = {7: 1.0, 8: 3.0, 9: 2.0}
     timer = Timer(monkeypatch, lambda name, turn: us[int(name.split()[1].rstrip(","))])
-    bound = cublaslt.bind(two_four_problem(monkeypatch, 10, 24, 33), DEVICE)
+    bound = cublaslt.bind(two_four_problem(10, 24, 33), DEVICE)
     assert library.planner.calls == [
         ("matmul", BFLOAT16, COMPUTE_32F, (33, 1, 24, 1)),
         ("plan", cublaslt.PLANNED),
@@ -187,7 +186,7 @@ def test_vectors_are_for_the_default(library, sizes, layout):
 def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library):
     library.lt.broken = (8,)  # at place 2
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)
-    problem = eight_problem(monkeypatch, 16, 48, 32)
+    problem = eight_problem(16, 48, 32)
     bound = cublaslt_eight.bind(problem, DEVICE)
     scales = [{value for (_, name), value in library.lt.attributes.items() if name == each} for each in (6, 7)]
     assert scales == [{x.scale.data.ptr} for x in (problem.device().b, problem.device().a)], "of C transposed"
@@ -203,7 +202,7 @@ def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library):
 @pytest.mark.parametrize("change", [{"knows": ()}, {"ids": (8,), "broken": (8,)}, {"ids": ()}, {"knows": (1,)}])
 def test_without_an_algorithm_it_is_refused_in_one_sentence(monkeypatch, library, change):
     vars(library.lt).update(change)
-    problem = eight_problem(monkeypatch, 16, 48, 32)
+    problem = eight_problem(16, 48, 32)
     if change == {"knows": (1,)}:
         assert cublaslt_eight.bind(problem, DEVICE).choice.endswith("sums fast")
     else:

@@ -95,20 +95,6 @@ def test_a_rung_moves_what_its_head_says(reports):
             assert transposed == {"MN_MAJOR" in entry or entry.startswith("wcsr<") and dtype != "TF32"}, entry
 
 
-def test_what_setmaxnreg_asks_for_is_there():
-    """A warpgroup that loads gives, those that multiply take: no more than a launch has."""
-
-    def asked(paths) -> tuple[set[int], set[int]]:
-        text = "".join(path.read_text() for path in paths)
-        ways = (re.findall(rf"{way}_registers<([^>]+)>", text) for way in ("give", "take"))
-        given, taken = ({int(x) for one in found for x in re.findall(r"\d\d+", one)} for found in ways)
-        return given, taken
-
-    for_blocks = [path for path in family.HERE.glob("*.cu*") if not path.stem.startswith("windows")]
-    assert asked(for_blocks) == ({24, 40}, {240, 232}) and 24 + 2 * 240 <= 3 * 168 >= 40 + 2 * 232
-    assert asked([windows.SOURCE]) == ({56}, {200, 224}) and 56 + 200 <= 2 * 128 and 56 + 2 * 224 <= 3 * 168
-
-
 def test_windows_find_their_registers_and_multiply_without_a_wait(reports):
     for arguments, used, mix, where in of(reports, "wcsr"):
         width = int(arguments[1])

@@ -24,6 +24,7 @@ from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
 from ..lazy import Lazy
+from . import partition
 
 cupyx = Lazy("cupyx")
 
@@ -263,7 +264,8 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     from ..async_sparse import model, union
     from ..tuning import knobs
 
-    of = model.statistics(rows_of(a, *_middle(a)))
+    middle = a.m // 2
+    of = model.statistics(rows_of(a, middle, partition.end_of(a.row_ptr, middle, SAMPLE)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,
@@ -276,15 +278,6 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     every = model.candidates("fp32", whole, n)
     best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
-
-
-def _middle(a: Csr) -> tuple[int, int]:
-    """Rows around the middle with at most `SAMPLE` entries, or one."""
-    xp = half.array_module(a.row_ptr)
-    begin = a.m // 2
-    most = min(int(a.row_ptr[begin]) + SAMPLE, csr.INT32_MAX)
-    end = int(xp.searchsorted(a.row_ptr, xp.asarray([most], a.row_ptr.dtype), side="right")[0]) - 1
-    return begin, min(a.m, max(begin + 1, end))
 
 
 def rows_of(a, begin: int, end: int):

@@ -48,14 +48,6 @@ class Bcsr(Stored):
     patterns of `dtype`, or float32, (blocks, b_row, b_col) row-major.
     """
 
-    m: int
-    k: int
-    dtype: str  #: "bfloat16", "float16" or "float32"
-    row_ptr: Any
-    col_idx: Any
-    val: Any
-    nnz: int  #: non-zeros of the matrix that the blocks were made from, their padding not counted
-
     @property
     def block(self) -> tuple[int, int]:
         """Rows and columns of a block."""

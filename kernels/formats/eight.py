@@ -38,15 +38,9 @@ LEAST_SCALE = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class Eight(Dense):
-    """A dense matrix of 8-bit numbers, its arrays NumPy's or CuPy's, both on one side."""
+    """A dense matrix of 8-bit numbers; dtype: "e4m3" or "int8"."""
 
-    dtype: str  #: "e4m3" or "int8"
-    bits: Any  #: uint8 (rows, columns), row-major, except where a room says otherwise
     scale: Any  #: float32 (1, 1), (rows, 1) or (1, columns)
-
-    def fill(self, value: float) -> None:
-        """Set every bit pattern, in place, to a value rounded to the dtype, scales left aside; NaN becomes 0x7F."""
-        self.bits.fill(int(to_bits(np.full(1, value, np.float32), self.dtype)[0]))
 
 
 def to_bits(x, dtype: str):

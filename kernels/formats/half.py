@@ -9,6 +9,7 @@ An array of the package `formats` beside the sparse formats, but no sparse forma
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ _NAN = 0x7FFF
 SOURCE = Path(__file__).with_suffix(".cu")
 
 
+@dataclass(frozen=True)
 class Dense(Arrays):
-    """What a dense matrix of bit patterns has: `dtype`, and `bits` (rows, columns)."""
+    """What a dense matrix of bit patterns has, its arrays NumPy's or CuPy's, all on one side."""
 
     dtype: str
+    #: uint16 or uint8 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
     bits: Any
 
     @property
@@ -43,18 +46,15 @@ class Dense(Arrays):
     def size(self) -> int:
         return self.bits.size
 
+    def fill(self, value: float) -> None:
+        """Set every bit pattern, in place, to a value rounded to the dtype, scales left aside; NaN becomes 0x7F…."""
+        rounded = sys.modules[type(self).__module__].to_bits(np.full(1, value, np.float32), self.dtype)
+        self.bits.fill(int(rounded[0]))
+
 
 @dataclass(frozen=True)
 class Half(Dense):
-    """A dense matrix of 16-bit floats, its array NumPy's or CuPy's."""
-
-    dtype: str  #: "bfloat16" or "float16"
-    #: uint16 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
-    bits: Any
-
-    def fill(self, value: float) -> None:
-        """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
-        self.bits.fill(int(to_bits(np.array(value, np.float32), self.dtype)))
+    """A dense matrix of 16-bit floats; dtype: "bfloat16" or "float16"."""
 
 
 def to_bits(x, dtype: str):

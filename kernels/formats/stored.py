@@ -6,6 +6,7 @@ name of the format, which is its first argument.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,17 @@ DTYPES = ("bfloat16", "float16", "float32")
 PATTERNS: dict[str, Any] = dict.fromkeys(half.DTYPES, half) | dict.fromkeys(eight.DTYPES, eight)
 
 
+@dataclass(frozen=True)
 class Stored(Arrays):
     """What matrices of blocks and of windows have."""
 
     m: int
     k: int
-    dtype: str
+    dtype: str  #: "bfloat16", "float16" or "float32"
     row_ptr: Any
     col_idx: Any
     val: Any
-    nnz: int
+    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
 
     @property
     def fill_ratio(self) -> float:

@@ -305,7 +305,11 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     zeros. NumPy or CuPy. Raises ValueError where the tile is no multiple of 16 x 64, or meta not
     uint16 of two dimensions.
     """
-    _require_tile(rows, columns)
+    for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
+        require(
+            isinstance(value, (int, np.integer)) and value >= unit and value % unit == 0,
+            f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}",
+        )
     require(
         meta.dtype == np.uint16 and meta.ndim == 2,
         f"2:4 meta is {meta.ndim}-dimensional {meta.dtype}, but must be 2-dimensional uint16",
@@ -326,17 +330,10 @@ def padded(k: int, unit: int) -> int:
     return -(-k // unit) * unit
 
 
-def _require_tile(rows, columns) -> None:
-    for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
-        require(
-            isinstance(value, (int, np.integer)) and value >= unit and value % unit == 0,
-            f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}",
-        )
-
-
-def require_sizes(m, k) -> tuple[int, int]:
+def require_sizes(m, k, of: type[Pairs] = Pairs) -> tuple[int, int]:
     """The same as Python's integers; k is what lets k_pad fit the kernels' int."""
-    return require_whole("2:4 m", m, 1, INT32_MAX), require_whole("2:4 k", k, 1, INT32_MAX - 15)
+    most = INT32_MAX - of.UNIT + 1
+    return require_whole(f"{of.NAME} m", m, 1, INT32_MAX), require_whole(f"{of.NAME} k", k, 1, most)
 
 
 def row_chunks(m: int, k: int):

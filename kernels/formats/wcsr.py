@@ -41,15 +41,8 @@ class Wcsr(Stored):
     uint16 bit patterns of `dtype`, or float32, (window, columns) row-major.
     """
 
-    m: int
-    k: int
-    dtype: str  #: "bfloat16", "float16" or "float32"
     window: int  #: rows
     pad: int  #: each window's columns are a multiple of it
-    row_ptr: Any
-    col_idx: Any
-    val: Any
-    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
 
     @property
     def windows(self) -> int:
@@ -74,7 +67,7 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     xp, windows, element = a.xp, -(-a.m // window), stored.storage(dtype)
     if a.nnz == 0:
         nothing = xp.zeros(windows + 1, xp.int32), xp.zeros(0, xp.int32)
-        return Wcsr(a.m, a.k, dtype, window, pad, *nothing, xp.zeros((window, 0), element), 0)
+        return Wcsr(a.m, a.k, dtype, *nothing, xp.zeros((window, 0), element), 0, window, pad)
     row = csr.rows(a)
     # By window, then column, then row: a column of a window is a run.
     key = (row // window * a.k + a.col_idx) * window + row % window
@@ -96,7 +89,7 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     val = xp.zeros(window * columns, element)
     val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(values, dtype)
     val, row_ptr = val.reshape(window, columns), row_ptr.astype(xp.int32)
-    return Wcsr(a.m, a.k, dtype, window, pad, row_ptr, col_idx, val, int(key.shape[0]))
+    return Wcsr(a.m, a.k, dtype, row_ptr, col_idx, val, int(key.shape[0]), window, pad)
 
 
 def validate(a: Wcsr) -> Wcsr:

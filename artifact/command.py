@@ -75,14 +75,3 @@ def as_interrupt(first: Callable[[], object] = lambda: None) -> None:
     for number in SIGNALS:
         if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
-
-
-def run(
-    work: Callable[[Options], int | None],
-    module: str,
-    says: str | None,
-    arguments: Iterable[Argument],
-    given: Sequence[str] | None = None,
-) -> int:
-    """Do the work of `program` at once, for arguments that are worth reading only then; returns the exit code."""
-    return program(module, says, *arguments)(work)(given)

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import gpu, jit, tma
+from .lazy import core, cupy
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,10 @@ class Launch:
         self.steps = [(kernel, config, tuple(map(_encoded, given))) for kernel, config, given in self.named]
 
     def launch(self, stream) -> None:
-        from cuda.core import launch
-
         if self.accumulates:
             gpu.set_bytes(getattr(self.output, "bits", self.output), 0, stream)  # a Half's array
         for kernel, config, arguments in self.steps:
-            launch(stream, config, kernel, *arguments)
+            core.launch(stream, config, kernel, *arguments)
 
     def result(self):
         return self.output
@@ -256,8 +255,6 @@ def unrehearsed():
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """(result, milliseconds) of GPU preprocessing; a first run lets kernels of it be compiled."""
-    import cupy
-
     if not _rehearsed.get():
         begin = time.perf_counter()
         return work(), (time.perf_counter() - begin) * 1e3
@@ -269,15 +266,16 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, (time.perf_counter() - begin) * 1e3
 
 
-def require_whole(name: str, value, least: int, most: int, limit: str = "") -> None:
-    """Raise ValueError unless `value` is an integer, Python's or NumPy's, from `least` to `most`.
+def require_whole(name: str, value, least: int, most: int, limit: str = "") -> int:
+    """Return `value` as Python's integer, since NumPy's would wrap in products; ValueError unless it is one in limits.
 
-    limit: how the message writes `most`, "2^31 - 1" say.
+    least, most: those limits. limit: how the message writes `most`, "2^31 - 1" say.
     """
     require(
         isinstance(value, (int, np.integer)) and least <= int(value) <= most,
         f"{name} is {value!r}, but must be a whole number from {least} to {limit or most}",
     )
+    return int(value)
 
 
 def require_seed(seed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from .lazy import core, driver
 
 NO_CUPY = (
     "operands on the GPU are CuPy arrays, and CuPy is not installed here: install cupy-cuda13x, "
@@ -28,17 +28,10 @@ def current_device(ordinal: int):
 def now() -> int | None:
     """CUDA's number of this thread's current GPU, or None where there is none."""
     try:
-        error, device = _driver().cuCtxGetDevice()
+        error, device = driver.cuCtxGetDevice()
     except Exception:  # no driver, which `open_device` says better
         return None
     return None if int(error) else int(device)
-
-
-@functools.cache
-def _driver():
-    from cuda.bindings import driver
-
-    return driver
 
 
 def open_device(ordinal: int = 0):
@@ -46,10 +39,8 @@ def open_device(ordinal: int = 0):
 
     Raises NoGpu where there is no such GPU, no driver, or one that does not work.
     """
-    from cuda.core import Device
-
     try:
-        device = Device(ordinal)
+        device = core.Device(ordinal)
         device.set_current()
     except Exception as error:  # a missing library, a missing GPU, a driver that fails: each raises its own
         why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
@@ -70,8 +61,6 @@ def succeeded(result: tuple, failed: str, kind: type[Exception] = RuntimeError):
 
 def set_bytes(array, value: int, stream) -> None:
     """Enqueue one value for every byte of a contiguous CuPy array on a `cuda.core.Stream`."""
-    from cuda.bindings import driver
-
     done = driver.cuMemsetD8Async(array.data.ptr, value, array.nbytes, int(stream.handle))
     succeeded(done, f"setting {array.nbytes} bytes failed ({{}})")
 
@@ -112,9 +101,7 @@ def with_wgmma(ordinal: int, what: str):
 
     what: what is multiplied by it, as "a 2:4 layer".
     """
-    from cuda.core import Device
-
-    device = Device(ordinal)
+    device = core.Device(ordinal)
     if tuple(device.compute_capability) != (9, 0):
         raise ValueError(
             f"{what} is multiplied by wgmma, which compute capability 9.0 has and GPU {ordinal}, "

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from . import gpu, registers
+from .lazy import core, cupy, driver, nvrtc
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
@@ -54,8 +55,6 @@ HANG_TRAP = "SPARSITY_HANG_TRAP"
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
-#: Two threads that import cuda.core for the first time at once break each other's import.
-_IMPORT = threading.Lock()
 #: Where a kernel lies in the cache -> the lock of who compiles it: threads work side by side, but none on another's.
 _COMPILING: dict[Path, threading.Lock] = {}
 #: ... -> (symbol, code) that could not be kept there, so that a process compiles it once.
@@ -148,8 +147,6 @@ def _target(major: int, minor: int) -> str:
 
 def _nvrtc_knows() -> list[int]:
     """Compute capabilities that the compiler makes machine code for, times 10."""
-    from cuda.bindings import nvrtc
-
     return nvrtc.nvrtcGetSupportedArchs()[1]
 
 
@@ -274,14 +271,11 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     kernel, which this does. Raises ValueError, one sentence, where the GPU has less, or where the kernel would wait for
     registers for ever (`require_registers`).
     """
-    from cuda.bindings import driver
-    from cuda.core import Device, ObjectCode
-
     require_registers(cubin)
-    kernel = ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
+    kernel = core.ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
     if not dynamic_shared_bytes:
         return kernel
-    handle, device = driver.CUkernel(int(kernel.handle)), Device().device_id
+    handle, device = driver.CUkernel(int(kernel.handle)), core.Device().device_id
     attributes = driver.CUfunction_attribute
     found = driver.cuKernelGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device)
     static = gpu.succeeded(found, f"the driver does not say what {cubin.entry} occupies ({{}})")
@@ -331,14 +325,11 @@ def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *argu
 
     That is its current device and stream. arguments: NumPy scalars and addresses.
     """
-    import cupy
-    from cuda.core import Device, LaunchConfig, launch
-
-    device = Device(cupy.cuda.Device().id)
+    device = core.Device(cupy.cuda.Device().id)
     device.set_current()
     kernel = ready(source, entry, arch_of(device))
     stream = device.create_stream(StreamAt(cupy.cuda.get_current_stream().ptr))
-    launch(stream, LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
+    core.launch(stream, core.LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
 
 
 class StreamAt:
@@ -371,18 +362,15 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
     # This file is part of the key, because what is read from the tools' output may change with it.
     here = Path(__file__).read_bytes()
     paths = [_kept(cubin, ".report.json", here) for cubin in cubins]
-    read = ((path, _read_report(path)) for path in paths)
-    found = {path: report for path, report in read if report is not None}
-    missing = {p: c for p, c in zip(paths, cubins, strict=True) if p not in found}
-    by_arch: dict[str, list[Path]] = {}
-    for path, cubin in missing.items():
-        by_arch.setdefault(cubin.arch, []).append(path)
-    groups = [[missing[path] for path in group] for group in by_arch.values()]
+    found: dict[Path, Any] = {path: _read_report(path) for path in paths}
+    missing = {path: cubin for path, cubin in zip(paths, cubins, strict=True) if found[path] is None}
+    archs = {cubin.arch for cubin in missing.values()}
+    groups = [{path: cubin for path, cubin in missing.items() if cubin.arch == arch} for arch in archs]
     # The time goes to the tools' own processes, so threads suffice.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mixes = itertools.chain.from_iterable(pool.map(_mixes, groups))
+        mixes = itertools.chain.from_iterable(pool.map(lambda group: _mixes([*group.values()]), groups))
         usage = dict(zip(missing, pool.map(_usage, missing.values()), strict=True))
-        for path, mix in zip(itertools.chain(*by_arch.values()), mixes, strict=True):
+        for path, mix in zip(itertools.chain(*groups), mixes, strict=True):
             found[path] = _report(usage[path], mix)
             _keep({path: json.dumps(found[path]).encode()})
     return [(Resources(**found[path]["resources"]), dict(found[path]["mix"])) for path in paths]
@@ -475,10 +463,8 @@ def _sections(cubin: Cubin) -> dict[str, tuple[int, int]]:
 
 
 def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tuple[bytes, str]:
-    with _IMPORT:
-        from cuda.core import Program, ProgramOptions
     log = io.StringIO()
-    given = ProgramOptions(
+    given = core.ProgramOptions(
         name=source.name,
         arch=arch,
         include_path=[str(source.parent), str(COMMON), *folders],
@@ -486,7 +472,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
     )
     try:
         text = source.read_text(encoding="utf-8-sig")  # NVRTC takes a byte-order mark for code
-        compiled = Program(text, "c++", given).compile("cubin", name_expressions=(entry,), logs=log)
+        compiled = core.Program(text, "c++", given).compile("cubin", name_expressions=(entry,), logs=log)
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
         raise CompileError(f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}") from error
     symbol = compiled.symbol_mapping[entry]
@@ -520,8 +506,6 @@ def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str
 @functools.cache
 def nvrtc_version() -> str:
     """Of the compiler, such as "13.0": another one makes other machine code of the same source."""
-    from cuda.bindings import nvrtc
-
     return ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
 
 

@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 
 from . import jit
+from .lazy import core, cupy
 
 SOURCE = jit.COMMON / "pitch.cu"
 #: Bytes that are copied at once -> the instantiation.
@@ -38,8 +39,6 @@ def aligned(a, device) -> tuple:
     size = a.dtype.itemsize
     if m * size % ALIGNMENT == 0 and a.data.ptr % ALIGNMENT == 0:
         return a, m, []
-    import cupy
-
     lda = ceil(m * size / SECTOR) * SECTOR // size
     array = cupy.empty((k, lda), a.dtype)
     return array, lda, [copy(a.T, array, device)]
@@ -51,8 +50,6 @@ def copy(source, target, device) -> tuple:
     source, target: CuPy arrays, row-major without gaps, of as many rows of 1-, 2- or 4-byte elements.
     What is longer in the target becomes zeros, and what is longer in the source stays behind.
     """
-    from cuda.core import LaunchConfig
-
     size = source.dtype.itemsize
     # What is copied at once divides rows and addresses of both.
     bits = source.data.ptr | target.data.ptr | source.shape[1] * size | target.shape[1] * size
@@ -61,7 +58,7 @@ def copy(source, target, device) -> tuple:
     lines = source.shape[0]
     from_pitch, to_pitch = (x.shape[1] * size // unit for x in (source, target))
     length, i32 = min(from_pitch, to_pitch), np.int32
-    config = LaunchConfig(grid=ceil(lines / LINES), block=(32, LINES))
+    config = core.LaunchConfig(grid=ceil(lines / LINES), block=(32, LINES))
     return (
         kernel,
         config,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from .lazy import core
+
 #: The flush writes this many times the L2's size before every launch. The lines that it leaves
 #: there are dirty, so the launch also waits for write-backs: alike for all, at most one L2 full ...
 FLUSH_FACTOR = 4
@@ -36,9 +38,7 @@ class Stopwatch:
     """
 
     def __init__(self, device, most: int):
-        from cuda.core import EventOptions
-
-        options = EventOptions(timing_enabled=True)
+        options = core.EventOptions(timing_enabled=True)
         self.stream: Any = device.create_stream()
         self.buffer = device.allocate(flush_bytes(device.properties.l2_cache_size), stream=self.stream)
         self.events = [(device.create_event(options), device.create_event(options)) for _ in range(most)]

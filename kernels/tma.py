@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from .lazy import core
+
 #: Bytes of a swizzled row in shared memory -> cuda.core's name for it; 0 leaves rows as they are.
 SWIZZLES = {0: "NONE", 32: "SWIZZLE_32B", 64: "SWIZZLE_64B", 128: "SWIZZLE_128B"}
 #: Bytes that L2 fetches at a time of what it does not have -> cuda.core's name for it; 0: what is asked for.
@@ -61,15 +63,12 @@ def tensor_map(array, box: tuple[int, int], swizzle: int = 0, ahead: int = 0) ->
 
 def encoded(said: Mapped):
     """The `cuda.core.TensorMapDescriptor`, an argument of `cuda.core.launch`."""
-    from cuda.core import TensorMapDescriptorOptions
-    from cuda.core.utils import StridedMemoryView
-
     # The enumeration of swizzles has no public name of its own; its members are what the options take.
-    usual = TensorMapDescriptorOptions(said.box)
+    usual = core.TensorMapDescriptorOptions(said.box)
     named = {"swizzle": type(usual.swizzle)[SWIZZLES[said.swizzle]]}
     if said.ahead:
         named["l2_promotion"] = type(usual.l2_promotion)[AHEAD[said.ahead]]
-    return StridedMemoryView.from_any_interface(said, stream_ptr=-1).as_tensor_map(said.box, **named)
+    return core.utils.StridedMemoryView.from_any_interface(said, stream_ptr=-1).as_tensor_map(said.box, **named)
 
 
 def mapped(address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int = 0, ahead: int = 0):

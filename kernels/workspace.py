@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from . import gpu, jit
+from .lazy import core, driver
 
 TILE = 2048  #: numbers that a block of a scan adds up (common/scan.cuh)
 _BYTES = 256  #: of the sums, and of what the host reads
@@ -28,7 +29,6 @@ class Workspace:
     """On a current `cuda.core.Device`."""
 
     def __init__(self, device):
-        driver = _driver()
         self.device = device
         self.lock = threading.RLock()
         self.sums = int(_did(driver.cuMemAlloc(_BYTES)))  #: address of zeros on the GPU
@@ -48,7 +48,6 @@ class Workspace:
 
     def tiles(self, size: int) -> tuple[int, np.uint32]:
         """(address of a scan's words for so many numbers, which launch it is); others' words count as none."""
-        driver = _driver()
         need = max(1, ceil(size / TILE))
         self._launch += 1
         if need > self._room or self._launch > _LAUNCHES:
@@ -77,16 +76,12 @@ def of(device) -> Workspace:
 @functools.lru_cache(1024)
 def config(blocks: int, threads: int | tuple[int, ...]):
     """The `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
-    from cuda.core import LaunchConfig
-
-    return LaunchConfig(grid=blocks, block=threads)
+    return core.LaunchConfig(grid=blocks, block=threads)
 
 
 def enqueue(device, stream, source: Path, entry: str, blocks: int, threads, *arguments) -> None:
     """Launch a kernel of `jit.ready` on a `cuda.core.Stream`; arguments: NumPy scalars and addresses."""
-    from cuda.core import launch
-
-    launch(stream, config(blocks, threads), jit.ready(source, entry, arch_of(device)), *arguments)
+    core.launch(stream, config(blocks, threads), jit.ready(source, entry, jit.arch_of(device)), *arguments)
 
 
 _made: set[tuple[Path, str, str]] = set()
@@ -111,23 +106,6 @@ def stream_at(address: int, device):
     if found is None:
         found = _streams[key] = device.create_stream(jit.StreamAt(address))
     return found
-
-
-_archs: dict[int, str] = {}
-
-
-def arch_of(device) -> str:
-    """`jit.arch_of`, asked once."""
-    found = _archs.get(device.device_id)
-    if found is None:
-        found = _archs[device.device_id] = jit.arch_of(device)
-    return found
-
-
-def _driver():
-    from cuda.bindings import driver
-
-    return driver
 
 
 def _did(result: tuple):

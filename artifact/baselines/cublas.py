@@ -37,6 +37,7 @@ from artifact.baselines._library import (
 )
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
+from kernels.gpu import succeeded
 from kernels.lazy import cupy, runtime
 
 READINGS = ("cublas", "cublas_transfers", "cublas_allocation", "cublas_handle")
@@ -142,7 +143,7 @@ def _allocation(handle: int, ours: Operands) -> tuple:
         fresh: list[int] = []
         try:
             for size in sizes:
-                fresh += _ask("cudaMalloc", size)
+                fresh.append(_ask("cudaMalloc", size))
             multiply(stream)
         finally:
             for pointer in fresh:
@@ -169,9 +170,6 @@ def _handle(handle: int, ours: Operands) -> tuple:
 _READY = dict(zip(READINGS, (_kernel, _transfers, _allocation, _handle), strict=True))
 
 
-def _ask(call: str, *arguments: Any) -> list:
+def _ask(call: str, *arguments: Any) -> Any:
     """Call the CUDA runtime and return what it answers. Raise RuntimeError, one sentence, where it fails."""
-    error, *answer = getattr(runtime, call)(*arguments)
-    if error != runtime.cudaError_t.cudaSuccess:
-        raise RuntimeError(f"{call} failed with {error.name}")
-    return answer
+    return succeeded(getattr(runtime, call)(*arguments), f"{call} failed with {{}}")

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import product as pairs
 from typing import Any
 
@@ -75,63 +74,47 @@ class Product:
     addresses: tuple[int, int, int]  #: of compressed A, B and C
     alpha: np.ndarray = field(repr=False)
 
-    def planned(self, **attributes: int) -> Candidate:
-        """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute)."""
-        library, default = self.library, int(self.library.MatmulAlg.DEFAULT)
+    def planned(self, most: int = 0, **attributes: int) -> Bound:
+        """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute): a contender of
+        `bench.time`, which keeps its selection and its workspace.
+
+        most: bytes of a workspace for all algorithms, with which the library searches; it leaves a plan that it has put
+        in order itself. 0: it does not search.
+        """
+        library, streams = self.library, np.zeros(1, np.uintp)
         with ExitStack() as stack:
-            made = library.matmul_alg_selection_init(self.handle, self.description, default)
+            made = library.matmul_alg_selection_init(self.handle, self.description, int(library.MatmulAlg.DEFAULT))
             selection = owned(stack, library.matmul_alg_selection_destroy, made)
             values = {name: np.int32(value) for name, value in attributes.items()}
             put(library.matmul_alg_set_attribute, library.MatmulAlgAttribute, self.handle, selection, **values)
             made = library.matmul_plan_init(self.handle, self.description, selection)
             plan = owned(stack, library.matmul_plan_destroy, made)
-            return Candidate(self, selection, plan, self.workspace(plan), stack.pop_all())
 
-    def workspace(self, plan: int) -> Any:
-        return cupy.empty(self.library.matmul_get_workspace(self.handle, plan), cupy.uint8)
+            def arguments(workspace) -> tuple:
+                (a, b, c), places = self.addresses, (workspace.data.ptr, streams.ctypes.data, len(streams))
+                return (self.handle, plan, self.alpha.ctypes.data, a, b, BETA.ctypes.data, c, c, *places)
+
+            if most:
+                streams[0] = cupy.cuda.get_current_stream().ptr
+                library.matmul_search(*arguments(cupy.empty(most, cupy.uint8)))
+            workspace = cupy.empty(library.matmul_get_workspace(self.handle, plan), cupy.uint8)
+            launched = arguments(workspace)
+
+            def call(stream: int) -> None:
+                streams[0] = stream
+                library.matmul(*launched)
+
+            number, split, mode = (self.get(selection, name) for name in ("CONFIG_ID", "SPLIT_K", "SPLIT_K_MODE"))
+            choice = f"algorithm {number}, split-K {split}, {library.SplitKMode(mode).name}"
+            choice += ", as the library's search left it" * bool(most)
+            held, nbytes = (selection, workspace), int(workspace.nbytes)
+            return Bound("", 0.0, nbytes, call, None, choice, keep=held, close=stack.pop_all().close)
 
     def get(self, selection: int, name: str) -> int:
         """Return an attribute of a selection."""
         number, attribute = np.zeros(1, np.int32), int(self.library.MatmulAlgAttribute[name])
         self.library.matmul_alg_get_attribute(self.handle, selection, attribute, number.ctypes.data, number.nbytes)
         return int(number[0])
-
-
-@dataclass(eq=False)
-class Candidate:
-    """One algorithm of a product, planned: a contender of `bench.time`."""
-
-    product: Product
-    selection: int
-    plan: int
-    workspace: Any  #: CuPy bytes
-    stack: ExitStack = field(repr=False)
-    streams: np.ndarray = field(default_factory=lambda: np.zeros(1, np.uintp), repr=False)
-
-    def __post_init__(self) -> None:
-        of, (a, b, c) = self.product, self.product.addresses
-        number, split, mode = (of.get(self.selection, name) for name in ("CONFIG_ID", "SPLIT_K", "SPLIT_K_MODE"))
-        self.choice = f"algorithm {number}, split-K {split}, {of.library.SplitKMode(mode).name}"
-        places = self.workspace.data.ptr, self.streams.ctypes.data, len(self.streams)
-        self.arguments = (of.handle, self.plan, of.alpha.ctypes.data, a, b, BETA.ctypes.data, c, c, *places)
-
-    def call(self, stream: int) -> None:
-        """Enqueue the multiplication on a stream, given by its handle."""
-        self.streams[0] = stream
-        self.product.library.matmul(*self.arguments)
-
-    def launch(self, stream) -> None:
-        self.call(int(stream.handle))
-
-    def searched(self, nbytes: int) -> Candidate:
-        """Let the library search, with a workspace for all algorithms; it leaves a plan that it has put in order
-        itself."""
-        tried = replace(self, workspace=cupy.empty(nbytes, cupy.uint8))
-        tried.streams[0] = cupy.cuda.get_current_stream().ptr
-        self.product.library.matmul_search(*tried.arguments)
-        found = replace(self, workspace=self.product.workspace(self.plan))
-        found.choice += ", as the library's search left it"
-        return found
 
 
 def bind(algorithm: str, problem: Problem, device) -> Bound:
@@ -159,10 +142,10 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         addresses = a.data.ptr, operands.b.bits.data.ptr, operands.c.bits.data.ptr
         product = Product(library, handle, description, addresses, alpha)
         won = product.planned() if algorithm == "default" else _best(product, device)
-        stack.callback(won.stack.close)
-        nbytes = int(a.nbytes) + int(won.workspace.nbytes)
+        stack.callback(won.close)
+        nbytes = int(a.nbytes) + won.prepare_bytes
         bound = Bound(NAMES[algorithm], prepare_ms, nbytes, won.call, operands.c, won.choice)
-        return hold(bound, stack, a, operands, alpha)
+        return hold(bound, stack, a, operands, alpha, won)
 
 
 contenders = offers(bind, {name: (algorithm,) for algorithm, name in NAMES.items()})
@@ -222,36 +205,35 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
     return compressed, ms, description
 
 
-def _best(product: Product, device) -> Candidate:
+def _best(product: Product, device) -> Bound:
     """Return the fastest algorithm of a product; what loses is destroyed. Overwrites C."""
-    with ExitStack() as losers:
-        default = product.planned()  # where even this one is refused, the problem is
-        losers.callback(default.stack.close)
+    planned = [product.planned()]  # where even this one is refused, the problem is
+    try:
+        default = planned[0]
         made = {default.choice: default}
-        add = partial(_add, product, made, losers)
         # Versions of the library differ in whether the highest number is still an algorithm.
-        for number in range(product.get(default.selection, "CONFIG_MAX_ID") + 1):
-            add({"CONFIG_ID": number})
-        add({"SEARCH_ITERATIONS": SEARCH_ITERATIONS}, search=True)
+        for number in range(product.get(default.keep[0], "CONFIG_MAX_ID") + 1):
+            _add(product, made, planned, CONFIG_ID=number)
+        most = max(other.prepare_bytes for other in made.values())
+        _add(product, made, planned, most, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
         lead, before = fastest(made, device), set(made)
         for name, (split, mode) in pairs(lead, SPLITS):
-            number, way = product.get(made[name].selection, "CONFIG_ID"), int(product.library.SplitKMode[mode])
-            add({"CONFIG_ID": number, "SPLIT_K": split, "SPLIT_K_MODE": way})
+            number, way = product.get(made[name].keep[0], "CONFIG_ID"), int(product.library.SplitKMode[mode])
+            _add(product, made, planned, CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
         won = made[fastest({name: made[name] for name in made if name in lead or name not in before}, device)[0]]
-        won.stack = won.stack.pop_all()  # what `losers` destroys is then nothing
+        planned.remove(won)
         return won
+    finally:
+        for loser in planned:
+            loser.close()
 
 
-def _add(
-    product: Product, made: dict[str, Candidate], losers: ExitStack, attributes: dict[str, int], search: bool = False
-) -> None:
+def _add(product: Product, made: dict[str, Bound], planned: list[Bound], most: int = 0, **attributes: int) -> None:
     """Plan one more algorithm, or let the library search for one, and launch it once, unless it is there or the library
     refuses it."""
     with suppress(product.library.cuSPARSELtError):
-        candidate = product.planned(**attributes)
-        losers.callback(candidate.stack.close)
-        if search:
-            candidate = candidate.searched(max(other.workspace.nbytes for other in made.values()))
+        candidate = product.planned(most, **attributes)
+        planned.append(candidate)
         if candidate.choice not in made:
             candidate.call(cupy.cuda.get_current_stream().ptr)
             made[candidate.choice] = candidate

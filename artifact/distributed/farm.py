@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.option("--target", required=True, help="folder of the executed chapters"),
     )
     of_each = partial(work, options=tuple(given[at + 1 :]))
-    return command.run(of_each, "artifact.distributed.farm", __doc__, options, given[:at])
+    return command.program("artifact.distributed.farm", __doc__, *options)(of_each)(given[:at])
 
 
 if __name__ == "__main__":

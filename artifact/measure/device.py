@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from artifact import paths
 from kernels import contract
-from kernels.gpu import succeeded
+from kernels.gpu import NoGpu, open_device, succeeded
 from kernels.lazy import driver
 
 #: Distributions whose versions can change a number in the records.
@@ -86,11 +86,6 @@ DESCRIBED: Questions = {
 DRIVER, CUDA_ERROR_NO_DEVICE = "libcuda.so.1", 100
 
 
-class NoGpu(RuntimeError):
-    """There is no GPU that can be measured, or a driver that does not work, although measuring was asked
-    for or depends on it; the message is one sentence for the user."""
-
-
 @dataclass(frozen=True)
 class DeviceInfo:
     """What the harness steers by; `open()` gives the `cuda.core.Device`."""
@@ -99,13 +94,9 @@ class DeviceInfo:
     slug: str  #: e.g. "nvidia-h200", the folder of its records
     memory_bytes: int
 
-    def open(self):
+    def open(self) -> Any:
         """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
-        from cuda.core import Device
-
-        device = Device(0)
-        device.set_current()
-        return device
+        return open_device()
 
 
 class Sample(NamedTuple):
@@ -430,7 +421,7 @@ def _property_version(get_property) -> str:
 def _cpu() -> str:
     """Model of the host's CPU, e.g. "AMD EPYC 9654 96-Core Processor"; else its architecture."""
     text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
-    found = re.search(r"^model name\s*:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    found = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)
     return found[1] if found else platform.machine()
 
 

@@ -94,7 +94,7 @@ def main(given: Sequence[str] | None = None) -> int:
         if o.out:
             df.to_csv(o.out, index=False)
 
-    return command.run(work, "artifact.measure.portable", __doc__, options, given)
+    return command.program("artifact.measure.portable", __doc__, *options)(work)(given)
 
 
 if __name__ == "__main__":

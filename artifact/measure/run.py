@@ -65,7 +65,7 @@ Timer = Callable[..., dict[str, bench.Timing]]
 
 
 class Prepared(NamedTuple):
-    """The cost of a contender's preprocessing: milliseconds, and bytes of device memory."""
+    """What is kept of a contender without its memory: its preprocessing's milliseconds, and bytes of device memory."""
 
     prepare_ms: float
     prepare_bytes: int
@@ -162,9 +162,9 @@ class Run:
                 f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs ({took:.1f} s)"
             )
 
-    def compile_report(self, target: str | None = None, first: bool = False) -> pd.DataFrame:
+    def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
-        return compile_report(self.room, target=target, first=first)
+        return compile_report(self.room, target=target)
 
 
 def start(
@@ -283,7 +283,8 @@ def measure_point(
         check_exactly(problem, contenders, opened)
         bounds = {name: bind(problem) for name, bind in contenders.items()}
         errors, timings = check_and_time(bounds, problem, reference, opened, partial(timer, budget_s=budget_s))
-        return {name: (prepared(bounds[name]), errors[name], timings[name]) for name in bounds}
+        costs = {name: Prepared(float(b.prepare_ms), int(b.prepare_bytes)) for name, b in bounds.items()}
+        return {name: (costs[name], errors[name], timings[name]) for name in costs}
     finally:
         # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
         # first.
@@ -358,12 +359,7 @@ def measure_alone(
     finally:
         stream.close()
     of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
-    return row(problem, bound.name, experiment, prepared(bound), errors, timing, **of)
-
-
-def prepared(bound: Bound) -> Prepared:
-    """What a record keeps of a contender, without the memory that the contender holds."""
-    return Prepared(float(bound.prepare_ms), int(bound.prepare_bytes))
+    return row(problem, bound.name, experiment, bound, errors, timing, **of)
 
 
 def row(
@@ -459,12 +455,8 @@ def _refusing(name: str, bind: Contender, problem: Problem) -> Bound:
 # ---------------------------------------------------------------- what the compiler made
 
 
-def compile_report(
-    room: str, variants: Collection[str] | None = None, target: str | None = None, first: bool = False
-) -> pd.DataFrame:
+def compile_report(room: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
     """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
-
-    first: only the first entry of each variant.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
@@ -474,7 +466,7 @@ def compile_report(
     jobs = [
         (kernel, entry, made)
         for kernel in module.VARIANTS.values()
-        for entry in kernel.entries[: 1 if first else None]
+        for entry in kernel.entries
         for made in kernel.targets
         if (variants is None or kernel.name in variants) and target in (None, made)
     ]

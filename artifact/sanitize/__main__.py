@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
         option("--limit", type=float, default=420, help="seconds that a process may take"),
     )
-    return command.run(_all, "artifact.sanitize", str(__doc__).splitlines()[0], options, arguments)
+    return command.program("artifact.sanitize", str(__doc__).splitlines()[0], *options)(_all)(arguments)
 
 
 def _all(given: command.Options) -> int:

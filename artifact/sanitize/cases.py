@@ -22,7 +22,7 @@ from kernels import distributed, formats, tma
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.distributed.machine import Gpu
-from kernels.formats import bcsr, checks, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
+from kernels.formats import bcsr, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half, array_module, array_of
 from kernels.lazy import cupy
@@ -374,10 +374,7 @@ def _looked_at_others() -> None:
 
 
 def _look_at_coordinates(columns, within: int) -> None:
-    if array_module(columns) is np:
-        csr.require_columns("COO", columns, within, "columns", "col_idx")
-    else:
-        checks.require_within("COO", "col_idx", columns, within, "columns")
+    foreign.require_within("COO", "col_idx", columns, within, "columns")
 
 
 def _look_at_compressed(columns, within: int) -> None:

@@ -11,11 +11,11 @@ from functools import cache, partial
 from pathlib import Path
 
 from .. import jit, tuning
-from ..contract import Family, Kernel, Launch, Problem, timed
+from ..contract import Family, Kernel, Launch, Problem
 from ..formats import half
 from ..tuning import Choices, Rounds
 from . import family, model, planning, union, windows
-from .statistics import fingerprint, statistics
+from .model import fingerprint, statistics
 from .union import Union
 from .wcsr import require_rows
 from .windows import Windows
@@ -65,34 +65,15 @@ CHOICES: Choices[Union | Windows] = Choices(
 
 
 def key(problem: Problem, accuracy: str) -> tuple:
-    """What a choice is kept under: sizes, where non-zeros are, not their values, and the accuracy, or 16-bit dtype."""
+    """What a choice is kept under: sizes, where non-zeros are, not their values, and the accuracy, or 16-bit dtype.
+
+    Raises ValueError, one sentence, where A is not CSR, or B and C are not row-major.
+    """
     operands = problem.device()
+    require_rows(f"auto_{accuracy}", operands)
     a, dtype = operands.a, family.dtype_of(operands.b)
     kind = dtype if accuracy == "half" else accuracy
     return problem.m, problem.n, problem.k, a.nnz, fingerprint(a), kind
-
-
-def bind(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
-    """The chosen configuration, ready to run; tunes first where there is no choice for the pattern yet.
-
-    name: one of `ACCURACIES`. file: where to look and to write, instead of the usual places. `prepare_ms` is
-    what the choice prepares, the look at the matrix, and the trials where there were any. Raises ValueError where A
-    is not CSR or B and C are not row-major float32.
-    """
-    require_rows(name, problem.device())
-    accuracy = ACCURACIES[name]
-    found, look_ms = timed(lambda: key(problem, accuracy))
-    launch = tuning.bind_choice(
-        CHOICES,
-        found,
-        device,
-        fits=lambda config: fits(config, problem, device),
-        make=lambda: tune(problem, device, accuracy),
-        bind=lambda config: bind_config(name, problem, device, config),
-        file=file,
-    )
-    launch.prepare_ms += look_ms
-    return launch
 
 
 def bind_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:

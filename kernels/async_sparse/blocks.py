@@ -18,7 +18,7 @@ from ..formats import half, layout
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from . import unit
-from .family import DTYPES, Shape, dtype_of, order
+from .family import Shape, dtype_of, instance, order
 from .lines import lines
 
 NAME = "blocks_mma"
@@ -78,11 +78,8 @@ def chosen(shape: Shape, blocks: int, rows: int, n: int, device) -> Tile:
 
 def entry(tile: Tile, shape: Shape) -> str:
     """The template instantiation."""
-    by_columns = (str(x == "F").lower() for x in (shape.b_order, shape.c_order))
-    return (
-        f"blocks_mma<{DTYPES[shape.dtype][0]}, {shape.b_row}, {shape.b_col}, {', '.join(by_columns)}, "
-        f"{tile.columns}, {tile.stages}>"
-    )
+    by_columns = shape.b_order == "F", shape.c_order == "F"
+    return instance(NAME, shape.dtype, shape.b_row, shape.b_col, *by_columns, tile.columns, tile.stages)
 
 
 def shape_of(problem: Problem) -> Shape:

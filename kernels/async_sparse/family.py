@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
+import numpy as np
+
+from .. import jit
 from ..contract import Problem, require
 from ..formats.half import Half, array_of
 from ..tuning import Choices, Rounds
@@ -141,14 +144,17 @@ def filled(config: Unit, shape: Shape, most: int) -> Unit:
     return replace(config, shared=shared, private=min(2 * shared, (left - shared * both) // own))
 
 
+def instance(kernel: str, *of) -> str:
+    """A template instantiation; of: its arguments, truths as Python has them, dtypes of `DTYPES`."""
+    said = (str(x).lower() if isinstance(x, bool) else DTYPES[x][0] if x in DTYPES else str(x) for x in of)
+    return f"{kernel}<{', '.join(said)}>"
+
+
 def entry(config: Unit, shape: Shape) -> str:
     """The template instantiation."""
-    major = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR"
-    column, tall = str(shape.c_order == "F").lower(), str(config.tall).lower()
-    return (
-        f"unit_ring<{DTYPES[shape.dtype][0]}, {major}, {column}, {tall}, {config.width}, "
-        f"{config.shared}, {config.private}, {config.buffers}, {shape.pieces}>"
-    )
+    major, rings = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR", (config.shared, config.private, config.buffers)
+    column = shape.c_order == "F"
+    return instance("unit_ring", shape.dtype, major, column, config.tall, config.width, *rings, shape.pieces)
 
 
 def check(config: Unit, shape: Shape, most: int) -> None:
@@ -182,15 +188,34 @@ def check(config: Unit, shape: Shape, most: int) -> None:
     )
 
 
-def fits(config: Unit, problem: Problem, device) -> bool:
-    """Whether the GPU takes a configuration for the problem."""
-    from .. import jit
-
+def takes(config: Unit, shape: Shape, most: int) -> bool:
+    """Whether `check` finds nothing."""
     try:
-        check(config, shape_of(problem), device.properties.max_shared_memory_per_block_optin)
+        check(config, shape, most)
     except ValueError:
         return False
-    return jit.arch_of(device) in TARGETS
+    return True
+
+
+def fits(config: Unit, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem."""
+    most = device.properties.max_shared_memory_per_block_optin
+    return jit.arch_of(device) in TARGETS and takes(config, shape_of(problem), most)
+
+
+def tiles(shape: Shape, most: int) -> list[Unit]:
+    """A tile of each width that takes a shape, its rings as deep as a block's shared memory takes; most: its bytes."""
+    every = (filled(Unit(width, tall=shape.b_row == 128), shape, most) for width in WIDTHS)
+    return [config for config in every if takes(config, shape, most)]
+
+
+def dealt(config: Unit, shape: Shape, m: int, n: int, k: int, device) -> tuple[int, tuple]:
+    """(blocks of threads, the last arguments of unit_ring and gated: rows of blocks, panels, how many of these are
+    worked on together, steps of a block) for C (m, n)."""
+    rows, panels = ceil(m / shape.b_row), ceil(n / config.columns)
+    group = config.group_kib * 1024 // (k * shape.size * config.columns)
+    numbers = tuple(map(np.int32, (rows, panels, min(panels, max(1, group)), shape.steps)))
+    return min(device.properties.multiprocessor_count, rows * panels), numbers
 
 
 # ---- what the tuner chooses from
@@ -230,28 +255,18 @@ def key(problem: Problem) -> tuple:
 
 def candidates(problem: Problem, device) -> list[Unit]:
     """What takes the problem on this GPU, the best first by `predict`, at most `MOST`."""
-    shape = shape_of(problem)
-    most = device.properties.max_shared_memory_per_block_optin
-    sms = device.properties.multiprocessor_count
-    a = problem.device().a
-    found = []
-    for n in WIDTHS:
-        try:
-            config = filled(Unit(n, tall=shape.b_row == 128), shape, most)
-            check(config, shape, most)
-        except ValueError:
-            continue
-        found.append(config)
-    cycles = {c: predict(c, problem.m, problem.n, a.blocks, shape, sms) for c in found}
-    best = sorted(found, key=cycles.__getitem__)[: MOST // len(GROUPS_KIB)]
-    panel = problem.k * shape.size  # bytes of a column of B
-    wanted = []
-    for config in best:
-        for kib in GROUPS_KIB:
-            together = max(1, kib * 1024 // (panel * config.columns))
-            # One panel a group is the same as any smaller one, as one group for all is as any larger.
-            if kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1:
-                wanted.append(replace(config, group_kib=kib))
+    shape, properties = shape_of(problem), device.properties
+    blocks, sms = problem.device().a.blocks, properties.multiprocessor_count
+    every = tiles(shape, properties.max_shared_memory_per_block_optin)
+    every.sort(key=lambda c: predict(c, problem.m, problem.n, blocks, shape, sms))
+    best = every[: MOST // len(GROUPS_KIB)]
+
+    def differs(config: Unit, kib: int) -> bool:
+        """One panel a group is the same as any smaller one, as one group for all is as any larger."""
+        together = kib * 1024 // (problem.k * shape.size * config.columns)
+        return kib == GROUPS_KIB[0] or ceil(problem.n / config.columns) > 1 and together > 1
+
+    wanted = [replace(config, group_kib=kib) for config in best for kib in GROUPS_KIB if differs(config, kib)]
     return wanted + [replace(config, longest_first=False) for config in best[:AS_THEY_LIE]]
 
 

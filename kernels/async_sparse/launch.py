@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from .. import tuning
 from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require, single, timed
@@ -65,6 +66,11 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
+#: Who binds what takes a matrix in CSR, and the kernels for blocks that nobody tunes.
+_CSR = {name: module.bind for module in (wcsr, windows, union) for name in (*module.KERNELS, *module.TRIALS)}
+_BLOCKS = dict.fromkeys((*published.KERNELS, *published.SWEEP), published.bind) | {blocks.NAME: blocks.bind}
+
+
 def bind(variant: str, problem: Problem, device) -> Bound:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
@@ -73,16 +79,13 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     there is no such variant, or where it does not take the problem or the GPU.
     """
     if variant in any_csr.KERNELS:
-        return any_csr.bind(variant, problem, device)
-    for module in (wcsr, windows, union):
-        if variant in module.KERNELS or variant in module.TRIALS:
-            return module.bind(variant, problem, device)
+        return bind_auto(variant, problem, device)
+    if variant in _CSR:
+        return _CSR[variant](variant, problem, device)
     if isinstance(problem.device().a, Csr):
         return _bind_blocks(variant, problem, device)
-    if variant in published.KERNELS or variant in published.SWEEP:
-        return published.bind(variant, problem, device)
-    if variant in blocks.KERNELS:
-        return blocks.bind(variant, problem, device)
+    if variant in _BLOCKS:
+        return _BLOCKS[variant](variant, problem, device)
     require(
         variant in VARIANTS or variant in family.TRIALS,
         f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
@@ -116,18 +119,23 @@ def usual(problem: Problem, device, config: Unit | None = None) -> Unit:
 def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
     """The chosen configuration, ready to run; tunes first where there is no choice yet.
 
-    file: where to look and to write, instead of the usual places. `prepare_ms` is that of the choice, and
-    the trials where there were any. Raises ValueError where no configuration takes the problem.
+    name: one of `FAMILIES` that has choices. file: where to look and to write, instead of the usual places.
+    `prepare_ms` is what the choice prepares, the look at the matrix, and the trials where there were any. Raises
+    ValueError where no configuration takes the problem.
     """
-    return tuning.bind_choice(
-        family.CHOICES,
-        family.key(problem),
+    of: Any = FAMILIES[name]
+    key, look_ms = timed(lambda: of.key(problem))
+    made = tuning.bind_choice(
+        of.choices,
+        key,
         device,
-        fits=lambda config: family.fits(config, problem, device),
-        make=lambda: tune(problem, device),
-        bind=lambda config: unit.bind(name, problem, device, config),
+        fits=lambda config: of.fits(config, problem, device),
+        make=lambda: of.tune(problem, device),
+        bind=lambda config: of.bind(name, problem, device, config),
         file=file,
     )
+    made.prepare_ms += look_ms
+    return made
 
 
 def tune(problem: Problem, device) -> tuning.Winner:

@@ -16,14 +16,12 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import gpu, jit, tuning
 from ..contract import require
 from ..pitch import ALIGNMENT
 from ..tma import mapped, remember
 from . import family, published
-from .family import DTYPES, LINE, ROWS, Shape, Unit
+from .family import LINE, ROWS, Shape, Unit
 
 HERE = Path(__file__).parent
 GATED = HERE / "gated.cu"
@@ -43,15 +41,6 @@ class Sizes:
     blocks: int  #: of A, or of G and U together
     tokens: int
     dtype: str
-
-    @property
-    def n(self) -> int:
-        """Columns of C, as the room calls them."""
-        return self.tokens
-
-    @property
-    def block_rows(self) -> int:
-        return ceil(self.m / ROWS)
 
     @property
     def out(self) -> tuple[int, int]:
@@ -91,12 +80,7 @@ def config_of(sizes: Sizes, device) -> Unit:
     most = device.properties.max_shared_memory_per_block_optin
     if sizes.kernel == "unit_ring":
         key = (sizes.m, sizes.tokens, sizes.k, sizes.blocks, ROWS, ROWS, sizes.dtype, "F", "F")
-        found = tuning.look_up(
-            family.CHOICES,
-            key,
-            device,
-            fits=lambda config: family.shared_bytes(config, shape) + family.STATIC <= most,
-        )
+        found = tuning.look_up(family.CHOICES, key, device, fits=lambda config: family.takes(config, shape, most))
         if found is not None:
             return found.config
     return predicted(sizes, most, device.properties.multiprocessor_count)
@@ -105,16 +89,14 @@ def config_of(sizes: Sizes, device) -> Unit:
 def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
     """The best by `family.predict`. most: bytes of shared memory that a block may have; sms: of the GPU."""
     shape = shape_of(sizes)
-    every = [family.filled(Unit(width), shape, most) for width in family.WIDTHS]
-    fit = [c for c in every if family.shared_bytes(c, shape) + family.STATIC <= most]
-    return min(fit, key=lambda c: family.predict(c, sizes.m, sizes.n, sizes.blocks, shape, sms))
+    tiles = family.tiles(shape, most)
+    return min(tiles, key=lambda c: family.predict(c, sizes.m, sizes.tokens, sizes.blocks, shape, sms))
 
 
 def entry(sizes: Sizes, config: Unit) -> str:
     """The template instantiation."""
     if sizes.kernel == "gated":
-        dtype = DTYPES[sizes.dtype][0]
-        return f"gated<{dtype}, {config.width}, {config.shared}, {config.private}, {config.buffers}>"
+        return family.instance("gated", sizes.dtype, config.width, config.shared, config.private, config.buffers)
     if sizes.kernel == "opt5":
         return published.entry("opt5", sizes.dtype, "C", published.wgmma_n(sizes.tokens))
     return family.entry(config, shape_of(sizes))
@@ -174,16 +156,13 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
             f"opt5 writes lines of {sizes.tokens} tokens, but the copy engine takes multiples of 8: use unit_ring",
         )
         need = published.shared_bytes("opt5", width, _SIZE, "C")
-        grid = (sizes.block_rows, ceil(sizes.tokens / (2 * width)))
+        grid: Any = (ceil(sizes.m / ROWS), ceil(sizes.tokens / (2 * width)))
         config, source = Unit(width), HERE / "opt5.cu"
     else:
         config = config_of(sizes, device)
         width, need = config.width, family.shared_bytes(config, shape)
-        panels = ceil(sizes.tokens / config.columns)
-        group = config.group_kib * 1024 // (sizes.k * _SIZE * config.columns)
-        grid = min(device.properties.multiprocessor_count, sizes.block_rows * panels)
+        grid, numbers = family.dealt(config, shape, sizes.m, sizes.tokens, sizes.k, device)
         source = GATED if sizes.kernel == "gated" else family.SOURCE
-        numbers = tuple(map(np.int32, (sizes.block_rows, panels, min(panels, max(1, group)), ROWS // _K)))
     cubin = jit.compile_cubin(source, entry(sizes, config), jit.arch_of(device))
     return Launcher(
         sizes,

@@ -12,6 +12,7 @@ from typing import Any
 from .. import jit, pitch, workspace
 from ..contract import Launch
 from ..formats.half import array_of
+from ..lazy import cupy
 from .family import order
 
 
@@ -46,7 +47,6 @@ class Lines:
         job: (source, entry). shape: (grid, block). need: bytes of dynamic shared memory. held: bytes that preparation
         leaves. around: launches right before and after the kernel. cluster: its blocks, where there are clusters.
         """
-        import cupy
         from cuda.core import LaunchConfig
 
         (source, entry), (grid, block) = job, shape
@@ -66,8 +66,6 @@ def lines(operands, device, *, by_rows: bool = False, copy_c: bool = True) -> Li
     is, for kernels that write lines of any kind. A padded C holds NaN at first, so that what a kernel leaves unwritten
     is seen.
     """
-    import cupy
-
     b, c = (_lines(x, by_rows) for x in (operands.b, operands.c))
     made = Lines(b, c)
     if _ragged(b):
@@ -96,7 +94,5 @@ def _ragged(array) -> bool:
 
 
 def _padded(array):
-    import cupy
-
     each = pitch.ALIGNMENT // array.dtype.itemsize
     return cupy.empty((array.shape[0], ceil(array.shape[1] / each) * each), array.dtype)

@@ -1,4 +1,5 @@
-"""How long a kernel for CSR takes, predicted from a matrix's statistics: to rank candidates, of which a few are tried.
+"""What of a matrix decides which kernel for CSR is the fastest, and how long each takes by that: to rank candidates, of
+which a few are tried.
 
 Microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in model.csv
 were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices on an H200.
@@ -9,17 +10,20 @@ from __future__ import annotations
 
 import csv
 import functools
+from dataclasses import dataclass
 from math import ceil
 from operator import itemgetter, mul
 from pathlib import Path
 
 from ..contract import require
+from ..formats import intake
+from ..formats.csr import Csr
 from . import tasks, union, windows
 from .family import DTYPES
-from .statistics import HEIGHTS, Statistics
 from .union import Union
 from .windows import Windows
 
+HEIGHTS = intake.HEIGHTS  #: rows of a window or group
 FILE = Path(__file__).with_name("model.csv")
 #: Of a launch: once; what is gathered of B, B and C once, what windows of 64 rows need of B, tasks, steps of the
 #: longest task, whether windows are cut, the longest row.
@@ -39,6 +43,39 @@ POOLS: dict[str, tuple[Union | Windows, ...]] = {
     #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
     "half": tuple(c for c in _UNIONS if union.made_for(c, "bfloat16")),
 }
+
+
+# ---------------------------------------------------------------- what decides
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of an m x k matrix with nnz entries."""
+
+    m: int
+    k: int
+    nnz: int
+    longest: int  #: entries of the row that has most
+    #: order of rows (`tasks.ORDERS`) -> for each of `HEIGHTS` the columns that windows of so many rows have together.
+    columns: dict[str, tuple[int, ...]]
+    ascending: bool = True  #: False: of some row columns do not ascend, or repeat, so groups of rows are costly to make
+
+
+def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
+    """Statistics of A by a sample of columns, in both orders of its rows; at_a_glance: in the given one alone, by the
+    sample that its facts have."""
+    facts = intake.facts_of(a)
+    given = {"": facts.columns}
+    columns = given if at_a_glance else {how: intake.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
+    return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
+
+
+def fingerprint(a: Csr) -> str:
+    """16 hexadecimal digits of where A's entries are: the key under which a choice for it is kept."""
+    return f"{intake.facts_of(a).fingerprint:016x}"
+
+
+# ---------------------------------------------------------------- how long it takes
 
 
 def kernel(config: Union | Windows) -> str:

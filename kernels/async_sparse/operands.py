@@ -57,12 +57,17 @@ def problem(
     sides = bcsr.sides(block)
     # Drawn here as well, because a problem says how many blocks and non-zeros it has.
     _, col_idx, nnz = bcsr.random_pattern(m, k, density, seed, block=sides)
-
-    def operands(xp) -> Operands:
-        a = bcsr.random(m, k, density, seed, block=sides, dtype=dtype, xp=xp)
-        return _operands(xp, a, n, seed, dtype, layout)
-
-    return _problem("", m, n, k, nnz, float(density), seed, sides, col_idx.size, dtype, layout, operands)
+    return _problem(
+        _label(sides, dtype, layout),
+        (m, n, k),
+        nnz,
+        float(density),
+        seed,
+        dtype,
+        layout,
+        *_blocks_bytes(m, n, col_idx.size, sides, _size(dtype)),
+        lambda xp: bcsr.random(m, k, density, seed, block=sides, dtype=dtype, xp=xp),
+    )
 
 
 def problem_from_csr(
@@ -96,52 +101,33 @@ def problem_from_csr(
     require(reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order")
     n, seed, sides = int(n), int(seed), bcsr.sides(block)
     a = with_values(reordered(a, reorder)[0], seed, dtype)
+    size, stored = _size(dtype), "float32" if dtype == "tf32" else dtype
+
+    def there(xp):
+        return a if xp is np else csr.to_device(a)
+
+    of = (a.m, n, a.k), a.nnz, a.nnz / (a.m * a.k), seed, dtype, layout
     if format == "csr":
-        return _csr_problem(label, a, n, seed, dtype, layout)
+        vectors = column_vectors(a)
+        # The source's kernel: each tile of C reads its window, and the rows of B that the window names.
+        asked = ceil(n / WINDOW_TILE) * vectors * (WINDOW * size + 4) + vectors * n * size
+        label = label or f"CSR, {dtype}" + f", {layout}" * (layout != FORMATS["csr"])
+        return _problem(label, *of, (size + 4) * a.nnz + 4 * (a.m + 1), asked, there)
     blocks = bcsr.count_blocks(a, sides)
     bcsr.require_blocks(blocks, sides[0])
-    stored = "float32" if dtype == "tf32" else dtype
-
-    def operands(xp) -> Operands:
-        pattern = a if xp is np else csr.to_device(a)
-        made = bcsr.from_csr(pattern, block=sides, dtype=stored)
-        return _operands(xp, made, n, seed, dtype, layout)
-
-    made = _problem(label, a.m, n, a.k, a.nnz, a.nnz / (a.m * a.k), seed, sides, blocks, dtype, layout, operands)
+    made = _problem(
+        label or _label(sides, dtype, layout),
+        *of,
+        *_blocks_bytes(a.m, n, blocks, sides, size),
+        lambda xp: bcsr.from_csr(there(xp), block=sides, dtype=stored),
+    )
     made.source = a
     return made
 
 
-def _csr_problem(label: str, a: Csr, n: int, seed: int, dtype: str, layout: str) -> Problem:
-    vectors = column_vectors(a)
-    size = _size(dtype)
-
-    def operands(xp) -> Operands:
-        return _operands(xp, a if xp is np else csr.to_device(a), n, seed, dtype, layout)
-
-    # The source's kernel: each tile of C reads its window, and the rows of B that the window names.
-    window = vectors * (WINDOW * size + 4)
-    return _described(
-        label or f"CSR, {dtype}" + f", {layout}" * (layout != FORMATS["csr"]),
-        a.m,
-        n,
-        a.k,
-        a.nnz,
-        a.nnz / (a.m * a.k),
-        seed,
-        dtype,
-        (size + 4) * a.nnz + 4 * (a.m + 1),
-        ceil(n / WINDOW_TILE) * window + vectors * n * size,
-        operands,
-    )
-
-
 def column_vectors(a: Csr, window: int = WINDOW) -> int:
     """Columns of all windows of so many rows that hold a non-zero, padding not counted."""
-    if a.nnz == 0:
-        return 0
-    place = np.sort(csr.rows(a) // window * a.k + a.col_idx)
-    return int(csr.changes(place).sum())
+    return csr.distinct(csr.rows(a) // window * a.k + a.col_idx).size
 
 
 def reordered(a: Csr, how: str) -> tuple[Csr, float]:
@@ -179,15 +165,6 @@ def dense(xp, rows: int, columns: int, seed: int, dtype: str, order: str):
     return _matrix(flat, (rows, columns), dtype, order)
 
 
-def _operands(xp, a, n: int, seed: int, dtype: str, layout: str) -> Operands:
-    order_b, order_c = tuple(LAYOUTS[layout])
-    b = dense(xp, a.k, n, seed, dtype, order_b)
-    if xp is np:
-        return Operands(a, b)
-    c = xp.empty(a.m * n, xp.uint16 if dtype in half.DTYPES else xp.float32)
-    return Operands(a, b, _matrix(c, (a.m, n), dtype, order_c))
-
-
 def _matrix(flat, shape: tuple[int, int], dtype: str, order: str):
     array = flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
     return Half(dtype, array) if dtype in half.DTYPES else array
@@ -218,54 +195,35 @@ def _size(dtype: str) -> int:
     return 2 if dtype in half.DTYPES else 4
 
 
-def _problem(
-    label: str,
-    m: int,
-    n: int,
-    k: int,
-    nnz: int,
-    density: float,
-    seed: int,
-    block: tuple[int, int],
-    blocks: int,
-    dtype: str,
-    layout: str,
-    operands: Callable,
-) -> Problem:
-    size = _size(dtype)
+def _blocks_bytes(m: int, n: int, blocks: int, block: tuple[int, int], size: int) -> tuple[int, int]:
+    """(bytes of A, what the source's kernel asks of A and B): every tile of C reads its row of blocks, and for each
+    block as many rows of B. size: of a value."""
     b_row, b_col = block
     a = size * blocks * b_row * b_col + 4 * (blocks + ceil(m / b_row) + 1)
-    # Every tile of C reads its row of blocks, and for each block as many rows of B.
-    return _described(
-        label or _label(block, dtype, layout),
-        m,
-        n,
-        k,
-        nnz,
-        density,
-        seed,
-        dtype,
-        a,
-        ceil(n / TILE) * a + blocks * b_col * n * size,
-        operands,
-    )
+    return a, ceil(n / TILE) * a + blocks * b_col * n * size
 
 
-def _described(
+def _problem(
     label: str,
-    m: int,
-    n: int,
-    k: int,
+    sizes: tuple[int, int, int],
     nnz: int,
     density: float,
     seed: int,
     dtype: str,
+    layout: str,
     a_bytes: int,
     asked_bytes: int,
-    operands: Callable,
+    make_a: Callable,
 ) -> Problem:
-    """a_bytes: of A; asked_bytes: what the source's kernel asks of A and B."""
-    size = _size(dtype)
+    """sizes: m, n, k. a_bytes, asked_bytes: as `_blocks_bytes` has them. make_a: A of NumPy or CuPy."""
+    (m, n, k), size, order_b, order_c = sizes, _size(dtype), *LAYOUTS[layout]
+
+    def operands(xp) -> Operands:
+        made = Operands(make_a(xp), dense(xp, k, n, seed, dtype, order_b))
+        if xp is not np:
+            c = xp.empty(m * n, xp.uint16 if dtype in half.DTYPES else xp.float32)
+            made.c = _matrix(c, (m, n), dtype, order_c)
+        return made
 
     def on_device() -> Operands:
         import cupy

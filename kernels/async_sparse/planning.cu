@@ -132,8 +132,8 @@ __device__ __forceinline__ float tf32(float x)
     return isnan(x) ? x : __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xFFFFE000u);
 }
 
-// Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as windows.slices_of
-// says; parts 2: TF32 and what is left.
+// Windows for windows.cu: (columns / 8, parts, rows, 2, 4), zeros before, as planning.sliced says;
+// parts 2: TF32 and what is left.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
     sliced(const int* __restrict__ row_ptr, const int* __restrict__ col_idx,

@@ -133,13 +133,15 @@ def grouped(a: Csr, rows: int, chunk: int, block: int) -> tuple[Any, Any, Any, T
         col_idx = cupy.empty(counts.columns, np.int32)
         val = cupy.zeros((counts.columns, rows), np.float32)
         on.launch("grouped<0>", a.nnz, a.row_ptr, a.col_idx, a.val, first, begin, *ints(a.m, a.nnz, rows), col_idx, val)
-        return begin, col_idx, val, _in_blocks(on, begin, counts, block), counts.chunk
+        return begin, col_idx, val, _made(on, begin, counts, block), counts.chunk
 
 
 def sliced(a: Csr, rows: int, pad: int, exact: bool) -> tuple[Any, Any, Any]:
     """(row_ptr, col_idx, slices) of windows of `rows` rows, padded to `pad` columns, as windows.cu reads them.
 
-    slices: float32 (columns / 8, 1 or, exact, 2, rows, 2, 4), `windows.slices_of`. Columns of A ascend in every row.
+    slices: float32 (columns / 8, 1 or, exact, 2, rows, 2, 4): values of 8 columns, a line of 32 bytes for each row of
+    the window, whose halves change places where row // 4 is odd (32-byte swizzle); exact: values rounded to TF32, and
+    their rests, rounded likewise. Columns of A ascend in every row.
     """
     import cupy
 
@@ -221,64 +223,34 @@ def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False) -
     """
     with On(SOURCE, "count_tasks<0>", "tasks_in_blocks<0>" if block else "tasks_in_order<0>") as on:
         counts = _counted(on, row_ptr, chunk, block)
-        if block:
-            return _in_blocks(on, row_ptr, counts, block), counts.chunk
-        return _in_rows(on, row_ptr, counts, longest_first), counts.chunk
+        return _made(on, row_ptr, counts, block, longest_first), counts.chunk
 
 
-def _cut(on: On, row_ptr, counts: _Counts) -> tuple[Any, Any, Any]:
-    """(ranks of rows among the cut ones, cut rows, room for `others`)."""
-    import cupy
-
-    m, cuts = row_ptr.shape[0] - 1, counts.cuts
-    cut, others = cupy.empty(cuts, np.int32), cupy.empty(cuts, np.int32)
-    if not cuts:
-        return None, cut, others
-    return on.scan("cut_rows<0>", m, row_ptr, *ints(m, counts.chunk), cut), cut, others
-
-
-def _in_blocks(on: On, row_ptr, counts: _Counts, block: int) -> Tasks:
+def _made(on: On, row_ptr, counts: _Counts, block: int, longest_first: bool = False) -> Tasks:
     import cupy
 
     m, cuts, chunk = row_ptr.shape[0] - 1, counts.cuts, counts.chunk
-    more = _without_row(counts, m)
+    more = _without_row(counts, m) if block else 0
     table = cupy.empty((counts.parts + more, 4), np.int32)
-    rank, cut, others = _cut(on, row_ptr, counts)
-    begin = free = None
+    cut, others, rank = cupy.empty(cuts, np.int32), cupy.empty(cuts, np.int32), None
     if cuts:
-        begin, free = cupy.empty(cuts, np.int32), cupy.empty(cuts + 1, np.int32)
-        on.launch("cut_places<0>", 0, row_ptr, cut, *ints(cuts, chunk, block), begin, free, blocks=1, threads=1024)
-        on.launch("cut_tasks<0>", 0, row_ptr, cut, begin, *ints(0, chunk), table, others, blocks=cuts)
-    on.launch(
-        "tasks_in_blocks<0>",
-        m + more,
-        row_ptr,
-        *ints(m),
-        rank,
-        *ints(cuts, counts.room, chunk),
-        cut,
-        begin,
-        free,
-        table,
-    )
-    return Tasks(table, cut, others)
-
-
-def _in_rows(on: On, row_ptr, counts: _Counts, longest_first: bool) -> Tasks:
-    import cupy
-
-    m, cuts, chunk = row_ptr.shape[0] - 1, counts.cuts, counts.chunk
-    table = cupy.empty((counts.parts, 4), np.int32)
-    _, cut, others = _cut(on, row_ptr, counts)
-    at = on.scan("task_ranks<0>", m, row_ptr, *ints(m, chunk))
-    on.launch("tasks_in_order<0>", m, row_ptr, *ints(m), at, table)
-    if cuts:
-        on.launch("cut_tasks<0>", 0, row_ptr, cut, at, *ints(1, chunk), table, others, blocks=cuts)
+        rank = on.scan("cut_rows<0>", m, row_ptr, *ints(m, chunk), cut)
+    if block:
+        begin = free = None
+        if cuts:
+            begin, free = cupy.empty(cuts, np.int32), cupy.empty(cuts + 1, np.int32)
+            on.launch("cut_places<0>", 0, row_ptr, cut, *ints(cuts, chunk, block), begin, free, blocks=1, threads=1024)
+        numbers = ints(cuts, counts.room, chunk)
+        on.launch("tasks_in_blocks<0>", m + more, row_ptr, *ints(m), rank, *numbers, cut, begin, free, table)
+    else:
+        begin = on.scan("task_ranks<0>", m, row_ptr, *ints(m, chunk))
+        on.launch("tasks_in_order<0>", m, row_ptr, *ints(m), begin, table)
+    by_row = int(not block)
+    on.launch("cut_tasks<0>", 0, row_ptr, cut, begin, *ints(by_row, chunk), table, others, blocks=cuts)
     if longest_first:
         count = counts.parts
         key, ordered = cupy.empty(count, np.uint64), cupy.empty((count, 4), np.int32)
         on.launch("task_keys<0>", count, table, *ints(count), key)
-        key = cupy.sort(key)
-        on.launch("tasks_by_keys<0>", count, table, *ints(count), key, ordered)
+        on.launch("tasks_by_keys<0>", count, table, *ints(count), cupy.sort(key), ordered)
         table = ordered
     return Tasks(table, cut, others)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..contract import require
+
 #: gate_proj of Qwen2.5-7B (section IV-D): rows and columns of the weight.
 GATE = (18944, 3584)
 #: Columns of B, the tokens, and kept shares of Table III; 50 and 70% sparsity are ours.
@@ -36,8 +38,7 @@ def sweeps(preset: str) -> dict[str, list[dict]]:
     Real matrices are no shapes: "ablation", "tile_n", "spmm" and others take them from the room's list. preset:
     "full" or "kick", a part of it that finishes in seconds; else ValueError.
     """
-    if preset not in ("full", "kick"):
-        raise ValueError(f"preset is {preset!r}, but must be 'full' or 'kick'")
+    require(preset in ("full", "kick"), f"preset is {preset!r}, but must be 'full' or 'kick'")
     full = preset == "full"
     (m, k), linear = GATE, {"layout": "linear"}
     tokens = TOKENS if full else TOKENS[:1]

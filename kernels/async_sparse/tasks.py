@@ -29,7 +29,7 @@ STEP = 32  #: columns: parts of equal size are multiples of it
 MOST_BLOCKS = 65_535  #: in the second dimension of a grid
 ORDERS = ("", "similar")  #: of rows: as they come, or those with common columns side by side
 #: What the instantiation of a kernel that adds up in order ends with: the types of the arguments of `slots`.
-IN_ORDER = ", const Parts*, unsigned*, int, float*"
+IN_ORDER = ("const Parts*", "unsigned*", "int", "float*")
 
 
 def tasks(row_ptr, chunk: int) -> Tasks:
@@ -113,11 +113,11 @@ class Prepared:
     values: Any  #: float32: (columns, rows of a group), or as `planning.sliced` has them
     work: Tasks
     parts: Parts | None  #: where they are added up in order, and that makes a difference
-    held: int  #: bytes that A itself does not have
+    own: tuple  #: of the arrays those that A itself does not have
 
     @property
     def nbytes(self) -> int:
-        return self.held + self.work.nbytes
+        return self.work.nbytes + sum(x.nbytes for x in self.own if x is not None)
 
 
 def ordered(a: Csr, how: str) -> tuple[Any, Csr]:

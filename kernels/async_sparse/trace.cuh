@@ -1,5 +1,5 @@
 // Clocks that a kernel reads of itself: when a block loads, multiplies and stores each step (Figs.
-// 3 and 4b, timeline.py).
+// 3 and 4b, published.py).
 //
 // Template:  ON  false in all kernels that are measured: nothing is left of it then
 #pragma once

@@ -20,7 +20,7 @@ from ..formats import half
 from ..formats.csr import INT32_MAX, Csr
 from ..tuning import choices
 from . import planning, tasks
-from .family import DTYPES, dtype_of
+from .family import dtype_of, instance
 from .lines import Lines, lines
 from .wcsr import require_rows
 
@@ -95,25 +95,22 @@ BLOCKS = {
 }
 
 
-#: The same of union_half.cu: (rows, unroll) -> blocks.
+#: The same of union_half.cu, of 1 load.
 HALF_BLOCKS = {(1, 4): 5, (1, 8): 4, (2, 4): 4, (2, 8): 3, (4, 4): 3, (8, 4): 2}
 
 
 def made_for(config: Union, dtype: str = "tf32") -> bool:
     """Whether there is such a kernel; dtype: of B, "tf32" for float32."""
-    if dtype in half.DTYPES:
-        return (config.vec, config.loads) == (4, 1) and (config.rows, config.unroll) in HALF_BLOCKS
-    kind = config.rows * config.loads, config.loads * config.unroll
-    return config.rows in HEIGHTS and config.vec in VECTORS and kind in BLOCKS
+    loads, vectors = ((1,), (4,)) if dtype in half.DTYPES else (LOADS, VECTORS)
+    known = config.rows in HEIGHTS and config.loads in loads and config.vec in vectors
+    return known and blocks_of(config, dtype) > 0
 
 
 def blocks_of(config: Union, dtype: str = "tf32") -> int:
-    """Blocks that share an SM."""
-    if dtype in half.DTYPES:
-        blocks, most = HALF_BLOCKS[config.rows, config.unroll], 4
-    else:
-        blocks, most = BLOCKS[config.rows * config.loads, config.loads * config.unroll], 5
-    return min(blocks, most) if config.in_order else blocks  # whose slots take registers, too
+    """Blocks that share an SM; 0 where there is no such kernel."""
+    blocks, most = (HALF_BLOCKS, 4) if dtype in half.DTYPES else (BLOCKS, 5)
+    found = blocks.get((config.rows * config.loads, config.loads * config.unroll), 0)
+    return min(found, most) if config.in_order else found  # whose slots take registers, too
 
 
 def columns_of(config: Union, dtype: str = "tf32") -> int:
@@ -123,11 +120,10 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 
 def entry(config: Union, dtype: str = "tf32") -> str:
     """The template instantiation; dtype: of B, "tf32" for float32."""
-    c, blocks = config, blocks_of(config, dtype)
-    last = tasks.IN_ORDER * c.in_order
+    c, last = config, (WARPS, blocks_of(config, dtype), config.unroll, *tasks.IN_ORDER * config.in_order)
     if dtype in half.DTYPES:
-        return f"union_half<{DTYPES[dtype][0]}, {c.rows}, {c.vec}, {WARPS}, {blocks}, {c.unroll}{last}>"
-    return f"union_rows<{c.rows}, {c.vec}, {c.loads}, {WARPS}, {blocks}, {c.unroll}{last}>"
+        return instance("union_half", dtype, c.rows, c.vec, *last)
+    return instance("union_rows", c.rows, c.vec, c.loads, *last)
 
 
 KERNELS: dict[str, Kernel] = {
@@ -159,22 +155,17 @@ def config_of(name: str) -> Union:
     return TRIALS[name][0] if name in TRIALS else Union()
 
 
-def fitting(vec: int, n: int) -> int:
-    """The widest load of at most `vec` values that divides n."""
-    return next(v for v in VECTORS if v <= vec and n % v == 0)
-
-
 def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
     """The configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
     if dtype in half.DTYPES or n % config.vec == 0:
         return config
-    return replace(config, vec=fitting(config.vec, n))
+    return replace(config, vec=next(v for v in VECTORS if v <= config.vec and n % v == 0))
 
 
 def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
     """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
     idling SMs. loaded: bytes of B in a task, on average, of which a warp has `WORK` at most, or one task; it has
-    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`tasks.in_blocks`)."""
+    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`planning.tasks`)."""
     each = max(1, int(min(MOST_TASKS, WORK / max(loaded, 1.0), tasks // (2 * slots * WARPS))))
     return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 
@@ -183,15 +174,14 @@ def prepare(a: Csr, config: Union) -> tasks.Prepared:
     """Groups of A, which lies on a GPU."""
     order, a = tasks.ordered(a if config.rows == 1 else tasks.ascending(a), config.order)
     asked, block = config.chunk if config.chunk >= 0 else -LONG, WARPS * MOST_TASKS
-    row_ptr, col_idx, val = a.row_ptr, a.col_idx, a.val
     if config.rows == 1:
+        row_ptr, col_idx, val = a.row_ptr, a.col_idx, a.val
         work, chunk = planning.tasks(row_ptr, asked, block=block)
-        held = 0 if order is None else order.nbytes + a.nbytes
     else:
         row_ptr, col_idx, val, work, chunk = planning.grouped(a, config.rows, asked, block)
-        held = (0 if order is None else order.nbytes) + col_idx.nbytes + val.nbytes
     parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
-    return tasks.Prepared(order, col_idx, val, work, parts, held)
+    own = (order, col_idx, val) if config.rows > 1 or config.order else ()
+    return tasks.Prepared(order, col_idx, val, work, parts, own)
 
 
 def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
-
-import numpy as np
 
 from .. import jit
 from ..contract import Launch, Problem, require, timed
@@ -45,13 +42,11 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
 
     require_hopper(name, device)
     shape = family.shape_of(problem)
-    properties = device.properties
-    family.check(config, shape, properties.max_shared_memory_per_block_optin)
+    family.check(config, shape, device.properties.max_shared_memory_per_block_optin)
     operands = problem.device()
     (a, rows), prepare_ms = timed(lambda: _prepared(operands.a, config.longest_first))
     dense = lines(operands, device)
-    panels = ceil(problem.n / config.columns)
-    group = config.group_kib * 1024 // (problem.k * shape.size * config.columns)
+    grid, numbers = family.dealt(config, shape, problem.m, problem.n, problem.k, device)
     counters = cupy.zeros(2, cupy.uint32)
     k = LINE // shape.size // shape.pieces  # of a box
     b_box = (config.width, k) if shape.b_order == "F" else (k, 64)
@@ -67,9 +62,8 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
         rows.data.ptr,
         a.col_idx.data.ptr,
         counters.data.ptr,
-        *map(np.int32, (len(rows), panels, min(panels, max(1, group)), shape.steps)),
+        *numbers,
     )
-    grid = min(properties.multiprocessor_count, len(rows) * panels)
     job = family.SOURCE, family.entry(config, shape)
     held = rows.nbytes + (a.nbytes if a is not operands.a else 0)
     keep, need = (a, val, rows, counters), family.shared_bytes(config, shape)
@@ -86,12 +80,12 @@ def blocks_of(a: Bcsr):
     return val.reshape(-1, a.block[1])
 
 
-def c_map(c, wide: int, shape, rows: int = ROWS):
+def c_map(c, wide: int, shape):
     """The tensor map of C's boxes (output.cuh): `wide` columns of it, in lines of 128 bytes or of their width."""
     if shape.c_order == "F":
-        return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else rows), LINE)
+        return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else ROWS), LINE)
     width = wide * shape.size
-    return tensor_map(c, (rows, wide), width if width > 16 else 0)
+    return tensor_map(c, (ROWS, wide), width if width > 16 else 0)
 
 
 def require_hopper(name: str, device) -> None:

@@ -56,7 +56,7 @@ TRIALS: dict[str, tuple[Config, str]] = {
 
 def entry(dtype: str, width: int) -> str:
     """The template instantiation; dtype: of `family.DTYPES`."""
-    return f"wcsr<{DTYPES[dtype][0]}, {width}>"
+    return family.instance("wcsr", dtype, width)
 
 
 _ENTRIES = (*(entry("tf32", n) for n in WIDTHS), entry("bfloat16", 128), entry("float16", 128))

@@ -21,7 +21,7 @@ from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from ..tuning import choices
 from . import planning, tasks
-from .family import TARGETS, dtype_of
+from .family import TARGETS, dtype_of, instance
 from .lines import lines
 from .unit import require_hopper
 from .wcsr import PAD, require_rows, require_tf32
@@ -94,9 +94,8 @@ def stages(config: Windows) -> int:
 
 def entry(config: Windows) -> str:
     """The template instantiation."""
-    exact = str(config.exact).lower()
     last = tasks.IN_ORDER * config.in_order
-    return f"windows<{config.window}, {config.groups}, {stages(config)}, {exact}{last}>"
+    return instance("windows", config.window, config.groups, stages(config), config.exact, *last)
 
 
 def _entries(exact: bool) -> tuple[str, ...]:
@@ -138,8 +137,7 @@ def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> tasks.Prepared
     chunk = config.chunk if config.chunk >= 0 else balanced(col_idx.size * panels / blocks)
     work, _ = planning.tasks(row_ptr, chunk, longest_first=config.longest_first)
     parts = tasks.parts(row_ptr, work.cut, chunk) if config.in_order else None
-    held = (0 if order is None else order.nbytes) + col_idx.nbytes + slices.nbytes
-    return tasks.Prepared(order, col_idx, slices, work, parts, held)
+    return tasks.Prepared(order, col_idx, slices, work, parts, (order, col_idx, slices))
 
 
 def balanced(load: float) -> int:

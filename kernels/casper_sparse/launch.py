@@ -10,6 +10,7 @@ from .. import jit, tuning
 from ..contract import Bound, Family, Launch, Problem, require, timed
 from ..formats import csr
 from ..formats.half import array_module
+from ..lazy import core
 from . import family
 from .family import (
     MOST,
@@ -56,10 +57,8 @@ def bind(variant: str, problem: Problem, device) -> Bound:
 
 def _step(name: str, entry: str, device, blocks: int, threads: int, arguments: tuple, shared: int = 0) -> tuple:
     """A launch (kernel, config, arguments); numbers become int32 and arrays addresses."""
-    from cuda.core import LaunchConfig
-
     require(blocks < 2**31, f"{blocks} blocks exceed a grid's 2^31 - 1: multiply in several column ranges")
-    config = LaunchConfig(grid=max(blocks, 1), block=threads, shmem_size=shared)
+    config = core.LaunchConfig(grid=max(blocks, 1), block=threads, shmem_size=shared)
     kernel = jit.load(jit.compile_cubin(VARIANTS[name].source, entry, jit.arch_of(device)), shared)
     return kernel, config, tuple(np.int32(x) if isinstance(x, int) else x.data.ptr for x in arguments)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..contract import Operands, Problem
 from ..formats import csr
+from ..lazy import cupy
 from . import generate
 
 ROOM = "casper_sparse"
@@ -47,8 +48,6 @@ def problem_from_csr(a: csr.Csr, n: int, seed: int = 0, label: str = "") -> Prob
     n, seed = int(n), int(seed)
 
     def on_device() -> Operands:
-        import cupy
-
         return Operands(
             csr.to_device(a),
             generate.device_dense(a.k, n, seed),

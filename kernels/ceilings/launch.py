@@ -7,7 +7,9 @@ each zero of A as done, as everyone does: 2 m n k FLOP for an instruction of m x
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from .. import jit
 from ..contract import Kernel, Launch, require
 from ..formats import half, two_four
+from ..lazy import core, cupy
 
 HERE = Path(__file__).parent
 ROOM = "ceilings"
@@ -135,11 +138,9 @@ def bind(variant: str, device, seed: int = 0) -> Ceiling:
 
 
 def _ready(variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0) -> Launch:
-    from cuda.core import LaunchConfig
-
     (entry,) = VARIANTS[variant].entries
     cubin = jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device))
-    config = LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
+    config = core.LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
     step = (jit.load(cubin, shared_bytes), config, arguments)
     return Launch(variant, [step], output, keep=keep)
 
@@ -149,8 +150,6 @@ def _blocks(device) -> int:
 
 
 def _bind_fma(device, rng) -> Ceiling:
-    import cupy
-
     threads = _blocks(device) * THREADS
     a = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
     b = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
@@ -162,8 +161,6 @@ def _bind_fma(device, rng) -> Ceiling:
 
 
 def _bind_copy(device, rng) -> Ceiling:
-    import cupy
-
     block = 16 * COPY_THREADS
     # A quarter of a small card's free memory at most, for each of the two buffers.
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
@@ -174,8 +171,6 @@ def _bind_copy(device, rng) -> Ceiling:
 
 
 def _bind_l2_read(device, rng) -> Ceiling:
-    import cupy
-
     values = cupy.asarray(rng.random(L2_BYTES // 4, np.float32))
     out = cupy.empty(_blocks(device) * THREADS, cupy.float32)
     arguments = (np.int32(values.size // 4), np.int32(L2_ROUNDS), values.data.ptr, out.data.ptr)
@@ -187,8 +182,6 @@ def _bind_l2_read(device, rng) -> Ceiling:
 
 
 def _bind_shared_read(device, rng) -> Ceiling:
-    import cupy
-
     values = cupy.asarray(rng.random(SHARED_WORDS, np.float32))
     threads = _blocks(device) * THREADS
     out = cupy.empty(threads, cupy.float32)
@@ -200,47 +193,28 @@ def _bind_shared_read(device, rng) -> Ceiling:
     return Ceiling(bound, 0, 16 * loads * threads, cupy.tile(fours, _blocks(device)))
 
 
-def _bind_mma(device, rng) -> Ceiling:
-    a = _random(rng, MMA_WARPS * 16 * MMA_DOWN, MMA_K)
-    return _mma("mma", device, rng, (a,), half.from_bits(a, "bfloat16"))
+def _left(rng, rows: int, columns: int, sparse: bool) -> tuple[tuple, np.ndarray]:
+    """(what a kernel reads of A, A in float32)."""
+    if sparse:
+        a = two_four.random(rows, columns, "bfloat16", int(rng.integers(2**32)))
+        return (a.val, a.meta), two_four.to_dense(a)
+    bits = _random(rng, rows, columns)
+    return (bits,), half.from_bits(bits, "bfloat16")
 
 
-def _bind_mma_sp(device, rng) -> Ceiling:
-    a = _random_sparse(rng, MMA_WARPS * 16 * MMA_DOWN, MMA_SP_K)
-    return _mma("mma_sp", device, rng, (a.val, a.meta), two_four.to_dense(a))
-
-
-def _mma(variant: str, device, rng, left: tuple, a: np.ndarray) -> Ceiling:
-    """left: what the kernel reads of A; a: A in float32, the rows of one warp after another's."""
-    k = a.shape[1]
+def _bind_mma(device, rng, variant: str = "mma", k: int = MMA_K) -> Ceiling:
+    left, a = _left(rng, MMA_WARPS * 16 * MMA_DOWN, k, variant != "mma")  # the rows of one warp after another's
     right = _random(rng, MMA_WARPS * 8 * MMA_ACROSS, k)  # B, column-major
     b = half.from_bits(right, "bfloat16").reshape(MMA_WARPS, -1, k)
     product = a.astype(np.float64).reshape(MMA_WARPS, -1, k) @ b.astype(np.float64).swapaxes(1, 2)
     return _tensor(variant, device, (*left, right), product, k, MMA_ITERATIONS, 0)
 
 
-def _bind_wgmma(device, rng) -> Ceiling:
-    a = _random(rng, WGMMA_M, WGMMA_K)
-    return _wgmma("wgmma", device, rng, (a,), half.from_bits(a, "bfloat16"), a.nbytes)
-
-
-def _bind_wgmma_sp(device, rng) -> Ceiling:
-    a = _random_sparse(rng, WGMMA_M, WGMMA_SP_K)
-    left = a.val, a.meta
-    return _wgmma("wgmma_sp", device, rng, left, two_four.to_dense(a), a.val.nbytes)
-
-
-def _bind_wgmma_sp_ra(device, rng) -> Ceiling:
-    a = _random_sparse(rng, WGMMA_M, WGMMA_SP_K)
-    return _wgmma("wgmma_sp_ra", device, rng, (a.val, a.meta), two_four.to_dense(a), 0)
-
-
-def _wgmma(variant: str, device, rng, left: tuple, a: np.ndarray, shared_bytes: int) -> Ceiling:
-    """shared_bytes: what A occupies of a block's shared memory; B is there in any case."""
-    k = a.shape[1]
+def _bind_wgmma(device, rng, variant: str = "wgmma", k: int = WGMMA_K) -> Ceiling:
+    left, a = _left(rng, WGMMA_M, k, variant != "wgmma")
     right = _random(rng, k, WGMMA_N)
     product = a.astype(np.float64) @ half.from_bits(right, "bfloat16").astype(np.float64)
-    shared_bytes += right.nbytes
+    shared_bytes = right.nbytes + (left[0].nbytes if variant != "wgmma_sp_ra" else 0)  # A is in registers there
     return _tensor(variant, device, (*left, right), product, k, WGMMA_ITERATIONS, shared_bytes)
 
 
@@ -248,8 +222,6 @@ def _tensor(
     variant: str, device, operands: tuple, product: np.ndarray, k: int, iterations: int, shared: int
 ) -> Ceiling:
     """One block an SM, all with the same operands, which add `product` again and again."""
-    import cupy
-
     operands = tuple(cupy.asarray(operand) for operand in operands)
     blocks = device.properties.multiprocessor_count
     out = cupy.empty((blocks, *product.shape), cupy.float32)
@@ -265,18 +237,14 @@ def _random(rng, rows: int, columns: int) -> np.ndarray:
     return half.to_bits(rng.uniform(-1, 1, (rows, columns)).astype(np.float32), "bfloat16")
 
 
-def _random_sparse(rng, rows: int, columns: int) -> two_four.TwoFour:
-    return two_four.random(rows, columns, "bfloat16", int(rng.integers(2**32)))
-
-
-_BIND = {
+_BIND: dict[str, Callable[..., Ceiling]] = {
     "fma": _bind_fma,
     "copy": _bind_copy,
     "l2_read": _bind_l2_read,
     "shared_read": _bind_shared_read,
     "mma": _bind_mma,
-    "mma_sp": _bind_mma_sp,
+    "mma_sp": partial(_bind_mma, variant="mma_sp", k=MMA_SP_K),
     "wgmma": _bind_wgmma,
-    "wgmma_sp": _bind_wgmma_sp,
-    "wgmma_sp_ra": _bind_wgmma_sp_ra,
+    "wgmma_sp": partial(_bind_wgmma, variant="wgmma_sp", k=WGMMA_SP_K),
+    "wgmma_sp_ra": partial(_bind_wgmma, variant="wgmma_sp_ra", k=WGMMA_SP_K),
 }

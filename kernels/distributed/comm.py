@@ -25,6 +25,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..contract import require
+from ..lazy import Lazy, cupy, torch
+
+dist, mpi = Lazy("torch.distributed"), Lazy("mpi4py.MPI")
 
 #: Seconds that ranks wait for each other: for one that still compiles, say. Of one that is dead, `faults` tells.
 PATIENCE = 300
@@ -157,11 +160,9 @@ class Mpi:
         out, into = [_bytes(x) for x in send], [_bytes(x) for x in recv]
 
         def move(stream=None) -> None:
-            from mpi4py import MPI
-
             requests = [self._comm.Irecv(x, q) for q, x in enumerate(into) if x.size]
             requests += [self._comm.Isend(x, q) for q, x in enumerate(out) if x.size]
-            MPI.Request.Waitall(requests)
+            mpi.Request.Waitall(requests)
 
         return move
 
@@ -176,15 +177,13 @@ class Torch:
     """`torch.distributed`: NCCL for CuPy's arrays; gloo for small objects, and for NumPy's arrays without a GPU."""
 
     def __init__(self, group, objects, device: int | None):
-        import torch.distributed as dist
-
-        self._dist, self._group, self._objects, self._device = dist, group, objects, device
+        self._group, self._objects, self._device = group, objects, device
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._ranks = dist.get_process_group_ranks(group)
 
     def gather(self, x) -> list:
         found = [None] * self.size
-        self._dist.all_gather_object(found, x, group=self._objects)
+        dist.all_gather_object(found, x, group=self._objects)
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
@@ -195,28 +194,19 @@ class Torch:
         return lambda stream=None: self._enqueue(out, into, stream)
 
     def _tensor(self, x):
-        import torch
-
         if x.size == 0:
             where = "cpu" if self._device is None else f"cuda:{self._device}"
             return torch.empty(0, dtype=torch.uint8, device=where)
         return torch.from_dlpack(_bytes(x))
 
     def _enqueue(self, out, into, stream) -> None:
-        import torch
-
-        if stream is None:
-            import cupy
-
-            stream = cupy.cuda.get_current_stream()
-        address = getattr(stream, "ptr", stream)
+        address = (cupy.cuda.get_current_stream() if stream is None else stream).ptr
         # PyTorch takes the address 0 for no stream at all, and makes one.
         at = torch.cuda.ExternalStream(address, self._device) if address else torch.cuda.default_stream(self._device)
         with torch.cuda.stream(at):
-            self._dist.all_to_all(into, out, group=self._group)
+            dist.all_to_all(into, out, group=self._group)
 
     def _on_host(self, out, into) -> None:
-        dist = self._dist
         into[self.rank].copy_(out[self.rank])
         others = [q for q in range(self.size) if q != self.rank]
         ops = [(dist.irecv, into[q], q) for q in others if into[q].numel()]
@@ -231,7 +221,7 @@ class Torch:
         for c in sorted(set(colors)):  # every rank makes every group, in one order
             ranks = [self._ranks[q] for q, of in enumerate(colors) if of == c]
             kinds = ["gloo"] if self._device is None else ["nccl", "gloo"]
-            groups = [self._dist.new_group(ranks, backend=kind) for kind in kinds]
+            groups = [dist.new_group(ranks, backend=kind) for kind in kinds]
             if c == color:
                 mine = groups
         return Torch(mine[0], mine[-1], self._device)
@@ -250,9 +240,6 @@ def started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
     gpu: NCCL, with GPU `at.local` for this process; without, gloo on the host.
     """
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-    import torch
-    import torch.distributed as dist
-
     patience = timedelta(seconds=PATIENCE)
     os.environ.setdefault("MASTER_ADDR", "localhost")
     os.environ.setdefault("MASTER_PORT", "29517")

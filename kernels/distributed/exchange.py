@@ -112,8 +112,3 @@ def volumes(row_ptr, col_idx, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
 def sent(table: np.ndarray) -> int:
     """Units that travel, of all parts: the least with this partition, since each is needed where it is not."""
     return int(table.sum() - np.trace(table))
-
-
-def gathered(columns: np.ndarray) -> int:
-    """Units that travel where every part gets all of B."""
-    return int(columns[-1]) * (len(columns) - 2)

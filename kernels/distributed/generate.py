@@ -18,6 +18,7 @@ import numpy as np
 from .. import jit, splitmix
 from ..contract import require, require_seed, require_whole
 from ..formats.csr import Csr
+from ..lazy import cupy
 from . import partition
 from .plans import Panels, Part
 
@@ -114,8 +115,6 @@ class Rmat:
         return self.rows_of(column).astype(np.int32), _values(key, row, entry)
 
     def device_lengths(self, begin: int, end: int):
-        import cupy
-
         made = cupy.empty(end - begin, cupy.int32)
         mean = cupy.asarray(self._mean())
         first, second = self._factors()
@@ -184,8 +183,6 @@ class Stencil:
         return columns.astype(np.int32), splitmix.symmetric(splitmix.random_u32(key, drawn))
 
     def device_lengths(self, begin: int, end: int):
-        import cupy
-
         return self.lengths(cupy.arange(begin, end, dtype=cupy.int64))
 
     def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
@@ -212,8 +209,6 @@ def edges(made: Generated, parts: int) -> np.ndarray:
 
 def part(made: Generated, rows: np.ndarray, rank: int) -> Part:
     """A rank's rows, made on the current GPU; in slabs where 32 bits do not count their entries."""
-    import cupy
-
     begin, end = int(rows[rank]), int(rows[rank + 1])
     offsets = _row_ptr(made.device_lengths(begin, end))
     found = []
@@ -270,8 +265,6 @@ def expected(made: Generated, row: int, columns: np.ndarray, n: int, seed: int) 
 
 def _row_ptr(lengths):
     """int64 (rows + 1,) from int32 lengths, CuPy."""
-    import cupy
-
     made = cupy.zeros(lengths.shape[0] + 1, cupy.int64)
     made[1:] = cupy.cumsum(lengths, dtype=cupy.int64)
     return made

@@ -23,6 +23,10 @@ from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
+from ..lazy import Lazy
+from . import partition
+
+cupyx = Lazy("cupyx")
 
 SOURCE = Path(__file__).with_name("gather_rows.cu")
 #: Bytes -> what gather_rows.cu moves at a time.
@@ -157,8 +161,6 @@ class Gpu(Host):
         launch(self._stream(stream), config, kernel, *sizes, *addresses)
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
-        import cupyx
-
         made = cupyx.empty_pinned(x.shape, x.dtype)
         made[...] = x
         return made
@@ -260,10 +262,10 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     entries where they lie.
     """
     from ..async_sparse import model, union
-    from ..async_sparse.statistics import statistics
     from ..tuning import knobs
 
-    of = statistics(rows_of(a, *_middle(a)))
+    middle = a.m // 2
+    of = model.statistics(rows_of(a, middle, partition.end_of(a.row_ptr, middle, SAMPLE)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,
@@ -276,15 +278,6 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     every = model.candidates("fp32", whole, n)
     best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
-
-
-def _middle(a: Csr) -> tuple[int, int]:
-    """Rows around the middle with at most `SAMPLE` entries, or one."""
-    xp = half.array_module(a.row_ptr)
-    begin = a.m // 2
-    most = min(int(a.row_ptr[begin]) + SAMPLE, csr.INT32_MAX)
-    end = int(xp.searchsorted(a.row_ptr, xp.asarray([most], a.row_ptr.dtype), side="right")[0]) - 1
-    return begin, min(a.m, max(begin + 1, end))
 
 
 def rows_of(a, begin: int, end: int):

@@ -94,6 +94,14 @@ def slabs(row_ptr) -> list[tuple[int, int]]:
     return list(zip(edges, edges[1:], strict=False)) if parts > 1 else [(0, m)]
 
 
+def end_of(row_ptr, begin: int, most: int) -> int:
+    """The row past the last of those from `begin` on that have at most `most` entries, or of one row; NumPy or CuPy."""
+    xp, m = array_module(row_ptr), int(row_ptr.shape[0]) - 1
+    last = min(int(row_ptr[begin]) + most, np.iinfo(row_ptr.dtype).max)
+    end = int(xp.searchsorted(row_ptr, xp.asarray([last], row_ptr.dtype), side="right")[0]) - 1
+    return min(m, max(begin + 1, end))
+
+
 def require_bounds(name: str, bounds, parts: int, size: int, unit: int = 1) -> np.ndarray:
     """Bounds as int64, or ValueError, one sentence: `parts` ranges that cover 0 to `size`, of whole units."""
     made = np.asarray(bounds, np.int64)

@@ -108,10 +108,9 @@ def streamed(a, n: int, *, panel: int = PANEL, machine=None) -> Streamed:
 
 def cut(row_ptr: np.ndarray, most: int) -> list[tuple[int, int]]:
     """Ranges of rows with at most `most` entries each, or one row."""
-    made, begin, m = [], 0, len(row_ptr) - 1
-    while begin < m:
-        end = int(np.searchsorted(row_ptr, int(row_ptr[begin]) + most, side="right")) - 1
-        end = min(m, max(end, begin + 1))
+    made, begin = [], 0
+    while begin < len(row_ptr) - 1:
+        end = partition.end_of(row_ptr, begin, most)
         made.append((begin, end))
         begin = end
     return made

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
+from ..lazy import cupy
 
 
 class Arrays:
@@ -33,8 +34,6 @@ def array_module(array):
     """CuPy for what lives on a GPU, NumPy for the rest."""
     if not hasattr(array, "__cuda_array_interface__"):
         return np
-    import cupy
-
     return cupy
 
 
@@ -45,7 +44,6 @@ def on_device(array) -> bool:
 
 def to_device(x):
     """Copy to the current GPU: arrays that live there already are shared, and `x` itself where all do."""
-    import cupy
 
     def moved(array):
         there = isinstance(array, cupy.ndarray) and array.device.id == cupy.cuda.Device().id
@@ -79,9 +77,21 @@ def require_one_side(kind: str, arrays: dict[str, Any]) -> None:
     )
 
 
-def require_contiguous(what: str, array, order: str = "row-major contiguous") -> None:
-    """Raise ValueError unless an array lies in memory without gaps, row after row: kernels count from its address."""
-    require(array.flags.c_contiguous, f"{what} is not {order}: copy it")
+def require_arrays(kind: str, x, wanted: dict[str, tuple[Any, tuple]], where: str = "") -> None:
+    """Raise ValueError, one sentence, unless a format's arrays are as they must be, without gaps and on one side.
+
+    wanted: field -> (dtype, shape), in which a word stands for any length. where: what asks for these.
+    """
+    require_one_side(kind, {name: getattr(x, name) for name in wanted})
+    for name, (kind_of, shape) in wanted.items():
+        array, dtype = getattr(x, name), np.dtype(kind_of)
+        fits = len(shape) == array.ndim and all(n in (size, str(n)) for n, size in zip(shape, array.shape, strict=True))
+        require(
+            array.dtype == dtype and fits,
+            f"{kind} {name} is {array.ndim}-dimensional {array.dtype} {tuple(array.shape)}, but must be {dtype} "
+            f"({', '.join(map(str, shape))}){where}",
+        )
+        require(array.flags.c_contiguous, f"{kind} {name} is not row-major contiguous, as kernels read it: copy it")
 
 
 def gravest(checks: Iterable[tuple[int, Any]]) -> tuple[int, int] | None:
@@ -94,15 +104,6 @@ def gravest(checks: Iterable[tuple[int, Any]]) -> tuple[int, int] | None:
         if wrong.any():
             return kind, first + int(wrong.argmax())
     return None
-
-
-def require_integer(kind: str, name: str, value, least: int, most: int) -> int:
-    """`value` as Python's integer, because NumPy's would wrap in products; ValueError where it is none, or outside."""
-    require(
-        isinstance(value, (int, np.integer)) and least <= value <= most,
-        f"{kind} {name} is {value!r}, but must be an integer from {least} to {most}",
-    )
-    return int(value)
 
 
 def require_share(what: str, density) -> float:

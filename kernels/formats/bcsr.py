@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import splitmix
 from ..contract import require, require_seed
-from . import checks, csr, stored
+from . import checks, compress, csr, stored
 from .arrays import array_module, gravest, require_share
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
@@ -47,14 +47,6 @@ class Bcsr(Stored):
     row_ptr: int32 (block_rows + 1,); col_idx: int32 (blocks,), columns of blocks; val: uint16 bit
     patterns of `dtype`, or float32, (blocks, b_row, b_col) row-major.
     """
-
-    m: int
-    k: int
-    dtype: str  #: "bfloat16", "float16" or "float32"
-    row_ptr: Any
-    col_idx: Any
-    val: Any
-    nnz: int  #: non-zeros of the matrix that the blocks were made from, their padding not counted
 
     @property
     def block(self) -> tuple[int, int]:
@@ -147,8 +139,6 @@ def from_dense(
     if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
     if xp is not np:
-        from . import compress
-
         return Bcsr(m, k, dtype, *compress.blocks(given, (b_row, b_col), dtype, count))
     cells = np.zeros((rows * b_row, columns * b_col), given.dtype)
     cells[:m, :k] = given
@@ -188,8 +178,6 @@ def in_order(a: Bcsr) -> Bcsr:
     if a.blocks == 0:
         return a
     if a.xp is not np:
-        from . import compress
-
         return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a))
     place = block_rows_of(a) * a.block_columns + a.col_idx
     order = np.argsort(place, kind="stable")
@@ -268,20 +256,17 @@ def random_pattern(
 
 def validate(a: Bcsr) -> Bcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    stored.require_dtype("BCSR", a.dtype)
-    csr.require_sizes(a.m, a.k, "BCSR")
-    stored.require_arrays("BCSR", a, 3)
+    stored.require_layout("BCSR", a, ("blocks", "b_row", "b_col"))
     b_row, _ = sides(a.block)
     require_blocks(a.blocks, b_row)
     stored.require_counts("BCSR", a, a.block_rows, "rows of blocks")
-    fault = (stored.ENDS, 0) if a.col_idx.shape[0] != a.blocks else first_fault(a)
+    fault = (csr.ENDS, -1) if a.col_idx.shape[0] != a.blocks else first_fault(a)
     if fault:
-        raise ValueError(_said(a, *fault))
+        raise _refused(a, *fault)
     return a
 
 
-#: Kinds of faults after those of pointers, as checks.cu numbers them.
-_OUTSIDE, ASCENDS, _BELOW = 3, 4, 5
+ASCENDS, _BELOW = 4, 5  #: kinds of faults after those of `csr`, as checks.cu numbers them
 
 
 def first_fault(a: Bcsr) -> tuple[int, int] | None:
@@ -291,8 +276,7 @@ def first_fault(a: Bcsr) -> tuple[int, int] | None:
 
 def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
     """What `checks.bcsr` looks for on a GPU, of a matrix on the host."""
-    yield from stored.pointer_faults(a.row_ptr, a.blocks)
-    yield 0, (a.col_idx < 0) | (a.col_idx >= a.block_columns)
+    yield from csr.faults(a.row_ptr, a.col_idx, a.blocks, a.block_columns)
     place = block_rows_of(a) * a.block_columns + a.col_idx
     yield 0, place[1:] <= place[:-1]
     (b_row, b_col), last = a.block, int(a.row_ptr[-2]) if a.m else 0
@@ -304,24 +288,19 @@ def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
     yield 0, beyond
 
 
-def _said(a: Bcsr, kind: int, at: int) -> str:
-    """The sentence on a fault."""
-    if kind < stored.ENDS:
-        return stored.said_of_pointers("BCSR", a.row_ptr, kind, at)
-    if kind == stored.ENDS:
-        return (
-            f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
-            f"indices and {a.blocks} blocks: all three must agree"
-        )
-    if kind == _OUTSIDE:
-        return csr.outside("BCSR", "col_idx", at, int(a.col_idx[at]), "columns of blocks", a.block_columns)
+def _refused(a: Bcsr, kind: int, at: int) -> ValueError:
+    """The error, one sentence, on a fault."""
+    if kind < ASCENDS:
+        arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
+        ends = f"there are {a.col_idx.shape[0]} column indices and {a.blocks} blocks: all three must agree"
+        return csr.refused("BCSR", (kind, at), arrays, ends, a.block_columns, "columns of blocks")
     if kind == ASCENDS:
-        return (
+        return ValueError(
             f"BCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at block {at + 1}, but must "
             "ascend within a row of blocks"
         )
     where = f"below row {a.m - 1}" if kind == _BELOW else f"beyond column {a.k - 1}"
-    return f"BCSR val has a non-zero {where}, where padding must be 0"
+    return ValueError(f"BCSR val has a non-zero {where}, where padding must be 0")
 
 
 def to_dense(a: Bcsr):
@@ -342,8 +321,6 @@ def to_csr(a: Bcsr) -> Csr:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
         return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
     if xp is not np:
-        from . import compress
-
         return compress.csr_of_blocks(a)
     at = np.flatnonzero(stored.nonzero(a.val))
     block, inside = at // (b_row * b_col), at % (b_row * b_col)

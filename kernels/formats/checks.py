@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit
 from ..contract import require
-from .arrays import on_device
+from ..lazy import cupy
+from .arrays import on_device as on_device
+from .launches import On
 
 SOURCE = Path(__file__).with_name("checks.cu")
 #: dtype of indices, and of stored values, -> what the source calls it.
@@ -25,8 +26,7 @@ ENTRIES = (
     "two_four",
     "nm",
 )
-_KINDS, _BLOCK, _MOST_BLOCKS = 8, 256, 2048
-_NONE = 2**64 - 1
+_KINDS, _NONE = 8, 2**64 - 1
 
 
 def bcsr(a) -> tuple[int, int] | None:
@@ -72,35 +72,18 @@ def nm(b, surplus: int) -> tuple[int, int] | None:
     return _first("nm", b.index.size, b.index, b.val, *map(np.int64, sizes))
 
 
-def require_compressed(kind: str, arrays: dict, within: int, what: str, stored: int) -> None:
-    """As `foreign.require_compressed`, of CuPy arrays, for what they hold."""
-    from . import csr
-
+def compressed(kind: str, arrays: dict, stored: int, within: int) -> tuple[int, int] | None:
+    """Of pointers and indices, {name: array, name: array}, that both have whole numbers; places: row, entry."""
     (pointers, ptr), (indices, index) = arrays.items()
     entry = f"compressed<{_index(kind, pointers, ptr)}, {_index(kind, indices, index)}>"
-    numbers = np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within)
-    match _first(entry, max(ptr.shape[0], stored), ptr, *numbers):
-        case (0, _):
-            raise ValueError(csr.starts_elsewhere(kind, int(ptr[0]), pointers))
-        case (1, at):
-            raise ValueError(csr.falls(kind, pointers, at, int(ptr[at]), int(ptr[at + 1])))
-        case (2, _):
-            raise ValueError(
-                f"{kind} {pointers} ends at {int(ptr[-1])}, but there are {index.shape[0]} indices and {stored} "
-                "values: all three must agree"
-            )
-        case (_, at):
-            raise ValueError(csr.outside(kind, indices, at, int(index[at]), what, within))
+    sizes = np.int64(ptr.shape[0] - 1), index, np.int64(stored), np.int64(within)
+    return _first(entry, max(ptr.shape[0], stored), ptr, *sizes)
 
 
-def require_within(kind: str, name: str, index, count: int, what: str) -> None:
-    """As `csr.require_columns`, of a CuPy array of any name."""
-    from . import csr
-
-    entry = f"within<{_index(kind, name, index)}>"
-    found = _first(entry, index.shape[0], index, np.int64(index.shape[0]), np.int64(count))
-    if found:
-        raise ValueError(csr.outside(kind, name, found[1], int(index[found[1]]), what, count))
+def within(kind: str, name: str, index, count: int) -> tuple[int, int] | None:
+    """Of indices that count from 0 to count - 1."""
+    entry, size = f"within<{_index(kind, name, index)}>", index.shape[0]
+    return _first(entry, size, index, np.int64(size), np.int64(count))
 
 
 def _index(kind: str, name: str, index) -> str:
@@ -112,17 +95,9 @@ def _index(kind: str, name: str, index) -> str:
 
 
 def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
-    """What a kernel of the source finds, on CuPy's current device and stream: the first place of the gravest kind."""
-    import cupy
-
+    """What a kernel of the source finds, on CuPy's current device and stream: (kind, place), the gravest and first."""
     found = cupy.empty(_KINDS, cupy.uint64)
     found.data.memset_async(0xFF, found.nbytes)
-    given = [x.data.ptr if on_device(x) else x for x in (*arguments, found)]
-    jit.run_on_cupy_stream(SOURCE, entry, min(threads or 1, _BLOCK * _MOST_BLOCKS), _BLOCK, *given)
-    return first_of(found.get())
-
-
-def first_of(found) -> tuple[int, int] | None:
-    """(kind, place) of the gravest kind that was found; found: uint64, 2^64 - 1 where there is none."""
-    places = enumerate(int(x) for x in found)
-    return next((fault for fault in places if fault[1] != _NONE), None)
+    with On(SOURCE) as on:
+        on.on(entry, threads or 1, *arguments, found)
+    return next((fault for fault in enumerate(found.get().tolist()) if fault[1] != _NONE), None)

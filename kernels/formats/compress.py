@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lazy import cupy
 from . import launches
 from .launches import THREADS, On, ints, longs
 
@@ -81,8 +82,6 @@ def float32(x, check: bool = False) -> tuple[Any, int | None]:
 
     check: look for that; without it, None, and nothing is waited for.
     """
-    import cupy
-
     made = cupy.empty(x.shape, np.float32)
     first = cupy.zeros(1, np.uint64) if check else None
     _cast(x, "float", made, first)
@@ -92,8 +91,6 @@ def float32(x, check: bool = False) -> tuple[Any, int | None]:
 
 def contiguous(x):
     """A row-major array of float32 or 16 bits: itself, or a copy."""
-    import cupy
-
     if x.flags.c_contiguous:
         return x
     made = cupy.empty(x.shape, x.dtype)
@@ -131,8 +128,6 @@ def filled(val) -> int:
 
 def has_bits(x, bits: int) -> bool:
     """Whether some float32 number has one of these bits; in any order of memory without gaps."""
-    import cupy
-
     if x.size == 0:
         return False
     flag = cupy.zeros(1, np.int32)
@@ -150,8 +145,6 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
     x: float32, rounded to `dtype`, or bits of it. count: blocks with the largest sums of squares that stay, those
     that hold something; None: all of these. Raises ValueError where they are too many.
     """
-    import cupy
-
     from . import bcsr
 
     x, (m, k), (high, wide) = contiguous(x), x.shape, block
@@ -185,8 +178,6 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
 
 def in_order(a) -> tuple[Any, Any, Any, int]:
     """(row_ptr, col_idx, val, nnz) of a `Bcsr` whose blocks come in any order, in order, each place once."""
-    import cupy
-
     kind, become, bits = _STORED[a.dtype]
     merge, sizes = (
         f"merge_blocks<{kind}, {become}, {bits}>",
@@ -224,8 +215,6 @@ def nm(x, keep: int, group: int, vector: int, prune: bool) -> tuple[Any, Any, in
 
     Without `prune`, the last is the first group · vectors + vector of more rows than `keep` that are not 0, or None.
     """
-    import cupy
-
     (k, n), size = x.shape, x.dtype.itemsize
     row, column = (step // size for step in x.strides)
     q, whole = ceil(n / vector), k // group
@@ -320,8 +309,6 @@ def csr_of_vectors(b):
 
 
 def _csr(m: int, k: int, entry: str, threads: int, *arguments):
-    import cupy
-
     from . import csr
 
     with On(SOURCE, entry, "begins<0>") as on:

@@ -12,13 +12,14 @@ generator of casperSPARSE draws columns independently, so its matrices have both
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..contract import require
-from .arrays import Arrays, array_module, require_contiguous, require_one_side
+from ..contract import require, require_whole
+from .arrays import Arrays, array_module, gravest, require_arrays
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 
@@ -50,33 +51,24 @@ def validate(a: Csr) -> Csr:
     if a.facts and a.xp is not np:  # by a look at these arrays
         return a
     require_sizes(a.m, a.k)
-    require_one_side("CSR", {name: getattr(a, name) for name in ("row_ptr", "col_idx", "val")})
-    for name, dtype in (("row_ptr", np.int32), ("col_idx", np.int32), ("val", np.float32)):
-        array = getattr(a, name)
-        require(
-            array.dtype == dtype and array.ndim == 1,
-            f"CSR {name} is {array.ndim}-dimensional {array.dtype}, but must be 1-dimensional {np.dtype(dtype).name}",
-        )
-        require_contiguous(f"CSR {name}", array, "contiguous")
+    indices = {"row_ptr": (np.int32, ("m + 1",)), "col_idx": (np.int32, ("nnz",))}
+    require_arrays("CSR", a, indices | {"val": (np.float32, ("nnz",))})
     require_lengths(a.m, a.row_ptr.shape[0], a.col_idx.shape[0], a.val.shape[0])
     if a.xp is not np:
         from . import intake
 
         return intake.checked(a)
-    require_offsets("CSR", a.row_ptr)
-    require(int(a.row_ptr[-1]) == a.nnz, ends_elsewhere(int(a.row_ptr[-1]), a.nnz))
-    require_columns("CSR", a.col_idx, a.k)
+    fault = gravest(faults(a.row_ptr, a.col_idx, a.nnz, a.k))
+    if fault:
+        raise refused("CSR", fault, {"row_ptr": a.row_ptr, "col_idx": a.col_idx}, must_end(a.nnz), a.k)
     return a
 
 
 def require_sizes(m, k, format: str = "CSR") -> tuple[int, int]:
-    """(m, k) as Python's integers, because NumPy's would wrap in products; ValueError unless they are sizes."""
-    for name, value in (("m", m), ("k", k)):
-        require(
-            isinstance(value, (int, np.integer)) and 0 <= value <= INT32_MAX,
-            f"{format} size {name} is {value!r}, but it must be an integer from 0 to 2^31 - 1",
-        )
-    return int(m), int(k)
+    """(m, k) as Python's integers; ValueError, one sentence, unless they are sizes."""
+    sizes = (("m", m), ("k", k))
+    m, k = (require_whole(f"{format} size {name}", x, 0, INT32_MAX, "2^31 - 1") for name, x in sizes)
+    return m, k
 
 
 def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
@@ -86,46 +78,55 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
     require(values <= INT32_MAX, f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows")
 
 
+def must_end(nnz: int) -> str:
+    """What to say of pointers of CSR that end elsewhere."""
+    return f"there are {nnz} column indices and values: all must agree"
+
+
 def require_entries(count: int) -> None:
     """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
     require(count <= INT32_MAX, f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
 
 
-# ---- what is wrong with indices, for hosts and GPUs
+# ---- what is wrong with pointers and indices, of every compressed format, on hosts and GPUs
+
+STARTS, FALLS, ENDS, OUTSIDE = range(4)  #: kinds of faults, the gravest first, as checks.cu numbers them
 
 
-def starts_elsewhere(format: str, begin: int, name: str = "row_ptr") -> str:
-    """The sentence on pointers that start elsewhere."""
-    return f"{format} {name} starts at {begin}, but must start at 0"
+def pointer_faults(ptr, end: int) -> Iterator[tuple[int, Any]]:
+    """For `arrays.gravest`: pointers start at 0, never fall, and end at `end`."""
+    yield 0, ptr[:1] != 0
+    yield 0, ptr[1:] < ptr[:-1]
+    yield ptr.shape[0] - 1, ptr[-1:] != end
 
 
-def ends_elsewhere(end: int, nnz: int) -> str:
-    """The sentence on pointers that end elsewhere."""
-    return f"CSR row_ptr ends at {end}, but there are {nnz} column indices and values: all must agree"
+def faults(ptr, index, end: int, within: int) -> Iterator[tuple[int, Any]]:
+    """Those of pointers, then of indices: they are 0 to within - 1."""
+    yield from pointer_faults(ptr, end)
+    yield 0, (index < 0) | (index >= within)
 
 
-def require_columns(format: str, col_idx, count: int, what: str = "columns", name: str = "col_idx") -> None:
-    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy. name: theirs."""
-    # Two numbers, since of a part that fills a GPU's memory a flag for each entry is too much.
-    if col_idx.shape[0] and not 0 <= int(col_idx.min()) <= int(col_idx.max()) < count:
-        entry = int(((col_idx < 0) | (col_idx >= count)).argmax())
-        raise ValueError(outside(format, name, entry, int(col_idx[entry]), what, count))
+def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within: int, what="columns") -> ValueError:
+    """The error, one sentence, on a fault. arrays: name -> pointers, name -> indices, or what has their numbers.
+
+    ends: the sentence on pointers that end elsewhere. what: what indices count.
+    """
+    kind, at = fault
+    (pointers, ptr), (indices, index) = arrays.items()
+    if kind == STARTS:
+        return ValueError(f"{format} {pointers} starts at {int(ptr[0])}, but must start at 0")
+    if kind == FALLS:
+        place = f"{'column' if pointers == 'col_ptr' else 'row'} {at}"
+        high, low = int(ptr[at]), int(ptr[at + 1])
+        return ValueError(f"{format} {pointers} falls from {high} to {low} at {place}, but must never fall")
+    if kind == ENDS:
+        return ValueError(f"{format} {pointers} ends at {int(ptr[at])}, but {ends}")
+    return ValueError(outside(format, indices, at, int(index[at]), what, within))
 
 
 def outside(format: str, name: str, at: int, index: int, what: str, count: int) -> str:
     """The sentence on an index that is none of 0 to count - 1."""
     return f"{format} {name}[{at}] is {index}, outside the {what} 0 to {count - 1}"
-
-
-def too_wide(format: str, name: str, at: int, index: int) -> str:
-    """The sentence on an index of more than 32 bits."""
-    return f"{format} {name}[{at}] is {index}, but indices have 32 bits here: make the matrix smaller, or split it"
-
-
-def falls(format: str, name: str, at: int, high: int, low: int) -> str:
-    """The sentence on pointers that fall."""
-    of = "column" if name.startswith("col") else "row"
-    return f"{format} {name} falls from {high} to {low} at {of} {at}, but must never fall"
 
 
 def narrowed(format: str, name: str, index, copy: bool = True):
@@ -138,17 +139,11 @@ def narrowed(format: str, name: str, index, copy: bool = True):
         if low < -INT32_MAX or high > INT32_MAX:
             wrong = high if high > INT32_MAX else low
             entry = int((index == index.dtype.type(wrong)).argmax())
-            raise ValueError(too_wide(format, name, entry, wrong))
+            raise ValueError(
+                f"{format} {name}[{entry}] is {wrong}, but indices have 32 bits here: make the matrix smaller, or "
+                "split it"
+            )
     return index.astype(np.int32, copy=copy)
-
-
-def require_offsets(format: str, row_ptr, name: str = "row_ptr") -> None:
-    """Raise ValueError, one sentence, unless offsets start at 0 and never fall; NumPy or CuPy. name: theirs."""
-    require(int(row_ptr[0]) == 0, starts_elsewhere(format, int(row_ptr[0]), name))
-    falling = row_ptr[1:] < row_ptr[:-1]
-    if bool(falling.any()):
-        row = int(falling.argmax())
-        raise ValueError(falls(format, name, row, int(row_ptr[row]), int(row_ptr[row + 1])))
 
 
 def from_scipy(matrix) -> Csr:
@@ -179,10 +174,7 @@ def to_scipy(a: Csr):
 
 def to_dense(a: Csr) -> np.ndarray:
     """m x k float32 array on the host; repeated entries are summed."""
-    dense = np.zeros((a.m, a.k), np.float32)
-    rows = np.repeat(np.arange(a.m), np.diff(a.row_ptr))
-    np.add.at(dense, (rows, a.col_idx), a.val)
-    return dense
+    return to_scipy(a).toarray()
 
 
 # ---------------------------------------------------------------- what other formats are made with

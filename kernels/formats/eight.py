@@ -24,10 +24,8 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
-from .arrays import array_module, require_known
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
-from .half import Dense, require_bits
+from .arrays import array_module, require_arrays, require_known
+from .half import Dense
 
 DTYPES = ("e4m3", "int8")
 #: The largest number that a scale maps to: int8 leaves out -128, whose opposite it lacks.
@@ -40,15 +38,9 @@ LEAST_SCALE = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class Eight(Dense):
-    """A dense matrix of 8-bit numbers, its arrays NumPy's or CuPy's, both on one side."""
+    """A dense matrix of 8-bit numbers; dtype: "e4m3" or "int8"."""
 
-    dtype: str  #: "e4m3" or "int8"
-    bits: Any  #: uint8 (rows, columns), row-major, except where a room says otherwise
     scale: Any  #: float32 (1, 1), (rows, 1) or (1, columns)
-
-    def fill(self, value: float) -> None:
-        """Set every bit pattern, in place, to a value rounded to the dtype, scales left aside; NaN becomes 0x7F."""
-        self.bits.fill(int(to_bits(np.full(1, value, np.float32), self.dtype)[0]))
 
 
 def to_bits(x, dtype: str):
@@ -66,14 +58,8 @@ def to_bits(x, dtype: str):
     if dtype == "int8":
         whole = xp.rint(xp.clip(xp.where(nan, np.float32(0), x), -128, 127))
         return whole.astype(xp.int8).view(xp.uint8)
-    size = xp.minimum(xp.where(nan, np.float32(0), xp.abs(x)), np.float32(LARGEST["e4m3"]))
-    size = xp.ascontiguousarray(size.astype(xp.float32))
-    # Of size's exponent, that of e4m3's subnormal numbers at least; a step of the fraction is 2^(exponent - 3).
-    exponent = xp.maximum((size.view(xp.uint32) >> 23).astype(xp.int32) - 127, -6)
-    inverse = ((3 - exponent + 127).astype(xp.uint32) << 23).view(xp.float32)
-    steps = xp.rint(size * inverse).astype(xp.int32)  # exact product; 0 … 16, where 16 is the next exponent's 8
-    bits = (((exponent + 6) << 3) + steps).astype(xp.uint8)
-    sign = (xp.signbit(x).astype(xp.uint8) << 7).astype(xp.uint8)
+    bits = xp.searchsorted(xp.asarray(_BEGINS), xp.abs(x), side="right").astype(xp.uint8)
+    sign = xp.signbit(x).astype(xp.uint8) << np.uint8(7)
     return xp.where(nan, xp.uint8(NAN), bits | sign)
 
 
@@ -136,7 +122,7 @@ def to_dense(x: Eight):
 def validate(x: Eight) -> Eight:
     """Return `x`, or raise ValueError: one sentence, what is wrong with it."""
     require_dtype(x.dtype)
-    require_bits(x, f"a matrix of {x.dtype}", np.uint8)
+    require_arrays(x.dtype, x, {"bits": (np.uint8, ("rows", "columns"))})
     rows, columns = x.bits.shape
     require_scale(x.scale, ((1, 1), (rows, 1), (1, columns)))
     return x
@@ -169,3 +155,6 @@ def _numbers() -> np.ndarray:
 
 
 _E4M3 = _numbers()
+_HALFWAY = (_E4M3[:126] + _E4M3[1:127]) / 2
+#: Of each e4m3 pattern from 1 to 126 the least float32 that is rounded to it: between two the even one wins.
+_BEGINS = np.where(np.arange(126) % 2, _HALFWAY, np.nextafter(_HALFWAY, np.float32(np.inf)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..contract import require
 from . import checks, csr
-from .arrays import array_module
+from .arrays import array_module, gravest
 
 #: Format -> (its pointers, its indices, what these count).
 COMPRESSED = {
@@ -99,23 +99,24 @@ def require_compressed(
         f"{kind} {pointers} has {ptr.shape[0]} entries, but {rows} {'columns' if pointers == 'col_ptr' else 'rows'}"
         f"{' of blocks' if 'blocks' in what else ''} need {rows + 1}",
     )
+    fault = None
     if array_module(ptr) is not np:
-        if indices_too:
-            checks.require_compressed(kind, arrays, within, what, stored)
-        return
-    end = int(ptr[-1])
-    require(
-        end <= stored,
-        f"{kind} {pointers} ends at {end}, but there are {index.shape[0]} {_word(indices)} indices and {stored} "
-        f"{'blocks' if kind == 'BSR' else 'values'}: all three must agree",
-    )
-    if indices_too:
-        csr.require_offsets(kind, ptr, pointers)
-        csr.require_columns(kind, index[:end], within, what, indices)
+        fault = checks.compressed(kind, arrays, stored, within) if indices_too else None
+    elif indices_too or ptr[-1] > stored:
+        end = min(int(ptr[-1]), stored)
+        fault = gravest(csr.faults(ptr, index[:end], end, within))
+    if fault:
+        word, held = "column" if indices == "col_idx" else "row", "blocks" if kind == "BSR" else "values"
+        ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
+        raise csr.refused(kind, fault, arrays, ends, within, what)
 
 
-def _word(indices: str) -> str:
-    return "column" if indices == "col_idx" else "row"
+def require_within(kind: str, name: str, index, count: int, what: str) -> None:
+    """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
+    on_gpu = array_module(index) is not np
+    fault = checks.within(kind, name, index, count) if on_gpu else gravest([(0, (index < 0) | (index >= count))])
+    if fault:
+        raise ValueError(csr.outside(kind, name, fault[1], int(index[fault[1]]), what, count))
 
 
 def require_whole_numbers(kind: str, name: str, x) -> None:
@@ -137,10 +138,7 @@ def _coordinates(a) -> None:
             a.data.ndim == 1 and index.shape == a.data.shape,
             f"COO {name} has {index.shape[0]} entries, but there are {a.data.size} values: there must be as many",
         )
-        if array_module(index) is np:
-            csr.require_columns("COO", index, count, what, name)
-        else:
-            checks.require_within("COO", name, index, count, what)
+        require_within("COO", name, index, count, what)
 
 
 def _diagonals(a) -> None:

@@ -9,14 +9,18 @@ An array of the package `formats` beside the sparse formats, but no sparse forma
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import jit
 from ..contract import require
-from .arrays import Arrays, array_module, require_known
+from ..lazy import cupy
+from . import compress
+from .arrays import Arrays, array_module, require_arrays, require_known
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 
@@ -26,10 +30,12 @@ _NAN = 0x7FFF
 SOURCE = Path(__file__).with_suffix(".cu")
 
 
+@dataclass(frozen=True)
 class Dense(Arrays):
-    """What a dense matrix of bit patterns has: `dtype`, and `bits` (rows, columns)."""
+    """What a dense matrix of bit patterns has, its arrays NumPy's or CuPy's, all on one side."""
 
     dtype: str
+    #: uint16 or uint8 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
     bits: Any
 
     @property
@@ -40,18 +46,15 @@ class Dense(Arrays):
     def size(self) -> int:
         return self.bits.size
 
+    def fill(self, value: float) -> None:
+        """Set every bit pattern, in place, to a value rounded to the dtype, scales left aside; NaN becomes 0x7F…."""
+        rounded = sys.modules[type(self).__module__].to_bits(np.full(1, value, np.float32), self.dtype)
+        self.bits.fill(int(rounded[0]))
+
 
 @dataclass(frozen=True)
 class Half(Dense):
-    """A dense matrix of 16-bit floats, its array NumPy's or CuPy's."""
-
-    dtype: str  #: "bfloat16" or "float16"
-    #: uint16 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
-    bits: Any
-
-    def fill(self, value: float) -> None:
-        """Set every element, in place, to a number rounded to the dtype; NaN becomes 0x7FFF."""
-        self.bits.fill(int(to_bits(np.array(value, np.float32), self.dtype)))
+    """A dense matrix of 16-bit floats; dtype: "bfloat16" or "float16"."""
 
 
 def to_bits(x, dtype: str):
@@ -91,8 +94,6 @@ def first_not_held(x, dtype: str) -> int | None:
         with np.errstate(invalid="ignore"):
             wrong = np.ravel(from_bits(to_bits(x, dtype), dtype) != x, order="K") & ~np.isnan(np.ravel(x, order="K"))
         return int(wrong.argmax()) if wrong.any() else None
-    import cupy
-
     first = cupy.zeros(1, np.uint64)
     x = x.T if x.flags.f_contiguous else _row_major(x)
     if x.size:
@@ -103,8 +104,6 @@ def first_not_held(x, dtype: str) -> int | None:
 
 def _on_gpu(kernel: str, x, dtype: str, kind):
     """A kernel of half.cu over a CuPy array, element by element, in the same memory order."""
-    import cupy
-
     turned = not x.flags.c_contiguous and x.flags.f_contiguous
     x = x.T if turned else _row_major(x)
     made = cupy.empty(x.shape, kind)
@@ -114,8 +113,6 @@ def _on_gpu(kernel: str, x, dtype: str, kind):
 
 
 def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
-    from .. import jit
-
     kind = {"bfloat16": "BF16", "float16": "F16"}[dtype]
     jit.run_on_cupy_stream(SOURCE, f"{kernel}<{kind}>", size, 256, np.int64(size), *addresses)
 
@@ -123,8 +120,6 @@ def _launch(kernel: str, size: int, dtype: str, *addresses: int) -> None:
 def _row_major(x):
     if array_module(x) is np:
         return np.ascontiguousarray(x)
-    from . import compress
-
     return compress.contiguous(x)
 
 
@@ -144,17 +139,8 @@ def to_dense(x: Half):
 def validate(x: Half) -> Half:
     """Return `x`, or raise ValueError: one sentence, what is wrong with it."""
     require_dtype(x.dtype)
-    require_bits(x, f"a {x.dtype} matrix", np.uint16)
+    require_arrays(x.dtype, x, {"bits": (np.uint16, ("rows", "columns"))})
     return x
-
-
-def require_bits(x: Dense, what: str, kind) -> None:
-    """Raise ValueError unless a matrix's bits are 2-dimensional, row-major, of a dtype of NumPy's; what: the matrix."""
-    require(
-        x.bits.dtype == kind and x.bits.ndim == 2,
-        f"the bits of {what} are {x.bits.ndim}-dimensional {x.bits.dtype}, but must be 2-dimensional {np.dtype(kind)}",
-    )
-    require(x.bits.flags.c_contiguous, f"the bits of {what} are not row-major contiguous: copy them")
 
 
 def require_dtype(dtype) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import gpu, workspace
+from .. import gpu, jit, workspace
+from ..lazy import cupy, driver
 from . import csr
 from .csr import Csr
 
@@ -79,7 +80,7 @@ def looked(
     entry = f"look<{_KINDS[arrays.row_bytes]}, {_KINDS[arrays.col_bytes]}>"
     i64 = np.int64
     if share:
-        workspace.compile_together(SOURCE, (entry, _SAMPLE), workspace.arch_of(device))
+        workspace.compile_together(SOURCE, (entry, _SAMPLE), jit.arch_of(device))
     with work.lock:
         workspace.enqueue(
             device,
@@ -106,7 +107,7 @@ def looked(
         row, entry, fingerprint, longest, falls, starts = work.read(_FOUND)
         shares = _scaled(work, arrays.m, arrays.nnz) if share else ()
     if check and (row or entry):
-        _raise(arrays, row, entry)
+        raise _refused(arrays, row, entry)
     return Facts(longest, falls == starts, fingerprint, shares)
 
 
@@ -153,30 +154,26 @@ def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
         return _scaled(work, a.m, a.nnz)
 
 
-def _raise(arrays: Arrays, row: int, entry: int) -> None:
-    """The sentence of `csr.validate` for the first place that is wrong; 2^63 less its index, 0: none."""
-    if row:
-        at = _FIRST - row
-        begin = _number(arrays.row_ptr, at, arrays.row_bytes)
-        if at == 0 and begin != 0:
-            raise ValueError(csr.starts_elsewhere("CSR", begin))
-        if at == arrays.m:
-            raise ValueError(csr.ends_elsewhere(begin, arrays.nnz))
-        past = _number(arrays.row_ptr, at + 1, arrays.row_bytes)
-        raise ValueError(csr.falls("CSR", "row_ptr", at, begin, past))
-    at = _FIRST - entry
-    column = _number(arrays.col_idx, at, arrays.col_bytes)
-    raise ValueError(csr.outside("CSR", "col_idx", at, column, "columns", arrays.k))
+def _refused(arrays: Arrays, row: int, entry: int) -> ValueError:
+    """The error of `csr.validate` on the first place that is wrong; row, entry: 2^63 less its index, 0: none."""
+    ptr, index = _There(arrays.row_ptr, arrays.row_bytes), _There(arrays.col_idx, arrays.col_bytes)
+    at = _FIRST - (row or entry)
+    kind = csr.OUTSIDE if not row else csr.ENDS if at == arrays.m else csr.FALLS
+    if row and at == 0 and ptr[0]:
+        kind = csr.STARTS
+    return csr.refused("CSR", (kind, at), {"row_ptr": ptr, "col_idx": index}, csr.must_end(arrays.nnz), arrays.k)
 
 
-def _number(address: int, index: int, size: int) -> int:
-    """An integer of an array on the GPU."""
-    from cuda.bindings import driver
+class _There:
+    """Integers of so many bytes at an address on the GPU."""
 
-    to = np.zeros(1, f"i{size}")
-    read = driver.cuMemcpyDtoH(to.ctypes.data, address + index * size, size)
-    gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
-    return int(to[0])
+    def __init__(self, address: int, size: int):
+        self.address, self.to = address, np.zeros(1, f"i{size}")
+
+    def __getitem__(self, index: int) -> int:
+        read = driver.cuMemcpyDtoH(self.to.ctypes.data, self.address + index * self.to.nbytes, self.to.nbytes)
+        gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
+        return int(self.to[0])
 
 
 def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
@@ -184,8 +181,6 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
 
     Raises ValueError, one sentence, where they make no CSR matrix of that size.
     """
-    import cupy
-
     csr.require_sizes(m, k)
     m, k, nnz = int(m), int(k), int(val.shape[0])
     csr.require_lengths(m, row_ptr.shape[0], col_idx.shape[0], nnz)

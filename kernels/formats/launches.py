@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import workspace
+from .. import jit, workspace
+from ..lazy import cupy
 from . import intake
 
 THREADS = 256
@@ -31,7 +32,7 @@ class On:
         self.device, self.stream = intake.on_cupys_stream()
         self.work = workspace.of(self.device)
         if entries:
-            workspace.compile_together(source, entries, workspace.arch_of(self.device))
+            workspace.compile_together(source, entries, jit.arch_of(self.device))
 
     def __enter__(self):
         self.work.lock.acquire()
@@ -60,8 +61,6 @@ class On:
 
     def scan(self, entry: str, size: int, *arguments) -> Any:
         """int32 (size + 1,): what a kernel that scans so many numbers counts before each, and in all."""
-        import cupy
-
         if size == 0:
             return cupy.zeros(1, np.int32)
         out = cupy.empty(size + 1, np.int32)
@@ -77,12 +76,9 @@ class On:
 
 def argument(x):
     """An array as its address, None as none; numbers as they are."""
-    kind = type(x)
-    if kind is np.int32 or kind is int:
-        return x
     if x is None:
         return 0
-    return x if isinstance(x, np.generic) else x.data.ptr
+    return x if isinstance(x, (int, np.generic)) else x.data.ptr
 
 
 def ints(*numbers: int) -> list[np.int32]:

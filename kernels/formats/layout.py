@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from . import launches
+from ..lazy import cupy
+from . import compress, launches
 from .arrays import array_module
 from .launches import THREADS, On, ints, longs
 
@@ -40,18 +41,12 @@ ENTRIES = (
 
 def with_zeros(x, rows: int, columns: int):
     """(rows, columns): a row-major matrix of float32 or 16 bits, NumPy or CuPy, with zeros below and beside it."""
-    if array_module(x) is not np:
-        return padded(x, rows, columns)
-    made = np.zeros((rows, columns), x.dtype)
-    made[: x.shape[0], : x.shape[1]] = x
-    return made
-
-
-def padded(x, rows: int, columns: int):
-    """`with_zeros` of a CuPy array."""
-    import cupy
-
-    made = cupy.empty((rows, columns), x.dtype)
+    xp = array_module(x)
+    if xp is np:
+        made = np.zeros((rows, columns), x.dtype)
+        made[: x.shape[0], : x.shape[1]] = x
+        return made
+    made = xp.empty((rows, columns), x.dtype)
     if made.size:
         with On(SOURCE) as on:
             kind = "float" if x.dtype == np.float32 else "u16"
@@ -72,8 +67,6 @@ def padded(x, rows: int, columns: int):
 
 def ordered_rows(row_ptr, longest_first: bool):
     """int32 (rows, 4): row, its first entry, the one past its last, 0; the longest first, or as they lie."""
-    import cupy
-
     m = int(row_ptr.shape[0]) - 1
     table, key = cupy.empty((m, 4), np.int32), None
     with On(SOURCE, *["row_keys<0>"] * longest_first, "ordered_rows<0>") as on:
@@ -90,8 +83,6 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 
     first, groups: of groups of `high` rows over the union of their columns, as `planning.groups` finds them.
     """
-    import cupy
-
     b_row, b_col = a.block
     col_idx = cupy.empty(columns, np.int32)
     val = cupy.zeros((columns, high * b_row, b_col), a.val.dtype)
@@ -119,10 +110,6 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 def swizzled(meta, rows: int, width: int, ring: bool):
     """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16
     (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
-    import cupy
-
-    from . import compress
-
     meta = compress.contiguous(meta)
     shape, kind = ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
     made = cupy.empty(shape, kind)
@@ -134,8 +121,6 @@ def swizzled(meta, rows: int, width: int, ring: bool):
 
 def packed_values(val, rows: int, pieces: int):
     """`wgmma.pack_values`: uint16 (rows / 64, pieces, 64, 32)."""
-    import cupy
-
     made = cupy.empty((rows // 64, pieces, 64, 32), np.uint16)
     with On(SOURCE) as on:
         units = made.nbytes // 16
@@ -148,8 +133,6 @@ def packed_values(val, rows: int, pieces: int):
 
 def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: bool) -> tuple[Any, Any]:
     """(val, index) of `packing.prepare` of an `Nm` that is not packed; height: rows of a step, with those of zeros."""
-    import cupy
-
     rows, depth = windows * b.keep, windows * b.group
     steps, blocks = ceil(b.k / depth), ceil(b.n / columns)
     unit = columns if b.vector >= b.n else gcd(columns, b.vector)
@@ -169,7 +152,7 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
             )
         else:
             whole = b.val.shape == (steps * rows, blocks * columns)
-            val = b.val if whole else padded(b.val, steps * rows, blocks * columns)
+            val = b.val if whole else with_zeros(b.val, steps * rows, blocks * columns)
         on.launch(
             "step_index<0>",
             0,
@@ -183,9 +166,14 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
 
 
 def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
-    """(start, index, values) of `tensor.prepare` of an `Nm`; size: bytes of a value."""
-    import cupy
+    """An `Nm` for tiles of 128 columns, as tensor cores read it; size: 4 for TF32, 2 for BF16, to which it is rounded.
 
+    start: int32 (tiles + 1), the steps of tile j are start[j] to start[j + 1] - 1.
+    index: int32 (steps, depth), the rows of A^T that a step multiplies, ascending in a tile; its last one is repeated,
+    with values of 0, to a whole number of steps.
+    values: (steps, 128, depth), float32 or bits of bfloat16: for each column of the tile its values in these rows, 128
+    bytes, whose 16-byte unit u is at u ^ column % 8 (128-byte swizzle).
+    """
     depth, unit, real = 128 // size, gcd(COLUMNS, b.vector), b.real
     tiles, units = ceil(b.n / COLUMNS), ceil(b.n / unit)
     values_of = f"tile_values<{'u16' if size == 2 else 'float'}>"

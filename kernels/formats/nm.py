@@ -23,27 +23,26 @@ holds positions within a group where this one holds rows of the whole matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..contract import require
+from ..contract import require, require_seed, require_whole
 from . import checks
+from . import compress as on_gpu
 from .arrays import (
     Arrays,
     array_module,
     gravest,
-    require_contiguous,
-    require_integer,
-    require_one_side,
+    require_arrays,
     require_share,
 )
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
+from .csr import INT32_MAX
 
-INT32_MAX = 2**31 - 1
 #: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by
 #: chunk, so another value gives other matrices.
 _CHUNK = 1 << 22
@@ -91,7 +90,7 @@ def keep_of(density: float, group: int) -> int:
     Raises ValueError that names the nearest densities where density * group is no whole number
     from 1 to group.
     """
-    group = require_integer("N:M", "group", group, 1, INT32_MAX)
+    group = require_whole("N:M group", group, 1, INT32_MAX, "2^31 - 1")
     exact = require_share("N:M density", density) * group
     keep = round(exact)
     # The tolerance takes 1 - 0.9 for 1:10, although that is 0.09999999999999998.
@@ -110,17 +109,15 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
     Raises ValueError where the sizes make no matrix, or for a seed outside 0 to 2^32 - 1.
     """
     k, n, keep, group, vector = _sizes(k, n, keep, group, vector)
-    require_integer("N:M", "seed", seed, 0, 2**32 - 1)
+    require_seed(seed)
     rng = np.random.default_rng([int(seed), k, n, keep, group, vector])
     q = math.ceil(n / vector)
-    w = math.ceil(k / group) * keep
-    index = np.full((w, q), k - 1, np.int32)
-    for start, stop, first, last in _chunks(k, keep, group, q):
-        groups = math.ceil((stop - start) / group)
-        rows, taken = (stop - start) // groups, (last - first) // groups
-        local = _rows(_sample(rng, (groups, q), taken, rows), taken)
-        local += np.arange(start, stop, rows)[:, None, None]
-        index[first:last] = local.reshape(-1, q)
+
+    def draw(groups: range, row: int, rows: int) -> np.ndarray:
+        return rng.integers(0, rows - row, (len(groups), q), np.min_scalar_type(rows))
+
+    index = sampled(k, keep, group, q, draw)
+    w = len(index)
     val = rng.random((w, n), np.float32)
     np.subtract(1, val, out=val)  # [0, 1) to (0, 1], exactly: both are multiples of 2^-24
     val[w - _surplus(k, keep, group) :] = 0
@@ -147,7 +144,11 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
     )
     k, n, keep, group, vector = _sizes(dense.shape[0], dense.shape[1], keep, group, vector)
     if xp is not np:
-        return _on_gpu(dense, keep, group, vector, prune)
+        dense = dense if dense.dtype == np.float32 else on_gpu.float32(dense)[0]
+        val, index, wrong = on_gpu.nm(dense, keep, group, vector, prune)
+        if wrong is not None:
+            raise _too_many(dense, wrong, keep, group, vector)
+        return Nm(k, n, keep, group, vector, val, index)
     q = math.ceil(n / vector)
     lanes = min(vector, n)
     w = math.ceil(k / group) * keep
@@ -161,12 +162,14 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
         padded[:, :n] = dense[start:stop]
         cells = padded.reshape(groups, rows, q, lanes)
         if prune:
-            scores = _fold(np.add, np.abs(cells).astype(np.float64))
+            scores = _sums(np.abs(cells).astype(np.float64))
             scores = np.where(np.isnan(scores), np.inf, scores)
         else:
-            scores = _fold(np.logical_or, cells != 0).astype(np.int8)
-            _require_fit(scores, start, k, n, keep, group, vector)
-        local = _rows((_ranks(scores) < taken).transpose(0, 2, 1), taken)
+            scores = (cells != 0).any(axis=-1).astype(np.int8)
+            crowded = scores.sum(axis=1) > keep
+            if crowded.any():
+                raise _too_many(dense, start // group * q + int(crowded.argmax()), keep, group, vector)
+        local = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :taken], axis=1)
         values = cells[np.arange(groups)[:, None, None], local, np.arange(q)]
         local += np.arange(start, stop, rows)[:, None, None]
         val[first:last] = values.reshape(-1, q * lanes)[:, :n]
@@ -174,37 +177,11 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
     return Nm(k, n, keep, group, vector, val, index)
 
 
-def _on_gpu(dense, keep: int, group: int, vector: int, prune: bool) -> Nm:
-    """`compress` of a CuPy array."""
-    from . import compress as on_gpu
-
-    if dense.dtype != np.float32:
-        dense, _ = on_gpu.float32(dense)
-    k, n = dense.shape
-    val, index, wrong = on_gpu.nm(dense, keep, group, vector, prune)
-    if wrong is not None:
-        g, v = divmod(wrong, math.ceil(n / vector))
-        rows = slice(g * group, min(k, (g + 1) * group))
-        columns = slice(v * vector, min(n, (v + 1) * vector))
-        part = on_gpu.contiguous(dense[rows, columns]).get()
-        used = (part != 0).any(axis=1).astype(np.int8)
-        raise ValueError(_too_many(int(used.sum()), g, v, k, n, keep, group, vector))
-    return Nm(k, n, keep, group, vector, val, index)
-
-
 def validate(b: Nm) -> Nm:
     """Return `b`, or raise ValueError: one sentence, which array is wrong and where."""
     k, n, keep, group, vector = _sizes(b.k, b.n, b.keep, b.group, b.vector)
-    w, q = b.w, b.q
-    require_one_side("N:M", {"val": b.val, "index": b.index})
-    for name, dtype, shape in (("val", np.float32, (w, n)), ("index", np.int32, (w, q))):
-        array = getattr(b, name)
-        require(
-            array.dtype == dtype and tuple(array.shape) == shape,
-            f"N:M {name} is {array.dtype} {tuple(array.shape)}, but k = {k} and n = {n} at {keep}:{group} with vectors "
-            f"of {vector} need {np.dtype(dtype).name} {shape}",
-        )
-        require_contiguous(f"N:M {name}", array)
+    where = f" where k = {k} and n = {n} at {keep}:{group} with vectors of {vector}"
+    require_arrays("N:M", b, {"val": (np.float32, (b.w, n)), "index": (np.int32, (b.w, b.q))}, where)
     fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else gravest(_faults(b))
     if fault:
         raise ValueError(_said(b, *fault))
@@ -267,10 +244,9 @@ def per_column_index(b: Nm):
 
 def _sizes(k, n, keep, group, vector) -> tuple[int, int, int, int, int]:
     """The same as Python's integers, because NumPy's would wrap in the products."""
-    for name, value in (("k", k), ("n", n), ("group", group), ("vector", vector)):
-        require_integer("N:M", name, value, 1, INT32_MAX)
-    require_integer("N:M", "keep", keep, 1, int(group))
-    return int(k), int(n), int(keep), int(group), int(vector)
+    sizes = (("k", k), ("n", n), ("group", group), ("vector", vector))
+    k, n, group, vector = (require_whole(f"N:M {name}", x, 1, INT32_MAX, "2^31 - 1") for name, x in sizes)
+    return k, n, require_whole("N:M keep", keep, 1, group), group, vector
 
 
 def _surplus(k: int, keep: int, group: int) -> int:
@@ -293,17 +269,25 @@ def _chunks(k: int, keep: int, group: int, columns: int):
         yield whole * group, k, whole * keep, whole * keep + min(keep, rest)
 
 
-def _sample(rng, shape: tuple[int, int], keep: int, rows: int) -> np.ndarray:
-    """bool (*shape, rows) with `keep` true of the last axis, every choice equally likely."""
-    dtype = np.min_scalar_type(rows)
-    left = np.full(shape, keep, dtype)
-    kept = np.empty((*shape, rows), bool)
-    for row in range(rows):
-        # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
-        taken = rng.integers(0, rows - row, shape, dtype) < left
-        left -= taken
-        kept[:, :, row] = taken
-    return kept
+def sampled(k: int, keep: int, group: int, q: int, draw: Callable[[range, int, int], np.ndarray]) -> np.ndarray:
+    """The rows that each of q vectors keeps, every choice equally likely: int32 (w, q), an index (algorithm S).
+
+    draw: of some groups, a row of them, and how many rows they have: for each of these groups and vectors a whole
+    number from 0 to rows - row - 1.
+    """
+    index = np.full((math.ceil(k / group) * keep, q), k - 1, np.int32)
+    for start, stop, first, last in _chunks(k, keep, group, q):
+        groups = range(start // group, math.ceil(stop / group))
+        rows, taken = (stop - start) // len(groups), (last - first) // len(groups)
+        left = np.full((len(groups), q), taken, np.min_scalar_type(rows))
+        kept = np.empty((*left.shape, rows), bool)
+        for row in range(rows):
+            # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
+            kept[:, :, row] = draw(groups, row, rows) < left
+            left -= kept[:, :, row]
+        local = _rows(kept, taken) + np.arange(start, stop, rows)[:, None, None]
+        index[first:last] = local.reshape(-1, q)
+    return index
 
 
 def _rows(kept, keep: int):
@@ -312,48 +296,26 @@ def _rows(kept, keep: int):
     return (np.flatnonzero(kept) % rows).reshape(groups, q, keep).transpose(0, 2, 1)
 
 
-def _ranks(scores):
-    """Rank of each row within its group, 0 for the largest score; equal scores: the lower row first.
-
-    scores (groups, rows, q). Counting the rows that beat a row takes `rows` passes, which is less
-    than a sort of so few, and gives the same order on every side.
-    """
-    ranks = np.zeros(scores.shape, np.min_scalar_type(scores.shape[1]))
-    for row in range(scores.shape[1]):
-        this = scores[:, row : row + 1]
-        ranks[:, :row] += this > scores[:, :row]
-        ranks[:, row + 1 :] += this >= scores[:, row + 1 :]
-    return ranks
-
-
-def _fold(combine, cells):
-    """Combine the last axis pair by pair: an order that NumPy and CuPy share, to the last bit."""
+def _sums(cells):
+    """Sums over the last axis, pair by pair: an order that NumPy shares with the kernel, to the last bit."""
     while (width := cells.shape[-1]) > 1:
-        pairs = combine(cells[..., 0 : width - 1 : 2], cells[..., 1::2])
+        pairs = cells[..., 0 : width - 1 : 2] + cells[..., 1::2]
         if width % 2:
-            pairs[..., -1] = combine(pairs[..., -1], cells[..., -1])
+            pairs[..., -1] += cells[..., -1]
         cells = pairs
     return cells[..., 0]
 
 
-def _require_fit(used, start: int, k: int, n: int, keep: int, group: int, vector: int) -> None:
-    """Raise ValueError for the first vector with more than `keep` used rows.
-
-    used: int8 (groups, group, q), 1 where a row of a vector has a non-zero; it begins at row start.
-    """
-    count = used.sum(axis=1)
-    full = count > keep
-    if bool(full.any()):
-        g, v = divmod(int(full.argmax()), used.shape[2])
-        of = start // group + g, v
-        raise ValueError(_too_many(int(count[g, v]), *of, k, n, keep, group, vector))
-
-
-def _too_many(count: int, g: int, v: int, k: int, n: int, keep: int, group: int, vector: int) -> str:
-    """The sentence on a vector of a group with more rows that are not 0 than `keep`."""
-    row, column = g * group, v * vector
-    return (
-        f"group {g} (rows {row} to {min(row + group, k) - 1}) has {count} "
-        f"non-zero rows in vector {v} (columns {column} to {min(column + vector, n) - 1}), but "
-        f"{keep}:{group} keeps {keep}: prune it or choose another pattern"
+def _too_many(dense, wrong: int, keep: int, group: int, vector: int) -> ValueError:
+    """The error on more rows that are not 0 than `keep`; wrong: group · vectors + vector of the first such place."""
+    k, n = dense.shape
+    g, v = divmod(wrong, math.ceil(n / vector))
+    rows, columns = range(g * group, min(k, (g + 1) * group)), range(v * vector, min(n, (v + 1) * vector))
+    used = dense[rows.start : rows.stop, columns.start : columns.stop]
+    if not isinstance(used, np.ndarray):
+        used = on_gpu.contiguous(used).get()
+    count = int((used != 0).any(axis=1).sum())
+    return ValueError(
+        f"group {g} (rows {rows[0]} to {rows[-1]}) has {count} non-zero rows in vector {v} "
+        f"(columns {columns[0]} to {columns[-1]}), but {keep}:{group} keeps {keep}: prune it or choose another pattern"
     )

@@ -54,18 +54,9 @@ def similar(a: Csr):
         mixed = (col + xp.uint64(1)) * xp.uint64(factor)
         mixed = (mixed ^ (mixed >> xp.uint64(29))) * xp.uint64(0xBF58476D1CE4E5B9)
         least = xp.full(a.m, 2**_BITS - 1, xp.uint32)
-        _minimum_at(least, row, (mixed >> xp.uint64(64 - _BITS)).astype(xp.uint32))
+        xp.minimum.at(least, row, (mixed >> xp.uint64(64 - _BITS)).astype(xp.uint32))
         key = key << xp.uint64(_BITS) | least.astype(xp.uint64)
     return xp.argsort(key, kind="stable").astype(xp.int32)
-
-
-def _minimum_at(to, where, x) -> None:
-    if isinstance(to, np.ndarray):
-        np.minimum.at(to, where, x)
-        return
-    import cupyx
-
-    cupyx.scatter_min(to, where, x)
 
 
 def rows_permuted(a: Csr, order) -> Csr:

@@ -6,14 +6,14 @@ name of the format, which is its first argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..contract import require
-from . import csr, eight, half
-from .arrays import Arrays, array_module, require_contiguous, require_known, require_one_side
+from . import compress, csr, eight, half
+from .arrays import Arrays, array_module, require_arrays, require_known
 from .csr import Csr
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -21,16 +21,17 @@ DTYPES = ("bfloat16", "float16", "float32")
 PATTERNS: dict[str, Any] = dict.fromkeys(half.DTYPES, half) | dict.fromkeys(eight.DTYPES, eight)
 
 
+@dataclass(frozen=True)
 class Stored(Arrays):
     """What matrices of blocks and of windows have."""
 
     m: int
     k: int
-    dtype: str
+    dtype: str  #: "bfloat16", "float16" or "float32"
     row_ptr: Any
     col_idx: Any
     val: Any
-    nnz: int
+    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
 
     @property
     def fill_ratio(self) -> float:
@@ -80,8 +81,6 @@ def count_nonzero(val) -> int:
     """How many stored values are not 0, of either sign; NumPy or CuPy, row-major."""
     if array_module(val) is np:
         return int(np.count_nonzero(nonzero(val)))
-    from . import compress
-
     return compress.filled(val)
 
 
@@ -90,18 +89,12 @@ def require_dtype(name: str, dtype) -> None:
     require_known(f"{name} dtype", dtype, DTYPES)
 
 
-def require_arrays(name: str, a: Stored, dimensions: int) -> None:
-    """Raise ValueError unless row_ptr, col_idx and val, of so many dimensions, have their dtypes, on one side."""
-    arrays = {x: getattr(a, x) for x in ("row_ptr", "col_idx", "val")}
-    require_one_side(name, arrays)
-    kinds = ((np.dtype(np.int32), 1), (np.dtype(np.int32), 1), (storage(a.dtype), dimensions))
-    for (array, given), (dtype, ndim) in zip(arrays.items(), kinds, strict=True):
-        require(
-            given.dtype == dtype and given.ndim == ndim,
-            f"{name} {array} is {given.ndim}-dimensional {given.dtype}, but must be {ndim}-dimensional {dtype.name} "
-            f"in a {a.dtype} matrix",
-        )
-        require_contiguous(f"{name} {array}", given)
+def require_layout(name: str, a: Stored, shape: tuple[str, ...]) -> None:
+    """Raise ValueError unless dtype and sizes are some, and the arrays fit them; shape: of val, in words."""
+    require_dtype(name, a.dtype)
+    csr.require_sizes(a.m, a.k, name)
+    indices = {"row_ptr": (np.int32, ("rows + 1",)), "col_idx": (np.int32, ("columns",))}
+    require_arrays(name, a, indices | {"val": (storage(a.dtype), shape)}, f" in a {a.dtype} matrix")
 
 
 def require_counts(name: str, a: Stored, rows: int, what: str) -> None:
@@ -112,20 +105,3 @@ def require_counts(name: str, a: Stored, rows: int, what: str) -> None:
         isinstance(a.nnz, (int, np.integer)) and 0 <= a.nnz <= a.val.size,
         f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values",
     )
-
-
-STARTS, FALLS, ENDS = range(3)  #: kinds of faults of pointers, the first that there are, as checks.cu numbers them
-
-
-def pointer_faults(row_ptr, end: int) -> Iterator[tuple[int, Any]]:
-    """Of these kinds, for `arrays.gravest`: pointers start at 0, never fall, and end at `end`."""
-    yield 0, row_ptr[:1] != 0
-    yield 0, row_ptr[1:] < row_ptr[:-1]
-    yield row_ptr.shape[0] - 1, row_ptr[-1:] != end
-
-
-def said_of_pointers(name: str, row_ptr, kind: int, at: int) -> str:
-    """The sentence on pointers that start elsewhere, or fall."""
-    if kind == STARTS:
-        return csr.starts_elsewhere(name, int(row_ptr[0]))
-    return csr.falls(name, "row_ptr", at, int(row_ptr[at]), int(row_ptr[at + 1]))

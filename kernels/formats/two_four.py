@@ -35,16 +35,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import jit
-from ..contract import require
-from . import checks, eight, half, stored
-from .arrays import Arrays, array_module, require_contiguous, require_integer, require_one_side
+from ..contract import require, require_seed, require_whole
+from ..lazy import cupy
+from . import checks, eight, half, layout, stored
+from . import compress as on_gpu
+from .arrays import Arrays, array_module, require_arrays
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
+from .csr import INT32_MAX
 
 SOURCE = Path(__file__).with_name("two_four.cu")
 ENTRIES = ("compress<FIT>", "compress<PRUNE>")
 THREADS = 256
-INT32_MAX = 2**31 - 1
 _NONE = 2**64 - 1  # where no group is reported
 #: The pairs of indices (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3) as four bits of metadata: the
 #: first three lie in the first three columns, the first one in the first two.
@@ -142,10 +144,9 @@ def filled(a: Any, bits, prune: bool):
         size = magnitude(groups, a.dtype)
         if not prune:
             _require_fit(size, rows.start, a.k)
-        low, high = two_largest(size)
-        pair = np.stack((low, high), axis=-1)
+        pair = two_largest(size)
         a.val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, a.val.shape[1])
-        a.meta[rows] = pack_pairs((low | high << 2).astype(np.uint16))
+        a.meta[rows] = pack_pairs((pair[..., 0] | pair[..., 1] << 2).astype(np.uint16))
     return a
 
 
@@ -155,10 +156,6 @@ def _fill_on_gpu(a: Any, bits, prune: bool) -> None:
     It reads the matrix once and writes half of it. Where rows do not begin at multiples of 16 bytes, it reads a number
     at a time.
     """
-    import cupy
-
-    from . import compress as on_gpu
-
     threads = count_threads(a.m, a.k, a.UNIT)
     bits = on_gpu.contiguous(bits) if bits.itemsize == 2 else cupy.ascontiguousarray(bits)
     if bits.data.ptr % 16:  # a part of another array
@@ -198,7 +195,7 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     """
     half.require_dtype(dtype)
     m, k = require_sizes(m, k)
-    require_integer("2:4", "seed", seed, 0, 2**32 - 1)
+    require_seed(seed)
     rng = np.random.default_rng([int(seed), m, k, half.DTYPES.index(dtype)])
     a = TwoFour.empty(np, m, k, dtype)
     whole, rest = divmod(k, 4)
@@ -225,15 +222,8 @@ def validate(a: TwoFour) -> TwoFour:
 
 def require_shapes(a: Pairs, m: int, k: int) -> None:
     """Raise ValueError unless `val` and `meta` have the dtypes, and the shapes that m and k need, row-major."""
-    require_one_side(a.NAME, {"val": a.val, "meta": a.meta})
-    for name, kind, shape in (("val", a.VALUES, (m, a.k_pad // 2)), ("meta", np.uint16, (m, a.k_pad // 16))):
-        array = getattr(a, name)
-        require(
-            array.dtype == kind and tuple(array.shape) == shape,
-            f"{a.NAME} {name} is {array.dtype} {tuple(array.shape)}, but m = {m} and k = {k} need {np.dtype(kind)} "
-            f"{shape}",
-        )
-        require_contiguous(f"{a.NAME} {name}", array)
+    wanted = {"val": (a.VALUES, (m, a.k_pad // 2)), "meta": (np.uint16, (m, a.k_pad // 16))}
+    require_arrays(a.NAME, a, wanted, f" where m = {m} and k = {k}")
 
 
 #: Kinds of faults, as checks.cu numbers them.
@@ -315,7 +305,11 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     zeros. NumPy or CuPy. Raises ValueError where the tile is no multiple of 16 x 64, or meta not
     uint16 of two dimensions.
     """
-    _require_tile(rows, columns)
+    for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
+        require(
+            isinstance(value, (int, np.integer)) and value >= unit and value % unit == 0,
+            f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}",
+        )
     require(
         meta.dtype == np.uint16 and meta.ndim == 2,
         f"2:4 meta is {meta.ndim}-dimensional {meta.dtype}, but must be 2-dimensional uint16",
@@ -324,8 +318,6 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     m, width = meta.shape
     high, wide = -(-m // rows) * rows, -(-16 * width // columns) * columns // 16
     if xp is not np:
-        from . import layout
-
         return layout.swizzled(meta, high, wide, ring=False)
     whole = np.full((high, wide), EMPTY, np.uint16)
     whole[:m, :width] = meta
@@ -338,17 +330,10 @@ def padded(k: int, unit: int) -> int:
     return -(-k // unit) * unit
 
 
-def _require_tile(rows, columns) -> None:
-    for name, value, unit in (("rows", rows, 16), ("columns", columns, 64)):
-        require(
-            isinstance(value, (int, np.integer)) and value >= unit and value % unit == 0,
-            f"2:4 tile has {value!r} {name}, but must have a positive multiple of {unit}",
-        )
-
-
-def require_sizes(m, k) -> tuple[int, int]:
+def require_sizes(m, k, of: type[Pairs] = Pairs) -> tuple[int, int]:
     """The same as Python's integers; k is what lets k_pad fit the kernels' int."""
-    return require_integer("2:4", "m", m, 1, INT32_MAX), require_integer("2:4", "k", k, 1, INT32_MAX - 15)
+    most = INT32_MAX - of.UNIT + 1
+    return require_whole(f"{of.NAME} m", m, 1, INT32_MAX), require_whole(f"{of.NAME} k", k, 1, most)
 
 
 def row_chunks(m: int, k: int):
@@ -394,14 +379,11 @@ def unpack_pairs(meta):
 
 def expand(val, meta):
     """Rows of the dense matrix with its padding, (rows, k_pad), bit patterns as `val` has them, NumPy or CuPy."""
-    xp, pairs, nothing = array_module(val), unpack_pairs(meta), val.dtype.type(0)
-    low, high = pairs & 3, pairs >> 2
-    val = val.reshape(*pairs.shape, 2)
-    groups = xp.zeros((*pairs.shape, 4), val.dtype)
-    for c in range(4):
-        second = xp.where(high == c, val[:, :, 1], nothing)
-        groups[:, :, c] = xp.where(low == c, val[:, :, 0], second)
-    return groups.reshape(pairs.shape[0], -1)
+    xp, pairs, nothing = array_module(val), unpack_pairs(meta)[:, :, None], val.dtype.type(0)
+    column = xp.arange(4, dtype=meta.dtype)
+    first, second = (val.reshape(*pairs.shape[:2], 2)[:, :, i : i + 1] for i in range(2))
+    groups = xp.where(pairs & 3 == column, first, nothing) | xp.where(pairs >> 2 == column, second, nothing)
+    return groups.reshape(val.shape[0], -1)
 
 
 def _require_fit(size: np.ndarray, start: int, k: int) -> None:
@@ -416,21 +398,7 @@ def _require_fit(size: np.ndarray, start: int, k: int) -> None:
         )
 
 
-# The function below mirrors the one of the same name in two_largest.cuh.
-
-
-def two_largest(magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions, ascending, of the two largest of the last axis's four; equal ones: the lower."""
-    a, b, c, d = (magnitude[..., i] for i in range(4))
-    ab, ac, ad, bc, bd, cd = a >= b, a >= c, a >= d, b >= c, b >= d, c >= d
-    keep_a = _two_of(ab, ac, ad)
-    keep_b = _two_of(~ab, bc, bd)
-    keep_c = _two_of(~ac, ~bc, cd)
-    keep_d = _two_of(~ad, ~bd, ~cd)
-    low = np.where(keep_a, np.uint8(0), np.where(keep_b, np.uint8(1), np.uint8(2)))
-    high = np.where(keep_d, np.uint8(3), np.where(keep_c, np.uint8(2), np.uint8(1)))
-    return low, high
-
-
-def _two_of(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    return (x & y) | (z & (x | y))
+def two_largest(magnitude: np.ndarray) -> np.ndarray:
+    """Positions (..., 2), ascending, of the two largest of the last axis's four; of equal ones the lower."""
+    order = np.argsort(-magnitude.astype(np.int32), axis=-1, kind="stable")
+    return np.sort(order[..., :2], axis=-1)

@@ -25,10 +25,8 @@ from typing import Any
 import numpy as np
 
 from ..contract import require
-from . import checks, csr, stored
+from . import checks, compress, csr, stored
 from .arrays import gravest, require_known
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
 from .csr import INT32_MAX
 from .stored import Stored
 
@@ -43,15 +41,8 @@ class Wcsr(Stored):
     uint16 bit patterns of `dtype`, or float32, (window, columns) row-major.
     """
 
-    m: int
-    k: int
-    dtype: str  #: "bfloat16", "float16" or "float32"
     window: int  #: rows
     pad: int  #: each window's columns are a multiple of it
-    row_ptr: Any
-    col_idx: Any
-    val: Any
-    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
 
     @property
     def windows(self) -> int:
@@ -76,7 +67,7 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     xp, windows, element = a.xp, -(-a.m // window), stored.storage(dtype)
     if a.nnz == 0:
         nothing = xp.zeros(windows + 1, xp.int32), xp.zeros(0, xp.int32)
-        return Wcsr(a.m, a.k, dtype, window, pad, *nothing, xp.zeros((window, 0), element), 0)
+        return Wcsr(a.m, a.k, dtype, *nothing, xp.zeros((window, 0), element), 0, window, pad)
     row = csr.rows(a)
     # By window, then column, then row: a column of a window is a run.
     key = (row // window * a.k + a.col_idx) * window + row % window
@@ -98,21 +89,19 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     val = xp.zeros(window * columns, element)
     val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(values, dtype)
     val, row_ptr = val.reshape(window, columns), row_ptr.astype(xp.int32)
-    return Wcsr(a.m, a.k, dtype, window, pad, row_ptr, col_idx, val, int(key.shape[0]))
+    return Wcsr(a.m, a.k, dtype, row_ptr, col_idx, val, int(key.shape[0]), window, pad)
 
 
 def validate(a: Wcsr) -> Wcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     _require_sides(a.window, a.pad)
-    stored.require_dtype("WCSR", a.dtype)
-    csr.require_sizes(a.m, a.k, "WCSR")
-    stored.require_arrays("WCSR", a, 2)
+    stored.require_layout("WCSR", a, ("window", "columns"))
     stored.require_counts("WCSR", a, a.windows, "windows")
-    fault: tuple[int, int] | None = (stored.ENDS, 0)
+    fault: tuple[int, int] | None = (csr.ENDS, -1)
     if a.col_idx.shape[0] == a.columns and a.val.shape[0] == a.window:
         fault = checks.wcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
     if fault:
-        raise ValueError(_said(a, *fault))
+        raise _refused(a, *fault)
     return a
 
 
@@ -122,7 +111,7 @@ _RAGGED, _OUTSIDE, _RISES, _PADDING = 3, 4, 5, 6
 
 def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
     """What `checks.wcsr` looks for on a GPU, of a matrix on the host."""
-    yield from stored.pointer_faults(a.row_ptr, a.columns)
+    yield from csr.pointer_faults(a.row_ptr, a.columns)
     yield 0, a.row_ptr % a.pad != 0
     yield 0, (a.col_idx < -1) | (a.col_idx >= a.k)
     # Padding counts as column k, which it may repeat.
@@ -138,30 +127,27 @@ def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
     yield 0, stored.nonzero(a.val[a.m % a.window :, last:] if a.m % a.window else a.val[:0])
 
 
-def _said(a: Wcsr, kind: int, at: int) -> str:
-    """The sentence on a fault."""
-    if kind < stored.ENDS:
-        return stored.said_of_pointers("WCSR", a.row_ptr, kind, at)
-    if kind == stored.ENDS:
-        return (
-            f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but there are {a.col_idx.shape[0]} column "
-            f"indices and {tuple(a.val.shape)} values: it must be {a.window} rows of as many"
-        )
+def _refused(a: Wcsr, kind: int, at: int) -> ValueError:
+    """The error, one sentence, on a fault."""
+    if kind <= csr.ENDS:
+        there = f"there are {a.col_idx.shape[0]} column indices and {tuple(a.val.shape)} values"
+        arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
+        return csr.refused("WCSR", (kind, at), arrays, f"{there}: it must be {a.window} rows of as many", a.k)
     if kind == _RAGGED:
-        return f"WCSR row_ptr[{at}] is {int(a.row_ptr[at])}, but must be a multiple of the padding, {a.pad}"
+        return ValueError(f"WCSR row_ptr[{at}] is {int(a.row_ptr[at])}, but must be a multiple of the padding, {a.pad}")
     if kind == _OUTSIDE:
-        return (
+        return ValueError(
             f"WCSR col_idx[{at}] is {int(a.col_idx[at])}, outside the columns 0 to {a.k - 1} and no padding, which "
             "is -1"
         )
     if kind == _RISES:
-        return (
+        return ValueError(
             f"WCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at column {at + 1}, but must "
             "ascend within a window, padding last"
         )
     if kind == _PADDING:
-        return "WCSR val has a non-zero in a column of padding, where it must be 0"
-    return f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0"
+        return ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
+    return ValueError(f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0")
 
 
 def to_dense(a: Wcsr):
@@ -180,8 +166,6 @@ def to_dense(a: Wcsr):
 def to_csr(a: Wcsr) -> csr.Csr:
     """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
     if a.xp is not np:
-        from . import compress
-
         return compress.csr_of_windows(a)
     at = np.flatnonzero(stored.nonzero(a.val))
     inside, column = at // max(1, a.columns), at % max(1, a.columns)

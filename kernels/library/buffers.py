@@ -9,12 +9,13 @@ is captured has a set of its graph's own.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import gpu
 from ..contract import require
-from ..gpu import _driver
+from ..lazy import driver
 
 LASTING = (0, 1)  #: CUDA's names of the legacy default stream, which nobody can destroy
 
@@ -39,7 +40,7 @@ class Buffers:
             return True
         if before in LASTING and not self._record(before):
             return False
-        (error,) = _driver().cuStreamWaitEvent(pointer, self._event, 0)
+        (error,) = driver.cuStreamWaitEvent(pointer, self._event, 0)
         return not int(error)
 
     def done(self, pointer: int) -> None:
@@ -48,18 +49,13 @@ class Buffers:
             require(self._record(pointer), f"the stream at {pointer:#x} takes no event: give a stream that is open")
 
     def _record(self, pointer: int) -> bool:
-        driver = _driver()
         if self._event is None:
             error, self._event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             if int(error):
                 return False
+            weakref.finalize(self, driver.cuEventDestroy, self._event)
         (error,) = driver.cuEventRecord(self._event, pointer)
         return not int(error)
-
-    def __del__(self):
-        if self._event is not None:
-            with contextlib.suppress(Exception):  # the interpreter may be ending
-                _driver().cuEventDestroy(self._event)
 
 
 def copy_of(sizes: tuple[int, ...]) -> Buffers:
@@ -71,28 +67,19 @@ def copy_of(sizes: tuple[int, ...]) -> Buffers:
 
 def zeros(buffers: Buffers, size: int) -> int:
     """The address of so many zeros, which live as long as the set does."""
-    memory = _Memory(size)
-    buffers.keep.append(memory)
-    return memory.address
+    address = allocated(size)
+    weakref.finalize(buffers, _free, address)
+    return address
 
 
-class _Memory:
-    """Zeros on the current GPU, which are freed with it."""
-
-    def __init__(self, size: int):
-        self.address = 0
-        self.address = allocated(size)
-
-    def __del__(self):
-        if self.address:
-            with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
-                _driver().cuMemFree(self.address)
+def _free(address: int) -> None:
+    with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
+        driver.cuMemFree(address)
 
 
 def allocated(size: int) -> int:
     """The address of zeros on the current GPU, past any library's pool: those wait for streams, which a capture
     forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
-    driver = _driver()
 
     def did(answer: tuple):
         return gpu.succeeded(
@@ -111,7 +98,6 @@ def allocated(size: int) -> int:
 @contextlib.contextmanager
 def capturing_goes_on():
     """Let this thread call meanwhile what a capture forbids by default, as to allocate: no part of the graph."""
-    driver = _driver()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
     try:
@@ -122,10 +108,10 @@ def capturing_goes_on():
 
 def is_captured(pointer: int) -> bool:
     """Whether work on the stream at an address becomes part of a CUDA graph."""
-    error, status = _driver().cuStreamIsCapturing(pointer)
+    error, status = driver.cuStreamIsCapturing(pointer)
     return not int(error) and int(status) != 0
 
 
 def capture_of(pointer: int) -> int:
     """The number of the capture that the stream at an address is part of."""
-    return int(_driver().cuStreamGetCaptureInfo(pointer)[2])
+    return int(driver.cuStreamGetCaptureInfo(pointer)[2])

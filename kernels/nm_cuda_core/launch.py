@@ -21,6 +21,7 @@ from ..contract import (
     timed,
 )
 from ..formats import nm
+from ..lazy import core, cupy
 
 ROOM = "nm_cuda_core"
 HERE = Path(__file__).parent
@@ -223,8 +224,6 @@ def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
     tiles = ceil(m / TILE) * ceil(n / TILE)
 
     def on_device() -> Operands:
-        import cupy
-
         host = on_host()
         a = cupy.asarray(host.a.T).T  # CuPy copies C order fastest; the transpose is free
         return Operands(a, nm.to_device(host.b), cupy.empty((m, n), cupy.float32, order="F"))
@@ -305,13 +304,11 @@ def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True)
             f"{variant} reads the indices of a block's first column only, but B shares them among "
             f"{b.vector} columns, not {TILE}: use element_wise",
         )
-    from cuda.core import LaunchConfig
-
     index, prepare_ms = timed(lambda: nm.per_column_index(b))
     name, shared = entry(variant, b.keep, b.group), SHARED_BYTES.get(variant, 0)
     cubin = jit.compile_cubin(VARIANTS[variant].source, name, jit.arch_of(device))
     kernel, splits = jit.load(cubin, shared), SPLIT_K.get(variant, 1)
-    config = LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared)
+    config = core.LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared)
     sizes = [problem.m, problem.n, b.w]
     if variant == "element_wise":
         sizes.append(problem.k)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 from ..contract import require, require_whole
 from ..formats.nm import INT32_MAX
-from .packing import Packed
 
 WORD = 4  #: bytes of an element
 REGISTERS = 255  #: that a thread may have (III-B2)
@@ -125,16 +124,6 @@ def needed_share(density: float, vectors: int) -> float:
     return 1 - (1 - density) ** vectors
 
 
-def staged_share(packed: Packed) -> float:
-    """The same, exact, of a B that was preprocessed: rows of A^T that its steps stage, over k_s.
-
-    1 where nothing is packed. Rows beyond k in a short last step count as not needed.
-    """
-    if not packed.packed:
-        return 1.0
-    return float(packed.count.sum()) / (packed.blocks * packed.steps * packed.depth)
-
-
 def intensity(rows: int, columns: int, density: float, *, share: float = 1.0, depth: float = math.inf) -> float:
     """FLOP/B of a block, Eq. 3: 2 m_s n_s w_s FLOPs over the bytes of A_s and B_s.
 
@@ -151,14 +140,6 @@ def intensity(rows: int, columns: int, density: float, *, share: float = 1.0, de
         require(value >= 1, f"{name} is {value}, but a block has at least 1")
     moved = rows * share + columns * density + rows * columns / depth
     return 2 * rows * columns * density / (WORD * moved)
-
-
-def bounds(rows: int, columns: int, density: float, *, depth: float = math.inf) -> tuple[float, float]:
-    """Least and greatest intensity of a block in FLOP/B, Eq. 3 at both bounds of A_s's footprint."""
-    return (
-        intensity(rows, columns, density, share=1.0, depth=depth),
-        intensity(rows, columns, density, share=density, depth=depth),
-    )
 
 
 def attainable(device: Device, flops_per_byte: float) -> float:

@@ -10,16 +10,14 @@ import functools
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
 
 from .. import jit
 from ..contract import Kernel, Problem, require
 from ..formats.nm import Nm
 from ..tuning import Choices, Rounds
+from .packing import WARP_COLUMNS, slot_of
 
 HERE = Path(__file__).parent
-#: Columns of C that a warp computes, and that share an index where vectors are long enough.
-WARP_COLUMNS = 32
 #: Patterns (N, M) that the chapter measures; every other one is compiled when it is first bound.
 PATTERNS = ((32, 32), (16, 32), (12, 32), (8, 32), (4, 32))
 HOPPER = ("sm_90a",)  # what has TMA and clusters as these kernels use them
@@ -171,21 +169,6 @@ def tail(config: Config, keep: int, group: int, w: int) -> int:
     """Rows of the last step that the loop has to do, whole bodies; w: compressed rows of the matrix."""
     step, body = windows(config, group) * keep, unrolled(config, keep, group)
     return ceil(((w - 1) % step + 1) / body) * body
-
-
-def slot_of(b: Nm) -> int:
-    """Columns that share an entry of the kernels' index: a warp's, or four.
-
-    Raises ValueError for vectors that are no multiple of four columns.
-    """
-    if b.vector % WARP_COLUMNS == 0 or b.vector >= b.n:
-        return WARP_COLUMNS
-    require(
-        b.vector % 4 == 0,
-        f"vectors of {b.vector} columns do not fit four columns that share their rows of A: use "
-        "nm_cuda_core.element_wise",
-    )
-    return 4
 
 
 def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
@@ -347,36 +330,18 @@ def members(keep: int, group: int) -> tuple[Config, ...]:
 
 def candidates(problem: Problem, device) -> list[Config]:
     """What takes the problem on this GPU, without what a prediction rules out, the best first."""
-    b = problem.device().b
-    properties, pattern = device.properties, _Pattern(b.keep, b.group, b.w)
-    return list(
-        _likely(
-            problem.m,
-            problem.n,
-            pattern,
-            slot_of(b),
-            jit.arch_of(device) in HOPPER,
-            properties.max_shared_memory_per_block_optin,
-            properties.multiprocessor_count,
-            properties.max_shared_memory_per_multiprocessor,
-        )
-    )
-
-
-class _Pattern(NamedTuple):
-    """What a prediction looks at of an `Nm`."""
-
-    keep: int
-    group: int
-    w: int
+    b, most = problem.device().b, device.properties
+    sizes = problem.m, problem.n, b.w, b.keep, b.group, slot_of(b)
+    of_sm = most.multiprocessor_count, most.max_shared_memory_per_multiprocessor
+    return list(_likely(*sizes, jit.arch_of(device) in HOPPER, most.max_shared_memory_per_block_optin, *of_sm))
 
 
 @functools.lru_cache(1024)
 def _likely(
-    m: int, n: int, b: _Pattern, slot: int, hopper: bool, most: int, sms: int, memory: int
+    m: int, n: int, w: int, keep: int, group: int, slot: int, hopper: bool, most: int, sms: int, memory: int
 ) -> tuple[Config, ...]:
-    taken = _taken(b.keep, b.group, slot, hopper, most)
-    cycles = {c: predict(c, m, n, b, slot, sms, memory) for c in taken}
+    taken = _taken(keep, group, slot, hopper, most)
+    cycles = {c: predict(c, m, n, w, keep, group, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
     likely = tuple(c for c in sorted(taken, key=cycles.__getitem__) if cycles[c] <= WITHIN * least)
     return likely[: MOST_SHORT if least < SHORT_CYCLES else MOST]
@@ -385,26 +350,24 @@ def _likely(
 @functools.lru_cache(64)
 def _taken(keep: int, group: int, slot: int, hopper: bool, most: int) -> tuple[Config, ...]:
     """The configurations whose steps of a pattern fit a block."""
+    known = members(keep, group) if hopper else WIDE
+    return tuple(config for config in known if takes(config, keep, group, slot, most))
 
-    def fits(config: Config) -> bool:
-        try:
-            check(config, keep, group, slot, most)
-        except ValueError:
-            return False
-        return True
 
-    return tuple(config for config in (members(keep, group) if hopper else WIDE) if fits(config))
+def takes(config: Config, keep: int, group: int, slot: int, most: int) -> bool:
+    """Whether the pattern's steps fit a configuration's block: `check`."""
+    try:
+        check(config, keep, group, slot, most)
+    except ValueError:
+        return False
+    return True
 
 
 def fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes a configuration for the problem."""
-    b = problem.device().b
-    arch, most = jit.arch_of(device), device.properties.max_shared_memory_per_block_optin
-    try:
-        check(config, b.keep, b.group, slot_of(b), most)
-    except ValueError:
-        return False
-    return config.kernel == "wide" or arch in HOPPER
+    b, most = problem.device().b, device.properties.max_shared_memory_per_block_optin
+    hopper = config.kernel == "wide" or jit.arch_of(device) in HOPPER
+    return hopper and takes(config, b.keep, b.group, slot_of(b), most)
 
 
 def jobs(configs: list[Config], problem: Problem) -> list[tuple[Path, str]]:
@@ -414,21 +377,20 @@ def jobs(configs: list[Config], problem: Problem) -> list[tuple[Path, str]]:
     return [(source(config), entry(config, *pattern)) for config in configs]
 
 
-def predict(config: Config, m: int, n: int, b, slot: int, sms: int, memory: int) -> float:
+def predict(config: Config, m: int, n: int, w: int, keep: int, group: int, slot: int, sms: int, memory: int) -> float:
     """Cycles of a configuration, to rank them: what bounds a step, times steps, times waves.
 
-    b: the N:M matrix (its sizes are looked at, not its values); memory: bytes of shared memory of an
-    SM. An SM multiplies 128 pairs a cycle, times the tile's share of issue slots, and copies about
-    40 bytes a cycle from L2.
+    w: compressed rows of B, keep:group; memory: bytes of shared memory of an SM. An SM multiplies 128 pairs a cycle,
+    times the tile's share of issue slots, and copies about 40 bytes a cycle from L2.
     """
     c = config
-    height = rows(c, b.keep, b.group)
-    shared = shared_bytes(c, b.keep, b.group, slot) + RESERVED
+    height = rows(c, keep, group)
+    shared = shared_bytes(c, keep, group, slot) + RESERVED
     resident = max(1, min(c.blocks, memory // shared))
-    steps = ceil(b.w / (windows(c, b.group) * b.keep))
+    steps = ceil(w / (windows(c, group) * keep))
     share = TILES.get((c.bm, c.bn, c.tm, c.tn, c.blocks), 0.7)
     math = height * c.bm * c.bn / 128 / share
-    depth = windows(c, b.group) * b.group
+    depth = windows(c, group) * group
     copied = (depth * c.bm + height * c.bn) * 4 / 40
     alone = height * (c.tm * c.tn / 0.7 + 15)  # a warp that has its scheduler for itself
     tiles, store = ceil(m / c.bm) * ceil(n / c.bn), c.bm * c.bn / 32

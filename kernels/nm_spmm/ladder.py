@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import jit, pitch, tma
 from ..contract import Launch, Problem, require, timed
-from . import family, operands, packing, schedule
+from ..formats import layout
+from . import family, operands, schedule
 from .family import Config
 
 MAX_GRID = 65535
@@ -40,28 +41,26 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
 
     # Zeros fill a step's rows up to a multiple of four, their index is 0.
     windows, height = family.windows(c, b.group), family.rows(c, *pattern)
-    packed, prepare_ms = timed(
-        lambda: packing.prepare(b, c.bn, windows, packed=False, slot=slot, tiled=True, height=height)
-    )
+    depth, tiles = windows * b.group, (ceil(m / c.bm), ceil(n / c.bn))
+    steps = ceil(k / depth)
+    (val, index), prepare_ms = timed(lambda: layout.vector_steps(b, c.bn, windows, slot, height, True))
     require(
-        ceil(n / c.bn) <= MAX_GRID,
+        tiles[1] <= MAX_GRID,
         f"{name} has a grid row for every {c.bn} columns of C and n = {n} needs more than {MAX_GRID}: "
         "multiply in several column ranges",
     )
-    a, lda, steps = pitch.aligned(ops.a, device)
+    a, lda, copies = pitch.aligned(ops.a, device)
     shared = family.shared_bytes(c, *pattern, slot)
     aligned = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
     kernel = jit.loaded(family.source(c), family.entry(c, *pattern, slot, aligned), device, shared)
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
-    # With a cluster it counts clusters, which are split blocks deep.
-    tiles = ceil(m / c.bm), packed.blocks
-    grid: int | tuple[int, int] = tiles
+    grid: int | tuple[int, int] = tiles  # with a cluster it counts clusters, which are split blocks deep
     one, i32 = np.float32(1), np.int32
     work: tuple = ()
     shares: tuple = ()
     if c.kernel == "stream":
         resident = device.properties.multiprocessor_count * c.blocks
-        work = table, partial, handovers = _work(_parts(*tiles, packed.steps, resident), c)
+        work = table, partial, handovers = _work(_parts(*tiles, steps, resident), c)
         grid = len(table)  # one list of parts for each block
         shares = (
             i32(family.tail(c, *pattern, b.w)),
@@ -71,31 +70,22 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
             handovers.data.ptr,
         )
     launch = LaunchConfig(grid=grid, block=c.threads, shmem_size=shared, **cluster)
-    arrays = packed.val.data.ptr, packed.index.data.ptr, *shares, ops.c.data.ptr
+    arrays = val.data.ptr, index.data.ptr, *shares, ops.c.data.ptr
     arguments: tuple
     if c.kernel == "wide":
-        arguments = (
-            i32(m),
-            i32(n),
-            i32(k),
-            i32(packed.steps),
-            i32(lda),
-            one,
-            a.data.ptr,
-            *arrays,
-        )
+        arguments = (*map(i32, (m, n, k, steps, lda)), one, a.data.ptr, *arrays)
     else:
-        across = a[:, :m] if steps else a.T  # A^T (k, m), its rows lda apart: a copy is made so
-        box = tma.tensor_map(across, (packed.depth, c.bm))
-        arguments = (i32(m), i32(n), i32(packed.steps), one, box, *arrays)
+        across = a[:, :m] if copies else a.T  # A^T (k, m), its rows lda apart: a copy is made so
+        box = tma.tensor_map(across, (depth, c.bm))
+        arguments = (i32(m), i32(n), i32(steps), one, box, *arrays)
     return Launch(
         name,
-        [*steps, (kernel, launch, arguments)],
+        [*copies, (kernel, launch, arguments)],
         ops.c,
         prepare_ms,
-        packed.nbytes,
-        keep=(ops, packed, a, work, arguments),
-        scratch=(*work[1:], *([a] if steps else [])),
+        val.nbytes + index.nbytes,
+        keep=(ops, (val, index), a, work, arguments),
+        scratch=(*work[1:], *([a] if copies else [])),
     )
 
 

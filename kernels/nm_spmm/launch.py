@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from .. import tuning
 from ..contract import Bound, Family, Kernel, Launch, Problem, require, single
@@ -42,10 +43,13 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         require_float32(variant, problem.device())
     if variant == "auto":
         return bind_auto(variant, problem, device)
-    if variant in family.RUNGS:
-        return ladder.bind(variant, problem, device)
-    module = next((x for x in (published, nmsparse) if variant in x.KERNELS), tensor)
-    return module.bind(variant, problem, device)
+    of: dict[Any, dict] = {
+        published: published.KERNELS,
+        nmsparse: nmsparse.KERNELS,
+        tensor: tensor.KERNELS,
+        ladder: family.RUNGS,
+    }
+    return next(module for module, names in of.items() if variant in names).bind(variant, problem, device)
 
 
 def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:

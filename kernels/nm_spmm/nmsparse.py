@@ -9,8 +9,7 @@ import numpy as np
 
 from .. import jit
 from ..contract import Bound, Kernel, Launch, Problem, require, timed
-from ..formats import nm
-from ..formats.half import array_module
+from ..formats import layout, nm
 from ..formats.nm import INT32_MAX, Nm
 
 HERE = Path(__file__).parent
@@ -49,7 +48,6 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     is no multiple of 32, where 32 columns do not share their indices, where groups do not divide a step, and where a
     matrix has 2^31 elements.
     """
-    require(variant in KERNELS, f"no kernel of nmSPARSE is called {variant!r}: choose {NAME}")
     ops = problem.device()
     b: Nm = ops.b
     for name, value in (("m", problem.m), ("n", problem.n)):
@@ -111,11 +109,8 @@ def whole_steps(b: Nm, w: int):
 
     The values are b.val itself where nothing is added.
     """
-    xp = array_module(b.val)
-    index = nm.per_column_index(b)
+    xp, index = b.xp, nm.per_column_index(b)
     if w == b.w:
         return b.val, index
-    val = xp.zeros((w, b.n), xp.float32)
-    val[: b.w] = b.val
     more = xp.broadcast_to(index[-1:], (w - b.w, b.n))
-    return val, xp.concatenate([index, more])
+    return layout.with_zeros(b.val, w, b.n), xp.concatenate([index, more])

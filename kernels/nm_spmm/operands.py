@@ -101,17 +101,13 @@ def problem_from_nm(b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str
 def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
     """A, column-major, and B as Nm, made with NumPy."""
     q, w, real = _compressed(n, k, keep, group, vector)
-    index = np.full((w, q), k - 1, np.int32)
     key = splitmix.key(seed, _PATTERN)
-    whole, batch = k // group, max(1, _PANEL // (group * q))
-    runs = [range(i, min(i + batch, whole)) for i in range(0, whole, batch)]
-    if k % group:
-        runs.append(range(whole, whole + 1))
-    for groups in runs:
-        first = groups.start * group  # row
-        chosen = _sample(key, groups, q, group, min(group, k - first), keep) + first
-        at = groups.start * keep
-        index[at : at + len(chosen)] = chosen
+
+    def draw(groups: range, row: int, rows: int) -> np.ndarray:
+        place = splitmix.positions(range(groups.start * q, groups.stop * q)) * np.uint64(group) + np.uint64(row)
+        return (splitmix.random_u32(key, place) * np.uint64(rows - row) >> np.uint64(32)).reshape(-1, q)
+
+    index = nm.sampled(k, keep, group, q, draw)
     val = np.zeros((w, n), np.float32)
     val[:real] = _values(splitmix.key(seed, _B), real * n, dtype).reshape(real, n)
     return Operands(host_dense(m, k, seed, dtype), Nm(k, n, keep, group, vector, val, index))
@@ -256,25 +252,6 @@ def _values(key: int, size: int, dtype: str) -> np.ndarray:
         part = range(start, min(start + _PANEL, size))
         made[part.start : part.stop] = _value(splitmix.random_u32(key, splitmix.positions(part)), dtype)
     return made
-
-
-def _sample(key: int, groups: range, q: int, group: int, rows: int, keep: int) -> np.ndarray:
-    """The rows that every vector keeps of groups of `rows` rows: (compressed rows, q), ascending.
-
-    Selection sampling: Knuth, The Art of Computer Programming, 3.4.2, algorithm S. Rows count from
-    the first group's; a group without `keep` rows keeps them all.
-    """
-    taken = min(keep, rows)
-    kept = np.empty((len(groups), q, rows), bool)
-    left = np.full((len(groups), q), taken, np.uint64)
-    place = (splitmix.positions(range(groups.start * q, groups.stop * q)) * np.uint64(group)).reshape(-1, q)
-    for row in range(rows):
-        draw = splitmix.random_u32(key, place + np.uint64(row)) * np.uint64(rows - row) >> np.uint64(32)
-        kept[:, :, row] = draw < left
-        left -= kept[:, :, row]
-    local = (np.flatnonzero(kept) % rows).reshape(-1, q, taken).transpose(0, 2, 1)
-    local = local + np.arange(len(groups))[:, None, None] * group
-    return local.reshape(-1, q)
 
 
 # What is below mirrors a device function of generate.cu.

@@ -32,6 +32,8 @@ from ..formats import layout
 from ..formats.half import array_module
 from ..formats.nm import INT32_MAX, Nm
 
+#: Columns of C that a warp computes, and that share an index where vectors are long enough.
+WARP_COLUMNS = 32
 #: Elements of B's padded values worked on at a time, to bound the temporaries (about 1 GB).
 _CHUNK = 1 << 25
 
@@ -65,32 +67,32 @@ class Packed:
         return self.col_info is not None
 
     @property
-    def tiled(self) -> bool:
-        return self.val.ndim == 4
-
-    @property
-    def index_bytes(self) -> int:
-        return self.index.nbytes
-
-    @property
     def col_info_bytes(self) -> int:
         """What packing adds: col_info and count."""
         return self.col_info.nbytes + self.count.nbytes if self.packed else 0
 
-    @property
-    def nbytes(self) -> int:
-        return self.val.nbytes + self.index_bytes + self.col_info_bytes
+
+def slot_of(b: Nm) -> int:
+    """Columns that share an entry of the kernels' index: a warp's, or four.
+
+    Raises ValueError for vectors that are no multiple of four columns.
+    """
+    if b.vector % WARP_COLUMNS == 0 or b.vector >= b.n:
+        return WARP_COLUMNS
+    require(
+        b.vector % 4 == 0,
+        f"vectors of {b.vector} columns do not fit four columns that share their rows of A: use "
+        "nm_cuda_core.element_wise",
+    )
+    return 4
 
 
-def prepare(
-    b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False, height: int = 0
-) -> Packed:
+def prepare(b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False) -> Packed:
     """B for blocks of `columns` columns and steps of `windows` pruning windows, where B lives.
 
     Any k and n: the last window, step and block may be short. slot: neighbouring columns with one
     entry of `index`; it divides `columns`, and `b.vector` unless one vector covers all columns.
-    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled. height: rows of a step of what
-    is tiled and not packed, with rows of zeros at its end, whose index is 0; 0: none are added. Raises ValueError,
+    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled. Raises ValueError,
     one sentence, for a shape that B does not allow.
     """
     for name, value in (("columns", columns), ("windows", windows), ("slot", slot)):
@@ -111,16 +113,14 @@ def prepare(
     unit = columns if b.vector >= b.n else math.gcd(columns, b.vector)
     units = columns // unit
 
-    height = height or rows
     if xp is not np and not packed:
-        val, index = layout.vector_steps(b, columns, windows, slot, height, tiled)
-        return Packed(height, depth, steps, columns, slot, blocks, val, index)
+        val, index = layout.vector_steps(b, columns, windows, slot, rows, tiled)
+        return Packed(rows, depth, steps, columns, slot, blocks, val, index)
     val = b.val
+    if val.shape != (steps * rows, blocks * columns):
+        val = layout.with_zeros(val, steps * rows, blocks * columns)
     if tiled:
-        val = xp.empty((blocks, steps, rows, columns), xp.float32)
-    elif b.val.shape != (steps * rows, blocks * columns):
-        val = xp.zeros((steps * rows, blocks * columns), xp.float32)
-        val[: b.w, : b.n] = b.val
+        val = xp.ascontiguousarray(val.reshape(steps, rows, blocks, columns).transpose(2, 0, 1, 3))
     index = xp.empty((blocks, steps, units, unit // slot, rows), xp.int32)
     col_info: Any = xp.empty((blocks, steps, depth), xp.int32) if packed else None
     count: Any = xp.empty((blocks, steps), xp.int32) if packed else None
@@ -139,15 +139,10 @@ def prepare(
         if packed:
             found, col_info[:, part], count[:, part] = _pack(xp, found, depth, start)
         index[:, part] = found.transpose(2, 0, 3, 1)[:, :, :, None]
-        if tiled:
-            val[:, part] = _tiles(xp, b, start * rows, stop * rows, rows, columns)
     index = index.reshape(blocks, steps, columns // slot, rows)
     index[-1, :, math.ceil((b.n - (blocks - 1) * columns) / slot) :] = 0
     index[:, -1, :, b.w - (steps - 1) * rows :] = 0
-    if height > rows:
-        more = (0, 0), (0, 0), (0, height - rows)
-        val, index = xp.pad(val, (*more, (0, 0))), xp.pad(index, ((0, 0), *more))
-    return Packed(height, depth, steps, columns, slot, blocks, val, index, col_info, count)
+    return Packed(rows, depth, steps, columns, slot, blocks, val, index, col_info, count)
 
 
 def _pack(xp, found, depth: int, start: int):
@@ -170,14 +165,3 @@ def _pack(xp, found, depth: int, start: int):
     absolute = (start + needed // depth % steps) * depth + inside
     col_info[needed - inside + rank[needed]] = absolute.astype(xp.int32)
     return rank[place], col_info.reshape(blocks, steps, depth), count
-
-
-def _tiles(xp, b: Nm, start: int, stop: int, rows: int, columns: int):
-    """Compressed rows start to stop - 1 of val as (blocks, steps, rows, columns), padded."""
-    blocks = math.ceil(b.n / columns)
-    part = b.val[start:stop]
-    if part.shape != (stop - start, blocks * columns):
-        padded = xp.zeros((stop - start, blocks * columns), xp.float32)
-        padded[: len(part), : b.n] = part
-        part = padded
-    return part.reshape(-1, rows, blocks, columns).transpose(2, 0, 1, 3)

@@ -14,7 +14,7 @@ from ..formats.nm import Nm
 from ..tuning import Rounds
 from . import analysis, packing
 from .analysis import TABLE_1, Tile
-from .packing import Packed
+from .packing import slot_of
 
 HERE = Path(__file__).parent
 #: N of the paper's patterns, of M = 32 rows.
@@ -22,7 +22,6 @@ KEPT = (32, 16, 12, 8, 4)
 GROUP = 32
 #: Rows of A^T in a step, about: the authors' k_s, unpacked and packed.
 DEPTH = {False: 32, True: 64}
-SLOTS = (32, 4)  # neighbouring columns that may share an entry of the index
 BLOCKS_PER_SM = 2  # that split-K provides, where shares suffice
 SHARES = 4  # of split-K, at most
 #: Table I, and the fourth tile of the authors' code, which calls it large and Table I's large one huge.
@@ -54,11 +53,6 @@ class Timed:
 
 #: Variants that may cut k.
 SPLITTING = ("v3_split_k", "v3_searched")
-
-
-def high_sparsity(keep: int, group: int) -> bool:
-    """Whether the paper packs keep:group: above 70% sparsity (III-A)."""
-    return 1 - keep / group > analysis.HIGH
 
 
 def windows(keep: int, group: int, packed: bool) -> int:
@@ -102,7 +96,7 @@ def entry(
 
 def configured(variant: str, name: str, keep: int, group: int) -> Tile:
     """A variant's configuration for keep:group with the class `name` of Table I."""
-    packed = high_sparsity(keep, group)
+    packed = 1 - keep / group > analysis.HIGH  # (III-A)
     if variant in ("v1", "v3_unpacked"):
         packed = False
     elif variant == "v3_packed":
@@ -177,17 +171,6 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def slot_of(variant: str, b: Nm) -> int:
-    """Columns that share an entry of the index: 32 where all warps' columns do, else 4."""
-    for slot in SLOTS:
-        if b.vector % slot == 0 or b.vector >= b.n:
-            return slot
-    raise ValueError(
-        f"{variant} reads 4 neighbouring columns of B with one index, but B shares them among "
-        f"{b.vector}, no multiple of 4: use nm_cuda_core.element_wise"
-    )
-
-
 def shares(blocks: int, steps: int, sm_count: int) -> int:
     """Shares of k, of split-K: the fewest that give every SM two blocks, at most 4."""
     return min(steps, SHARES, max(1, ceil(BLOCKS_PER_SM * sm_count / blocks)))
@@ -199,10 +182,6 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     Any m, n and k, any N:M of which a window fits shared memory, vectors of any multiple of 4
     columns, or one vector of all. Raises ValueError, one sentence, for what it does not take.
     """
-    require(
-        variant in KERNELS,
-        f"no published kernel is called {variant!r}: choose {', '.join(KERNELS)}",
-    )
     if variant == "v3_searched":
         return search(variant, problem, device)
     # The class depends on the number of SMs only.
@@ -228,7 +207,7 @@ def search(variant: str, problem: Problem, device) -> Bound:
     With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
     """
     b = problem.device().b
-    slot = slot_of(variant, b)
+    slot = slot_of(b)
     configs = candidates(problem, device.properties.multiprocessor_count)
     vector = problem.m % 4 == 0
     jobs = [
@@ -259,7 +238,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     ops = problem.device()
     b: Nm = ops.b
     m, n = problem.m, problem.n
-    slot = slot_of(variant, b)
+    slot = slot_of(b)
     tile = configured(variant, name, b.keep, b.group)
     source = source_of(variant, tile.packed)
     limit = device.properties.max_shared_memory_per_block_optin
@@ -280,7 +259,10 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
         f"{variant} has a grid row for every {tile.rows} rows of C and m = {m} needs more than "
         f"{MAX_GRID}: multiply in several row ranges",
     )
-    packed, prepare_ms = timed(lambda: _prepare(b, tile, slot))
+    whole = replace(b, val=b.val.copy()) if b.val.data.ptr % pitch.ALIGNMENT else b  # a view of a larger array
+    packed, prepare_ms = timed(
+        lambda: packing.prepare(whole, tile.columns, tile.windows, packed=tile.packed, slot=slot)
+    )
     step_shares = min(split, packed.steps) or 1
     if variant == "v3_split_k":
         step_shares = shares(grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count)
@@ -304,14 +286,8 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
         steps,
         ops.c,
         prepare_ms,
-        packed.index_bytes + packed.col_info_bytes + copied,
+        packed.index.nbytes + packed.col_info_bytes + copied,
         keep=(ops, packed, a),
         accumulates=step_shares > 1,
         scratch=(a,) if a is not ops.a else (),
     )
-
-
-def _prepare(b: Nm, tile: Tile, slot: int) -> Packed:
-    if b.val.data.ptr % pitch.ALIGNMENT:  # a view of a larger array
-        b = replace(b, val=b.val.copy())
-    return packing.prepare(b, tile.columns, tile.windows, packed=tile.packed, slot=slot)

@@ -9,7 +9,6 @@ make the same bits, the one with NumPy, the other with the kernels of `generate_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, sqrt
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: fl
     scale = "vectors" if a.scale.size > 1 or b.scale.size > 1 else "tensor"
     return _problem(
         *(name or label(scale, out), out, int(m), int(n), int(k), 0),
-        make_host=lambda: Operands(formats.to_host(a), _eight(np.asarray, formats.to_host(b))),
+        make_host=lambda: Operands(formats.to_host(a), formats.to_host(b)),
         make_device=lambda: _on_device(a, b, out, out_scale),
     )
 
@@ -142,16 +141,12 @@ def _values(key: int, rows: int, columns: int) -> np.ndarray:
     return eight.to_bits(numbers, DTYPE).reshape(rows, columns)
 
 
-def _eight(convert: Callable, b: Eight) -> Eight:
-    """B with arrays of another side, k contiguous as before."""
-    return Eight(b.dtype, convert(b.bits.T).T, convert(b.scale))
-
-
 def _on_device(a: TwoFourEight, b: Eight, out: str, out_scale: float) -> Operands:
     import cupy
 
     output = _output(a.m, b.shape[1], out, out_scale)
-    return Operands(two_four_eight.to_device(a), _eight(cupy.asarray, b), output)
+    there = Eight(b.dtype, cupy.asarray(b.bits.T).T, cupy.asarray(b.scale))  # k contiguous as before
+    return Operands(two_four_eight.to_device(a), there, output)
 
 
 def _output(m: int, n: int, out: str, scale: float):

@@ -47,6 +47,7 @@ _STUDIES = {
 #: that the tuner tries, have as many more, which `bind` compiles when they are asked for.
 _PUBLISHED = tuple(PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True))
 
+CONFIGS = {"mma_sp": PUBLISHED, **STUDIES, **{name: config for name, (config, *_) in RUNGS.items()}}
 VARIANTS: dict[str, Kernel] = {
     "mma_sp": Kernel(
         "mma_sp",
@@ -99,10 +100,7 @@ def bind(variant: str, problem: Problem, device, **extra) -> Bound:
     )
     if variant == "auto":
         return bind_auto(variant, problem, device, **extra)
-    if variant in RUNGS:
-        return wgmma.bind(variant, problem, device, RUNGS[variant][0], **extra)
-    config = PUBLISHED if variant == "mma_sp" else STUDIES[variant]
-    return mma_sp.bind(variant, problem, device, config, **extra)
+    return bind_config(variant, problem, device, CONFIGS[variant], **extra)
 
 
 def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:

@@ -1,6 +1,5 @@
 """The tuner of all rooms: which of a room's configurations is the fastest for a problem on this GPU.
 
-    heats     launches timed as the harness times them, cold caches, contenders in turns
     outputs   a candidate's output against a simple kernel's: only a right one is timed
     probe     operands whose product is exact, on which the winner must give the simple kernel's bits
     trials    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
@@ -11,8 +10,7 @@ its `launch.py` hands them over, and binds what was chosen.
 """
 
 from .choices import Choice, Choices, knobs, look_up, read, write
-from .heats import Rounds
-from .trials import Winner, bind_choice, choose, tune
+from .trials import Rounds, Winner, bind_choice, choose, tune
 
 __all__ = [
     "Choice",

@@ -19,9 +19,9 @@ import contextlib
 import csv
 import functools
 import hashlib
+import io
 import os
 import re
-import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -32,6 +32,9 @@ from .. import jit
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 #: Columns after those that tell problems apart.
 _COLUMNS = ("nvrtc", "kernels", "median_us", "family", "knobs")
+
+#: What of these is not checked otherwise.
+_FORMS = {"nvrtc": r"(\d+\.\d+)?", "kernels": r"([0-9a-f]{12})?"}
 
 Config = TypeVar("Config", bound=Hashable)  #: a room's configurations
 
@@ -133,38 +136,31 @@ def read(choices: Choices[Config], path: Path) -> dict[tuple, Choice[Config]]:
     if path in _read and _read[path][0] == stamp:  # hundreds of rows, asked for at every bind
         return _read[path][1]
     found = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        table = csv.DictReader(file)
-        for number, row in enumerate(_rows(table, path), 2):
-            try:
-                key = tuple(kind(row[name]) for name, kind in choices.key.items())
-                found[key] = _choice(choices, row, table.fieldnames)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise ValueError(
-                    f"{path.name}, row {number} is no choice of the tuner ({error}): delete the row"
-                ) from error
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is no file of the tuner's choices ({error}): delete it") from error
+    for number, row in enumerate(rows, 2):
+        try:
+            key = tuple(kind(row[name]) for name, kind in choices.key.items())
+            found[key] = _choice(choices, row)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"{path.name}, row {number} is no choice of the tuner ({error}): delete the row"
+            ) from error
     _read[path] = stamp, found
     return found
 
 
-def _rows(table: csv.DictReader, path: Path) -> Iterator[dict]:
-    try:
-        yield from table
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no file of the tuner's choices ({error}): delete it") from error
-
-
-def _choice(choices: Choices[Config], row: dict, columns) -> Choice[Config]:
+def _choice(choices: Choices[Config], row: dict) -> Choice[Config]:
     config = parse_knobs(row["knobs"], choices.families[row["family"]])
     # A file from before these columns was made with what nobody knows any more.
-    nvrtc, kernels = (row[name] if name in columns else "" for name in ("nvrtc", "kernels"))
-    for name, value, form in (
-        ("nvrtc", nvrtc, r"(\d+\.\d+)?"),
-        ("kernels", kernels, r"([0-9a-f]{12})?"),
-    ):
-        if not re.fullmatch(form, value):
+    made = {name: row.get(name, "") for name in _FORMS}
+    for name, value in made.items():
+        if not re.fullmatch(_FORMS[name], value):
             raise ValueError(f"{name} is {value}")
-    return Choice(config, float(row["median_us"]), kernels, nvrtc)
+    return Choice(config, float(row["median_us"]), **made)
 
 
 def write(choices: Choices[Config], path: Path, key: tuple, choice: Choice[Config]) -> None:
@@ -210,23 +206,10 @@ def _write_all(choices: Choices[Config], path: Path, found: Mapping[tuple, Choic
         (*key, c.nvrtc, c.kernels, f"{c.median_us:.2f}", names[type(c.config)], knobs(c.config))
         for key, c in sorted(found.items(), key=lambda item: item[0])
     )
-    write_rows(path, choices.columns, rows)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([choices.columns, *rows])
+    jit._replace(path, text.getvalue().encode())
     _read.pop(path, None)
-
-
-def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
-    """A CSV file in place of the one that is there; it is written aside and renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with aside.open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(columns)
-            table.writerows(rows)
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 #: Of a field that is named where it is not as usual only: one that older files and records do not have.

@@ -20,16 +20,16 @@ a limit hides is found by a launch on whole numbers, whose sums are exact: see `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 
 from .. import formats, gpu, jit
 from ..contract import Bound
-from ..formats import stored
 from ..formats.eight import Eight
-from ..formats.half import Dense, Half, array_module, array_of
+from ..formats.half import Dense, Half, array_of
+from ..lazy import cupy
 
 SOURCE = Path(__file__).with_name("compare.cu")
 THREADS, MOST_BLOCKS = 256, 132 * 16
@@ -52,8 +52,6 @@ UNIT, LAMBDA = 2.0**-24, 8
 CUT, CUT_EIGHT = UNIT, 2.0**-10
 #: 3xTF32 leaves out of each product.
 LEFT_OUT = 2.0**-21
-#: Elements that are compared at a time on the host, to bound the temporaries.
-CHUNK = 2**24
 
 
 @dataclass(frozen=True)
@@ -93,29 +91,18 @@ def run(bound: Bound, device, stream):
 
 def poison(output, stream) -> None:
     """Enqueue a NaN for every element, which is all ones in each dtype; CuPy's fill would be compiled first."""
-    array = array_of(output)
-    if array_module(array) is np:
-        array.view(np.uint8).fill(0xFF)
-        return
-    gpu.set_bytes(array, 0xFF, stream)
+    gpu.set_bytes(array_of(output), 0xFF, stream)
 
 
 def copy(output):
-    """An output that the next launch does not overwrite."""
-    return replace(output, bits=_copied(output.bits)) if isinstance(output, Half | Eight) else _copied(output)
-
-
-def _copied(array):
-    """The same memory order; of CuPy's contiguous arrays without a kernel."""
-    if array_module(array) is np:
-        return array.copy(order="K")
-    import cupy
-
+    """An output that the next launch does not overwrite, in the same memory order; of contiguous arrays without a
+    kernel."""
+    array = array_of(output)
     made = cupy.empty_like(array)
     made.data.copy_from_device(array.data, array.nbytes)
     # The host does not wait for a copy within the GPU, nor does a stream that the next launch overwrites it on.
     cupy.cuda.runtime.deviceSynchronize()
-    return made
+    return replace(output, bits=made) if isinstance(output, Half | Eight) else made
 
 
 def jobs(problem) -> list[tuple[Path, str]]:
@@ -130,36 +117,17 @@ def dtype_of(output) -> str:
 def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
     """ "" where two outputs agree, else in a few words how they differ.
 
-    Both (m, n) of one dtype and memory order, NumPy, CuPy, `Half` or, with one scale for all, `Eight`. magnitudes:
-    Σ|a·b| of each element, in the same order and dtype, for an `Eight` bfloat16 and without C's scale; None: equal
-    numbers alone agree. may: see `allowed`. What is infinite or NaN in both, as operands may make it, agrees.
+    Both (m, n) of one dtype and memory order, CuPy, `Half` or, with one scale for all, `Eight`. magnitudes: Σ|a·b| of
+    each element, in the same order and dtype, for an `Eight` bfloat16 and without C's scale; None: equal numbers alone
+    agree. may: see `allowed`. What is infinite or NaN in both, as operands may make it, agrees.
     """
-    size = expected.size
-    if not size:
-        return ""
-    if magnitudes is None:
-        may = NOTHING
-    elif isinstance(expected, Eight):  # in units of C's numbers
-        scale = float(array_of(formats.to_host(expected.scale)).max())
-        may = Allowed(may.limit / scale, may.rounding, may.least)
-    on_host = array_module(array_of(found)) is np
-    wrong, place, worst = (_on_host if on_host else _on_gpu)(found, expected, magnitudes, may)
-    if not wrong:
-        return ""
-    rows, columns = expected.shape
-    fast = rows if array_of(expected).flags.f_contiguous and not array_of(expected).flags.c_contiguous else columns
-    row, column = divmod(place, fast) if fast == columns else divmod(place, fast)[::-1]
-    times = f", by up to {worst:.1e} times what rounding explains" if magnitudes is not None else ""
-    return f"{wrong} of {size} elements differ, the first at row {row}, column {column}{times}"
-
-
-def _on_gpu(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]:
-    """(wrong elements, place of the first in memory, largest error over what it may be), by compare.cu."""
-    import cupy
-
-    verdict = cupy.zeros(3, cupy.uint64)
     right = array_of(expected)
-    blocks = min(MOST_BLOCKS, -(-right.size // THREADS))
+    if not right.size:
+        return ""
+    limits, sizes = (may.limit, may.rounding, may.least), 0 if magnitudes is None else array_of(magnitudes).data.ptr
+    if isinstance(expected, Eight):  # in units of C's numbers
+        limits = may.limit / float(formats.to_host(expected.scale).max()), *limits[1:]
+    verdict, blocks = cupy.zeros(3, cupy.uint64), min(MOST_BLOCKS, -(-right.size // THREADS))
     jit.run_on_cupy_stream(
         SOURCE,
         f"compare<{ELEMENTS[dtype_of(expected)]}>",
@@ -168,42 +136,13 @@ def _on_gpu(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]
         np.uint64(right.size),
         array_of(found).data.ptr,
         right.data.ptr,
-        0 if magnitudes is None else array_of(magnitudes).data.ptr,
-        *map(np.float32, (may.limit, may.rounding, may.least)),
+        sizes,
+        *map(np.float32, limits),
         verdict.data.ptr,
     )
-    wrong, first, worst = verdict.get()
-    return int(wrong), right.size - int(first), float(worst.astype(np.uint32).view(np.float32))
-
-
-def _on_host(found, expected, magnitudes, may: Allowed) -> tuple[int, int, float]:
-    """The same with NumPy."""
-    outputs = (found, expected) if magnitudes is None else (found, expected, magnitudes)
-    flat = [_in_memory_order(array_of(x)) for x in outputs]
-    wrong, place, worst = 0, 0, 0.0
-    for start in range(0, flat[0].size, CHUNK):
-        part = [numbers(o, x[start : start + CHUNK]) for o, x in zip(outputs, flat, strict=True)]
-        x, y = part[0], part[1]
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            error = np.abs(x - y)
-            most = np.zeros_like(error)
-            if magnitudes is not None:
-                most = may.limit * part[2] + may.rounding * np.abs(y) + np.float32(may.least)
-            same = (x == y) | (np.isnan(x) & np.isnan(y))
-            right = same | ((error <= most) & np.isfinite(x) & np.isfinite(y))
-            ratio = np.where(same, 0, error / most)
-        ratio[np.isnan(ratio) | (~right & ~(ratio > 1))] = inf
-        if not right.all() and not wrong:
-            place = start + int((~right).argmax())
-        wrong += int((~right).sum())
-        worst = max(worst, float(ratio.max()))
-    return wrong, place, worst
-
-
-def _in_memory_order(array):
-    return (array.T if array.flags.f_contiguous else array).reshape(-1)
-
-
-def numbers(output, part):
-    """What a part of `array_of(output)` stands for in float32, but for the scale of an `Eight`."""
-    return stored.numbers(part, dtype_of(output))
+    wrong, last, worst = verdict.get()  # the first wrong one comes so many before the end
+    if not wrong:
+        return ""
+    place = np.unravel_index(right.size - int(last), right.shape, "C" if right.flags.c_contiguous else "F")
+    times = f", by up to {worst.astype(np.uint32).view(np.float32):.1e} times what rounding explains" * bool(sizes)
+    return f"{wrong} of {right.size} elements differ, the first at row {place[0]}, column {place[1]}{times}"

@@ -3,8 +3,7 @@
 //
 //     magnitudes  every number without its sign: their product is the sum of the products'
 //                 magnitudes
-//     whole       small whole numbers, some of them wide, in place of every number: see probe.py,
-//                 which makes the same
+//     whole       small whole numbers, some of them wide, in place of every number: see probe.py
 //
 // Template:  T  of the numbers: Float, Sixteen<BF16>, Sixteen<F16> or E4m3
 // Launch:    blocks of THREADS threads; any grid

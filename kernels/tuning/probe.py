@@ -23,13 +23,13 @@ import numpy as np
 
 from .. import formats, jit, splitmix
 from ..contract import Operands, Problem, require
-from ..formats import stored
 from ..formats.arrays import Arrays
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.eight import Eight
-from ..formats.half import Half, array_module, array_of
+from ..formats.half import Half, array_of
 from ..formats.nm import Nm
+from ..lazy import cupy
 from . import outputs
 
 SOURCE = Path(__file__).with_name("probe.cu")
@@ -39,7 +39,6 @@ UNLIKE = 512  #: numbers of a row of A that differ from the rest, about, at most
 WIDE_BITS = {"float32": 14, "tf32": 11}
 #: Of 4 bytes of numbers: all bits but the signs.
 UNSIGNED = {4: 0x7FFF_FFFF, 2: 0x7FFF_7FFF, 1: 0x7F7F_7F7F}
-_CHUNK = 1 << 22
 
 
 def magnitudes(problem: Problem) -> Problem:
@@ -48,9 +47,8 @@ def magnitudes(problem: Problem) -> Problem:
     def made(ops: Operands) -> Operands:
         c = ops.c
         if isinstance(c, Eight):
-            xp = array_module(c.bits)
             order = "C" if c.bits.flags.c_contiguous else "F"
-            c = Half("bfloat16", xp.empty(c.shape, np.uint16, order=order))
+            c = Half("bfloat16", cupy.empty(c.shape, np.uint16, order=order))
         return Operands(_unsigned(ops.a), _unsigned(ops.b), c)
 
     return _with(problem, made)
@@ -68,15 +66,21 @@ def jobs(problem: Problem) -> list[tuple[Path, str]]:
 
 
 def _with(problem: Problem, made) -> Problem:
-    """The problem with other operands, made of its own where they are asked for."""
-    return replace(
+    """The problem with other operands, made of its own on the GPU where they are asked for."""
+
+    def on_host() -> Operands:
+        ops = other.device()
+        return Operands(formats.to_host(ops.a), formats.to_host(ops.b))
+
+    other = replace(
         problem,
-        make_host=lambda: made(problem.host()),
+        make_host=on_host,
         make_device=lambda: made(problem.device()),
         source=None,
         _host=None,
         _device=None,
     )
+    return other
 
 
 def _array(x):
@@ -89,29 +93,25 @@ def _put(x, numbers, **scale):
     if not isinstance(x, Arrays):
         return numbers
     if hasattr(x, "scale") and not scale:
-        scale = {"scale": _ones(x.scale)}
+        scale = {"scale": _ones(x)}
     return replace(x, **{"val" if formats.is_sparse(x) else "bits": numbers}, **scale)
 
 
-def _ones(scale):
-    return array_module(scale).asarray(np.ones(scale.shape, np.float32))
+def _ones(x):
+    return cupy.asarray(np.ones(x.scale.shape, np.float32))
 
 
 def _contiguous(array):
     """An array as it is where its numbers lie side by side, at multiples of 4 bytes; else a copy."""
-    xp = array_module(array)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        array = xp.ascontiguousarray(array)
-    return array if xp is np or array.data.ptr % 4 == 0 else array.copy()
+        array = cupy.ascontiguousarray(array)
+    return array if array.data.ptr % 4 == 0 else array.copy()
 
 
 def _unsigned(x):
     array = _contiguous(_array(x))
-    xp = array_module(array)
-    made = xp.empty_like(array)
-    if xp is np:
-        _flat(made).view(f"u{array.itemsize}")[:] = _sizes(_flat(array))
-    elif array.size:
+    made = cupy.empty_like(array)
+    if array.size:
         threads = min(array.nbytes // 4 + 1, MOST_BLOCKS * THREADS)
         jit.run_on_cupy_stream(
             SOURCE,
@@ -124,17 +124,6 @@ def _unsigned(x):
             np.uint32(UNSIGNED[array.itemsize]),
         )
     return _put(x, made, **({"scale": x.scale} if hasattr(x, "scale") else {}))  # which are positive
-
-
-def _flat(array):
-    """A contiguous array's numbers in the order of memory."""
-    return (array if array.flags.c_contiguous else array.T).reshape(-1)
-
-
-def _sizes(flat: np.ndarray) -> np.ndarray:
-    """The bits of numbers without their signs."""
-    bits = 8 * flat.itemsize
-    return flat.view(f"u{flat.itemsize}") & np.array((1 << (bits - 1)) - 1, f"u{flat.itemsize}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +154,7 @@ def _exact(ops: Operands, problem: Problem) -> Operands:
     share = max(1, min(2048, 4096 * UNLIKE // max(problem.k, 1)))
     one = _put(pattern, _whole(pattern, along or _Along(), True, share, bits))
     other = _put(dense, _whole(dense, across, False, share, bits))
-    c = Eight(ops.c.dtype, ops.c.bits, _ones(ops.c.scale)) if isinstance(ops.c, Eight) else ops.c
+    c = Eight(ops.c.dtype, ops.c.bits, _ones(ops.c)) if isinstance(ops.c, Eight) else ops.c
     return Operands(one, other, c) if left else Operands(other, one, c)
 
 
@@ -182,31 +171,15 @@ def _along_sparse(x) -> _Along | None:
 
 
 def _entry(x) -> str:
-    return f"whole<{outputs.ELEMENTS[_stored(x)]}>"
-
-
-def _stored(x) -> str:
-    """The dtype of an operand's numbers."""
-    dtype = getattr(x, "dtype", "float32")  # CSR and N:M have no other
-    return str(dtype)
+    return f"whole<{outputs.ELEMENTS[str(getattr(x, 'dtype', 'float32'))]}>"  # CSR and N:M have no other
 
 
 def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
     """Numbers in place of an operand's, of its dtype and where they lie."""
-    array = _contiguous(_array(x))
-    xp, seed = array_module(array), SEED if sparse else SEED + 1
-    made = xp.empty_like(array)
+    array, seed = _contiguous(_array(x)), SEED if sparse else SEED + 1
+    made = cupy.empty_like(array)
     keys = splitmix.key(seed, 0), splitmix.key(seed, 1), splitmix.key(SEED, 2)
-    if xp is np:
-        old, new = _flat(array), _flat(made)
-        for begin in range(0, array.size, _CHUNK):
-            part = slice(begin, min(begin + _CHUNK, array.size))
-            place = splitmix.positions(range(part.start, part.stop))
-            numbers = _numbers(place, along, sparse, share, bits, keys)
-            if sparse:
-                numbers[_sizes(old[part]) == 0] = 0
-            new[part] = stored.rounded(numbers, _stored(x))
-    elif array.size:
+    if array.size:
         jit.run_on_cupy_stream(
             SOURCE,
             _entry(x),
@@ -223,25 +196,3 @@ def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
             *map(np.uint64, keys),
         )
     return made
-
-
-def _numbers(place, along: _Along, sparse: bool, share: int, bits: int, keys) -> np.ndarray:
-    """float32 numbers at places in memory, uint64; mirrors probe.cu."""
-    drawn = splitmix.random_u32(keys[0], place)
-    other = (drawn & np.uint64(4095)) < share
-    if sparse:
-        number = (1 + other) * (1 - 2 * (place // np.uint64(along.stride) & np.uint64(1)).astype(int))
-    else:
-        number = 1 + other * np.where(drawn & np.uint64(4096), 1, -1)
-    if bits:
-        at = place.astype(np.int64)
-        if along.col_idx is None:
-            line = at // along.stride % along.extent // along.per
-        else:
-            line = along.col_idx[at // along.area].astype(np.int64) * along.width + at % along.width
-        wide = (drawn >> np.uint64(13) & np.uint64(4095)) < share
-        wide &= (splitmix.random_u32(keys[2], line.astype(np.uint64)) & np.uint64(1)) == sparse
-        more = splitmix.random_u32(keys[1], place).astype(np.int64)
-        odd = 1 << (bits - 1) | more & (1 << (bits - 1)) - 1 | 1
-        number = np.where(wide, np.where(more >> 31, -odd, odd), number)
-    return number.astype(np.float32)

@@ -1,11 +1,12 @@
-"""From candidates to a choice: each is made ready, checked and timed; what fails is skipped, and named."""
+"""From candidates to a choice: each is made ready, checked, and timed as the harness times, cold caches and in turns;
+what fails is skipped, and named."""
 
 from __future__ import annotations
 
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,11 +14,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic
 
+import numpy as np
+
 from .. import jit
 from ..contract import Bound, Launch, Problem
-from . import heats, outputs, probe
+from ..timing import Stopwatch
+from . import outputs, probe
 from .choices import Choice, Choices, Config, digest, knobs, look_up, own_folder, slug, write
-from .heats import Rounds
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many launches of a candidate stand behind a choice.
+
+    A first heat of all, a second of the `factor · finalists` best. Where the fastest takes less than `short_us`,
+    candidates lie within the clock's noise: the first heat is run again, `factor` times as long, and the second is
+    `factor`² times as long. Longer launches draw power, and after some tenths of a second the GPU lowers its clock, for
+    one kernel more than for another: their second heat begins with `hot_s` seconds that are not counted.
+    """
+
+    first: int = 5  #: launches of each candidate in the first heat
+    final: int = 9  #: of each of the best in the second
+    finalists: int = 4  #: times `factor` come to the second heat
+    short_us: float = 40.0
+    factor: int = 3
+    hot_s: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -201,16 +222,40 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+def race(bounds: Mapping[Config, Bound], device, rounds: int, hot_s: float = 0.0) -> dict[Config, float]:
+    """name -> median of `rounds` launches in microseconds, cold L2.
+
+    Events around a launch, with an L2 that was overwritten before, all bounds in a new random order
+    in every round. The first round is not counted, nor are further ones until `hot_s` seconds are over.
+    device: a current `cuda.core.Device`.
+    """
+    names, order = list(bounds), np.random.default_rng(0)
+    samples: dict[Config, list[float]] = {name: [] for name in names}
+    stopwatch = Stopwatch(device, len(names))
+    try:
+        number, until = 0, time.perf_counter() + hot_s
+        while number <= rounds:
+            turn = [names[i] for i in order.permutation(len(names))]
+            stopwatch.enqueue([bounds[name].launch for name in turn])
+            for name, us in zip(turn, stopwatch.read(len(turn)), strict=True):
+                samples[name] += [us] * bool(number)
+            if number or time.perf_counter() >= until:
+                number += 1
+    finally:
+        stopwatch.close()
+    return {name: float(np.median(us)) for name, us in samples.items()}
+
+
 def _heats(bounds: dict[Config, Bound], device, rounds: Rounds) -> dict[Config, float]:
     """config -> median microseconds of the best few, timed again after a heat of all."""
-    times = heats.race(bounds, device, rounds.first)
+    times = race(bounds, device, rounds.first)
     short = min(times.values()) < rounds.short_us
     if short:
-        times = heats.race(bounds, device, rounds.factor * rounds.first)
+        times = race(bounds, device, rounds.factor * rounds.first)
     best = {c: bounds[c] for c in sorted(bounds, key=times.__getitem__)[: rounds.factor * rounds.finalists]}
     if short:
-        return heats.race(best, device, rounds.factor**2 * rounds.final)
-    return heats.race(best, device, rounds.final, rounds.hot_s)
+        return race(best, device, rounds.factor**2 * rounds.final)
+    return race(best, device, rounds.final, rounds.hot_s)
 
 
 @contextmanager

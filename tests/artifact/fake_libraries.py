@@ -1,24 +1,26 @@
 """NVIDIA's libraries without a GPU: arrays on the CPU that pass for CuPy's, and modules in its place."""
 
+import contextlib
 import ctypes
 import enum
 import sys
 import types
+import warnings
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 
+from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import bench
+from kernels import formats
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import bcsr, csr, eight, half, two_four, two_four_eight
+from kernels.formats import bcsr, csr, eight, half, stored, two_four, two_four_eight
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
-from kernels.formats.nm import Nm
-from kernels.formats.two_four import TwoFour
-from kernels.formats.two_four_eight import TwoFourEight
 from kernels.nm_spmm import operands as nm_operands
 from kernels.tensor_core_24 import fp8_operands, operands
 
@@ -42,6 +44,14 @@ RESULT = np.dtype(
     ]
 )
 BFLOAT16 = np.int16  # stands for the dtype that ml_dtypes adds
+
+
+#: What makes other operands of them.
+MAKING = (
+    *((cusparse, name) for name in ("transposed_csr", "csr_of_blocks")),
+    *((module, "to_dense_bits") for module in (two_four, two_four_eight)),
+    *((bcsr, "from_csr"), (stored, "rounded")),
+)
 
 
 class Array(np.ndarray):
@@ -148,6 +158,10 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
     monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
+    for module, name in MAKING:
+        made = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, made=made, **how: on_fake(made(*given, **how)))
+    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: 2**40)
     return cupy
 
 
@@ -419,6 +433,83 @@ class CusparseLt(Library):
         self.matmul(handle, plan, *arguments, search=True)
 
 
+class Tensor:
+    """A tensor on the memory of an array: int16 ones become bfloat16 or float16 by `view`, float32 stays."""
+
+    def __init__(self, array, dtype=None):
+        self.array, self.dtype = array, dtype or array.dtype.name
+
+    def view(self, dtype):
+        assert self.dtype == "int16" and dtype in half.DTYPES
+        return Tensor(self.array.view(np.uint16), dtype)
+
+    def numbers(self):
+        return self.array if self.dtype == "float32" else half.from_bits(self.array, self.dtype)
+
+
+class Torch(types.ModuleType):
+    """Stands in for torch and for torch.sparse._triton_ops: multiplies on the CPU.
+
+    launched: (stream, parameters) of each multiplication; refuse: the call that fails; breaks(parameters): whether
+    they do not compile.
+    """
+
+    __version__ = "2.0"
+    bfloat16, float16 = half.DTYPES
+    float32 = "float32"
+
+    def __init__(self):
+        super().__init__("torch")
+        self.stream, self.launched, self.made, self.warned = 0, [], [], False
+        self.refuse, self.breaks, self._triton_ops = "", lambda meta: False, self
+        self.cuda = SimpleNamespace(
+            is_available=lambda: True, synchronize=lambda: None, stream=self.on, ExternalStream=self.external
+        )
+
+    @contextlib.contextmanager
+    def on(self, stream):
+        before, self.stream = self.stream, stream
+        yield
+        self.stream = before
+
+    def external(self, handle):
+        self.made.append(handle)
+        return handle
+
+    def from_dlpack(self, array):
+        return Tensor(array)
+
+    def sparse_bsr_tensor(self, row_ptr, col_idx, values, size, check_invariants):
+        warnings.warn("in beta state", UserWarning, stacklevel=2)
+        assert row_ptr.dtype == col_idx.dtype == "int32" and not check_invariants
+        return SimpleNamespace(row_ptr=row_ptr, col_idx=col_idx, values=values, size=size)
+
+    def bsr_dense_mm(self, bsr, dense, out):
+        tile = dense.array.shape[1] // max(dense.array.shape[1] // bsr.values.array.shape[1], 1)
+        meta = {"SPLIT_N": dense.array.shape[1] // tile}
+        return self.bsr_dense_addmm(out, bsr, dense, beta=0, alpha=1, out=out, meta=meta)
+
+    def bsr_dense_addmm(self, given, bsr, dense, *, beta, alpha, out, meta):
+        if not self.warned:  # once, as PyTorch does
+            self.warned = True
+            warnings.warn("non-optimal triton kernel parameters", UserWarning, stacklevel=2)
+        if self.refuse or self.breaks(meta):
+            raise RuntimeError("not supported.\nAnd more")
+        assert given is out and (beta, alpha) == (0, 1)
+        assert bsr.values.dtype == dense.dtype == out.dtype
+        (m, k), n = bsr.size, dense.array.shape[1]
+        b_row, b_col = bsr.values.array.shape[1:]
+        # What its views into tiles ask for, and Triton of a tile.
+        assert not m % b_row and not k % b_col and dense.array.shape == (k, n)
+        tile, rest = divmod(n, meta["SPLIT_N"])
+        assert not rest and tile >= 16 and not tile & (tile - 1)
+        assert out.array.flags.c_contiguous or out.array.flags.f_contiguous
+        a = bcsr.Bcsr(m, k, bsr.values.dtype, bsr.row_ptr.array, bsr.col_idx.array, bsr.values.array, 0)
+        product = bcsr.to_dense(a) @ dense.numbers()
+        out.array[:] = product if out.dtype == "float32" else half.to_bits(product, out.dtype)
+        self.launched.append((self.stream, meta))
+
+
 def install_all(monkeypatch) -> SimpleNamespace:
     """All libraries, and what plans for cuBLASLt, in the place of nvmath's; whatever is timed takes as long."""
     made = SimpleNamespace(cublas=Cublas("cublas"), lt=CublasLt(), cusparse=Cusparse(), sparse_lt=CusparseLt())
@@ -428,36 +519,44 @@ def install_all(monkeypatch) -> SimpleNamespace:
     for name, members in (("nvmath.linalg", {}), ("nvmath.linalg.advanced", {"Matmul": made.planner})):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
         vars(sys.modules[name]).update(members)
-    monkeypatch.setitem(sys.modules, "ml_dtypes", SimpleNamespace(bfloat16=BFLOAT16))
+    made.torch = Torch()
+    for name, module in (("ml_dtypes", SimpleNamespace(bfloat16=BFLOAT16)), ("torch", made.torch)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "torch.sparse", made.torch)
     Timer(monkeypatch, lambda name, turn: 1.0)
     return made
 
 
+# ---------------------------------------------------------------- problems on the fake GPU
+
+
+def on_fake(x):
+    """An operand whose arrays pass for CuPy's."""
+    if isinstance(x, np.ndarray):
+        return x.view(Array)
+    return replace(x, **{name: array.view(Array) for name, array in x.arrays.items()})
+
+
+def pretended(problem: Problem, order: str, out: str = "") -> Problem:
+    """The problem with its operands on the fake GPU, and a C in a memory order; out: C's dtype, by default that of the
+    dense operand."""
+    a, b = problem.host().a, problem.host().b
+    dtype = out or str((b if formats.is_sparse(a) else a).dtype)
+    number = {"float32": np.float32, "e4m3": np.uint8}.get(dtype, np.uint16)
+    c = np.zeros((problem.m, problem.n), number, order).view(Array)
+    if number is not np.float32:
+        c = Half(dtype, c) if number is np.uint16 else Eight(dtype, c, np.ones((1, 1), np.float32))
+    problem._device = Operands(on_fake(a), on_fake(b), c)
+    return problem
+
+
 def nm_problem(m, n, k, density=0.5, **what) -> Problem:
-    """A problem of the room nm_spmm whose device operands are arrays of the fake CuPy."""
-    problem = nm_operands.problem(m, n, k, density, seed=1, **what)
-    host = problem.host()
-    a, b = host.a, host.b
-    if isinstance(a, Half):
-        a, c = Half(a.dtype, a.bits.view(Array)), Half(a.dtype, array((n, m), np.uint16).T)
-    else:
-        a, c = a.view(Array), array((n, m), np.float32).T
-    b = Nm(b.k, b.n, b.keep, b.group, b.vector, b.val.view(Array), b.index.view(Array))
-    problem._device = Operands(a, b, c)
-    return problem
+    return pretended(nm_operands.problem(m, n, k, density, seed=1, **what), "F")
 
 
-def bcsr_problem(m, n, k, density=0.3, **what) -> Problem:
-    """A problem of the room async_sparse whose device operands are arrays of the fake CuPy."""
-    problem = block_operands.problem(m, n, k, density, seed=1, **what)
-    a = problem.host().a
-    problem._device = _with_dense(problem, Bcsr(a.m, a.k, a.dtype, *_parts(a), a.nnz), what.get("layout", "source"))
-    return problem
-
-
-def _parts(a) -> list[Array]:
-    """The arrays of a CSR or BCSR matrix, on the fake GPU."""
-    return [np.asarray(x).view(Array) for x in (a.row_ptr, a.col_idx, a.val)]
+def bcsr_problem(m, n, k, density=0.3, layout="source", **what) -> Problem:
+    problem = block_operands.problem(m, n, k, density, seed=1, layout=layout, **what)
+    return pretended(problem, block_operands.LAYOUTS[layout][1])
 
 
 def sparse_matrix(m: int, k: int, each: int = 3) -> csr.Csr:
@@ -471,63 +570,19 @@ def csr_problem(m, n, k, layout="row", **what) -> Problem:
     """The same as `bcsr_problem` with an A in CSR."""
     a = sparse_matrix(m, k)
     problem = block_operands.problem_from_csr(a, n, 1, layout=layout, format="csr", reorder="", **what)
-    problem._device = _with_dense(problem, csr.Csr(m, k, *_parts(problem.host().a)), layout)
+    return pretended(problem, block_operands.LAYOUTS[layout][1])
+
+
+def two_four_problem(m, n, k, dtype="bfloat16", orders="CC") -> Problem:
+    problem = pretended(operands.problem(m, n, k, seed=1, dtype=dtype, orders=orders), orders[1])
+    b = problem.device().b
+    problem.device().b = Half(dtype, np.asarray(b.bits, order=orders[0]).view(Array))
     return problem
 
 
-def _with_dense(problem: Problem, a, layout: str) -> Operands:
-    """Operands on the fake GPU around an A that is there."""
-    b, shape = problem.host().b, (problem.m, problem.n)
-    order = block_operands.LAYOUTS[layout][1]
-    if isinstance(b, Half):
-        c = Half(b.dtype, np.zeros(shape, np.uint16, order).view(Array))
-        return Operands(a, Half(b.dtype, b.bits.view(Array)), c)
-    return Operands(a, b.view(Array), np.zeros(shape, np.float32, order).view(Array))
-
-
-def blocks_with_addresses(monkeypatch) -> None:
-    """`bcsr.from_csr` gives arrays of the fake CuPy."""
-    convert = bcsr.from_csr
-
-    def converted(a, **how):
-        x = convert(a, **how)
-        return Bcsr(x.m, x.k, x.dtype, *_parts(x), x.nnz)
-
-    monkeypatch.setattr(bcsr, "from_csr", converted)
-
-
-def two_four_problem(monkeypatch, m, n, k, dtype="bfloat16", orders="CC") -> Problem:
-    """A problem of the room tensor_core_24 whose device operands are arrays of the fake CuPy."""
-    problem = operands.problem(m, n, k, seed=1, dtype=dtype, orders=orders)
-    host = problem.host()
-    a, b = host.a, host.b
-    bits, c = b.bits.view(Array), array((m, n), np.uint16)
-    problem._device = Operands(
-        TwoFour(m, k, dtype, a.val.view(Array), a.meta.view(Array)),
-        Half(dtype, bits if orders[0] == "C" else bits.T.copy().T),
-        Half(dtype, c if orders[1] == "C" else array((n, m), np.uint16).T),
-    )
-    expand = two_four.to_dense_bits
-    monkeypatch.setattr(two_four, "to_dense_bits", lambda a: expand(a).view(Array))
-    return problem
-
-
-def eight_problem(monkeypatch, m, n, k, **what) -> Problem:
+def eight_problem(m, n, k, **what) -> Problem:
     """The same in e4m3; what: for `fp8_operands.problem`."""
-    problem = fp8_operands.problem(m, n, k, seed=1, **what)
-    host = problem.host()
-    a, b = host.a, host.b
-    c = Half("bfloat16", array((m, n), np.uint16))
-    if what.get("out") == "e4m3":
-        c = Eight("e4m3", array((m, n), np.uint8), np.ones((1, 1), np.float32))
-    problem._device = Operands(
-        TwoFourEight(m, k, "e4m3", *(x.view(Array) for x in (a.val, a.meta, a.scale))),
-        Eight("e4m3", b.bits.T.view(Array).T, b.scale.view(Array)),
-        c,
-    )
-    expand = two_four_eight.to_dense_bits
-    monkeypatch.setattr(two_four_eight, "to_dense_bits", lambda a: expand(a).view(Array))
-    return problem
+    return pretended(fp8_operands.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
 
 
 class Timer:

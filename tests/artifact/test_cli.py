@@ -2,31 +2,29 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
+import scipy.sparse
 import synthetic
 
-from artifact import cli, paths
-from artifact.measure import device
+from artifact import cli, paths, registry
+from artifact.measure import bench, check, device, run
 from artifact.verdicts import load, measures
+from kernels import casper_sparse, nm_cuda_core
 
-COMMANDS = (
-    "claims",
-    "compare",
-    "machine",
-    "compile",
-    "run",
-    "trial",
-    "matrices",
-    "which",
-    "records",
-)
+#: Claims with each verdict, one that is close, and one that is no claim of the source: all of them take seconds.
+FEW = ("abstract-speedup", "intro-library-not-best", "wide-speedup", "tall-linear", "summary-shape", "wide-bandwidth")
+EVERY = {claim.id: claim for claim in load.claims()}
 
 
 @pytest.fixture
@@ -35,6 +33,7 @@ def shelf(tmp_path, monkeypatch):
     shipped, fresh = tmp_path / "recorded", tmp_path / "build" / "records"
     monkeypatch.setattr(paths, "RECORDED", shipped)
     monkeypatch.setattr(paths, "RECORDS", fresh)
+    monkeypatch.setattr(load, "claims", lambda: [EVERY[name] for name in FEW])
     synthetic.folder(shipped)
     return shipped, fresh
 
@@ -66,7 +65,7 @@ def printed(capsys, *arguments: str, code=0) -> str:
 # ---------------------------------------------------------------- help
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_explains_itself(capsys, command):
     with pytest.raises(SystemExit) as leave:
         cli.main([command, "--help"])
@@ -80,38 +79,122 @@ def test_an_error_from_the_shell_is_one_line_and_exit_2():
     assert done.stderr.count("\n") == 1 and "abacus" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["juggle"], ["claims", "--colour"], ["run", "casper_sparse", "-m", "4"]])
-def test_bad_usage_is_one_line(capsys, arguments):
-    assert "--help" in refused(capsys, *arguments)
+@pytest.fixture
+def answers(monkeypatch):
+    """A function: where stdout goes, and the arguments -> the exit code."""
+
+    def answer(stdout, *arguments) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stdout)
+            return cli.main(arguments)
+
+    return answer
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
-def test_an_answer_that_cannot_be_written_is_one_line():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "artifact", "trial", "--template", "cu"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=paths.ROOT,
-        )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "No space left on device" in done.stderr
+def test_an_answer_that_cannot_be_written_is_one_line_and_one_that_nobody_reads_on_no_error(answers, capfd):
+    reads, writes = os.pipe()
+    os.close(reads)
+    for to, code, said in (("/dev/full", 2, "No space left on device"), (writes, 0, "")):
+        assert answers(open(to, "w"), "trial", "--template", "cu") == code
+        out, err = capfd.readouterr()
+        assert out == "" and said in err and err.count("\n") == bool(said)
 
 
-def test_an_answer_that_nobody_reads_on_is_no_error():
-    command = f"{sys.executable} -m artifact trial --template cu | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=paths.ROOT)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_an_answer_is_printed_whatever_the_terminal_knows(shelf, answers, encoding):
+    out = io.TextIOWrapper(io.FileIO(shelf[0].parent / "out", "w"), encoding=encoding)
+    assert answers(out, "claims", "--id", "wide-speedup") == 0
+    assert b"GPU: nvidia-h200" in (shelf[0].parent / "out").read_bytes()
+
+
+SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
+CASPER = ("run", "casper_sparse", *SIZES)
+NM = ("run", "nm_cuda_core", "-m", "64", "-n", "64", "-k", "64")
+TRIAL = ("trial", "{mine}", "--room", "casper_sparse")
+WHICH = ("which", "{tmp}/text.mtx", "-n", "8")
+#: Arguments -> what is wrong with them. Of files: {mine} is a kernel, {tmp}/text.mtx no matrix, {tmp}/none none.
+REFUSED = {
+    **dict.fromkeys(((), ("juggle",), ("claims", "--colour"), ("run", "casper_sparse", "-m", "4")), "--help"),
+    ("claims", "--source-gpu", "A100"): "No claim speaks of a GPU 'A100'; known: RTX 3050 Ti.",
+    ("claims", "--verdict", "wrong"): "invalid choice",
+    ("claims", "--id", "x"): "`claims` without --id lists all",
+    ("claims", "--id", "wide-speedups"): "'wide-speedups'; close: wide-speedup",
+    ("claims", "--room", "x"): "known: casper_sparse",
+    ("claims", "--records", "{tmp}/none"): "{tmp}/none: this folder of records is missing",
+    ("claims", "--records", "{tmp}/recorded/nvidia-h200"): "this is the folder of one GPU.*name the folder above it",
+    ("machine", "--room", "x"): "known: casper_sparse",
+    ("machine",): "needs an NVIDIA GPU",
+    ("records", "--records", "{tmp}/none"): "no records in",
+    ("compare", "--tolerance", "much"): "invalid float",
+    ("compile", "casper_sparse", "--target", "sm_1"): "known: sm_80, ",
+    ("compile", "casper_sparse", "--variant", "x"): "known: warp_per_row",
+    ("compile", "../etc"): "known: async_sparse, casper_sparse",
+    CASPER: "needs an NVIDIA GPU",
+    (*CASPER, "-m", "nan"): "'nan' is not a whole number",
+    (*CASPER, "-n", "0"): "'0' is not a whole number from 1 on",
+    (*CASPER, "-n", str(2**31)): r"is over 2\^31 - 1",
+    (*CASPER, "-n", "9" * 5000): "whole number",
+    (*CASPER, "-k", "1.5"): "'1.5' is not a whole number",
+    (*CASPER, "--density", "5"): "'5' is not a fraction",
+    (*CASPER, "--density", "nan"): "'nan' is not a fraction",
+    (*CASPER, "--density", "0"): "'0' is not a fraction",
+    (*CASPER, "--seed", "-1"): "'-1' is not a whole number from 0 on",
+    (*CASPER, "--seed", str(2**32)): "4294967296 is over 4294967295, the largest seed",
+    (*CASPER, "--iterations", "0"): "'0' is not a whole number",
+    (*CASPER, "--variant", "x"): "no variant 'x'; known: warp_per_row",
+    (*CASPER, "--set", "group=32"): "known: none",
+    CASPER[:-2]: "casper_sparse has no usual density.*--density",
+    ("run", "ceilings", *SIZES): "ceilings has no problems to run",
+    (*NM, "--protocol", "warm"): "invalid choice: 'warm'",
+    (*NM, "--set", "grope=32"): "nm_cuda_core have no 'grope' to set; known: group, vector",
+    (*NM, "--set", "m=32"): "no 'm' to set",
+    **{(*NM, "--set", x): "is not NAME=VALUE with a whole number" for x in ("group", "group=", "group=1.5", "=", "")},
+    ("matrices", "--room", "nm_spmm"): "nm_spmm",
+    ("matrices", "--most", "9"): "--most with --room",
+    ("matrices",): "SPARSITY_MATRICES is not set",
+    TRIAL[:2]: "--room",
+    ("trial", "{mine}", "--room", "attic"): "no room 'attic'",
+    (
+        "trial",
+        "{mine}",
+        "--room",
+        "async_sparse",
+    ): "mine.cu: a.val is uint16 in this room, but .* float32",
+    ("trial", "{mine}", "--room", "nm_spmm", "--matrix", "x.mtx", "-n", "24"): "not made of a matrix",
+    (*TRIAL, "--contender", "a:b"): "One contender at a time",
+    (*TRIAL, "-m", "64"): "give all three",
+    (*TRIAL, "--against", "best"): "no variant 'best'",
+    (*TRIAL, "--name", "auto"): "There is a 'auto' already",
+    (*TRIAL, "--matrix", "x.mtx", "-n", "8", "-m", "8"): "give -n alone",
+    (*TRIAL, "--matrix", "{tmp}/none", "-n", "8"): "there is no such matrix",
+    ("which", "{tmp}/none", "-n", "8"): "there is no such matrix",
+    WHICH: "holds no sparse matrix",
+    (*WHICH, "-n", "0"): "not a whole number",
+    (*WHICH, "--precision", "fp4"): "invalid choice: 'fp4'",
+    (*WHICH, "--gpu", "abacus"): "abacus",
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED.items(), ids=lambda x: " ".join(x)[:60])
+def test_what_is_wrong_is_one_line(request, capsys, monkeypatch, no_gpu, tmp_path, arguments, says):
+    if arguments[:1] in (("claims",), ("machine",), ("records",)):
+        request.getfixturevalue("shelf")
+    monkeypatch.delenv("SPARSITY_MATRICES", raising=False)
+    (tmp_path / "text.mtx").write_text("no matrix")
+    mine = request.getfixturevalue("mine") if "{mine}" in arguments else ""
+    given = [word.format(mine=mine, tmp=tmp_path) for word in arguments]
+    assert re.search(says.format(tmp=tmp_path) if "{tmp}" in says else says, refused(capsys, *given))
+
+
+@pytest.fixture
+def mine(tmp_path, capsys):
+    """The template, as a reader copies it."""
+    (tmp_path / "mine.cu").write_text(printed(capsys, "trial", "--template", "cu"))
+    return str(tmp_path / "mine.cu")
 
 
 # ---------------------------------------------------------------- claims
-
-
-def test_one_claim(shelf, capsys):
-    out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
-    assert "0.55–0.90×" in out and 'spans = "published"' in out and "reproduced" in out
-    assert "minutes to measure" in out
 
 
 def test_claims_in_every_format_say_the_same(shelf, capsys):
@@ -119,8 +202,7 @@ def test_claims_in_every_format_say_the_same(shelf, capsys):
     table = json.loads(printed(capsys, *room, "--format", "json"))
     assert table == json.loads(printed(capsys, *room, "--json"))
     frame = pd.read_csv(io.StringIO(printed(capsys, *room, "--format", "csv")))
-    marked = printed(capsys, *room, "--format", "markdown")
-    text = printed(capsys, *room)
+    marked, text = printed(capsys, *room, "--format", "markdown"), printed(capsys, *room)
     short = pd.read_csv(io.StringIO(printed(capsys, *room, "--csv")))
     assert list(short.columns) == ["id", "verdict", "measured"]
     assert list(frame["id"]) == list(short["id"]) == [row["id"] for row in table]
@@ -141,27 +223,18 @@ def test_a_script_learns_of_verdicts_by_the_exit_code(shelf, capsys):
     one = ("claims", "--id", "abstract-speedup")
     printed(capsys, *one, "--fail-on", "reproduced", "--fail-on", "partly")
     printed(capsys, *one, "--fail-on", "not-reproduced", code=1)
-    for name in cli.VERDICTS:
-        printed(capsys, "claims", "--id", "intro-library-not-best", "--fail-on", name)
+    every = [word for name in cli.VERDICTS for word in ("--fail-on", name)]
+    printed(capsys, "claims", "--id", "intro-library-not-best", *every)
     assert set(cli.VERDICTS.values()) == set(measures.VERDICTS)
 
 
-def test_claims_of_one_verdict_or_one_gpu(shelf, capsys):
+def test_claims_are_chosen_by_id_verdict_gpu_and_room(shelf, capsys):
+    out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
+    assert all(x in out for x in ("0.55–0.90×", 'spans = "published"', "reproduced", "minutes to measure"))
     of = ("claims", "--room", "casper_sparse", "--format", "json")
     kept = json.loads(printed(capsys, *of, "--verdict", "not-reproduced", "--verdict", "partly"))
     assert {row["verdict"] for row in kept} == {measures.NOT_REPRODUCED, measures.PARTLY}
     assert json.loads(printed(capsys, *of, "--source-gpu", "RTX 3050 Ti"))
-    error = refused(capsys, *of, "--source-gpu", "A100")
-    assert "No claim speaks of a GPU 'A100'; known: RTX 3050 Ti." in error
-    assert "invalid choice" in refused(capsys, *of, "--verdict", "wrong")
-
-
-def test_unknown_claims_and_rooms(shelf, capsys):
-    assert "`claims` without --id lists all" in refused(capsys, "claims", "--id", "x")
-    error = refused(capsys, "claims", "--id", "wide-speedups")
-    assert "'wide-speedups'; close: wide-speedup" in error and error.count(",") <= 2
-    error = refused(capsys, "claims", "--room", "x")
-    assert "known: " in error and "casper_sparse" in error.partition("known: ")[2]
 
 
 def test_a_record_cut_between_two_rows_is_one_line(shelf, capsys):
@@ -199,35 +272,16 @@ def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
 
 
-def test_a_folder_without_records_is_named(shelf, capsys, tmp_path):
-    nowhere = str(tmp_path / "nowhere")
-    error = refused(capsys, "claims", "--records", nowhere)
-    assert f"{nowhere}: this folder of records is missing" in error
-    gpu = str(shelf[0] / "nvidia-h200")  # one folder too deep
-    error = refused(capsys, "claims", "--records", gpu)
-    assert f"{gpu}: this is the folder of one GPU" in error and "name the folder above it" in error
-
-
 def test_a_contender_that_ends_the_program_is_no_success(capsys, monkeypatch):
     _, *about, arguments = cli.COMMANDS["trial"]
     monkeypatch.setitem(cli.COMMANDS, "trial", (lambda options: sys.exit(0), *about, arguments))
     assert "The contender ended the program" in refused(capsys, "trial", "mine.cu")
 
 
-@pytest.mark.parametrize("locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-def test_an_answer_is_printed_whatever_the_terminal_knows(shelf, locale):
-    environment = os.environ | {"PYTHONCOERCECLOCALE": "0"} | locale
-    command = [sys.executable, "-m", "artifact", "claims", "--records", str(shelf[0]), "--id", "wide-speedup"]
-    result = subprocess.run(command, cwd=paths.ROOT, env=environment, capture_output=True)
-    assert (result.returncode, result.stderr) == (0, b"") and b"GPU: nvidia-h200" in result.stdout
-
-
 # ---------------------------------------------------------------- compare
 
 
-def test_compare(shelf, capsys, monkeypatch):
-    few = [claim for claim in load.claims() if claim.id in ("abstract-speedup", "wide-speedup")]
-    monkeypatch.setattr(load, "claims", lambda: few)  # all of them take seconds on each side
+def test_compare(shelf, capsys):
     shipped, fresh = shelf
     assert "no fresh records yet" in refused(capsys, "compare")
     synthetic.folder(fresh)
@@ -258,8 +312,6 @@ def test_compare(shelf, capsys, monkeypatch):
 
 def test_machine(shelf, capsys, no_gpu):
     assert json.loads(printed(capsys, "machine", "--gpu", "nvidia-h200"))["gpu"] == "NVIDIA H200"
-    assert "known: casper_sparse" in refused(capsys, "machine", "--room", "x")
-    assert "GPU" in refused(capsys, "machine")
 
 
 def test_records(shelf, capsys):
@@ -271,12 +323,8 @@ def test_records(shelf, capsys):
 
 # ---------------------------------------------------------------- compile and run
 
-SIZES = ("-m", "64", "-n", "32", "-k", "64", "--density", "0.1")
-
 
 def test_compile(capsys, monkeypatch):
-    from artifact.measure import run
-
     def report(room, variants, target):
         targets = [target] if target else ["sm_80", "sm_90a"]
         return pd.DataFrame([{"variant": v, "target": t} for v in variants for t in targets])
@@ -284,58 +332,29 @@ def test_compile(capsys, monkeypatch):
     monkeypatch.setattr(run, "compile_report", report)
     out = printed(capsys, "compile", "casper_sparse", "--variant", "any_n", "--target", "sm_90a")
     assert "any_n" in out and "warp_per_row" not in out and "sm_80" not in out
-    assert "known: sm_80, " in refused(capsys, "compile", "casper_sparse", "--target", "sm_1")
-    assert "known: warp_per_row" in refused(capsys, "compile", "casper_sparse", "--variant", "x")
-    assert "known: async_sparse, casper_sparse" in refused(capsys, "compile", "../etc")
-
-
-@pytest.mark.parametrize(
-    "change,says",
-    [
-        (["-m", "nan"], "'nan' is not a whole number"),
-        (["-n", "0"], "'0' is not a whole number from 1 on"),
-        (["-n", str(2**31)], "is over 2^31 - 1"),
-        (["-n", "9" * 5000], "whole number"),
-        (["-k", "1.5"], "'1.5' is not a whole number"),
-        (["--density", "5"], "'5' is not a fraction"),
-        (["--density", "nan"], "'nan' is not a fraction"),
-        (["--seed", "-1"], "'-1' is not a whole number from 0 on"),
-        ([], "needs an NVIDIA GPU"),
-        (["--seed", str(2**32)], "4294967296 is over 4294967295, the largest seed"),
-        (["--iterations", "0"], "'0' is not a whole number"),
-        (["--variant", "x"], "no variant 'x'; known: warp_per_row"),
-    ],
-)
-def test_run_refuses_nonsense(capsys, no_gpu, change, says):
-    assert says in refused(capsys, "run", "casper_sparse", *SIZES, *change)
 
 
 class Toy:
     """The GPU's part of `run`, replaced: what was bound and how it was timed goes into a log."""
 
     def __init__(self, monkeypatch):
-        import kernels.casper_sparse as casper
-        import kernels.nm_cuda_core as nm_cuda_core
-        from artifact import registry
-        from artifact.measure import bench, check, run
-
-        self.log, self.problems, self.refuses = [], [], {}
+        self.log, self.problems, self.refuses, self.exactly = [], [], {}, []
         stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
-        opened = SimpleNamespace(create_stream=lambda: stream)
-        monkeypatch.setattr(
-            device,
-            "require",
-            lambda: SimpleNamespace(gpu="Toy", open=lambda: opened, memory_bytes=2**37),
+        info = SimpleNamespace(
+            gpu="Toy", open=lambda: SimpleNamespace(create_stream=lambda: stream), memory_bytes=2**37
         )
-        for room in (casper, nm_cuda_core):
-            monkeypatch.setattr(room, "bind", lambda name, p, device: self.bind(name, p))
-        monkeypatch.setattr(registry, "contenders", self.contenders)
-        monkeypatch.setattr(check, "oracle", lambda problem: None)
-        monkeypatch.setattr(check, "check", lambda *_, **__: SimpleNamespace(rel_err=1e-7, max_err=1e-6))
-        self.exactly = []
-        monkeypatch.setattr(run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound)))
-        monkeypatch.setattr(bench, "time", lambda *a, **plan: self.time("time", *a, **plan))
-        monkeypatch.setattr(bench, "time_calls", lambda *a, **plan: self.time("calls", *a, **plan))
+        right = SimpleNamespace(rel_err=1e-7, max_err=1e-6)
+        for where, name, what in (
+            (device, "require", lambda: info),
+            *((room, "bind", lambda name, p, device: self.bind(name, p)) for room in (casper_sparse, nm_cuda_core)),
+            (registry, "contenders", self.contenders),
+            (check, "oracle", lambda problem: None),
+            (check, "check", lambda *_, **__: right),
+            (run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))),
+            (bench, "time", partial(self.time, "time")),
+            (bench, "time_calls", partial(self.time, "calls")),
+        ):
+            monkeypatch.setattr(where, name, what)
 
     def bind(self, name, problem):
         self.problems.append(problem)
@@ -358,13 +377,7 @@ def toy(monkeypatch):
     return Toy(monkeypatch)
 
 
-CASPER = ("run", "casper_sparse", *SIZES)
-NM = ("run", "nm_cuda_core", "-m", "64", "-n", "64", "-k", "64")
-
-
 def test_run_checks_then_times(capsys, toy, monkeypatch):
-    from artifact.measure import check
-
     options = ("--no-baseline", "--warmup", "3", "--iterations", "20")
     out = printed(capsys, *CASPER, "--variant", "warp_per_row", *options)
     assert "warp_per_row" in out and "10.0 µs" in out and "1.0e-07" in out
@@ -400,25 +413,16 @@ def test_the_command_line_of_the_report(capsys, toy):
     assert toy.log[-1][2] == {}, "by default what the timer says"
     printed(capsys, *NM, "--protocol", "published", "--warmup", "0")
     assert toy.log[-1][2] == {"warmup": 0, "budget_s": math.inf}
-    assert "invalid choice: 'warm'" in refused(capsys, *NM, "--protocol", "warm")
 
 
 def test_the_density_may_be_the_rooms(capsys, toy):
     assert "S=50 %" in printed(capsys, *NM)
     assert "S=25 %" in printed(capsys, *NM, "--density", "0.25")
-    error = refused(capsys, *CASPER[:-2])
-    assert "casper_sparse has no usual density" in error and "--density" in error
 
 
 def test_further_parameters_of_a_problem_can_be_set(capsys, toy):
     out = printed(capsys, *NM, "--set", "group=32", "--set", "vector=1")
     assert toy.problems[-1].label == "16:32 element-wise" and ", 16:32 element-wise;" in out
-    error = refused(capsys, *NM, "--set", "grope=32")
-    assert "nm_cuda_core have no 'grope' to set; known: group, vector" in error
-    assert "no 'm' to set" in refused(capsys, *NM, "--set", "m=32")
-    assert "known: none" in refused(capsys, *CASPER, "--set", "group=32")
-    for text in ("group", "group=", "group=1.5", "=", ""):
-        assert "is not NAME=VALUE with a whole number" in refused(capsys, *NM, "--set", text)
 
 
 def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, toy):
@@ -431,10 +435,6 @@ def test_what_does_not_take_the_problem_is_left_out_unless_it_was_named(capsys, 
     assert set(whole) <= set(names) and "cublas_a" in whole and "cublas_b" not in whole, "on whole numbers, too"
     error = refused(capsys, *NM, "--variant", "baseline", "--variant", "prefetch")
     assert "prefetch needs m to be even" in error
-
-
-def test_a_room_without_problems_says_so(capsys, toy):
-    assert "ceilings has no problems to run" in refused(capsys, "run", "ceilings", *SIZES)
 
 
 # ---------------------------------------------------------------- real matrices
@@ -451,14 +451,6 @@ def test_matrices_that_are_here_are_counted(capsys, monkeypatch, tmp_path):
     assert 2 < int(few.split()[2]) < 100
 
 
-def test_matrices_without_a_folder_or_a_list_are_one_line(capsys, monkeypatch, tmp_path):
-    monkeypatch.delenv("SPARSITY_MATRICES", raising=False)
-    assert "SPARSITY_MATRICES is not set" in refused(capsys, "matrices")
-    monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
-    assert "nm_spmm" in refused(capsys, "matrices", "--room", "nm_spmm")
-    assert "--most with --room" in refused(capsys, "matrices", "--most", "9")
-
-
 def test_a_download_that_fails_is_said_and_counts(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SPARSITY_MATRICES", str(tmp_path))
     monkeypatch.setattr("artifact.measure.matrices.COLLECTION", (tmp_path / "nowhere").as_uri())
@@ -467,13 +459,6 @@ def test_a_download_that_fails_is_said_and_counts(capsys, monkeypatch, tmp_path)
 
 
 # ---------------------------------------------------------------- trial
-
-
-@pytest.fixture
-def mine(tmp_path, capsys):
-    """The template, as a reader copies it."""
-    (tmp_path / "mine.cu").write_text(printed(capsys, "trial", "--template", "cu"))
-    return str(tmp_path / "mine.cu")
 
 
 def test_a_trial_without_a_gpu_goes_as_far_as_the_compiler(capsys, no_gpu, mine):
@@ -492,33 +477,11 @@ def test_a_trial_without_a_kernel_lists_the_arguments(capsys):
     assert {"m", "n", "k", "nnz", "c"} < set(found)
 
 
-def test_what_is_no_trial_is_one_line(capsys, no_gpu, mine, tmp_path):
-    room = ("--room", "casper_sparse")
-    assert "--room" in refused(capsys, "trial", mine)
-    assert "no room 'attic'" in refused(capsys, "trial", mine, "--room", "attic")
-    assert "One contender at a time" in refused(capsys, "trial", mine, "--contender", "a:b", *room)
-    assert "give all three" in refused(capsys, "trial", mine, *room, "-m", "64")
-    assert "no variant 'best'" in refused(capsys, "trial", mine, *room, "--against", "best")
-    taken = refused(capsys, "trial", mine, *room, "--name", "auto")
-    assert "There is a 'auto' already" in taken
-    assert "mine.cu: a.val is uint16 in this room, but the kernel takes float32" in refused(
-        capsys, "trial", mine, "--room", "async_sparse"
-    )
-    beside = refused(capsys, "trial", mine, *room, "--matrix", "x.mtx", "-n", "8", "-m", "8")
-    assert "give -n alone" in beside
-    assert "there is no such matrix" in refused(
-        capsys, "trial", mine, *room, "--matrix", f"{tmp_path}/x.mtx", "-n", "8"
-    )
-
-
 def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
-    import scipy.sparse
-
     scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.random(70, 50, 0.1, "csr"))
     matrix = ("--matrix", f"{tmp_path}/m.npz", "-n", "24")
     lines = printed(capsys, "trial", "--room", "casper_sparse", *matrix).splitlines()
     assert "whole number, here 350" in next(line for line in lines if line.startswith("nnz"))
-    assert "not made of a matrix" in refused(capsys, "trial", mine, "--room", "nm_spmm", *matrix)
 
 
 # ---------------------------------------------------------------- which
@@ -526,30 +489,13 @@ def test_a_trial_on_a_real_matrix(capsys, no_gpu, mine, tmp_path):
 
 @pytest.fixture
 def question(tmp_path, no_gpu):
-    """A small matrix in both forms of file."""
-    import numpy as np
-    import scipy.io
-    import scipy.sparse
-
+    """A small matrix."""
     a = scipy.sparse.random(400, 400, 0.02, "csr", rng=np.random.default_rng(1))
-    scipy.sparse.save_npz(tmp_path / "mine.npz", a)
     scipy.io.mmwrite(tmp_path / "mine.mtx", a)
     return str(tmp_path / "mine")
 
 
-def test_which_answers_without_a_gpu_for_either_form(capsys, question):
-    answers = [printed(capsys, "which", f"{question}.{form}", "-n", "512") for form in ("npz", "mtx")]
-    assert answers[0] == answers[1]
-    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answers[0]
-    assert "Advice: " in answers[0] and "left out in turn" in answers[0]
-    assert "Measured on" not in answers[0]
-
-
-def test_which_refuses_in_one_line(capsys, question, tmp_path):
-    matrix = f"{question}.npz"
-    assert "there is no such matrix" in refused(capsys, "which", f"{question}.csv", "-n", "8")
-    assert "not a whole number" in refused(capsys, "which", matrix, "-n", "0")
-    assert "invalid choice: 'fp4'" in refused(capsys, "which", matrix, "-n", "8", "--precision", "fp4")
-    assert "abacus" in refused(capsys, "which", matrix, "-n", "8", "--gpu", "abacus")
-    (tmp_path / "text.mtx").write_text("no matrix")
-    assert "holds no sparse matrix" in refused(capsys, "which", f"{tmp_path}/text.mtx", "-n", "8")
+def test_which_answers_without_a_gpu(capsys, question):
+    answer = printed(capsys, "which", f"{question}.mtx", "-n", "512")
+    assert "mine: 400 x 400, 3200 non-zeros (2 %), times 512 columns" in answer
+    assert "Advice: " in answer and "left out in turn" in answer and "Measured on" not in answer

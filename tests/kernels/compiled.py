@@ -110,7 +110,17 @@ def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
     """
     for path in (*jit.COMMON.glob("*.cu*"), *room.glob("*.cu*")):
         shutil.copy(path, folder)
-    text = (folder / file).read_text()
-    text, times = re.subn(r"\s+".join(map(re.escape, old.split())), lambda _: new, text)
-    assert times == 1, f"{file} has {times} times {old!r}"
-    (folder / file).write_text(text)
+    (folder / file).write_text(edited(folder / file, old, new))
+
+
+def edited(path: Path, old: str, new: str) -> str:
+    """A source in which one text, there once, is another; where lines of it break does not count."""
+    text, times = re.subn(r"\s+".join(map(re.escape, old.split())), lambda _: new, path.read_text())
+    assert times == 1, f"{path.name} has {times} times {old!r}"
+    return text
+
+
+def are_there(room: Path, edits: Iterable[tuple]) -> None:
+    """Assert that each (file, old, new, …) may be edited so."""
+    for file, old, new, *_ in edits:
+        edited(next(x for x in (room / file, jit.COMMON / file) if x.is_file()), old, new)

@@ -136,6 +136,8 @@ static T atomicAdd(T* at, U x) { const T had = *at; *at += x; return had; }
 template <class T, class U>
 static T atomicMax(T* at, U x) { const T had = *at; if ((T)x > had) *at = x; return had; }
 template <class T, class U>
+static T atomicMin(T* at, U x) { const T had = *at; if ((T)x < had) *at = x; return had; }
+template <class T, class U>
 static T atomicExch(T* at, U x) { const T had = *at; *at = x; return had; }
 template <class T, class U>
 static T atomicOr(T* at, U x) { const T had = *at; *at |= x; return had; }
@@ -151,6 +153,7 @@ static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffs(int x) { return __builtin_ffs(x); }
 static int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+static float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 static double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }

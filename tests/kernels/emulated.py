@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,14 +20,17 @@ import numpy as np
 import pytest
 from pretend import Array, Cupy, Strict, as_array
 
-from kernels import formats, jit, workspace
+from kernels import formats, gpu, jit, workspace
 from kernels.async_sparse import planning
+from kernels.contract import Operands
 from kernels.distributed import generate
-from kernels.formats import compress, intake, layout
+from kernels.formats import arrays, checks, compress, intake, layout
+from kernels.tuning import outputs, probe
 
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
+    checks.SOURCE: checks.ENTRIES,
     compress.SOURCE: compress.ENTRIES,
     layout.SOURCE: layout.ENTRIES,
     planning.SOURCE: tuple(
@@ -54,6 +58,8 @@ ENTRIES = {
     ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
+    outputs.SOURCE: tuple(f"compare<{name}>" for name in outputs.ELEMENTS.values()),
+    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())),
 }
 
 
@@ -64,17 +70,32 @@ def there(request, monkeypatch):
         import cupy
 
         return lambda x: cupy.asarray(x) if isinstance(x, np.ndarray) else formats.to_device(x)
+    return _run_here(monkeypatch)
+
+
+@pytest.fixture
+def by_the_host(monkeypatch):
+    """A function: a format or an array of the host -> the same on a GPU whose kernels the host runs."""
+    return _run_here(monkeypatch)
+
+
+def _run_here(monkeypatch):
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the host here")
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
     monkeypatch.setattr(workspace, "of", lambda device: Workspace())
-    monkeypatch.setattr(workspace, "arch_of", lambda device: "sm_90a")
     monkeypatch.setattr(workspace, "enqueue", _enqueue)
+    monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
     monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
+    monkeypatch.setattr(gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes))
+    monkeypatch.setattr(arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y))
+    for module in (outputs, probe):
+        monkeypatch.setattr(module, "MOST_BLOCKS", 2)  # threads that do much are soon done
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
+    device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)
-    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (SimpleNamespace(device_id=0), stream))
-    monkeypatch.setattr(intake, "_number", _number)
+    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (device, stream))
+    monkeypatch.setattr(intake._There, "__getitem__", _number)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 
 
@@ -84,6 +105,18 @@ def anything_there(there, monkeypatch):
     if isinstance(sys.modules["cupy"], Poisoned):
         monkeypatch.setitem(sys.modules, "cupy", Cupy("cupy"))
     return there
+
+
+@pytest.fixture
+def moved(anything_there):
+    """A function: a problem -> the same, whose operands on the GPU are those of the host."""
+
+    def of(problem):
+        ops = problem.host()
+        there = Operands(*(x if x is None else anything_there(x) for x in (ops.a, ops.b, ops.c)))
+        return replace(problem, make_device=lambda: there)
+
+    return of
 
 
 def _strided(x: np.ndarray):
@@ -123,9 +156,9 @@ class Workspace:
         return found[: kind.itemsize].view(kind)[0].copy()
 
 
-def _number(address: int, index: int, size: int) -> int:
-    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[size]
-    return kind.from_address(address + index * size).value
+def _number(there, index: int) -> int:
+    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[there.to.itemsize]
+    return kind.from_address(there.address + index * there.to.itemsize).value
 
 
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):

@@ -5,6 +5,7 @@ What runs is all that happens on the host: the conversion of A, a room's bind, t
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -24,7 +25,11 @@ class Array(np.ndarray):
         def memset_async(value, size):
             np.asarray(self).view(np.uint8)[...] = value
 
-        return SimpleNamespace(ptr=self.ctypes.data, device_id=0, memset_async=memset_async)
+        def copy_from_device(other, size):
+            ctypes.memmove(self.ctypes.data, other.ptr, size)
+
+        at = {"ptr": self.ctypes.data, "device_id": 0}
+        return SimpleNamespace(**at, memset_async=memset_async, copy_from_device=copy_from_device)
 
     @property
     def device(self):
@@ -45,7 +50,7 @@ class Cupy(ModuleType):
     cuda = SimpleNamespace(
         get_current_stream=lambda device=-1: SimpleNamespace(synchronize=lambda: None, ptr=0),
         Device=lambda: SimpleNamespace(id=0),
-        runtime=SimpleNamespace(getDevice=lambda: 0),
+        runtime=SimpleNamespace(getDevice=lambda: 0, deviceSynchronize=lambda: None),
     )
 
     @staticmethod

@@ -4,7 +4,6 @@ and a kernel that would wait for ever is refused before it is launched."""
 from __future__ import annotations
 
 import importlib
-import math
 import re
 import struct
 from dataclasses import replace
@@ -52,9 +51,9 @@ __global__ void LIMIT exchanges(float* x)
 
 
 @pytest.fixture(scope="module")
-def cubins():
-    made = compiled.cubins(MAY_EXCHANGE, (registers.ARCH,))
-    return {entry: cubin for entry, cubin in made.items() if "USETMAXREG" in jit.disassemble(cubin)}
+def cubins() -> list[jit.Cubin]:
+    made = compiled.cubins(MAY_EXCHANGE, (registers.ARCH,)).values()
+    return [cubin for cubin in made if registers.exchange(jit._instructions(cubin))]
 
 
 @pytest.fixture(scope="module")
@@ -71,108 +70,72 @@ def of_its_own(tmp_path_factory):
     return made
 
 
+def counts_of(cubin: jit.Cubin):
+    return jit._attributes(cubin, ".nv.info")
+
+
 def counted(cubin: jit.Cubin, count: int) -> jit.Cubin:
     """The same with another count of registers at launch, as another compiler may have it."""
-    (at,) = (at for which, at in jit._attributes(cubin, ".nv.info") if which == 0x2F)
+    (at,) = (at for which, at in counts_of(cubin) if which == 0x2F)
     code = bytearray(cubin.code)
     struct.pack_into("<I", code, at + 4, count)
     return replace(cubin, code=bytes(code))
 
 
-def some(cubins) -> list[jit.Cubin]:
-    """One kernel of each source, and every eighth: the disassembler takes longer than the compiler."""
-    of_source = {cubin.source: cubin for cubin in cubins.values()}
-    return [*of_source.values(), *list(cubins.values())[::8]]
+def launched(cubin: jit.Cubin) -> jit.Cubin:
+    """As it is launched: with fewer registers than the compiler counts where its kind exchanges them."""
+    kind = family.KINDS.get(cubin.source.stem.removeprefix("wgmma_"))
+    return jit.launched_with(cubin, family.AT_LAUNCH) if getattr(kind, "exchanging", False) else cubin
 
 
-def instructions(cubin: jit.Cubin):
-    """(low and high half, text) of each instruction, without what guards it."""
-    code = jit._instructions(cubin)
-    for line in jit.disassemble(cubin).splitlines():
-        if found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?(\S[^;]*)", line):
-            yield *struct.unpack_from("<QQ", code, int(found[1], 16)), found[2]
-
-
-def test_what_is_exchanged_is_what_nvdisasm_says(cubins):
-    for cubin in some(cubins):
-        asked = re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", jit.disassemble(cubin))
-        said = {(kind, int(number, 16)) for kind, number in asked}
-        found = registers.exchange(jit._instructions(cubin))
-        assert said == {("DEALLOC", found.given), ("TRY_ALLOC", found.taken)}, cubin.entry
+def test_what_is_read_is_what_nvdisasm_says(cubins):
+    """Of a kernel of every third source: what is exchanged, registers that are named, where branches lead. The walk
+    follows these, and BSSY names where threads that go apart meet again."""
+    seen, jumps = set(), {*registers._JUMPS, 0x941, registers._BRANCH, registers._TOGETHER}
+    for cubin in [*{cubin.source: cubin for cubin in cubins}.values()][::3]:
+        code, labels, branches, asked, waiting = jit._instructions(cubin), {}, [], set(), []
+        for line in jit.disassemble(cubin).splitlines():
+            if label := re.match(r"\s*(\.L_\w+):", line):
+                waiting.append(label[1])
+            if not (found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?(\S[^;]*)", line)):
+                continue
+            at, text = int(found[1], 16), found[2]
+            labels, waiting = labels | dict.fromkeys(waiting, at), []
+            low, high = struct.unpack_from("<QQ", code, at)
+            named, read = {int(x) for x in re.findall(r"\bR(\d+)\b", text)}, registers._named(low, high)
+            wide = low & 0x1FF in registers._WIDE
+            enough = max(named, default=-1) <= max({*read} - {255}, default=-1)
+            assert low & 0xFFF in jumps or wide or enough, text
+            assert bool(re.match(r"\w*MMA\b", text)) <= wide <= bool(re.match(r"\w*MMA", text)), text
+            asked |= set(re.findall(r"USETMAXREG\.(\w+)\.CTAPOOL (?:UP\d, )?(0x\w+)", text))
+            if to := re.match(r"(BRA|BSSY)\b.*`\((\.L_\w+)\)", text):
+                away = registers._offset(low, high) if to[1] == "BRA" else low >> 32
+                branches.append((to[2], at + 16 + away))
+            seen.add(text.split()[0].split(".")[0])
+        found = registers.exchange(code)
+        assert asked == {("DEALLOC", hex(found.given)), ("TRY_ALLOC", hex(found.taken))}, cubin.entry
+        # In the kernel, not in a function behind it.
+        assert all(labels[label] == at for label, at in branches if label in labels) and len(branches) > 3, cubin.entry
+    assert {"STSM", "LDG", "IMAD", "ISETP", "SYNCS", "HGMMA", "SHFL", "PLOP3", "BSSY"} <= seen
 
 
 def test_every_kernel_has_the_registers_that_it_exchanges(cubins):
     """At the counts of this compiler, and with one less a thread at some it would not."""
     refused = 0
-    made = {
-        entry: jit.launched_with(cubin, family.AT_LAUNCH)
-        if getattr(family.KINDS.get(cubin.source.stem.removeprefix("wgmma_")), "exchanging", False)
-        else cubin
-        for entry, cubin in cubins.items()
-    }
-    for cubin, (used, _) in zip(made.values(), jit.reports(made.values()), strict=True):
+    for cubin in map(launched, cubins):
         jit.require_registers(cubin)
-        count = used.registers
+        (count,) = {struct.unpack_from("<2I", cubin.code, at)[1] for which, at in counts_of(cubin) if which == 0x2F}
         found = registers.exchange(jit._instructions(cubin))
         for threads in (256, 384, 512):
             if found.needed(threads // 128) == count:
                 refused += 1
-                with pytest.raises(ValueError, match="may wait for registers for ever"):
-                    jit.require_registers(counted(cubin, count - 1))
+                says(
+                    ["may wait for registers for ever"],
+                    lambda cubin=cubin, n=count - 1: jit.require_registers(counted(cubin, n)),
+                )
     assert len(cubins) > 50 and refused > 40
-
-
-def test_no_kernel_without_an_exchange_is_held_up(cubins):
-    source, entry = min(ENTRIES - MAY_EXCHANGE)
-    cubin = jit.compile_cubin(source, entry, registers.ARCH)
-    assert registers.exchange(jit._instructions(cubin)) is None
-    jit.require_registers(counted(cubin, 1))
-
-
-def test_no_register_that_an_instruction_names_is_overlooked(cubins):
-    """Every instruction of every kernel, whose places for registers are known by its opcode alone."""
-    seen = set()
-    for cubin in some(cubins):
-        for low, high, text in instructions(cubin):
-            named = {int(number) for number in re.findall(r"\bR(\d+)\b", text)}
-            found = set(registers._named(low, high))
-            jumps = {low & 0xFFF} & {
-                *registers._JUMPS,
-                0x941,
-                registers._BRANCH,
-                registers._TOGETHER,
-            }
-            wide = low & 0x1FF in registers._WIDE
-            assert jumps or wide or max(named, default=-1) <= max(found - {255}, default=-1), text
-            assert not wide or re.match(r"\w*MMA", text), text
-            assert not re.match(r"\w*MMA\b", text) or wide, text
-            seen.add(text.split()[0].split(".")[0])
-    assert {"STSM", "LDG", "IMAD", "ISETP", "SYNCS", "HGMMA", "SHFL", "PLOP3"} <= seen
-
-
-def test_branches_lead_where_nvdisasm_says(cubins):
-    """The walk follows them; BSSY names where threads that go apart meet again."""
-    counts = {"BRA": 0, "BSSY": 0}
-    for cubin in some(cubins):
-        at, labels, branches = 0, {}, []
-        waiting = []
-        for line in jit.disassemble(cubin).splitlines():
-            if label := re.match(r"\s*(\.L_\w+):", line):
-                waiting.append(label[1])
-            elif found := re.search(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?(\S[^;]*)", line):
-                at = int(found[1], 16)
-                labels |= dict.fromkeys(waiting, at)
-                waiting = []
-                if to := re.match(r"(BRA|BSSY)\b.*`\((\.L_\w+)\)", found[2]):
-                    branches.append((at, to[1], to[2]))
-        code = jit._instructions(cubin)
-        for at, kind, label in branches:
-            low, high = struct.unpack_from("<QQ", code, at)
-            away = registers._offset(low, high) if kind == "BRA" else low >> 32
-            if label in labels:  # in the kernel, not in a function behind it
-                assert at + 16 + away == labels[label], cubin.entry
-                counts[kind] += 1
-    assert min(counts.values()) > 50
+    none = jit.compile_cubin(*min(ENTRIES - MAY_EXCHANGE), registers.ARCH)
+    jit.require_registers(counted(none, 1))
 
 
 def test_a_kernel_that_would_wait_for_ever_is_refused(of_its_own):
@@ -185,24 +148,9 @@ def test_a_kernel_that_would_wait_for_ever_is_refused(of_its_own):
         ["exchanges<40, 232, 8>", "160 registers", "one keeps 40", "take 232", "needs 168", "requirements/gpu.lock"],
         lambda: jit.require_registers(wrong),
     )
-    with pytest.raises(ValueError, match="needs 168"):
-        jit.load(wrong)
-    more = of_its_own(40, 240, 8)
-    with pytest.raises(ValueError, match="needs 174"):
-        jit.require_registers(more)
-
-
-def test_what_is_needed_is_what_all_have_together():
-    for given, taken, groups in (
-        (40, 232, 3),
-        (24, 240, 3),
-        (56, 200, 2),
-        (32, 160, 4),
-        (56, 224, 3),
-    ):
-        needed = registers.Exchange(given, taken).needed(groups)
-        assert needed == math.ceil((given + (groups - 1) * taken) / groups)
-    assert registers.Exchange(32, 160).needed(4) == family.AT_LAUNCH
+    says(["needs 168"], lambda: jit.load(wrong))
+    says(["needs 174"], lambda: jit.require_registers(of_its_own(40, 240, 8)))
+    assert registers.Exchange(56, 200).needed(2) == 128 and registers.Exchange(32, 160).needed(4) == family.AT_LAUNCH
 
 
 def test_registers_before_the_exchange_bound_a_smaller_launch(of_its_own):
@@ -233,7 +181,6 @@ def test_what_cannot_be_told_is_refused(of_its_own):
 def test_the_driver_launches_with_the_count_of_the_cubin(device, cubins):
     if jit.arch_of(device) != registers.ARCH:
         pytest.skip("setmaxnreg is compute capability 9.0's")
-    for cubin in cubins.values():
-        exchanging = getattr(family.KINDS.get(cubin.source.stem.removeprefix("wgmma_")), "exchanging", False)
-        made = jit.launched_with(cubin, family.AT_LAUNCH) if exchanging else cubin
+    for cubin in cubins:
+        made = launched(cubin)
         assert jit.load(made).attributes.num_regs == jit.resources(made).registers, cubin.entry

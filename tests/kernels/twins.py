@@ -12,6 +12,7 @@ from kernels.async_sparse import planning, windows
 from kernels.async_sparse import tasks as host_tasks
 from kernels.formats import (
     bcsr,
+    checks,
     compress,
     csr,
     half,
@@ -25,7 +26,7 @@ from kernels.formats import (
 )
 from kernels.formats.csr import Csr
 from kernels.library import operands
-from kernels.nm_spmm import packing, tensor
+from kernels.nm_spmm import packing
 from kernels.tensor_core_24 import wgmma
 
 
@@ -176,18 +177,34 @@ def swizzled(meta, rows: int, width: int, ring: bool):
 
 def packed_values(val, rows: int, pieces: int):
     a = two_four.TwoFour(val.shape[0], 2 * val.shape[1], "bfloat16", val, None)
-    return wgmma.pack_values(a, rows)
+    return wgmma.pack_values(a, rows, 64 * pieces)
 
 
 def vector_steps(b: nm.Nm, columns: int, windows: int, slot: int, height: int, tiled: bool):
-    of = {"packed": False, "slot": slot, "tiled": tiled, "height": height}
-    made = packing.prepare(b, columns, windows, **of)
-    return made.val, made.index
+    made = packing.prepare(b, columns, windows, packed=False, slot=slot, tiled=tiled)
+    if not tiled:
+        return made.val, made.index
+    more = (0, 0), (0, 0), (0, height - made.rows)  # rows of zeros, whose index is 0
+    return np.pad(made.val, (*more, (0, 0))), np.pad(made.index, ((0, 0), *more))
 
 
 def vector_tiles(b: nm.Nm, size: int):
-    made = tensor.prepare(b, size)
-    return made.start, made.index, made.values
+    depth, column = 128 // size, np.arange(128)
+    start, index, values = [0], [np.zeros((0, depth), np.int32)], []
+    for first in range(0, b.n, 128):
+        here = np.arange(first, min(first + 128, b.n))
+        of_a = b.index[: b.real][:, here // b.vector]
+        rows = np.unique(of_a)
+        steps = -(-len(rows) // depth)
+        dense = np.zeros((steps * depth, 128), np.float32)
+        dense[np.searchsorted(rows, of_a), here - first] = b.val[: b.real, here]
+        units = dense.reshape(steps, depth, 128).transpose(0, 2, 1).reshape(steps, 128, 8, 16 // size)
+        values.append(units[:, column[:, None], np.arange(8) ^ column[:, None] % 8].reshape(steps, 128, depth))
+        start.append(start[-1] + steps)
+        index.append(np.pad(rows, (0, steps * depth - len(rows)), "edge").reshape(steps, depth))
+    made = np.concatenate(values)
+    made = half.to_bits(made, "bfloat16") if size == 2 else made
+    return np.array(start, np.int32), np.concatenate(index).astype(np.int32), made
 
 
 #: (module, function) -> what does the same with NumPy.
@@ -204,7 +221,7 @@ CONVERSIONS = {
     (compress, "csr_of_windows"): wcsr.to_csr,
     (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
-    (layout, "padded"): layout.with_zeros,
+    (layout, "with_zeros"): layout.with_zeros,
     (layout, "ordered_rows"): ordered_rows,
     (layout, "stacked"): stacked,
     (layout, "swizzled"): swizzled,
@@ -234,6 +251,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))
+    monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))

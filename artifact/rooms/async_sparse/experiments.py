@@ -5,7 +5,7 @@ experiments apart: values differ (TF32's hold 11 bits, so that no contender roun
 does, and nothing here divides a time of one by a time of the other.
 
 Beside the records lie traces/timeline.csv, what warpgroups of the kernels that keep clocks did (`kernels.async_sparse.
-timeline`), and traces/formats.csv, what the formats cost before the first multiplication, a row for each real matrix:
+published`), and traces/formats.csv, what the formats cost before the first multiplication, a row for each real matrix:
 
     matrix, m, k, nnz
     bcsr_fill, wcsr_fill            non-zeros over stored values, as it comes: blocks of 64 x 64, windows of 64
@@ -59,7 +59,7 @@ from artifact.rooms.async_sparse.contenders import (
     N,
 )
 from kernels import async_sparse as kernels
-from kernels.async_sparse import operands, timeline, wcsr, windows
+from kernels.async_sparse import operands, published, wcsr, windows
 from kernels.contract import Bound, Problem, timed
 from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as wcsr_format
@@ -270,7 +270,7 @@ def trace(run: Run) -> pd.DataFrame | None:
     """Write the timeline at the point of the ladder where `run` measures and the GPU has the instructions; read it."""
     if run.mode == "measure" and _runs(run, KEPT):
         problem = kernels.problem(**kernels.sweeps(run.preset)["ladder"][0], seed=run.seed)
-        _write(run, "timeline", timeline.timeline(problem, run.device))
+        _write(run, "timeline", published.timeline(problem, run.device))
         problem.release()
     return Study(run).table("traces/timeline")
 

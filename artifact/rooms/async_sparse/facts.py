@@ -429,7 +429,7 @@ def tasks() -> Facts:
     df = scripts.ruled(apart.read(scripts.TASKS))
     middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
     heavy = df["loaded"] >= middle
-    counted = pd.read_csv(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
+    counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
     many, one = (counted.xs(count, axis=1, level="tasks") for count in scripts.COUNTED_TASKS)
     mesh = pd.DataFrame({"gain": many["ms"] / one["ms"]})
     mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)

@@ -4,8 +4,9 @@ are worth, and what the model of times is fitted to. A GPU, and SPARSITY_MATRICE
     python -m artifact.rooms.async_sparse.scripts plans [FILE]      plans.csv anew, and when each has paid
     python -m artifact.rooms.async_sparse.scripts in_order [FILE]   in_order.csv anew, and the price of one order
     python -m artifact.rooms.async_sparse.scripts tasks [FILE]      tasks_of_a_warp.csv anew
-    python -m artifact.rooms.async_sparse.scripts counters          neighbours.csv anew, by ncu
-    python -m artifact.rooms.async_sparse.scripts candidates        candidates.csv and candidate_matrices.csv anew
+    python -m artifact.rooms.async_sparse.scripts counters [FILE]   neighbours.csv anew, by ncu
+    python -m artifact.rooms.async_sparse.scripts matrices [FILE]   candidate_matrices.csv anew
+    python -m artifact.rooms.async_sparse.scripts candidates [FILE] candidates.csv anew
     python -m artifact.rooms.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these two
 
 Medians of launches in turns, cold L2.
@@ -27,7 +28,7 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
-candidate_matrices.csv: what `kernels.async_sparse.statistics` says of the matrices, in their given order and with
+candidate_matrices.csv: what `kernels.async_sparse.model` says of the matrices, in their given order and with
 similar rows side by side.
 """
 
@@ -38,6 +39,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -55,20 +57,20 @@ from artifact.rooms.async_sparse import experiments
 from artifact.rooms.async_sparse.contenders import CSR_ALGORITHMS, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, model, operands, union, windows
-from kernels.async_sparse.statistics import HEIGHTS, Statistics, statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.formats import csr
 from kernels.library.in_order import in_order
-from kernels.tuning import choices, heats, knobs
+from kernels.tuning import choices, knobs, trials
 
 HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
     HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
 )
 CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
-#: What groups of rows took while their tasks lay in the order of rows, before `tasks.in_blocks`; and after, while a
-#: warp had up to eight tasks whatever was in them, before `union.WORK`.
+#: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
+#: after, while a warp had up to eight tasks whatever was in them, before `union.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
@@ -129,7 +131,7 @@ def planned(device: Any, plans: int = 25, launches: int = 15) -> Iterator[tuple]
             config = choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
             bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
             bounds["plan"] = any_csr.bind_config("plan", p, device, config)
-            found = heats.race(bounds, device, launches)
+            found = trials.race(bounds, device, launches)
             ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
             best = min(found, key=found.__getitem__)
             theirs = best, round(found[best], 2), round(bounds[best].prepare_ms * 1e3, 2)
@@ -157,7 +159,7 @@ def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
             with problem(a, N, name, dtype) as p:
                 config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
                 configs = {"us": config, "in_order_us": in_order(config)}
-                us = heats.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
+                us = trials.race({x: any_csr.bind_config(x, p, device, configs[x]) for x in configs}, device, launches)
                 at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
                 yield *at, *(f"{us[x]:.2f}" for x in configs)
 
@@ -218,20 +220,20 @@ def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
                             bounds[str(most)] = union.bind("union_rows", p, device, config)
                     prepared = union.prepare(p.device().a, config)
                     at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
-                    for asked, us in heats.race(bounds, device, launches).items():
+                    for asked, us in trials.race(bounds, device, launches).items():
                         yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
 
 
-def counted(lines: Iterable[str]) -> dict[str, float]:
-    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes, l2_hit. Raises ValueError where it says
-    nothing."""
+def counted(lines: Iterable[str]) -> tuple[float, ...]:
+    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes read and written, l2_hit. Raises ValueError where
+    it says nothing."""
     table = [line for line in lines if line.startswith('"')]
     if not table:
         raise ValueError("ncu counted no launch: run it by hand and read what it says")
     df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
     last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
     ns, read, written, asked, hit = last[list(METRICS)]
-    return {"ms": ns / 1e6, "dram_read_bytes": read, "dram_write_bytes": written, "l2_hit": hit / asked}
+    return ns / 1e6, read, written, hit / asked
 
 
 def multiply(side: int, most: int) -> None:
@@ -245,17 +247,13 @@ def multiply(side: int, most: int) -> None:
     here.sync()
 
 
-def launched(side: int, most: int) -> dict[str, float]:
-    """Count a launch in a process of its own."""
-    this = [sys.executable, "-m", __spec__.name, "multiply", str(side), str(most)]
-    said = subprocess.run([*NCU, ",".join(METRICS), *this], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-    return {"side": side, "n": COUNTED_WIDTH, "tasks": most, **counted(said.splitlines())}
-
-
-def count() -> None:
-    """Count every launch, and write neighbours.csv."""
-    rows = [launched(side, most) for side in COUNTED_SIDES for most in COUNTED_TASKS]
-    pd.DataFrame(rows).to_csv(NEIGHBOURS, index=False, float_format="%.6g", lineterminator="\n")
+def neighbours(device: Any) -> Iterator[tuple]:
+    """Count the launches of neighbours.csv, each in a process of its own."""
+    for side, most in product(COUNTED_SIDES, COUNTED_TASKS):
+        this = [sys.executable, "-m", __spec__.name, "multiply", str(side), str(most)]
+        command = [*NCU, ",".join(METRICS), *this]
+        said = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+        yield side, COUNTED_WIDTH, most, *(f"{x:.6g}" for x in counted(said.splitlines()))
 
 
 # ---------------------------------------------------------------- the model of times
@@ -307,28 +305,24 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
     return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup"])
 
 
-def candidates(sizes: Iterable[int] = (256, 1024), launches: int = 4) -> None:
-    """Measure both files anew: about two minutes on an H200."""
-    device = gpu.require().open()
-    times, known = [], []
+def known(device: Any) -> Iterator[tuple]:
+    """Yield the rows of candidate_matrices.csv."""
     for name, a in real(listed=False):
         of = statistics(csr.to_device(a))
-        known.append((name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])))
-        for n in sizes:
-            with problem(a, n, name, "tf32", seed=0) as p:
-                bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
-                bounds |= {
-                    knobs(config): any_csr.bind_config("auto", p, device, config)
-                    for config in model.POOLS["tf32"]
-                    if any_csr.fits(config, p, device)
-                }
-                times += [(name, n, x, f"{us:.2f}") for x, us in heats.race(bounds, device, launches).items()]
-                for bound in bounds.values():
-                    getattr(bound, "close", lambda: None)()  # a library's handle
-                bounds.clear()
-    columns = [f"{begin}_{h}" for begin in ORDERS.values() for h in HEIGHTS]
-    apart.write(STATISTICS, __file__, device, ["matrix", "m", "k", "nnz", "longest", *columns], known)
-    apart.write(CANDIDATES, __file__, device, ["matrix", "n", "config", "us"], times)
+        yield name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])
+
+
+def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 4) -> Iterator[tuple]:
+    """Measure the rows of candidates.csv: about two minutes on an H200."""
+    for (name, a), n in product(real(listed=False), sizes):
+        with problem(a, n, name, "tf32", seed=0) as p:
+            bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.bind(x, p, device) for x in ("alg2", "alg3")}
+            configs = [c for c in model.POOLS["tf32"] if any_csr.fits(c, p, device)]
+            bounds |= {knobs(config): any_csr.bind_config("auto", p, device, config) for config in configs}
+            for config, us in trials.race(bounds, device, launches).items():
+                yield name, n, config, f"{us:.2f}"
+            for bound in bounds.values():
+                getattr(bound, "close", lambda: None)()  # a library's handle
 
 
 def fitted() -> None:
@@ -347,14 +341,18 @@ def fitted() -> None:
 # ---------------------------------------------------------------- the command
 
 
+_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in HEIGHTS)
 #: What is measured -> its file and its columns, its rows of a `cuda.core.Device`, the report on them.
 SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
     "plans": (PLANS, "matrix m k nnz n choice plan_us us cusparse cusparse_us cusparse_prepare_us", planned, paid),
     "in_order": (IN_ORDER, "matrix m nnz n auto config parts us in_order_us", ordered, price),
     "tasks": (TASKS, "matrix m nnz n rows loads columns tasks us", tasks, ruled),
+    "counters": (NEIGHBOURS, "side n tasks ms dram_read_bytes dram_write_bytes l2_hit", neighbours, pd.DataFrame),
+    "matrices": (STATISTICS, f"matrix m k nnz longest {_COLUMNS}", known, pd.DataFrame),
+    "candidates": (CANDIDATES, "matrix n config us", candidates, pd.DataFrame),
 }
 #: And the others; the last is for ncu alone.
-OTHERS: dict[str, Callable] = {"counters": count, "candidates": candidates, "fit": fitted, "multiply": multiply}
+OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}
 
 
 def main() -> None:

@@ -1,8 +1,6 @@
 """What is known before a kernel runs: the paper's analysis with this GPU's measured ceilings, Eq. 3 to 6, how long the
 parts of a step take, and what the compiler makes of the room's kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import ceil, prod
@@ -167,7 +165,7 @@ def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
     tiles = {v: published.configured(v, name, b.keep, b.group) for v in ("v1", "v2", "v3")}
     stems = {v: published.source_of(v, tile.packed) for v, tile in tiles.items()}
     entries = {
-        v: (published.HERE / f"{stem}.cu", published.entry(stem, tiles[v], b.keep, b.group, published.slot_of(v, b)))
+        v: (published.HERE / f"{stem}.cu", published.entry(stem, tiles[v], b.keep, b.group, published.slot_of(b)))
         for v, stem in stems.items()
     }
     return made_by_compiler.own(entries, target).assign(kernel=lambda df: "`" + df["kernel"] + "`")

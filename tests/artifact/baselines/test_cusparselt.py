@@ -8,7 +8,6 @@ from fake_libraries import (
     STREAM,
     SplitKMode,
     Timer,
-    install_all,
     two_four_problem,
 )
 
@@ -24,13 +23,13 @@ HELD = 7
 
 
 @pytest.fixture
-def library(monkeypatch):
-    return install_all(monkeypatch).sparse_lt
+def library(libraries):
+    return libraries.sparse_lt
 
 
 @pytest.fixture
-def problem(monkeypatch, library):
-    return two_four_problem(monkeypatch, M, N, K)
+def problem(library):
+    return two_four_problem(M, N, K)
 
 
 def number(choice: str) -> int:

@@ -17,12 +17,12 @@ from kernels.distributed import generate
 
 matplotlib.use("Agg")
 SHIPPED = page.RECORDED / "nvidia-h200"
+FAST = rows(nvlink=1e6)
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
+@pytest.fixture(scope="module")
+def shipped():
+    return page.load(SHIPPED)
 
 
 def changed(df, factor: float, **at):
@@ -30,7 +30,18 @@ def changed(df, factor: float, **at):
     mine = df["contender"] == OURS
     for column, value in at.items():
         mine &= df[column] == value
-    return df.assign(median_ms=df["median_ms"].where(~mine, factor * df["median_ms"]))
+    slow = df.assign(median_ms=df["median_ms"].where(~mine, factor * df["median_ms"]))
+    return slow.assign(tflops=2 * slow["nnz"] * slow["n"] / slow["median_ms"] / 1e9)
+
+
+def written(path, df) -> None:
+    scaling.write(path, df[[*scaling.COLUMNS]])
+
+
+def said(facts, *blocks: str) -> list[str]:
+    made = text.page("distributed")
+    made.add(facts)
+    return [made(block) for block in blocks or made.blocks]
 
 
 def test_without_records_there_is_nothing(tmp_path):
@@ -42,57 +53,46 @@ def test_without_records_there_is_nothing(tmp_path):
     known = figures.specs("distributed")
     for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
         assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
-    assert set(page.claims(df)["verdict"]) == {"not measured yet"}
-
-
-def test_one_gpu_alone_is_no_scaling():
     alone = rows(gpus=(1,))
-    assert page.efficiencies(alone).empty and page.predictions(alone).empty
-    assert len(page.rates(alone)) == len(alone)
-    assert set(page.claims(alone)["verdict"]) == {"not measured yet"}
+    assert page.efficiencies(alone).empty and page.predictions(alone).empty and len(page.rates(alone)) == len(alone)
+    assert set(page.claims(df)["verdict"]) == set(page.claims(alone)["verdict"]) == {"not measured yet"}
 
 
-def test_matrices_that_no_gpu_holds():
-    table, has = page.beyond(SHIPPED), records.read_machine(SHIPPED)["memory_bytes"]
-    assert (1e9 * table["csr_bytes"] > has).all() and (table["gpus"] >= 2).all() and (table["error"] < 2e-6).all()
-    known = dict(page.facts(page.load(SHIPPED), SHIPPED))
-    assert known["memory_bytes"] == has < known["beyond.csr_bytes.low"] <= known["beyond.csr_bytes.high"]
-
-
-def test_facts_are_of_the_most_gpus_and_of_the_largest_matrix():
-    found = page.load(SHIPPED)
-    known, of = dict(page.facts(found, SHIPPED)), page.strong(found)
+def test_facts_are_of_the_most_gpus_and_of_the_largest_matrix(shipped):
+    known, of = dict(page.facts(shipped, SHIPPED)), page.strong(shipped)
     most = of["gpus"].max()
     assert known["strong.gpus"] == most
-    for case in set(of["case"]):
-        own = of[(of["case"] == case) & (of["gpus"] == most)]
+    for case, own in of[of["gpus"] == most].groupby("case"):
         assert known[f"strong.of.{case}.efficiency"] == own.loc[own["nnz"].idxmax(), "efficiency"]
     # Beside ours on the block-sparse weight: dense, not the slowest of the libraries.
     assert known["baseline.block.contender"] == page.NAMES["dtensor_dense"]
+    has = records.read_machine(SHIPPED)["memory_bytes"]
+    assert known["memory_bytes"] == has < known["beyond.csr_bytes.low"] <= known["beyond.csr_bytes.high"]
+    assert (1e9 * page.beyond(SHIPPED)["csr_bytes"]).min() == pytest.approx(known["beyond.csr_bytes.low"])
 
 
-def test_the_text_names_what_is_known():
-    made = text.page("distributed")
-    made.add(page.facts(page.load(SHIPPED), SHIPPED))
-    assert not any("not measured on" in made(block) or "does not hold" in made(block) for block in made.blocks)
-    few = text.page("distributed")
-    few.add(page.facts(rows(), SHIPPED.parent))
-    assert "`beyond`" in few("short_beyond") and "on 4 GPUs" in few("short_scaling")
+def test_the_text_names_what_is_known(shipped):
+    every = said(page.facts(shipped, SHIPPED))
+    assert not any("not measured on" in block or "does not hold" in block for block in every)
+    beyond, scaled = said(page.facts(rows(), SHIPPED.parent), "short_beyond", "short_scaling")
+    assert "`beyond`" in beyond and "on 4 GPUs" in scaled
 
 
 def test_fresh_records_come_before_shipped_ones(tmp_path, monkeypatch):
+    """A rate counts a multiplication and an addition."""
     monkeypatch.setattr(paths, "BUILD", tmp_path)
     assert page.folder() == SHIPPED
     fresh = tmp_path / "distributed" / "nvidia-h200"
-    scaling.write(fresh / page.SCALING, rows()[[*scaling.COLUMNS]])
+    written(fresh / page.SCALING, rows())
     assert page.folder() == fresh and page.folder("recorded") == SHIPPED
     known = dict(page.facts(page.load(fresh), fresh))
     assert (known["measured.day"], known["measured.gpus"], known["measured.commit"]) == ("2026-01-01", "1, 2, 4", "")
+    written(fresh / page.SCALING, rows()[:1].assign(nnz=10**9, n=500, median_ms=1000.0))
+    assert page.load(fresh)["tflops"].tolist() == pytest.approx([1.0])
 
 
 def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
-    df = rows()
-    strong, weak = page.strong(df), page.weak(df)
+    strong, weak = page.strong(rows()), page.weak(rows())
     for table in (strong, weak):
         assert set(table["case"]) == set(page.CASES) and set(table["gpus"]) == {1, 2, 4}
         assert (table[table["gpus"] == 1]["efficiency"] == 1).all()
@@ -103,48 +103,46 @@ def test_efficiency_is_of_one_matrix_or_of_one_that_grows():
 
 
 def test_more_than_all_of_a_gpus_rate_is_said(tmp_path):
-    def above(found):
-        made = text.page("distributed")
-        made.add(page.facts(found, tmp_path))
-        return made("above")
-
-    fast = rows(nvlink=1e6)
-    assert above(fast) == ""
-    half = fast.loc[fast["case"] == "mesh", "nnz"].min()
-    slow = changed(fast, 2, case="mesh", gpus=1, nnz=half)
-    slow["tflops"] = 2 * slow["nnz"] * slow["n"] / slow["median_ms"] / 1e9
-    known = dict(page.facts(slow, tmp_path))
+    assert said(page.facts(FAST, tmp_path), "above") == [""]
+    half = FAST.loc[FAST["case"] == "mesh", "nnz"].min()
+    known = dict(page.facts(changed(FAST, 2, case="mesh", gpus=1, nnz=half), tmp_path))
     assert known["weak.mesh.efficiency"] > 1.5 and known["weak.graph.efficiency"] < 1.05
     assert known["weak.mesh.smaller.nnz"] == half < known["weak.mesh.larger.nnz"]
-    assert "the mesh reaches" in above(slow) and "the power-law" not in above(slow)
+    (above,) = said(known.items(), "above")
+    assert "the mesh reaches" in above and "the power-law" not in above
 
 
-def test_claims_are_judged_by_their_bars():
-    fast = rows(nvlink=1e6)
-    assert page.claims(fast)["verdict"].tolist() == ["holds"] * 4
-    slow = page.claims(changed(fast, 3, gpus=4))
-    assert slow["verdict"].tolist() == ["does not hold"] * 3 + ["holds"]
-    assert slow["measured"].str.contains("%|×").all()
-    wasteful = page.claims(fast.assign(sent_bytes=2 * fast["sent_bytes"]))
-    assert wasteful["verdict"].iloc[-1] == "does not hold"
-    small = fast[(fast["case"] != "graph") | (fast["nnz"] < 1e9)]
-    assert page.claims(small)["verdict"].iloc[0] == "not measured yet"
+PAIR = rows(nvlink=1e6, gpus=(1, 2))
+NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
 
 
-def test_what_fewer_gpus_reach_is_said_and_not_judged():
-    pair = rows(nvlink=1e6, gpus=(1, 2))
-    table = page.claims(pair)
-    assert table["measured"][:3].str.fullmatch(r"\d+% at 2 GPUs").all()
-    assert set(table["verdict"][:3]) == {"not measured yet"}
-    slow = page.claims(changed(pair, 1.5, gpus=2))
-    assert set(slow["verdict"][:3]) == {"not measured yet, missed on fewer"}
+@pytest.mark.parametrize(
+    ("df", "verdicts"),
+    [
+        (FAST, [YES] * 4),
+        (changed(FAST, 1.1, gpus=4), [YES] * 4),
+        (changed(FAST, 1.25, gpus=4), [YES, NO, NO, YES]),
+        (changed(FAST, 3, gpus=4), [NO] * 3 + [YES]),
+        (FAST.assign(sent_bytes=2 * FAST["sent_bytes"]), [YES] * 3 + [NO]),
+        (FAST[(FAST["case"] != "graph") | (FAST["nnz"] < 1e9)], [NOT_YET] + [YES] * 3),
+        (PAIR, [NOT_YET] * 3 + [YES]),
+        (changed(PAIR, 1.5, gpus=2), [f"{NOT_YET}, missed on fewer"] * 3 + [YES]),
+    ],
+    ids=str,
+)
+def test_claims_are_judged_by_their_bars_and_what_fewer_gpus_reach_is_said(df, verdicts):
+    table = page.claims(df)
+    assert table["verdict"].tolist() == verdicts
+    for measured, verdict in zip(table["measured"][:3], verdicts, strict=False):
+        assert verdict not in (YES, NO) or measured.endswith("%")
+    if df is PAIR:
+        assert table["measured"][:3].str.fullmatch(r"\d+% at 2 GPUs").all()
 
 
 def test_schedules_are_compared_where_both_were_measured(tmp_path):
-    df = rows()[[*scaling.COLUMNS]]
+    df = rows()
     pair = df[(df["case"] == "mesh") & (df["contender"] == OURS) & (df["gpus"] == 2)]
-    gone = pair[:1].assign(size=7)
-    scaling.write(tmp_path / page.TRIED, pd.concat([pair.assign(median_ms=2 * pair["median_ms"]), gone]))
+    written(tmp_path / page.TRIED, pd.concat([changed(pair, 2), pair[:1].assign(size=7)]))
     table = page.schedules(tmp_path, df)
     assert len(table) == 2 * len(pair)
     slow, fast = table["median_ms"][::2], table["median_ms"][1::2]
@@ -153,6 +151,7 @@ def test_schedules_are_compared_where_both_were_measured(tmp_path):
 
 def test_what_travels():
     _, data = page.drawn_parts()
+    plt.close("all")
     assert len(data) == 8 and (data["rows of B received"] <= data["rows that others have"]).all()
     table = page.received(generate.Stencil(6, 1), 3)
     assert len(table) == 3 and table["rows"].sum() == 6**3
@@ -160,14 +159,14 @@ def test_what_travels():
     assert (ways["by rows"] <= ways["all of B"]).all() and set(ways["way"]) < set(ways.columns)
 
 
-def test_every_table_and_figure_is_drawn_as_specified():
-    df = page.load(SHIPPED)
+def test_every_table_and_figure_is_drawn_as_specified(shipped):
+    df, known = shipped, figures.specs("distributed")
     drawn = {"scaling": page.efficiencies(df), "volumes": page.volumes(), "predictions": page.predictions(df)}
-    known = figures.specs("distributed")
     assert {*known} == {*drawn, "parts"}
     for name, data in drawn.items():
         rows = figures.drawn_rows(known[name], data)
         assert len(figures.draw(known[name], rows).axes) == 2 and figures.alt(known[name], rows)
+    plt.close("all")
     shown = {"times": page.times(df), "rates": page.rates(df), "fits": page.fits(df), "claims": page.claims(df)}
     shown |= {"beyond": page.beyond(SHIPPED), "schedules": page.schedules(SHIPPED, df)}
     shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}
@@ -175,10 +174,3 @@ def test_every_table_and_figure_is_drawn_as_specified():
         spec = tables.specs("distributed")[name]
         assert "nan" not in tables.styled(data, spec).to_html()
         assert all(column["of"] in data for column in spec.get("columns", ()))
-
-
-def test_a_rate_counts_a_multiplication_and_an_addition(tmp_path):
-    """10⁹ non-zeros by 500 columns in a second."""
-    one = rows()[[*scaling.COLUMNS]][:1].assign(nnz=10**9, n=500, median_ms=1000.0)
-    scaling.write(tmp_path / page.SCALING, one)
-    assert page.load(tmp_path)["tflops"].tolist() == pytest.approx([1.0])

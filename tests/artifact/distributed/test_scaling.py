@@ -2,172 +2,115 @@
 
 from __future__ import annotations
 
-import types
+import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from scaled import rows
 
 from artifact.distributed import scaling
-from artifact.distributed.scaling import Case
+from artifact.distributed.scaling import OURS, Case, Panels
 from kernels import distributed
 from kernels.distributed import generate, partition
+from kernels.formats import csr, stored
 
 
 class Host(distributed.Host):
     """A host that has a GPU's name."""
 
-    device = types.SimpleNamespace(name="NVIDIA Pretence")
-
-    def __init__(self):
-        pool = types.SimpleNamespace(free_all_blocks=lambda: None)
-        names = {name: getattr(np, name) for name in ("empty", "ascontiguousarray")}
-        self.xp = types.SimpleNamespace(get_default_memory_pool=lambda: pool, **names)
+    device = SimpleNamespace(name="NVIDIA Pretence")
+    xp = SimpleNamespace(empty=np.empty, ascontiguousarray=np.ascontiguousarray)
+    xp.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
 
 
 def fill(panels, begin: int, seed: int) -> None:
     for array, left in zip(panels.arrays, panels.edges, strict=False):
-        rows = np.arange(begin, begin + array.shape[0])
-        columns = np.arange(left, left + array.shape[1])
-        array[...] = generate.dense(rows, columns, panels.edges[-1], seed)
+        at = (np.arange(first, first + size) for first, size in zip((begin, left), array.shape, strict=True))
+        array[...] = generate.dense(*at, panels.edges[-1], seed)
 
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch):
     def edges(made, parts):
-        lengths = made.lengths(np.arange(made.m))
-        return partition.by_nonzeros(np.concatenate([[0], np.cumsum(lengths)]), parts)
+        return partition.by_nonzeros(np.append(0, np.cumsum(made.lengths(np.arange(made.m)))), parts)
 
-    monkeypatch.setattr(generate, "edges", edges)
-    monkeypatch.setattr(generate, "part", generate.host_part)
-    monkeypatch.setattr(generate, "fill_dense", fill)
+    for name, made in {"edges": edges, "part": generate.host_part, "fill_dense": fill}.items():
+        monkeypatch.setattr(generate, name, made)
     monkeypatch.setattr(scaling, "SAMPLE_MS", 0.1)
     real = scaling.bcsr.random
     monkeypatch.setattr(scaling.bcsr, "random", lambda *given, xp, **more: real(*given, xp=np, **more))
 
 
-SMALL = [
-    Case("graph", 7, 16, "float32"),
-    Case("mesh", 6, 16, "float32"),
-    Case("block", 256, 16, "bfloat16"),
-    Case("graph", 7, 16, "float32", degree=32, beyond=True),
-]
+GRAPH, MESH, BLOCK = Case("graph", 7, 16, "float32"), Case("mesh", 6, 16, "float32"), Case("block", 128, 16, "bfloat16")
+BEYOND = Case("graph", 7, 16, "float32", degree=32, beyond=True)
+
+
+def measured(case: Case, ranks: int, *names: str) -> tuple[list, list[str]]:
+    """(rows of each rank, what all say)."""
+    said: list[str] = []
+    work = lambda comm: scaling.measure(case, names or [OURS], Host(), comm, 3, said.append)  # noqa: E731
+    return distributed.run_threads(ranks, work), said
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [GRAPH, MESH, BLOCK, BEYOND], ids=str)
 def test_a_contender_is_checked_timed_and_described(ranks, case):
-    said = []
-
-    def work(comm):
-        return scaling.measure(case, [scaling.OURS], Host(), comm, 3, said.append)
-
-    rows = distributed.run_threads(ranks, work)
-    (row,) = rows[0]
-    assert list(row) == list(scaling.COLUMNS)
+    ((row,), *_), said = measured(case, ranks)
+    assert list(row) == list(scaling.COLUMNS) and any("TFLOP/s" in line for line in said)
     assert (row["case"], row["gpus"], row["n"], row["gpu"]) == (case.name, ranks, 16, "NVIDIA Pretence")
-    assert row["q25_ms"] <= row["median_ms"] <= row["q75_ms"] and row["median_ms"] > 0
-    assert row["multiplication_ms"] > 0 and row["error"] <= scaling.LIMITS[case.dtype]
+    assert 0 < row["q25_ms"] <= row["median_ms"] <= row["q75_ms"] and row["multiplication_ms"] > 0
+    assert row["error"] <= scaling.LIMITS[case.dtype] and row["imbalance"] >= 1 and row["nnz"] > 0
     assert row["sent_bytes"] == row["least_bytes"] <= row["gathered_bytes"]
     assert (row["sent_bytes"] > 0) == (ranks > 1)
-    assert row["imbalance"] >= 1 and row["nnz"] > 0
-    assert any("TFLOP/s" in line for line in said)
-
-
-def refused(case, ranks, spoil, monkeypatch) -> str:
-    """Why our plan is not measured where `spoil` changes the rows of C of a rank: (rank, array, first row)."""
-    said = []
-    real = distributed.plan
-
-    def planned(part, n, comm, **more):
-        plan = real(part, n, comm, **more)
-
-        def call(**given):
-            out = plan(**given)
-            spoil(comm.rank, out.arrays[0], plan.c_rows[0])
-            return out
-
-        call.__dict__.update(vars(plan))
-        call.operand, call.result = plan.operand, plan.result
-        return call
-
-    monkeypatch.setattr(distributed, "plan", planned)
-    found = distributed.run_threads(
-        ranks, lambda comm: scaling.measure(case, [scaling.OURS], Host(), comm, 3, said.append)
-    )
-    assert found == [[]] * ranks
-    lines = [line for line in said if "not measured" in line]
-    assert len(set(lines)) == 1, "all ranks say the same"
-    return lines[0]
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("case", SMALL[:3], ids=lambda case: case.name)
-def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks):
-    """Whichever it is, and not only where rows are sampled: none are here."""
-    monkeypatch.setattr(scaling, "SAMPLED", 0)
-
-    def spoil(rank, out, first):
-        if rank == ranks - 1:
-            out[5] = out[6]
-
-    line = refused(case, ranks, spoil, monkeypatch)
-    assert "is wrong in row" in line and ("is wrong in row 5: " in line or ranks > 1)
 
 
 @pytest.mark.parametrize(
-    ("value", "case", "sampled"), [(0x7FFF, 2, 0), (0x7FFF, 2, 1000), (np.nan, 0, 1000), (np.nan, 1, 0), (None, 1, 0)]
+    ("case", "ranks", "value", "sampled", "says"),
+    [
+        *((case, 1, "another row", 0, "is wrong in row 9: ") for case in (GRAPH, MESH, BLOCK)),
+        *((case, 2, "another row", 0, "is wrong in row ") for case in (GRAPH, MESH, BLOCK)),
+        (MESH, 1, "a little", 0, "is wrong in row 9: "),
+        *((case, 1, "nothing", 0, "is wrong in row 9: ") for case in (MESH, BLOCK)),
+        *((case, 1, "nothing at all", 9, "an error of inf at sampled rows") for case in (GRAPH, BLOCK)),
+    ],
 )
-def test_what_nobody_wrote_is_wrong_and_so_is_one_element(monkeypatch, case, value, sampled):
-    """NaN has no size that a limit could be held against."""
+def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks, value, sampled, says):
+    """Whichever it is, and not only where rows are sampled; NaN has no size that a limit could be held against."""
     monkeypatch.setattr(scaling, "SAMPLED", sampled)
+    real = distributed.Plan.__call__
 
-    def spoil(rank, out, first):
-        if value is None:
-            out[9, 2] *= 1.01
-        else:
-            out[9] = value
+    def call(plan, **given):
+        out = real(plan, **given)
+        if plan.comm.rank == ranks - 1:
+            row, nothing = out.arrays[0][9], 0x7FFF if case.bits else np.nan
+            wrong = {"another row": out.arrays[0][8], "a little": 1.01 * row}
+            (out.arrays[0] if "all" in value else row)[...] = wrong.get(value, nothing)
+        return out
 
-    line = refused(SMALL[case], 1, spoil, monkeypatch)
-    assert ("an error of inf at sampled rows" if sampled else "is wrong in row 9: ") in line
+    monkeypatch.setattr(distributed.Plan, "__call__", call)
+    found, said = measured(case, ranks)
+    (line,) = {line for line in said if "not measured" in line}  # all ranks say the same
+    assert found == [[]] * ranks and says in line
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sampled_element_is_held_to_its_limit(monkeypatch, dtype):
+@pytest.mark.parametrize("share", [0.5, 1.5])
+def test_a_sampled_element_is_held_to_its_limit(dtype, share):
     """Half of the limit more is wrong, half of it less is right."""
-    limit = {"float32": 2e-6, "bfloat16": 1e-2}[dtype]
-    part = types.SimpleNamespace(rows=np.array([0, 3]), consumed=True)
-    for share, right in ((0.5, True), (1.5, False)):
-        made = types.SimpleNamespace(
-            part=part, expected=lambda row, columns: (np.full(columns.size, 2.0), np.full(columns.size, 100.0))
-        )
-        value = 2 + 100 * limit * share
-        out = np.full((3, 16), value, np.float32)
-        if dtype == "bfloat16":
-            out = scaling.half.to_bits(out, dtype)
-        case = Case("block", 3, 16, dtype)
-        asked = made, case, scaling.Panels((0, 16), [out]), distributed.comm.alone()
-        if right:
-            assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
-        else:
-            with pytest.raises(scaling.Wrong, match="an error of .* at sampled rows, over"):
-                scaling.checked(*asked)
-
-
-def stored(x, dtype: str):
-    return x if dtype == "float32" else scaling.half.to_bits(x, dtype)
-
-
-def numbers(x, dtype: str):
-    return x if dtype == "float32" else scaling.half.from_bits(x, dtype)
-
-
-def slab(dense: np.ndarray) -> scaling.csr.Csr:
-    row, col = np.nonzero(dense)
-    row_ptr = np.searchsorted(row, np.arange(len(dense) + 1)).astype(np.int32)
-    return scaling.csr.Csr(*dense.shape, row_ptr, col.astype(np.int32), dense[row, col])
+    case, limit = Case("block", 3, 16, dtype), scaling.LIMITS[dtype]
+    expected = lambda row, columns: (np.full(columns.size, 2.0), np.full(columns.size, 100.0))  # noqa: E731
+    made = SimpleNamespace(part=SimpleNamespace(rows=np.array([0, 3]), consumed=True), expected=expected)
+    out = stored.rounded(np.full((3, 16), 2 + 100 * limit * share, np.float32), dtype)
+    asked = made, case, case.panel(out), distributed.comm.alone()
+    if share < 1:
+        assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
+    else:
+        with pytest.raises(scaling.Wrong, match="an error of .* at sampled rows, over"):
+            scaling.checked(*asked)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -175,23 +118,20 @@ def slab(dense: np.ndarray) -> scaling.csr.Csr:
 def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chunk):
     """Rows of any length and size, in panels, in slabs, in chunks of all sizes."""
     monkeypatch.setattr(scaling, "CHUNK", chunk)
-    rng = np.random.default_rng(8)
-    m, k, n = 70, 90, 24
+    rng, (m, k, n) = np.random.default_rng(8), (70, 90, 24)
     dense = (rng.normal(size=(m, k)) * (rng.random((m, k)) < 0.3)).astype(np.float32)
     dense[3] = 0
     dense[5] *= 1e6
-    dense, b = (numbers(stored(x, dtype), dtype) for x in (dense, rng.normal(size=(k, n)).astype(np.float32)))
+    a, b = (stored.rounded(x, dtype) for x in (dense, rng.normal(size=(k, n)).astype(np.float32)))
+    dense, c = stored.numbers(a, dtype), stored.rounded(stored.numbers(a, dtype) @ stored.numbers(b, dtype), dtype)
 
     def fill(panels, begin):
-        panels.arrays[0][...] = stored(b[begin : begin + panels.arrays[0].shape[0]], dtype)
+        panels.arrays[0][...] = b[begin : begin + panels.arrays[0].shape[0]]
 
-    slabs = [slab(dense[:20]), slab(dense[20:21]), slab(dense[21:])]
-    part = types.SimpleNamespace(slabs=slabs, k=k, rows=np.array([0, m]))
-    made = types.SimpleNamespace(part=part, fill=fill)
-    case, c = Case("graph", m, n, dtype), stored(dense @ b, dtype)
-    out = scaling.Panels((0, 10, n), [c[:, :10].copy(), c[:, 10:].copy()])
-    over, _ = scaling.off_by(made, case, out)
-    assert 0 < over < 0.7
+    slabs = [csr.from_scipy(sp.csr_array(dense[x])) for x in (slice(20), slice(20, 21), slice(21, m))]
+    made = SimpleNamespace(part=SimpleNamespace(slabs=slabs, k=k, rows=np.array([0, m])), fill=fill)
+    case, out = Case("graph", m, n, dtype), Panels((0, 10, n), [c[:, :10].copy(), c[:, 10:].copy()], dtype)
+    assert 0 < scaling.off_by(made, case, out)[0] < 0.7
     out.arrays[1][11] = out.arrays[1][12]
     over, at = scaling.off_by(made, case, out)
     assert over > 2 and at == 11
@@ -199,35 +139,25 @@ def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chun
 
 def test_a_time_is_that_of_the_slowest_rank():
     """In every sample, whoever is slow in it."""
-    import time
-
-    def work(comm):
-        slow = 0.02 if comm.rank == 1 else 0.0
-        return scaling.timed(lambda: time.sleep(slow), Host(), comm, 3)
-
+    work = lambda comm: scaling.timed(lambda: time.sleep(0.02 * comm.rank), Host(), comm, 3)  # noqa: E731
     for times in distributed.run_threads(2, work):
         assert 20 <= times["q25_ms"] <= times["median_ms"] <= times["q75_ms"]
 
 
 def test_contenders_that_do_not_take_a_case_say_so():
-    said = []
-
-    def work(comm):
-        return scaling.measure(SMALL[0], [scaling.DTENSOR, scaling.STREAMED], Host(), comm, 3, said.append)
-
-    assert distributed.run_threads(2, work) == [[], []]
-    assert sum("not measured: " in line for line in said) == 2 * 2
+    found, said = measured(GRAPH, 2, scaling.DTENSOR, scaling.STREAMED)
+    assert found == [[], []] and sum("not measured: " in line for line in said) == 2 * 2
 
 
-def test_sizes_grow_with_the_gpus():
-    for ranks in (1, 2, 4):
-        every = scaling.cases(ranks, 24, 256, 65536, 512, 8192)
-        assert Case("graph", 24, 512, "float32") in every
-        assert Case("mesh", 256, 512, "float32") in every
-        assert Case("graph", 23 + int(np.log2(ranks)), 512, "float32") in every
-        assert len(every) == len(set(every)) == (3 if ranks == 2 else 6)
-    sides = [scaling.cases(p, 24, 256, 65536, 512, 8192)[-2].size for p in (1, 4)]
-    assert sides[1] ** 3 == pytest.approx(4 * sides[0] ** 3, rel=0.02)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_sizes_grow_with_the_gpus(ranks):
+    """From half of what is the same on all: with two GPUs both are one."""
+    every = scaling.cases(ranks, 24, 256, 65536, 512, 8192)
+    graph, mesh, block = every[-3:]
+    assert {Case("graph", 24, 512, "float32"), Case("mesh", 256, 512, "float32")} <= set(every)
+    assert len(every) == len(set(every)) == (3 if ranks == 2 else 6)
+    assert 2**graph.size == ranks * 2**23 and block.size == ranks * 32768
+    assert mesh.size**3 == pytest.approx(ranks * 256**3 / 2, rel=0.01)
 
 
 def test_a_file_is_gone_on_with(tmp_path):
@@ -237,44 +167,30 @@ def test_a_file_is_gone_on_with(tmp_path):
     scaling.write(path, df)
     pd.testing.assert_frame_equal(scaling.read(path), df, rtol=1e-5)
     scaling.write(path, pd.concat([scaling.read(path), df[:1].assign(median_ms=1.0)]))
-    found = scaling.read(path)
-    assert len(found) == len(df) and (found["median_ms"] == 1.0).sum() == 1
+    assert sorted(scaling.read(path)["median_ms"]) == [1.0, *[1.25] * (len(df) - 1)]
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="its columns are not case, size"):
         scaling.read(path)
 
 
 def test_a_run_measures_what_is_missing_and_writes_it(tmp_path, monkeypatch, capsys):
-    out = tmp_path / "scaling.csv"
-    machine = {
-        "gpu": "NVIDIA Pretence",
-        "slug": "nvidia-pretence",
-        "date": "2026-01-01",
-        "commit": "0",
-    }
-
     @contextmanager
     def alone(size=None):
         yield distributed.comm.alone()
 
     monkeypatch.setattr(distributed, "start", alone)
     monkeypatch.setattr(distributed, "Gpu", lambda ordinal: Host())
-    monkeypatch.setattr(scaling.device, "describe", lambda device: machine)
+    monkeypatch.setattr(scaling.device, "describe", lambda device: {"gpu": "NVIDIA Pretence"})
     monkeypatch.setattr(scaling.records, "write_machine", lambda folder, machine: None)
-    sizes = "--scale 7 --side 6 --rows 256 -n 16 --tokens 16 --contenders ours"
-    asked = ["--out", str(out), *sizes.split()]
-    assert scaling.main(asked) == 0
-    found = scaling.read(out)
-    assert [(row.case, row.size) for row in found.itertuples()] == [
-        ("graph", 7),
-        ("mesh", 6),
-        ("block", 256),
-        ("graph", 6),
-        ("mesh", 5),
-        ("block", 128),
+    sizes = "--scale 7 --side 6 --rows 128 -n 16 --tokens 16 --contenders ours"
+    asked = ["--out", str(tmp_path / "scaling.csv"), *sizes.split()]
+    assert scaling.main([*asked, "--cases", "mesh,graph"]) == 0 and scaling.main(asked) == 0
+    found = scaling.read(tmp_path / "scaling.csv")
+    assert [*zip(found["case"], found["size"], strict=True)] == [
+        *(("graph", 7), ("mesh", 6), ("graph", 6), ("mesh", 5), ("block", 128), ("block", 64)),
     ]
     capsys.readouterr()
     assert scaling.main(asked) == 0 and capsys.readouterr().out == ""
-    assert scaling.read(out).equals(found)
+    assert scaling.read(tmp_path / "scaling.csv").equals(found)
     assert scaling.main([*asked, "--tokens", "8", "--budget", "-1"]) == 0
     assert "left for another time" in capsys.readouterr().out

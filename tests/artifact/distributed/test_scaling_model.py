@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from scaled import rows
@@ -12,26 +14,23 @@ from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import bcsr
 
 
-def counted(a, parts: int, domain: int, unit: int = 1) -> int:
-    edges = partition.by_nonzeros(a.row_ptr, parts)
-    columns = edges if unit == 1 else partition.even(16384 // unit, parts)
-    step = slice(None, None, domain)
-    table = exchange.volumes(a.row_ptr, a.col_idx, edges[step], columns[step])
-    return exchange.sent(table) * unit
+@functools.cache
+def matrix(case: str):
+    """(size, rows of B that an entry names, a matrix of the case)."""
+    if case == "block":
+        return 2048, 64, bcsr.random(2048, 16384, 0.1, 3)
+    size, made = {"graph": (11, Rmat(11, 64, 3)), "mesh": (16, Stencil(16))}[case]
+    return size, 1, generate.host_part(made, np.array([0, made.m]), 0).a
 
 
 @pytest.mark.parametrize(("parts", "domain"), [(1, 1), (2, 1), (8, 1), (8, 2), (32, 1), (32, 8)])
 @pytest.mark.parametrize("case", ["graph", "mesh", "block"])
 def test_needed_rows_are_those_of_a_matrix(case, parts, domain):
-    if case == "block":
-        size, unit = 4096, 64
-        a = bcsr.random(size, 16384, 0.1, 3)
-    else:
-        size, unit = {"graph": 12, "mesh": 16}[case], 1
-        made = Rmat(size, 64, 3) if case == "graph" else Stencil(size)
-        a = generate.host_part(made, np.array([0, made.m]), 0).a
-    found = counted(a, parts, domain, unit)
-    assert page.needed(case, size, parts, domain) == pytest.approx(found, rel=0.08)
+    size, unit, a = matrix(case)
+    edges = partition.by_nonzeros(a.row_ptr, parts)
+    columns = edges if unit == 1 else partition.even(16384 // unit, parts)
+    table = exchange.volumes(a.row_ptr, a.col_idx, edges[::domain], columns[::domain])
+    assert page.needed(case, size, parts, domain) == pytest.approx(exchange.sent(table) * unit, rel=0.08)
 
 
 def test_a_fit_finds_the_rates_behind_the_records():
@@ -46,21 +45,17 @@ def test_without_one_or_several_gpus_there_is_no_fit():
     assert page.predictions(df[:0]).empty
 
 
-def test_chunks_hide_what_travels():
-    assert page.together(0, 8, 4, 0) == 8
-    assert page.together(4, 8, 1, 0) == 12
-    assert page.together(4, 8, 4, 0) == 9
-    assert page.together(4, 8, 1, 0.5) == 8
-    assert page.together(16, 8, 4, 0) == 18
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [((0, 8, 4, 0), 8), ((4, 8, 1, 0), 12), ((4, 8, 4, 0), 9), ((4, 8, 1, 0.5), 8), ((16, 8, 4, 0), 18)],
+)
+def test_chunks_hide_what_travels(given, ms):
+    assert page.together(*given) == ms
 
 
 def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband():
     table = page.predictions(rows())
-    assert set(table["gpus"]) == set(page.GPUS) and set(table["case"]) == {
-        "graph",
-        "mesh",
-        "block",
-    }
+    assert set(table["gpus"]) == set(page.GPUS) and set(table["case"]) == set(page.CASES)
     assert (table["low_ms"] < table["ms"]).all() and (table["ms"] < table["high_ms"]).all()
     width = (table["high_ms"] / table["low_ms"]).groupby(table["gpus"]).mean()
     assert width.is_monotonic_increasing

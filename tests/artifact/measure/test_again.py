@@ -10,26 +10,27 @@ from artifact import paths
 from artifact.drawing.pages import method
 from artifact.measure import again, records
 
+HERE = Path("nvidia-h200", "tensor_core_24")
+
+
+def slower(df: pd.DataFrame, factor: float) -> pd.DataFrame:
+    """A record that is so much slower, 30 h earlier: how far apart two are has no sign."""
+    times, rates = ["median_us", "q25_us", "q75_us"], ["tflops", "gbps"]
+    when = pd.to_datetime(df["when"], utc=True, format="ISO8601") - pd.Timedelta(hours=30)
+    made = df.assign(when=when.map(lambda x: x.isoformat()))
+    return made.assign(**df[times] * factor, **df[rates] / factor)
+
 
 @pytest.fixture
 def shipped(tmp_path) -> Path:
     """Two experiments of a room of the shipped records, with a second run of one that is 3% slower."""
-    there = paths.RECORDED / "nvidia-h200" / "tensor_core_24"
-    here = tmp_path / "nvidia-h200" / "tensor_core_24"
-    machine = records.read_machine(there)
-    for folder, factor in ((here, 1.0), (here / records.REPEAT, 1.03)):
-        folder.mkdir(parents=True)
-        (folder / records.MACHINE).write_text(json.dumps(machine))
-        names = ("llm", "square") if factor == 1 else ("llm",)
-        for name in names:
-            df = records.read(there / f"{name}.csv")
-            for column in ("median_us", "q25_us", "q75_us"):
-                df[column] *= factor
-            df[["tflops", "gbps"]] /= factor
-            if factor > 1:  # an earlier one, for once: how far apart they are has no sign
-                earlier = pd.to_datetime(df["when"], utc=True, format="ISO8601") - pd.Timedelta(hours=30)
-                df["when"] = earlier.map(lambda when: when.isoformat())
-            df.to_csv(folder / f"{name}.csv", index=False)
+    there, here = paths.RECORDED / HERE, tmp_path / HERE
+    for folder in (here, here / records.REPEAT):
+        records.write_machine(folder, records.read_machine(there))
+    first = {name: records.read(there / f"{name}.csv") for name in ("llm", "square")}
+    for name, df in first.items():
+        records.write(here / f"{name}.csv", df)
+    records.write(here / records.REPEAT / "llm.csv", slower(first["llm"], 1.03))
     return tmp_path
 
 
@@ -42,7 +43,7 @@ def test_a_row_for_each_room_with_a_second_run(shipped):
 
 
 def test_only_what_both_have_is_compared(shipped):
-    first = records.read(shipped / "nvidia-h200" / "tensor_core_24" / "llm.csv")
+    first = records.read(shipped / HERE / "llm.csv")
     second = first[first["variant"] == "auto"].assign(median_us=first["median_us"] * 0.9)
     off = again.apart(first, second)
     assert len(off) == len(second) < len(first)
@@ -51,7 +52,7 @@ def test_only_what_both_have_is_compared(shipped):
 
 @pytest.mark.parametrize("changed", ["sources", "driver"])
 def test_other_code_is_said(shipped, changed):
-    path = shipped / "nvidia-h200" / "tensor_core_24" / records.REPEAT / records.MACHINE
+    path = shipped / HERE / records.REPEAT / records.MACHINE
     path.write_text(json.dumps(json.loads(path.read_text()) | {changed: "another"}))
     assert list(again.runs(shipped)["same_code"]) == [False]
     assert method.second_runs(shipped).loc[0, "apart"] == "30 h, other code"

@@ -9,43 +9,30 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from contenders import refused
 
 from artifact.measure import bench, ceilings, check, records, run
 from kernels import ceilings as kernels
-from kernels.ceilings import launch
+from kernels.ceilings import launch as launch_
 
 EXPECTED = np.arange(1, 5, dtype=np.float64)
 
 
-# ---------------------------------------------------------------- errors
-
-
-def test_a_right_output_has_small_errors():
-    errors = ceilings._errors("fma", EXPECTED.astype(np.float32), EXPECTED)
-    assert errors == check.Errors(0.0, 0.0)
-
-
 def test_errors_are_relative_to_the_mean():
-    out = (EXPECTED + np.array([0, 0, 0, 1e-3])).astype(np.float32)
-    errors = ceilings._errors("fma", out, EXPECTED)
-    assert errors.max_err == pytest.approx(1e-3 / 2.5, rel=1e-3)
-    assert errors.rel_err == pytest.approx(1e-3 / 2.5 / 2, rel=1e-3)
+    assert ceilings._errors("fma", EXPECTED.astype(np.float32), EXPECTED) == check.Errors(0.0, 0.0)
+    errors = ceilings._errors("fma", (EXPECTED + np.array([0, 0, 0, 1e-3])).astype(np.float32), EXPECTED)
+    assert errors[:2] == pytest.approx((1e-3 / 2.5 / 2, 1e-3 / 2.5), rel=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * kernels.TOLERANCE)], ids=str)
 def test_one_wrong_element_is_enough(wrong):
-    out = EXPECTED.astype(np.float32)
-    out[3] = wrong
-    with pytest.raises(check.WrongResult, match="microbenchmark copy is off by") as error:
-        ceilings._errors("copy", out, EXPECTED)
-    assert "\n" not in str(error.value)
+    out = np.float32([*EXPECTED[:3], wrong])
+    refused(
+        "^microbenchmark copy is off by .*nothing$", ceilings._errors, "copy", out, EXPECTED, kind=check.WrongResult
+    )
 
 
 # ---------------------------------------------------------------- reading and measuring
-
-
-def a_run(folder, mode: str) -> run.Run:
-    return run.Run("ceilings", mode, mode, "nvidia-h200", "full", 7, folder, synthetic.machine(), Device())
 
 
 class Device:
@@ -58,105 +45,81 @@ class Device:
         return SimpleNamespace(sync=lambda: None, close=lambda: None)
 
 
-class Bound:
-    """Writes `value` everywhere, as long as someone launches it."""
-
-    prepare_ms, prepare_bytes = 0.0, 0
-
-    def __init__(self, name: str, value: float):
-        self.name, self.value, self.output = name, value, np.zeros(8, np.float32)
-
-    def launch(self, stream) -> None:
-        assert np.isnan(self.output).all(), "an output from before could pass for this launch's"
-        self.output[:] = self.value
-
-    def result(self) -> np.ndarray:
-        return self.output
+def measured(folder, mode="measure") -> pd.DataFrame:
+    made = run.Run("ceilings", mode, mode, "nvidia-h200", "full", 7, folder, synthetic.machine(), Device())
+    return ceilings.measure(made)
 
 
 @pytest.fixture
 def microbenchmarks(monkeypatch):
-    """Microbenchmarks that take 2 µs; name -> what it writes in place of 1."""
-    values: dict[str, float] = {}
-    seeds = []
+    """Microbenchmarks that take 2 µs; values: name -> what it writes in place of 1, before and after it is timed."""
+    values: dict[str, list[float]] = {}
 
     def bind(name, device, seed):
-        seeds.append(seed)
-        work = Bound(name, values.get(name, 1.0))
-        if "mma" in name:
-            return kernels.Ceiling(work, 6_000_000, 0, np.ones(8), launch.MMA_FLOPS, launch.TENSOR_TOLERANCE)
-        flops, moved = (6_000_000, 0) if name == "fma" else (0, 8000)
-        return kernels.Ceiling(work, flops, moved, np.ones(8))
+        assert seed == 7
+        out, writes = np.zeros(8, np.float32), list(values.get(name, [1.0]))
 
-    timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
-    monkeypatch.setattr(kernels, "bind", bind)
+        def launch(stream=None):
+            assert np.isnan(out).all(), "an output from before could pass for this launch's"
+            out[:] = writes.pop(0) if len(writes) > 1 else writes[0]
+
+        bound = SimpleNamespace(name=name, prepare_ms=0.0, prepare_bytes=0, launch=launch, result=lambda: out)
+        if "mma" in name:
+            return kernels.Ceiling(bound, 6_000_000, 0, np.ones(8), launch_.MMA_FLOPS, launch_.TENSOR_TOLERANCE)
+        return kernels.Ceiling(bound, *((6_000_000, 0) if name == "fma" else (0, 8000)), np.ones(8))
 
     def time(bounds, device, *, budget_s, verify):
         ((name, bound),) = bounds.items()
-        later.get(name, lambda bound: None)(bound)
-        verify(name, lambda: bound.launch(None))
-        return {name: timing}
+        verify(name, bound.launch)
+        return {name: bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)}
 
-    later = {}
+    monkeypatch.setattr(kernels, "bind", bind)
     monkeypatch.setattr(bench, "time", time)
-    return SimpleNamespace(values=values, seeds=seeds, later=later)
+    return values
 
 
-@pytest.fixture
-def no_launch(monkeypatch):
+@pytest.mark.parametrize("mode", ["recorded", "measure"])
+def test_what_was_measured_is_read_and_not_measured_again(tmp_path, monkeypatch, mode):
     monkeypatch.setattr(kernels, "bind", lambda *_: pytest.fail("this must only read"))
-
-
-def test_recorded_ceilings_are_read(tmp_path, no_launch):
-    folder = synthetic.folder(tmp_path, frames={}) / "ceilings"
-    df = ceilings.measure(a_run(folder, "recorded")).set_index("variant")
+    df = measured(synthetic.folder(tmp_path, frames={}) / "ceilings", mode).set_index("variant")
     assert list(df.index) == ["copy", "l2_read", "shared_read", "fma"]
     assert df["gbps"]["copy"] == synthetic.COPY_GBPS and df["tflops"]["fma"] == synthetic.FMA_TFLOPS
 
 
-def test_what_was_measured_is_not_measured_again(tmp_path, no_launch):
-    folder = synthetic.folder(tmp_path, frames={}) / "ceilings"
-    assert len(ceilings.measure(a_run(folder, "measure"))) == 4
-
-
-def test_a_microbenchmark_that_is_wrong_after_timing_is_not_recorded(tmp_path, microbenchmarks):
-    microbenchmarks.later["fma"] = lambda bound: setattr(bound, "value", 1.5)
-    with pytest.raises(check.WrongResult, match="microbenchmark fma is off by"):
-        ceilings.measure(a_run(tmp_path, "measure"))
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_measurement_is_one_row_per_microbenchmark(tmp_path, microbenchmarks):
-    df = ceilings.measure(a_run(tmp_path, "measure"))
-    assert list(df.columns) == list(records.COLUMNS)
-    assert list(df["variant"]) == list(kernels.VARIANTS)
-    assert microbenchmarks.seeds == [7] * len(kernels.VARIANTS) and set(df["seed"]) == {7}
-    assert set(df["room"]) == set(df["experiment"]) == {"ceilings"}
-    rates = df.set_index("variant")[["tflops", "gbps", "flops_def"]]
-    arithmetic = ["fma", "mma", "mma_sp", "wgmma", "wgmma_sp", "wgmma_sp_ra"]
-    assert rates["tflops"].to_dict() == dict.fromkeys(kernels.VARIANTS, 0) | dict.fromkeys(
-        arithmetic, pytest.approx(3.0)
-    )
-    assert rates["gbps"].to_dict() == dict.fromkeys(arithmetic, 0) | dict.fromkeys(
-        ("copy", "l2_read", "shared_read"), pytest.approx(4.0)
-    )
-    assert rates["flops_def"]["fma"] == "2·FMA"
-    assert set(rates["flops_def"][arithmetic[1:]]) == {"2·m·n·k of an MMA"}
-    assert records.read(tmp_path / "ceilings.csv").equals(df)
+    df = measured(tmp_path)
+    assert list(df["variant"]) == list(kernels.VARIANTS) and records.read(tmp_path / "ceilings.csv").equals(df)
+    assert {*df["seed"]} == {7} and {*df["room"], *df["experiment"]} == {"ceilings"}
+    arithmetic, rates = df["variant"].str.contains("mma|fma"), df[["tflops", "gbps"]]
+    assert {*rates[arithmetic].itertuples(index=False)} == {(3, 0)} and {
+        *rates[~arithmetic].itertuples(index=False)
+    } == {(0, 4)}
+    assert list(df["variant"][~arithmetic]) == ["copy", "l2_read", "shared_read"]
+    said = df.set_index("variant")["flops_def"]
+    assert said["fma"] == "2·FMA" and {*said.filter(like="mma").drop("fma", errors="ignore")} == {"2·m·n·k of an MMA"}
 
 
-def test_each_microbenchmark_has_a_tolerance_of_its_own(tmp_path, microbenchmarks):
-    """Sums of the tensor cores drift by more than what is wrong for the others."""
-    off = 1 + 5 * kernels.TOLERANCE
-    microbenchmarks.values |= {"mma": off, "wgmma_sp": off}
-    df = ceilings.measure(a_run(tmp_path, "measure")).set_index("variant")
-    assert df["max_err"]["mma"] == pytest.approx(5 * kernels.TOLERANCE, rel=1e-3)
-    for name in ("mma", "fma"):
-        values = {"mma": 1.02, "fma": off}
-        microbenchmarks.values.clear()
-        microbenchmarks.values[name] = values[name]
-        with pytest.raises(check.WrongResult, match=f"microbenchmark {name} is off"):
-            ceilings.measure(a_run(tmp_path / name, "measure"))
+OFF = 1 + 5 * kernels.TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("name", "writes", "right"),
+    [
+        ("mma", [OFF], True),  # sums of the tensor cores drift by more than what is wrong for the others
+        ("wgmma_sp", [OFF], True),
+        ("mma", [1.02], False),
+        ("fma", [OFF], False),
+        ("fma", [1.0, 1.5], False),  # after it was timed
+    ],
+)
+def test_each_microbenchmark_has_a_tolerance_of_its_own(tmp_path, microbenchmarks, name, writes, right):
+    microbenchmarks[name] = writes
+    if right:
+        error = measured(tmp_path).set_index("variant")["max_err"][name]
+        assert error == pytest.approx(5 * kernels.TOLERANCE, rel=1e-3)
+    else:
+        refused(f"microbenchmark {name} is off by", measured, tmp_path, kind=check.WrongResult)
+        assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- tensor cores
@@ -188,14 +151,3 @@ def test_tensor_cores_beside_what_is_promised_and_beside_each_other():
 def test_a_gpu_without_warpgroups_has_two_rows():
     df = ceilings.tensor_cores(a_record({"mma": 300.0, "mma_sp": 600.0}), H200)
     assert df["variant"].tolist() == ["mma", "mma_sp"] and df["of_best"].tolist() == [1, 2]
-
-
-# ---------------------------------------------------------------- the columns of the record
-
-
-def test_bytes_and_flops_become_rates():
-    work = ceilings._as_problem("x", kernels.Ceiling(None, 3_000_000, 8000, None), 0)
-    timing = bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)
-    row = run.row(work, "x", "ceilings", run.Prepared(0, 0), check.Errors(0, 0), timing, gpu="G", when="now")
-    assert row["tflops"] == pytest.approx(1.5) and row["gbps"] == pytest.approx(4.0)
-    assert set(row) == set(records.COLUMNS)

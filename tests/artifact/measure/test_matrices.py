@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
+from contenders import refused
 
 from artifact.measure import matrices
 from kernels.formats import csr
@@ -83,27 +84,15 @@ def collection(tmp_path, monkeypatch, pattern):
     return where
 
 
-def test_a_download_fetches_what_is_missing(collection, pattern):
-    lines = []
-    assert matrices.download(names("good"), collection, lines.append) == []
-    assert lines == ["G/good"]
-    assert same_pattern(matrices.load("good", collection), pattern)
-    assert [path.name for path in collection.iterdir()] == ["good.mtx"]
-    assert matrices.download(names("good"), collection, lines.append) == [] and len(lines) == 1
-
-
-def test_a_download_goes_on_after_what_fails(collection):
-    lines = []
+def test_a_download_fetches_what_is_missing_and_goes_on_after_what_fails(collection, pattern):
+    lines, said = [], ["G/gone failed", "G/bad failed", "G/torn failed", "G/good"]
     df = names("gone", "bad", "torn", "good")
     assert matrices.download(df, collection, lines.append) == ["gone", "bad", "torn"]
-    assert [line.split(":")[0] for line in lines] == [
-        "G/gone failed",
-        "G/bad failed",
-        "G/torn failed",
-        "G/good",
-    ]
-    assert "has no bad.mtx" in lines[1]
+    assert [line.split(":")[0] for line in lines] == said and "has no bad.mtx" in lines[1]
     assert [path.name for path in collection.iterdir()] == ["good.mtx"], "no part of one stays"
+    assert same_pattern(matrices.load("good", collection), pattern)
+    for group in "G", "":  # it is there, and what the collection does not have is not asked for
+        assert matrices.download(names("good", group=group), collection, pytest.fail) == []
 
 
 def test_only_a_file_of_the_matrix_s_own_name_is_taken(collection, tmp_path):
@@ -119,27 +108,16 @@ def test_only_a_file_of_the_matrix_s_own_name_is_taken(collection, tmp_path):
     assert "has no odd.mtx" in lines[0] and not list(collection.iterdir())
 
 
-def test_what_the_collection_does_not_have_is_not_asked_for(collection):
-    assert matrices.download(names("good", group=""), collection, pytest.fail) == []
-
-
-# ---------------------------------------------------------------- the folder
-
-
-def test_no_folder_is_set(monkeypatch):
+def test_the_folder_is_the_one_that_is_set(monkeypatch, tmp_path):
     monkeypatch.delenv(matrices.VARIABLE, raising=False)
     assert matrices.folder() is None
-    monkeypatch.setenv(matrices.VARIABLE, "")
-    assert matrices.folder() is None
-
-
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.touch()])
-def test_what_is_set_is_no_folder(monkeypatch, tmp_path, make):
-    make(tmp_path / "elsewhere")
-    monkeypatch.setenv(matrices.VARIABLE, str(tmp_path / "elsewhere"))
-    with pytest.raises(FileNotFoundError, match="elsewhere.*no folder: unset or correct") as error:
-        matrices.folder()
-    assert matrices.VARIABLE in str(error.value) and "\n" not in str(error.value)
+    (tmp_path / "file").touch()
+    for named, found in (("", None), (str(tmp_path), tmp_path)):
+        monkeypatch.setenv(matrices.VARIABLE, named)
+        assert matrices.folder() == found
+    for name in ("elsewhere", "file"):
+        monkeypatch.setenv(matrices.VARIABLE, str(tmp_path / name))
+        refused(f"{matrices.VARIABLE}.*{name}.*no folder: unset or correct", matrices.folder, kind=FileNotFoundError)
 
 
 # ---------------------------------------------------------------- loading
@@ -167,53 +145,41 @@ def test_values_are_seeded_by_the_name(tmp_path, pattern):
     assert not np.array_equal(first, matrices.load("two", tmp_path).val)
 
 
-def no_archive(path):
-    path.with_suffix(".npz").write_bytes(b"not a zip")
-
-
 def test_a_matrix_that_memory_has_no_room_for_is_said_to_be_one(tmp_path, monkeypatch):
     def full(_):
         raise MemoryError("Unable to allocate 8 TiB")
 
     monkeypatch.setattr(scipy.sparse, "load_npz", full)
     (tmp_path / "large.npz").touch()
-    with pytest.raises(ValueError, match=r"large\.npz is a matrix that memory has no room for"):
-        matrices.load("large", tmp_path)
+    refused(r"large\.npz is a matrix that memory has no room for", matrices.load, "large", tmp_path)
 
 
-def other_arrays(path):
-    np.savez(path.with_suffix(".npz"), a=np.ones(3))
+def spoiled(pointers, indices, name: str, value: int):
+    """What saves a matrix of which a pointer, or an index, is another."""
+
+    def save(path):
+        a = scipy.sparse.csc_array((np.ones(len(indices)), indices, pointers), shape=(3, len(pointers) - 1))
+        getattr(a, name)[1 if name == "indptr" else 0] = value
+        scipy.sparse.save_npz(path, a)
+
+    return save
 
 
-def no_header(path):
-    path.with_suffix(".mtx").write_text("1 1 1\n")
-
-
-def complex_numbers(path):
-    path.with_suffix(".mtx").write_text("%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 1.0 3.0\n")
-
-
-def counted_from_one(path):
-    a = scipy.sparse.csc_array((np.ones(1), [0], [0, 1]), shape=(3, 1))
-    a.indices[0] = 10**6
-    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
-
-
-def pointers_fall(path):
-    a = scipy.sparse.csc_array((np.ones(2), [0, 1], [0, 1, 2]), shape=(3, 2))
-    a.indptr[1] = 3
-    scipy.sparse.save_npz(path.with_suffix(".npz"), a)
-
-
-def decimal_comma(path):
-    path.with_suffix(".mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1,5\n")
+HEADER = "%%MatrixMarket matrix coordinate"
 
 
 @pytest.mark.parametrize(
-    "make",
-    [no_archive, other_arrays, no_header, complex_numbers, counted_from_one, pointers_fall, decimal_comma],
+    ("name", "save"),
+    [
+        ("bad.npz", lambda path: path.write_bytes(b"not a zip")),
+        ("bad.npz", lambda path: np.savez(path, a=np.ones(3))),
+        ("bad.npz", spoiled([0, 1], [0], "indices", 10**6)),
+        ("bad.npz", spoiled([0, 1, 2], [0, 1], "indptr", 3)),
+        ("bad.mtx", lambda path: path.write_text("1 1 1\n")),
+        ("bad.mtx", lambda path: path.write_text(f"{HEADER} complex general\n2 2 1\n1 2 1.0 3.0\n")),
+        ("bad.mtx", lambda path: path.write_text(f"{HEADER} real general\n2 2 1\n1 2 1,5\n")),
+    ],
 )
-def test_what_is_no_matrix_is_named(tmp_path, make):
-    make(tmp_path / "bad")
-    with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):
-        matrices.load("bad", tmp_path)
+def test_what_is_no_matrix_is_named(tmp_path, name, save):
+    save(tmp_path / name)
+    refused(r"bad\.(npz|mtx) holds no sparse matrix: .", matrices.load, "bad", tmp_path)

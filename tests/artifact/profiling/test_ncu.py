@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import struct
 import subprocess
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from contenders import refused
 
 from artifact import registry
 from artifact.measure import records
@@ -130,74 +130,55 @@ GRID = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def library():
     """The real package; it has no wheels for macOS on ARM and the like."""
     return pytest.importorskip("ncu_report")
 
 
+def reported(tmp_path, *launches, metrics=None, **ranges) -> pd.DataFrame:
+    """What is read of a report of these launches."""
+    return ncu.read(report(tmp_path / "r.ncu-rep", block(*launches, **ranges)), metrics)
+
+
 # ---------------------------------------------------------------- reading any report
 
 
-def test_every_number_of_every_launch_is_a_row(library, tmp_path):
+def test_every_number_of_every_launch_is_a_row(tmp_path):
     first = kernel("first", time=100, hit=50.5, **GRID)
-    path = report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first))
-    df = ncu.read(path)
-    assert list(df.columns) == list(ncu.READ)
-    assert df["value"].dtype == float
+    df = ncu.read(report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first)))
+    assert list(df.columns) == list(ncu.READ) and df["value"].dtype == float
     launches = df[["range", "launch", "kernel", "grid", "block"]].drop_duplicates()
     assert launches.to_numpy().tolist() == [
         [0, 0, "first", "64x32x2", "128x1x1"],
         [0, 1, "second", "", ""],
         [0, 2, "first", "64x32x2", "128x1x1"],
     ]
-    assert set(df.loc[df["launch"] == 0, "metric"]) == {ncu.TIME, "l2__hit.pct", *GRID}
-    second = df[df["launch"] == 1]
-    assert second[["metric", "value"]].to_numpy().tolist() == [[ncu.TIME, 7.0]]
+    of = df.groupby("launch")["metric"].agg(set)
+    assert of[0] == {ncu.TIME, "l2__hit.pct", *GRID} and of[1] == {ncu.TIME}
 
 
-def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(library, tmp_path):
+def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(tmp_path):
     launches = kernel("a", time=100, hit=0.0), kernel("b", time=200), kernel("c", hit=None)
-    df = ncu.read(report(tmp_path / "r.ncu-rep", block(*launches)), [ncu.TIME, "l2__hit.pct"])
+    df = reported(tmp_path, *launches, metrics=[ncu.TIME, "l2__hit.pct"])
     table = df.pivot(index="kernel", columns="metric", values="value")
-    assert table.loc["a"].to_dict() == {ncu.TIME: 100, "l2__hit.pct": 0}
-    assert table.loc["b", ncu.TIME] == 200 and math.isnan(table.loc["b", "l2__hit.pct"])
-    assert table.loc["c"].isna().all()
+    assert table.loc["a"].to_dict() == {ncu.TIME: 100, "l2__hit.pct": 0} and table.loc["b", ncu.TIME] == 200
+    assert table.loc["b":, "l2__hit.pct"].isna().all() and table.loc["c"].isna().all()
     assert len(df) == 6 and df["unit"].notna().all()
 
 
-def test_instances_give_their_aggregate_or_nothing(library, tmp_path):
+def test_instances_give_their_aggregate_or_nothing_and_ranges_are_launches(tmp_path):
     values = {"with.sum": (9.0, (4, 5)), "without.sum": (None, (4, 5)), "text": "words"}
-    path = report(tmp_path / "r.ncu-rep", block(kernel("a", **values)))
-    df = ncu.read(path)
+    df = reported(tmp_path, kernel("a", **values))
     assert df[["metric", "value"]].to_numpy().tolist() == [["with.sum", 9.0]]
-    asked = ncu.read(path, values).set_index("metric")["value"]
+    asked = reported(tmp_path, kernel("a", **values), metrics=values).set_index("metric")["value"]
     assert asked["with.sum"] == 9 and asked[["without.sum", "text"]].isna().all()
-
-
-def test_results_of_a_whole_range(library, tmp_path):
-    path = report(tmp_path / "r.ncu-rep", block(ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}]))
-    df = ncu.read(path)
-    assert df["value"].tolist() == [1, 2] and set(df["kernel"]) == {"range"}
-    assert df["launch"].tolist() == [0, 1] and set(df["grid"]) == {""}
-
-
-def test_reading_needs_the_package(monkeypatch, tmp_path):
-    path = report(tmp_path / "r.ncu-rep", block(kernel("a", time=1)))
-    monkeypatch.setitem(sys.modules, "ncu_report", None)
-    with pytest.raises(FileNotFoundError, match="needs the package ncu-report"):
-        ncu.read(path)
+    whole = reported(tmp_path, ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}])
+    columns = ["launch", "kernel", "grid", "value"]
+    assert whole[columns].to_numpy().tolist() == [[0, "range", "", 1], [1, "range", "", 2]]
 
 
 # ---------------------------------------------------------------- files that are no whole report
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises((ValueError, FileNotFoundError)) as caught:
-        ncu.read(path)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ") and "\n" not in said and said.count(". ") == 0
-    return said
 
 
 @pytest.mark.parametrize(
@@ -210,20 +191,22 @@ def refusal(path: Path) -> str:
         (b"NVR\0", "finds no metric of a launch"),
         (b"NVR\0\xff\xff\xff\xff", "finds no metric of a launch"),
         (b"NVR\0" + sized(message((1, 10))), "finds no metric of a launch"),
+        ("folder", "this is a folder"),
+        ("nothing", "there is no such report"),
+        ("package", "needs the package ncu-report"),
     ],
 )
-def test_empty_and_foreign_files(library, tmp_path, capfd, content, message):
+def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, capfd, content, message):
     path = tmp_path / "r.ncu-rep"
-    path.write_bytes(content)
-    assert message in refusal(path)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_no_file_and_a_folder(library, tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no such report"):
-        ncu.read(tmp_path / "none.ncu-rep")
-    assert "this is a folder" in refusal(tmp_path)
-    assert "this is a folder" in refusal(tmp_path / "..")
+    if content == "folder":
+        path.mkdir()
+    elif content != "nothing":
+        path.write_bytes(b"NVR\0" if content == "package" else content)
+    if content == "package":
+        monkeypatch.setitem(sys.modules, "ncu_report", None)
+    with pytest.raises((ValueError, FileNotFoundError), match=f"^{path}: .*{message}[^\n]*$") as caught:
+        ncu.read(path)
+    assert str(caught.value).count(". ") == 0 and capfd.readouterr() == ("", "")
 
 
 # ---------------------------------------------------------------- contenders
@@ -244,8 +227,8 @@ LAUNCHES = [
 
 
 @pytest.fixture
-def table(library, tmp_path) -> pd.DataFrame:
-    return ncu.read(report(tmp_path / "order.ncu-rep", block(*LAUNCHES)), METRICS)
+def table(tmp_path) -> pd.DataFrame:
+    return reported(tmp_path, *LAUNCHES, metrics=METRICS)
 
 
 def test_kernels_belong_to_the_marker_before_them(table):
@@ -270,34 +253,24 @@ def test_kernels_belong_to_the_marker_before_them(table):
         (slice(1, None), "holds first, which no contender launched"),
     ],
 )
-def test_a_report_that_does_not_fit_is_refused(library, tmp_path, launches, message):
-    df = ncu.read(report(tmp_path / "r.ncu-rep", block(*LAUNCHES[launches])), METRICS)
-    with pytest.raises(RuntimeError, match=message):
-        ncu.attribute(df, ORDER)
-
-
-def test_several_kernels_of_a_contender_become_one_value(table):
-    df = ncu.per_contender(ncu.attribute(table, ORDER))
-    b = df[df["variant"] == "b"].set_index("metric")["value"]
-    assert b[ncu.TIME] == 90 and b["dram__bytes_read.sum"] == 920
-    assert b["l2__hit.pct"] == 60, "that of the longest kernel"
-    assert set(df["metric"]) == set(METRICS) - {"none"} and len(df) == 9
+def test_a_report_that_does_not_fit_is_refused(tmp_path, launches, message):
+    refused(message, ncu.attribute, reported(tmp_path, *LAUNCHES[launches], metrics=METRICS), ORDER, kind=RuntimeError)
 
 
 @pytest.mark.parametrize(
     ("kernel_name", "metric_name", "left"),
     [
+        ("", "", {ncu.TIME: 90, "dram__bytes_read.sum": 920, "l2__hit.pct": 60}),  # that of the longest kernel
         ("zero", "dram__bytes_read.sum", {ncu.TIME: 90, "l2__hit.pct": 60}),
         ("second", "l2__hit.pct", {ncu.TIME: 90, "dram__bytes_read.sum": 920}),
         ("zero", "l2__hit.pct", {ncu.TIME: 90, "dram__bytes_read.sum": 920, "l2__hit.pct": 60}),
         ("second", ncu.TIME, {"dram__bytes_read.sum": 920, "l2__hit.pct": 90}),
     ],
 )
-def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metric_name, left):
+def test_several_kernels_become_one_value_and_a_missing_one_is_no_part_of_a_sum(table, kernel_name, metric_name, left):
     here = (table["kernel"] == kernel_name) & (table["metric"] == metric_name)
     df = ncu.per_contender(ncu.attribute(table.assign(value=table["value"].mask(here)), ORDER))
-    b = df[df["variant"] == "b"].set_index("metric")["value"]
-    assert b.to_dict() == left
+    assert df[df["variant"] == "b"].set_index("metric")["value"].to_dict() == left
     assert len(df[df["variant"] == "a"]) == 6
 
 
@@ -307,10 +280,8 @@ def test_a_missing_value_is_no_row_and_no_part_of_a_sum(table, kernel_name, metr
 def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_path):
     task = {"room": "casper_sparse", "shapes": SHAPES, "contenders": ["a"], "seed": 0}
     words = ncu.command("/opt/ncu", ["x.sum", "y.pct"], tmp_path / "r.ncu-rep", task)
-    text = " ".join(words)
-    assert "--clock-control none" in text and "--profile-from-start off" in text
-    assert "--metrics x.sum,y.pct" in text
-    assert "--import-sass no" in text and "--disable-extra-suffixes" in words
+    options = ("--clock-control none", "--profile-from-start off", "--metrics x.sum,y.pct", "--import-sass no")
+    assert all(option in " ".join(words) for option in (*options, "--disable-extra-suffixes"))
     assert not any(word.startswith(("--set", "--section", "--import-source")) for word in words)
     assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu_target"]
     assert json.loads(words[-1]) == task
@@ -318,8 +289,14 @@ def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_p
 
 def test_without_ncu_there_is_one_clear_sentence(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="ncu is not on the PATH.*shipped profiles"):
-        ncu.profile("casper_sparse", SHAPES, ["warp_per_row"])
+    refused(
+        "ncu is not on the PATH.*shipped profiles",
+        ncu.profile,
+        "casper_sparse",
+        SHAPES,
+        ["warp_per_row"],
+        kind=FileNotFoundError,
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,7 +353,7 @@ def profiled(monkeypatch, ncu_here, metrics=METRICS, **options):
 
 @pytest.mark.parametrize("all_at_once", [True, False])
 @pytest.mark.parametrize("form", ["Failed to find metric {}", "Unknown metrics: {}, other.sum.", "No metric '{}' here"])
-def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(library, monkeypatch, form, all_at_once):
+def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(monkeypatch, form, all_at_once):
     here = Ncu(["none", "no__such.sum"], form, all_at_once)
     metrics = [*METRICS, "no__such.sum", "no__such.sum.pct", ncu.TIME]
     df = profiled(monkeypatch, here, metrics)
@@ -387,14 +364,14 @@ def test_metrics_that_the_gpu_lacks_are_left_out_and_missing(library, monkeypatc
     assert len(df) == 4 * len(set(metrics)) and set(df["grid"]) == {"64x32x2"}
 
 
-def test_another_gpus_name_of_a_metric_is_tried(library, monkeypatch):
+def test_another_gpus_name_of_a_metric_is_tried(monkeypatch):
     here = Ncu(["dram__bytes_read.sum"])
     df = profiled(monkeypatch, here)
     assert "dram__bytes_op_read.sum" in here.asked[-1]
     assert {"dram__bytes_read.sum", "dram__bytes_op_read.sum"} <= set(df["metric"])
 
 
-def test_an_older_ncu_goes_without_the_options_that_it_lacks(library, monkeypatch):
+def test_an_older_ncu_goes_without_the_options_that_it_lacks(monkeypatch):
     here = Ncu(["--import-sass"], "unrecognised option '{}'. Use --help for further details.")
     profiled(monkeypatch, here)
     assert "--import-sass" not in here.asked[-1] and "--disable-extra-suffixes" in here.asked[-1]
@@ -402,38 +379,30 @@ def test_an_older_ncu_goes_without_the_options_that_it_lacks(library, monkeypatc
 
 def test_ncu_is_not_asked_for_ever(monkeypatch):
     here = Ncu([f"m{i}" for i in range(50)])
-    with pytest.raises(RuntimeError, match="Failed to find metric m7"):
-        profiled(monkeypatch, here, [f"m{i}" for i in range(50)])
+    refused("Failed to find metric m7", profiled, monkeypatch, here, [f"m{i}" for i in range(50)], kind=RuntimeError)
     assert len(here.asked) == ncu.ATTEMPTS
 
 
-def test_counters_and_report_are_kept(library, monkeypatch, tmp_path):
+def test_counters_report_and_launches_are_kept(monkeypatch, tmp_path):
     folder = tmp_path / "gpu" / "room"
+    assert ncu.launches(folder).empty and list(ncu.launches(folder)) == list(ncu.LAUNCH_COLUMNS)
     df = profiled(monkeypatch, Ncu(), folder=folder, gpu="GPU")
     counters = records.read_counters(folder / "counters.csv")
     pd.testing.assert_frame_equal(counters, ncu.per_contender(df), check_dtype=False)
     kept = folder / "profiles" / "room.ncu-rep"
     pd.testing.assert_frame_equal(ncu.attribute(ncu.read(kept, METRICS), ORDER), df)
     assert len(list(folder.rglob("*"))) == 5, "nothing else is left behind"
-
-
-def test_every_launch_is_a_row_of_the_table_that_is_shipped(library, monkeypatch, tmp_path):
-    folder = tmp_path / "room"
-    assert ncu.launches(folder).empty and list(ncu.launches(folder)) == list(ncu.LAUNCH_COLUMNS)
-    profiled(monkeypatch, Ncu(), folder=folder)
     rows = ncu.launches(folder)
     assert list(rows) == list(ncu.LAUNCH_COLUMNS)
-    found = rows[["variant", "n", "launch", "kernel", "time_ns"]].values.tolist()
-    assert found == [
+    assert rows[["variant", "n", "launch", "kernel", "time_ns"]].to_numpy().tolist() == [
         ["a", 4, 0, "first", 100.0],
         ["b", 4, 0, "zero", 10.0],
         ["b", 4, 1, "second", 80.0],
         ["a", 8, 0, "first", 200.0],
     ]
-    private = [b"someone", b"host name", b"command line"]
-    shipped = [path for path in folder.rglob("*.csv")]
-    assert len(shipped) == 2
-    assert not any(words in path.read_bytes() for words in private for path in shipped)
+    shipped = [path.read_bytes() for path in folder.rglob("*.csv")]
+    private = (b"someone", b"host name", b"command line")
+    assert len(shipped) == 2 and not any(words in content for words in private for content in shipped)
 
 
 def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path):
@@ -443,17 +412,8 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
         wrote(arguments)
         return SimpleNamespace(returncode=1, stdout="==ERROR== The application was ended\n")
 
-    with pytest.raises(RuntimeError, match="The application was ended"):
-        profiled(monkeypatch, failed, folder=tmp_path / "room")
+    refused("The application was ended", profiled, monkeypatch, failed, folder=tmp_path / "room", kind=RuntimeError)
     assert wrote.asked and not list(tmp_path.iterdir())
-
-
-# ---------------------------------------------------------------- names of metrics
-
-
-#: Not counters: ncu computes them from the launch.
-OF_THE_LAUNCH = {m for m in ncu.METRICS if m.startswith("launch__")}
-OF_THE_LAUNCH |= {"sm__maximum_warps_per_active_cycle_pct"}
 
 
 # ---------------------------------------------------------------- on a GPU

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,25 +51,25 @@ INITCHECK = """\
 """
 
 
-def test_reports_are_those_of_a_kernel_and_a_line():
-    reports, counted = sanitize.read_log(MEMCHECK)
-    assert counted == 3 and len(reports) == 3
-    ((first, count), (second, _)) = sanitize.grouped(reports)
-    assert (count, first.kernel, first.where) == (2, "union_rows", "union_rows.cu:77")
-    assert first.kind == "Invalid __global__ read of size 4 bytes" and "719" in second.kind
-    assert str(first).endswith("of size 4 bytes, union_rows in union_rows.cu:77")
+READ, WRITE = "Invalid __global__ read of size 4 bytes", "Error: Race reported between Write access"
+UNINIT = "Uninitialized __global__ memory read of size 4 bytes"
 
 
-def test_a_race_names_its_kernel_in_its_first_line():
-    (race,), counted = sanitize.read_log(RACECHECK)
-    assert (race.kernel, race.where) == ("opt1", "opt1.cu:30")
-    assert counted == 1
-
-
-def test_reports_of_others_kernels_are_left_out_where_all_are_watched():
-    reports, _ = sanitize.read_log(INITCHECK)
-    assert [x.kernel for x, _ in sanitize.grouped(reports, ["stream", "bulk"])] == ["stream"]
-    assert len(sanitize.grouped(reports)) == 2
+@pytest.mark.parametrize(
+    ("log", "counted", "kernels", "found"),
+    [
+        (MEMCHECK, 3, (), [(READ, "union_rows", "union_rows.cu:77", 2), ("Program hit CUDA_ERROR", "", "", 1)]),
+        (RACECHECK, 1, (), [(WRITE, "opt1", "opt1.cu:30", 1)]),  # in its first line
+        (INITCHECK, 2, (), [(UNINIT, "cupy_copy__float32_float32", "", 1), (UNINIT, "stream", "store.cuh:12", 1)]),
+        (INITCHECK, 2, ("stream", "bulk"), [(UNINIT, "stream", "store.cuh:12", 1)]),  # others' are left out
+        ("", None, (), []),
+    ],
+)
+def test_reports_are_those_of_a_kernel_and_a_line(log, counted, kernels, found):
+    reports, number = sanitize.read_log(log)
+    grouped = sanitize.grouped(reports, kernels)
+    assert number == counted and [(x.kernel, x.where, many) for x, many in grouped] == [x[1:] for x in found]
+    assert all(x.kind.startswith(kind) and kind in str(x) for (x, _), (kind, *_) in zip(grouped, found, strict=True))
 
 
 # ---------------------------------------------------------------- a process
@@ -130,49 +133,36 @@ def run(tmp_path, monkeypatch):
     return made
 
 
-def test_a_room_where_all_is_well_is_right(run):
-    made = run("well")
-    assert made.is_right and not made.broken and made.ran == {"one, m=1", "two, m=2"}
-    assert made.refused == {"two, m=1": "not for it"} and made.never == []
-    assert made.kernels == {"one": False, "two": True} and 0 < made.seconds < 60
-    assert sanitize.details([made]) == []
-    made.seconds = 0.2
-    assert sanitize.row(made).split() == ["room", "memcheck", "2", "2", "0", "0", "0"]
+WELL = {"ran": {"one, m=1", "two, m=2"}, "refused": {"two, m=1": "not for it"}, "never": [], "broken": ""}
 
 
-def test_what_a_tool_reports_is_an_error_of_the_room(run):
-    made = run("well", MEMCHECK)
-    assert sum(count for _, count in made.found) == 3 and not made.is_right
-    assert "room, memcheck: 2 x Invalid __global__ read" in sanitize.details([made])[0]
-    watched = run("well", INITCHECK, tool="initcheck", kernels={"stream": True})
-    assert [report.kernel for report, _ in watched.found] == ["stream"]
-    assert run("well", INITCHECK, tool="initcheck", kernels={"bulk": True}).is_right
-
-
-def test_a_kernel_that_never_ran_is_an_error(run):
-    made = run("never")
-    assert made.never == ["two"] and not made.is_right
-    assert sanitize.details([made]) == ["room, memcheck: two never ran: not for it"]
-
-
-def test_a_hang_is_ended_and_names_its_case(run):
-    made = run("hangs", limit=3)
-    assert made.broken.startswith("not through after 3 s, in two, m=2") and made.seconds < 30
-    assert made.ran == {"one, m=1"} and not made.is_right
-
-
-def test_a_tool_that_wrote_nothing_has_not_looked(run):
-    assert "wrote no summary" in run("well", None).broken
-
-
-def test_racecheck_looks_at_what_does_not_copy_by_tma(run):
-    made = run("well", RACECHECK.replace("1 hazard", "0 hazards"), tool="racecheck")
-    assert "two" not in made.kernels and "one" in made.kernels
-
-
-def test_a_process_that_breaks_off_names_its_case_and_its_last_words(run):
-    made = run("breaks off")
-    assert made.broken == "ended with status 3 in two, m=2: Segmentation fault"
+@pytest.mark.parametrize(
+    ("how", "given", "right", "parts", "details"),
+    [
+        ("well", {}, True, WELL | {"kernels": {"one": False, "two": True}}, ""),
+        ("well", {"log": MEMCHECK}, False, WELL, "room, memcheck: 2 x Invalid __global__ read"),
+        (
+            "well",
+            {"log": INITCHECK, "tool": "initcheck", "kernels": {"stream": 1}},
+            False,
+            WELL,
+            "1 x Uninit.*stream",
+        ),
+        ("well", {"log": INITCHECK, "tool": "initcheck", "kernels": {"bulk": 1}}, True, WELL, ""),
+        ("well", {"tool": "racecheck"}, True, {"kernels": {"one": False}}, ""),  # two copies by TMA
+        ("well", {"log": None}, False, {}, "memcheck wrote no summary: see .*log.txt"),
+        ("never", {}, False, {"never": ["two"]}, "room, memcheck: two never ran: not for it"),
+        ("is wrong", {}, False, {"failed": {"one, m=1": "WrongResult: one is wrong"}}, "one, m=1: WrongResult: one is"),
+        ("hangs", {"limit": 3}, False, {"ran": {"one, m=1"}}, "not through after 3 s, in two, m=2"),
+        ("breaks off", {}, False, {}, "ended with status 3 in two, m=2: Segmentation fault"),
+    ],
+)
+def test_what_came_of_a_process_is_said(run, how, given, right, parts, details):
+    made = run(how, **given)
+    assert {name: getattr(made, name) for name in parts} == parts and made.is_right == right
+    said = sanitize.details([made])
+    assert re.search(details, "\n".join(said)) and bool(said) != right and 0 < made.seconds < 60
+    assert sanitize.row(made).split()[:2] == ["room", made.tool]
 
 
 def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
@@ -180,15 +170,7 @@ def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
     assert made[made.index("--kernel-name") + 1] == "regex=^_Z[0-9]+(a|b)"
     assert made[made.index("--port") + 1] == str(49152 + 60)
     inner = made[made.index("child") :]
-    assert inner == [
-        "child",
-        "fp8",
-        str(tmp_path / "cases.jsonl"),
-        "--tool",
-        "synccheck",
-        "--only",
-        "x",
-    ]
+    assert inner == ["child", "fp8", str(tmp_path / "cases.jsonl"), *"--tool synccheck --only x".split()]
     assert "--kernel-name" not in sanitize.words("fp8", "initcheck", tmp_path, ["a"])
 
 
@@ -216,10 +198,7 @@ def rooms(monkeypatch, tmp_path):
 
 def test_each_room_runs_alone_and_then_under_every_tool(rooms, capsys):
     assert sanitize.main(["--rooms", "fp8", "library", "--jobs", "2"]) == 0
-    assert rooms[:2] == [("fp8", ""), ("library", "")] or rooms[:2] == [
-        ("library", ""),
-        ("fp8", ""),
-    ]
+    assert sorted(rooms[:2]) == [("fp8", ""), ("library", "")]
     assert set(rooms[2:]) == {(r, t) for r in ("fp8", "library") for t in sanitize.TOOLS} - {
         ("fp8", "racecheck")  # whose kernels all copy by TMA
     }
@@ -243,27 +222,23 @@ def test_copies_of_the_copy_engine_are_seen_in_machine_code():
 
 
 def test_a_case_that_fails_does_not_keep_others_from_running():
-    def refuses():
-        raise ValueError("not for it")
+    said = {
+        "a": ({"refused": "not for it"}, ValueError("not for it")),
+        "b": ({"failed": "ArithmeticError: wrong"}, ArithmeticError("wrong\nin two lines")),
+        "c, of d": ({}, None),
+        "e": ({"unseen": "copies in a cluster"}, child.Unseen("copies in a cluster")),
+    }
 
-    def fails():
-        raise ArithmeticError("wrong\nin two lines")
+    def work(name):
+        if error := said[name][1]:
+            raise error
 
-    lines = []
-    loaded = type("Loaded", (), {"take": lambda self: {"k": True}})()
-
-    def breaks_the_tool():
-        raise child.Unseen("copies in a cluster")
-
-    every = [("a", refuses), ("b", fails), ("c, of d", lambda: None), ("e", breaks_the_tool)]
-    child.run(every, loaded, "", lines.append)
-    done = [line for line in lines if "done" in line]
-    assert [line.get("refused") for line in done] == ["not for it", None, None, None]
-    assert [line.get("failed") for line in done] == [None, "ArithmeticError: wrong", None, None]
-    assert [line.get("unseen") for line in done] == [None, None, None, "copies in a cluster"]
-    lines.clear()
-    child.run(every, loaded, "of d", lines.append)
-    assert [line["case"] for line in lines] == ["c, of d"] * 2
+    lines, loaded = [], SimpleNamespace(take=lambda: {"k": True})
+    for only in ("", "of d"):
+        child.run([(name, partial(work, name)) for name in said], loaded, only, lines.append)
+    done = [{k: v for k, v in line.items() if k not in ("done", "seconds")} for line in lines if "done" in line]
+    every = [{"case": name, "kernels": {"k": True}} | what for name, (what, _) in said.items()]
+    assert done == [*every, every[2]] and [line["case"] for line in lines[::2]] == [x["case"] for x in done]
 
 
 @pytest.mark.gpu

@@ -52,8 +52,10 @@ def shuffled(m: int = 200, k: int = 200, seed: int = 0) -> Csr:
     return Csr(m, k, row_ptr, rng.integers(0, k, row.size).astype(np.int32), np.ones(row.size, np.float32))
 
 
-def of_lengths(lengths, k: int = 4000) -> Csr:
-    """Rows of so many ones, in the first columns."""
+def of_lengths(lengths, k: int = 4000, rng: np.random.Generator | None = None) -> Csr:
+    """Rows of so many ones, in the first columns; with numbers to draw from, of random values in any columns."""
     row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    col_idx = np.concatenate([np.arange(x) for x in lengths]).astype(np.int32)
-    return Csr(len(lengths), k, row_ptr, col_idx, np.ones(col_idx.size, np.float32))
+    columns = [np.sort(rng.permutation(k)[:x]) if rng else np.arange(x) for x in lengths]
+    col_idx = np.concatenate([*columns, []]).astype(np.int32)
+    val = rng.standard_normal(col_idx.size) if rng else np.ones(col_idx.size)
+    return Csr(len(lengths), k, row_ptr, col_idx, val.astype(np.float32))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cache
+from itertools import product
 
 import compiled
 import pytest
@@ -95,20 +96,6 @@ def test_a_rung_moves_what_its_head_says(reports):
             assert transposed == {"MN_MAJOR" in entry or entry.startswith("wcsr<") and dtype != "TF32"}, entry
 
 
-def test_what_setmaxnreg_asks_for_is_there():
-    """A warpgroup that loads gives, those that multiply take: no more than a launch has."""
-
-    def asked(paths) -> tuple[set[int], set[int]]:
-        text = "".join(path.read_text() for path in paths)
-        ways = (re.findall(rf"{way}_registers<([^>]+)>", text) for way in ("give", "take"))
-        given, taken = ({int(x) for one in found for x in re.findall(r"\d\d+", one)} for found in ways)
-        return given, taken
-
-    for_blocks = [path for path in family.HERE.glob("*.cu*") if not path.stem.startswith("windows")]
-    assert asked(for_blocks) == ({24, 40}, {240, 232}) and 24 + 2 * 240 <= 3 * 168 >= 40 + 2 * 232
-    assert asked([windows.SOURCE]) == ({56}, {200, 224}) and 56 + 200 <= 2 * 128 and 56 + 2 * 224 <= 3 * 168
-
-
 def test_windows_find_their_registers_and_multiply_without_a_wait(reports):
     for arguments, used, mix, where in of(reports, "wcsr"):
         width = int(arguments[1])
@@ -185,21 +172,17 @@ def test_every_tile_of_blocks_mma_is_one_that_the_source_takes():
 def test_boxes_are_those_of_the_kernels(tmp_path):
     """The compiler's own sizes: Output for unit_ring, for opt2 to opt5, and for the persistent rungs."""
     body = []
-    for dtype, (t, size) in family.DTYPES.items():
-        for c in "CF":
-            for n in published.WIDTHS:
-                few = published.widest("opt6", size)
-                of_c = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, "
-                for widest in (64, few):
-                    wide, size_of = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
-                    body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
-                    body.append(f"static_assert(sizeof({of_c}{widest}>) == {size_of} && {size_of} % 1024 == 0);")
-                ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
-                need = [published.shared_bytes(name, n, size, c) for name in RUNGS[1:]]
-                body.append(f"static_assert({ring} == {published.shared_bytes('opt5', n, size, c)});")
-                whole = published.shared_bytes("opt6", n, size, c)
-                body.append(f"static_assert({ring} + 2 * sizeof({of_c}{few}>) == {whole});")
-                assert max(need) + family.STATIC <= MOST, f"{n} columns of {dtype}"
+    for (dtype, (t, size)), c, n in product(family.DTYPES.items(), "CF", published.WIDTHS):
+        of_c, few = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, ", published.widest("opt6", size)
+        for widest in (64, few):
+            wide, bytes_ = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
+            body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
+            body.append(f"static_assert(sizeof({of_c}{widest}>) == {bytes_} && {bytes_} % 1024 == 0);")
+        need = {name: published.shared_bytes(name, n, size, c) for name in RUNGS[1:]}
+        ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
+        body.append(f"static_assert({ring} == {need['opt5']});")
+        body.append(f"static_assert({ring} + 2 * sizeof({of_c}{few}>) == {need['opt6']});")
+        assert max(need.values()) + family.STATIC <= MOST, f"{n} columns of {dtype}"
     probe = tmp_path / "sizes.cu"
     probe.write_text("\n".join([f'#include "{family.HERE}/specialised.cuh"', "__global__ void sizes() {", *body, "}"]))
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code

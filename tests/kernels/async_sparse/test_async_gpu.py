@@ -57,19 +57,19 @@ def deep(width: int, shape: family.Shape) -> Unit:
 # ------------------------------------------------------------------------------------------ blocks
 
 
+#: Smaller than a block, around blocks and tiles, k that TMA cannot address, more tiles than multiprocessors.
+RAGGED = [(1, 1, 1), (64, 1, 64), (129, 77, 63), (129, 1536, 130), (64 * 150 - 9, 512, 264)]
+
+
 @gpu
 @pytest.mark.parametrize("name", OF_BLOCKS)
 def test_ragged_sizes_empty_rows_and_all_blocks(device, name):
-    """Smaller than a block, around blocks and tiles, k that TMA cannot address, more tiles than multiprocessors."""
     usable(name, device)
-    bind = partial(system.bind, name, device=device)
-    for m, n, k in ((1, 1, 1), (64, 1, 64), (129, 77, 63), (129, 1536, 130), (64 * 150 - 9, 512, 264)):
-        for layout in ("source", "linear"):
-            exact(system.problem(m, n, k, 0.3, SEED, layout=layout), bind, device)
-    for density in (0, 1 / 160, 0.02, 1):
-        exact(system.problem(64 * 40 - 3, 192, 250, density, SEED, layout="linear"), bind, device)
-    if name != "blocks_mma":
-        exact(system.problem(129, 77, 63, 0.3, SEED, dtype="tf32", layout="linear"), bind, device)
+    cases = [((*sizes, 0.3), {"layout": layout}) for sizes in RAGGED for layout in ("source", "linear")]
+    cases += [((64 * 40 - 3, 192, 250, density), {"layout": "linear"}) for density in (0, 1 / 160, 0.02, 1)]
+    cases += [((129, 77, 63, 0.3), {"dtype": "tf32", "layout": "linear"})] * (name != "blocks_mma")
+    for sizes, how in cases:
+        exact(system.problem(*sizes, SEED, **how), partial(system.bind, name, device=device), device)
 
 
 @gpu
@@ -79,8 +79,8 @@ def test_ragged_sizes_empty_rows_and_all_blocks(device, name):
 def test_every_block_dtype_and_layout(device, block, dtype, layout):
     names = ["unit_ring"] * (jit.arch_of(device) in family.TARGETS and (dtype, layout) != ("tf32", "row"))
     for name in names + ["blocks_mma"] * (dtype != "tf32"):
-        for m, n, k, density in ((1, 1, 1, 1), (77, 77, 100, 0.5), (300, 1030, 333, 0.3), (200, 9, 264, 0)):
-            p = system.problem(m, n, k, density, SEED, block=block, dtype=dtype, layout=layout)
+        for *sizes, density in ((1, 1, 1, 1), (77, 77, 100, 0.5), (300, 1030, 333, 0.3), (200, 9, 264, 0)):
+            p = system.problem(*sizes, density, SEED, block=block, dtype=dtype, layout=layout)
             exact(p, partial(system.bind, name, device=device), device)
 
 
@@ -316,12 +316,11 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     usable(name, device)
     file, dtype = tmp_path / "choices.csv", {"auto_tf32": "tf32", "auto_half": "bfloat16"}.get(name, "float32")
     p = system.problem(1000, 1024, 1000, 0.2, SEED) if name == "auto" else of_matrix(pattern("a heavy row"), 129, dtype)
-    bind = launch.bind_auto if name == "auto" else any_csr.bind
-    first = bind(name, p, device, file=file)
+    first = launch.bind_auto(name, p, device, file=file)
     check.check(first, p, check.oracle(p), device.create_stream())
     assert len(file.read_text().splitlines()) == 2
     monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("tried once more"))
-    again = bind(name, p, device, file=file)
+    again = launch.bind_auto(name, p, device, file=file)
     assert again.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
     check.check(again, p, check.oracle(p), device.create_stream())
 
@@ -343,47 +342,45 @@ MUTANTS = {
 }
 
 
-@pytest.fixture
-def mutant(monkeypatch, tmp_path):
-    """mutant(bug): from now on sources have one text changed, which must be there once."""
-
-    def change(bug: str) -> None:
-        *edit, _ = MUTANTS[bug]
-        compiled.changed(family.HERE, tmp_path, *edit)
-        monkeypatch.setattr(published, "HERE", tmp_path)
-        for module in (family, wcsr, windows):
-            monkeypatch.setattr(module, "SOURCE", tmp_path / module.SOURCE.name)
-
-    return change
+def mutated(monkeypatch, folder, bug: str) -> None:
+    """From now on sources have one text changed, which must be there once."""
+    *edit, _ = MUTANTS[bug]
+    compiled.changed(family.HERE, folder, *edit)
+    monkeypatch.setattr(published, "HERE", folder)
+    for module in (family, wcsr, windows):
+        monkeypatch.setattr(module, "SOURCE", folder / module.SOURCE.name)
 
 
 @pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_compiles(mutant, tmp_path, bug):
+def test_a_wrong_kernel_compiles(monkeypatch, tmp_path, bug):
     """Without a GPU as well: it must be the check that refuses it, not the compiler."""
     kernel = system.VARIANTS[MUTANTS[bug][-1]]
-    before = jit.compile_cubin(kernel.source, kernel.entries[0], "sm_90a").code
-    mutant(bug)
-    assert jit.compile_cubin(tmp_path / kernel.source.name, kernel.entries[0], "sm_90a").code != before
+    mutated(monkeypatch, tmp_path, bug)
+    sources = kernel.source, tmp_path / kernel.source.name
+    right, wrong = (jit.compile_cubin(source, kernel.entries[0], "sm_90a").code for source in sources)
+    assert right != wrong
 
 
 @gpu
 @pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_is_caught(hopper, mutant, bug):
+def test_a_wrong_kernel_is_caught(hopper, monkeypatch, tmp_path, bug):
     """By the check of every record, in its second launch at the latest; 40 blocks in a row, panels in groups."""
     name = MUTANTS[bug][-1]
     p = system.problem(1500, 5 * 1024, 64 * 50, 0.8, SEED)
-    config = replace(launch.usual(p, hopper), group_kib=4096 * 2) if name == "unit_ring" else None
-    if name in wcsr.KERNELS | windows.KERNELS:
+    bind = partial(system.bind, name)
+    if name == "unit_ring":
+        bind = partial(unit.bind, name, config=replace(launch.usual(p, hopper), group_kib=4096 * 2))
+    elif name in wcsr.KERNELS | windows.KERNELS:
         p = of_matrix(pattern("a heavy row"), 260, "float32" if name == "windows_exact" else "tf32")
         config = wcsr.Config(chunk=128) if name == "wcsr" else Windows(exact=name == "windows_exact", chunk=256)
+        bind = partial(bind_config, config)
 
     def checked():
-        modules = {type(None): system, Unit: unit, wcsr.Config: wcsr, Windows: windows}
-        bound = modules[type(config)].bind(name, p, hopper, *([config] if config else []))
+        bound = bind(p, device=hopper)
         for _ in range(2):
             check.check(bound, p, check.oracle(p), hopper.create_stream())
 
     checked()
-    mutant(bug)
+    mutated(monkeypatch, tmp_path, bug)
     with pytest.raises(check.WrongResult, match="is wrong: |unwritten or NaN"):
         checked()

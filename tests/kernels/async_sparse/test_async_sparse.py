@@ -3,6 +3,7 @@ what bind hands to a launch."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import ceil
 from types import SimpleNamespace
@@ -38,7 +39,7 @@ from kernels.async_sparse import (
     windows,
 )
 from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.statistics import HEIGHTS, Statistics
+from kernels.async_sparse.model import HEIGHTS, Statistics
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
 from kernels.contract import Operands
@@ -204,12 +205,12 @@ def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest
     made = twins.tasks(row_ptr, chunk, **of)[0] if even else tasks.tasks(row_ptr, chunk)
     window, begin, end, place = made.table.T
     assert made.table.dtype == made.cut.dtype == np.int32 and made.table.flags.c_contiguous
+    assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
     by_place = np.lexsort((end, begin, window))
     assert np.array_equal(
         np.concatenate([np.arange(b, e) for b, e in zip(begin[by_place], end[by_place], strict=True)]),
         np.arange(row_ptr[-1]),
     )
-    assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
     # A window has a task even where it has no column: somebody must store its zeros.
     tasks_of = np.bincount(window, minlength=row_ptr.size - 1)
     assert (tasks_of >= 1).all() and ((end > begin) | (tasks_of[window] == 1)).all()
@@ -238,6 +239,7 @@ def test_chunks_are_whole_steps_and_balance_blocks():
     loads = [512 * x for x in (0, 7, 27, 36, 120, 5000)]
     assert [union.per_block(10**7, 792, x) // 8 for x in loads] == [8, 8, 3, 2, 1, 1]
     assert [union.per_block(10**7, 792, x, 5) // 8 for x in loads[2:]] == [2, 2, 1, 1], "a power of 2"
+    assert union.per_block(3 * 2 * 792 * union.WARPS, 792, 0) // union.WARPS == 3, "two rounds of the GPU"
     assert union.per_block(100, 792, 2000) == union.WARPS
 
 
@@ -262,7 +264,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
     others = np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1
     assert np.array_equal(made.work.others, others)
-    assert (made.held == 0 and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
+    assert (not made.own and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -396,6 +398,9 @@ def test_candidates_take_the_problem_and_are_those_with_the_best_prediction(shap
     for c in found:
         more = family.predict(c, p.m, 2 * n, count, shape, sms), family.predict(c, p.m, n, 2 * count, shape, sms)
         assert min(more) >= time[c.width] >= family.predict(c, p.m, n, count, shape, 2 * sms)
+    for c, k in ((c, k) for c in found for k in (64, 10**7)):
+        grid, (rows, panels, group, steps) = family.dealt(c, shape, p.m, n, k, device)
+        assert grid == min(sms, rows * panels) and 1 <= group <= panels and steps == shape.steps
     assert {c.group_kib for c in found} <= {*family.GROUPS_KIB} and (n > 1 or {c.group_kib for c in found} <= {4096})
 
 
@@ -437,9 +442,9 @@ def test_a_choice_is_for_its_problem_and_its_gpu_and_shipped_ones_fit(monkeypatc
     assert not any(KEPT.look_up(p, H200) for p in others) and KEPT.look_up(problem(), H100_PCIE) is None
 
 
-def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(monkeypatch, tmp_path):
+def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(device, monkeypatch, tmp_path):
     """The narrower a configuration, the faster, here."""
-    bound, refusing = [], []
+    bound, refusing, path = [], [], tmp_path / "choices.csv"
 
     def bind(name, p, device, config=None):
         bound.append((name, config))
@@ -448,81 +453,68 @@ def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(monkeyp
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
     track = racing.track(monkeypatch, lambda config, rounds: 100.0 + config.width)
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], bind=bind))
     for module in (unit, published):
         monkeypatch.setattr(module, "bind", bind)
-    found, path = family.candidates(problem(), H200), tmp_path / "choices.csv"
+    found = family.candidates(problem(), H200)
     first = launch.bind_auto("auto", problem(), H200, file=path)
-    best = ("auto", min(found, key=lambda config: config.width))
-    judge = ("opt5", None)
+    best, judge = ("auto", min(found, key=lambda config: config.width)), ("opt5", None)
     assert bound == [judge, judge, *(("auto", c) for c in found), judge, best, best]
     assert {job[:2] for job in track.compiled} == {(family.SOURCE, family.entry(config, USUAL)) for config in found}
-    bound.clear()
     second = launch.bind_auto("auto", problem(), H200, file=path)
-    assert bound == [best] and first.prepare_ms > second.prepare_ms == 1.0, "trials count as preparation"
+    assert bound[-1:] == [best] and first.prepare_ms > second.prepare_ms, "trials count as preparation"
     refusing += ["opt5", "opt0"]
+    bound.clear()
     launch.tune(problem(), H200)
-    assert [name for name, _ in bound][1:6] == ["opt5", "opt0", "unit_ring", "unit_ring", "auto"]
-    assert any_csr.FAMILIES["auto_fp32"].choices is any_csr.CHOICES
+    assert [name for name, _ in bound][:5] == ["opt5", "opt0", "unit_ring", "unit_ring", "auto"]
 
 
 # -------------------------------------------------------------------------------------------- bind
 
 
 def step_of(bound):
-    """(entry, config, arguments) of the launch that multiplies; all others copy lines, or clear and round rows."""
+    """(kernel, template arguments, config, arguments) of the launch that multiplies: others copy, clear or round."""
     others = (*pitch.ENTRIES.values(), "clear_cut", "round_cut")
     (step,) = [s for s in bound.named if not any(entry in s[0] for entry in others)]
-    return step
+    kernel, *of = re.findall(r"[^<>, ]+", step[0].split(": ")[1])
+    return kernel, of, *step[1:]
 
 
-def is_map(x, lines_: int, columns: int) -> bool:
-    """Whether a tensor map has boxes of so many lines and columns, swizzled as these lie, of lines that TMA takes."""
-    size = int(x.typestr[-1])
-    swizzle = 0 if columns * size <= 16 else min(128, columns * size)
-    return x.box == (lines_, columns) and x.swizzle == swizzle and not x.strides[0] % 16 and not x.address % 16
+def tile_of(kernel: str, of: list[str]) -> tuple[int, int]:
+    """(columns that a warpgroup multiplies, columns of C in a tile), by a kernel's template arguments."""
+    width = 128 if kernel == "opt0" else int(of[{"blocks_mma": 5, "unit_ring": 4}.get(kernel, 2)])
+    side_by_side = kernel in published.PAIRS or kernel == "unit_ring" and of[3] == "false"
+    return width, width * (1 + side_by_side)
 
 
 @pytest.mark.parametrize("layout", operands.LAYOUTS)
 @pytest.mark.parametrize("dtype", family.DTYPES)
 @pytest.mark.parametrize("name", ["unit_ring", *published.KERNELS, "opt5_n136", "blocks_mma"])
 def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, layout):
+    """And maps have boxes of a step, of lines that TMA takes, swizzled as these lie."""
     for m, n, k, block in ((300, 1536, 200, 64), (301, 77, 133, (128, 32)), (64, 1, 64, 64), (1, 8, 1, 16)):
         p = system.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
-        shape = family.shape_of(p)
+        shape, of_block = family.shape_of(p), 64 if name == "unit_ring" else 1
         try:
             bound = system.bind(name, p, device)
         except ValueError as error:
-            b_order = shape.b_order == "C" and name not in ("opt0", "blocks_mma")
-            assert b_order or "64 x 64" in str(error) or (name, dtype) == ("blocks_mma", "tf32"), error
+            column_major = shape.b_order == "C" and name not in ("opt0", "blocks_mma")
+            assert column_major or "64 x 64" in str(error) or (name, dtype) == ("blocks_mma", "tf32"), error
             continue
-        entry, how, arguments = step_of(bound)
-        kernel, size = entry.split(": ")[1].split("<")[0], shape.size
-        numbers = [int(x) for x in arguments if isinstance(x, np.integer)]
-        rows, columns = ceil(m / p.device().a.block[0]), 128
-        if kernel == "unit_ring":
-            config, rows = launch.usual(p, device), ceil(m / shape.b_row)
-            columns, width = config.columns, config.width
-            assert how.shmem_size == family.shared_bytes(config, shape) and numbers[3] == shape.steps
-            assert 1 <= numbers[2] <= numbers[1] == ceil(n / columns) and numbers[0] == rows
-        elif kernel == "blocks_mma":
-            columns = blocks.chosen(blocks.shape_of(p), p.device().a.blocks, rows, n, device).columns
-        elif kernel != "opt0":
-            width = int(entry.rstrip(">").split(", ")[2])
-            columns = width * (2 if kernel in published.PAIRS else 1)
-        panels = ceil(n / columns)
-        staying = kernel == "unit_ring" or kernel in published.PERSISTENT
-        grid = {"blocks_mma": rows * panels, "opt7": (rows, ceil(panels / 2))}.get(kernel, (rows, panels))
-        assert how.grid == (min(132, rows * panels) if staying else grid)
-        assert how.block == (384 if kernel in published.PAIRS or kernel == "unit_ring" else 128)
-        if kernel not in ("opt0", "opt1", "blocks_mma"):
-            values = 128 // size // shape.pieces
-            assert is_map(arguments[0], 64, values)
-            assert is_map(arguments[1], *((width, values) if shape.b_order == "F" else (values, 64)))
-            most = published.widest(kernel, size) if kernel != "unit_ring" else 64
-            wide = family.box_columns(width, size, shape.c_order, most)
-            boxes = (wide, 32 if size == 4 else 64) if shape.c_order == "F" else (64, wide)
-            assert kernel == "opt7" or is_map(arguments[2], *boxes)
-        assert bound.result() is p.device().c
+        kernel, of, how, arguments = step_of(bound)
+        width, columns = tile_of(kernel, of)
+        tiles, staying = ceil(m / max(of_block, p.device().a.block[0])), kernel in ("unit_ring", *published.PERSISTENT)
+        tiles *= ceil(n / columns) if kernel != "opt7" else 2 * ceil(n / columns / 2)  # a cluster of two
+        assert np.prod(how.grid) * (2 if kernel == "opt7" else 1) == (min(132, tiles) if staying else tiles)
+        assert how.block == (384 if kernel in (*published.PAIRS, "unit_ring") else 128)
+        assert getattr(how, "shmem_size", 0) <= MOST - family.STATIC and bound.result() is p.device().c
+        maps = [x for x in arguments if hasattr(x, "swizzle")]
+        assert len(maps) == {"opt0": 0, "opt1": 0, "blocks_mma": 0, "opt7": 2}.get(kernel, 3)
+        for x in maps:
+            line = x.box[1] * int(x.typestr[-1])
+            assert x.swizzle == (0 if line <= 16 else min(128, line)) and not x.strides[0] % 16 | x.address % 16
+        step = 128 // shape.size // shape.pieces
+        assert not maps or maps[0].box == (64, step) and maps[1].box in ((width, step), (step, 64))
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bfloat16"])
@@ -533,52 +525,42 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
     for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 512)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
         bound = system.bind(name, p, device)
-        _, how, arguments = step_of(bound)
+        *_, how, arguments = step_of(bound)
         assert bound.prepare_bytes > 0 and bound.result() is p.device().c
         if name in wcsr.KERNELS:
-            chunk = wcsr.config_of(name).chunk
-            work = wcsr.prepared(p.host().a, dtype, chunk)[1]
-            assert how.grid == (work.count, ceil(n / 128)) and how.shmem_size == wcsr.shared_bytes(128)
+            work = wcsr.prepared(p.device().a, dtype, wcsr.config_of(name).chunk)[1]
+            assert how.grid == (work.count, ceil(n / 128))
             assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * (4 if dtype == "tf32" else 2) % 16 > 0)
         elif name in windows.KERNELS:
-            config = windows.config_of(name, n)
-            panels = ceil(n / (128 * config.groups))
-            blocks_ = 132 * (3 - config.groups)
-            work = windows.prepare(p.device().a, config, blocks_, panels).work
-            assert how.grid == min(blocks_, work.count * panels) and [int(x) for x in arguments[3:5]] == [
-                work.count,
-                panels,
-            ]
+            groups = windows.config_of(name, n).groups
+            count, panels = map(int, arguments[3:5])
+            assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
+            assert count >= ceil(p.m / 16)
         elif name in union.KERNELS:
-            config = union.fitted(Union(), n, dtype)
-            panels = ceil(n / union.columns_of(config, dtype))
-            count, each = int(arguments[1]), int(arguments[2])
-            assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0
+            panels = ceil(n / union.columns_of(union.fitted(Union(), n, dtype), dtype))
+            count, each = map(int, arguments[1:3])
+            assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0 and count >= ceil(p.m / 4)
 
 
 def test_what_kernels_do_not_take_says_who_does(device):
-    row = system.problem(130, 64, 130, 0.5, layout="row")
-    low = system.problem(130, 64, 130, 0.5, block=32)
+    row, low = (system.problem(130, 64, 130, 0.5, **x) for x in ({"layout": "row"}, {"block": 32}))
     tall = replace(system.problem(64, 8, 64, 0), n=2**26, make_device=system.problem(64, 8, 64, 0).device)
-    for name in published.KERNELS:
-        says([name, "64 x 64", "use unit_ring"], lambda name=name: system.bind(name, low, device))
-        if name != "opt0":
-            says([name, "column-major", "use unit_ring"], lambda name=name: system.bind(name, row, device))
-        if name not in published.PERSISTENT:
-            says([name, "n=67108864", "at most 65535"], lambda name=name: system.bind(name, tall, device))
-    assert system.bind("opt0", row, device).steps
-    says(["B is float32"], lambda: system.bind("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), device))
-    matrix = [system.problem_from_csr(shuffled(), 64, dtype=d, format="csr", **x) for d, x in (
-        ("float32", {}), ("tf32", {"layout": "source"}), ("bfloat16", {}),
-    )]  # fmt: skip
+    float32, tf32, half_ = (
+        system.problem_from_csr(shuffled(), 64, dtype=d, format="csr", layout=x)
+        for d, x in (("float32", "row"), ("tf32", "source"), ("bfloat16", "row"))
+    )
+    cases = [(name, low, ["64 x 64", "use unit_ring"]) for name in published.KERNELS]
+    cases += [(name, row, ["column-major", "use unit_ring"]) for name in published.KERNELS if name != "opt0"]
+    of_grid = published.KERNELS.keys() - published.PERSISTENT
+    cases += [(name, tall, [name, "n=67108864", "at most 65535"]) for name in of_grid]
     for name in ("wcsr", "windows"):
-        says([name, "lose digits"], lambda name=name: system.bind(name, matrix[0], device))
-        says(["column-major"], lambda name=name: system.bind(name, matrix[1], device))
-        says(["A is Bcsr"], lambda name=name: system.bind(name, low, device))
-    says(["B is bfloat16"], lambda: system.bind("windows", matrix[2], device))
-    says(["groups of 3 rows"], lambda: union.bind("union_rows", matrix[0], device, Union(3)))
-    says(["union_half"], lambda: union.bind("union_rows", matrix[2], device))
-    assert jit.arch_of(H200) in family.TARGETS
+        cases += [(name, float32, ["lose digits"]), (name, tf32, ["column-major"]), (name, low, ["A is Bcsr"])]
+    cases += [("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), ["B is float32"])]
+    cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
+    for name, p, words in cases:
+        says([name, *words], lambda name=name, p=p: system.bind(name, p, device))
+    says(["groups of 3 rows"], lambda: union.bind("union_rows", float32, device, Union(3)))
+    assert system.bind("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
 
 
 @pytest.mark.parametrize("layout", operands.LAYOUTS)

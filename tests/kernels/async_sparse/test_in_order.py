@@ -1,15 +1,13 @@
-"""Sums in one order without a GPU: slots of parts, the protocol in every interleaving, which kernels add by atomics."""
+"""Sums in one order without a GPU: slots of parts, configurations, which kernels add by atomics."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from math import ceil
 
 import numpy as np
 import pytest
 import twins
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matrices import of_lengths
 from pretend import pretended  # noqa: F401
@@ -23,10 +21,6 @@ from kernels.formats import csr
 from kernels.library import in_order
 from kernels.tuning import choices
 from kernels.tuning.__main__ import rooms
-
-HEADER = jit.COMMON / "in_order.cuh"
-FAN = int(re.search(r"constexpr int FAN = (\d+);", HEADER.read_text())[1])
-
 
 # ------------------------------------------------------------------------------------ slots
 
@@ -59,80 +53,6 @@ def test_kernels_differ_where_three_parts_or_more_meet(pretended, longest, diffe
         made = [union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1) for c in (config, ask)]
         assert made[0].parts is None and (made[1].parts is not None) == different
         assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
-
-
-# ------------------------------------------------------------------------------------ the protocol
-
-
-class Group:
-    """in_order.cuh in Python: what parts share, and each part as a generator that stops before what others see."""
-
-    def __init__(self, parts: int, fan: int) -> None:
-        self.parts, self.fan = parts, fan
-        self.counts, self.slots = [0] * parts, ["stale"] * parts
-        self.found: list = []  #: sums of those who believe that they have the whole
-
-    def part(self, mine: int):
-        acc, left, stride, level = mine, self.parts, 1, 0
-        while left > 1:
-            first = mine // self.fan * self.fan
-            many = min(self.fan, left - first)
-            if many > 1:
-                yield
-                self.slots[mine * stride] = acc
-                yield
-                place = first * stride + level
-                before = self.counts[place]
-                self.counts[place] = 0 if before >= many - 1 else before + 1  # atom.inc
-                if before != many - 1:
-                    return
-                acc = ()
-                for i in range(many):
-                    yield
-                    acc = (*acc, self.slots[(first + i) * stride])
-            mine, left = mine // self.fan, ceil(left / self.fan)
-            stride, level = stride * self.fan, level + 1
-        self.found.append(acc)
-
-    def tree(self):
-        """What is added to what, in whichever order parts are done."""
-        sums = list(range(self.parts))
-        while len(sums) > 1:
-            groups = [sums[i : i + self.fan] for i in range(0, len(sums), self.fan)]
-            sums = [tuple(x) if len(x) > 1 else x[0] for x in groups]
-        return sums[0]
-
-    def launch(self, order) -> None:
-        """Parts step in the order of their numbers in `order`, and those that are left in turn."""
-        running = {i: self.part(i) for i in range(self.parts)}
-        self.found = []
-        for i in itertools.chain(order, itertools.cycle(range(self.parts))):
-            if i in running and next(running[i], "done") == "done":
-                del running[i]
-            if not running:
-                return
-
-
-@pytest.mark.parametrize("parts", [2, 3, 4])
-def test_every_interleaving_adds_up_the_same_tree(parts):
-    """Exhaustively: each part stores, counts, and may go on. Twice, since counts and slots are what a launch left."""
-    group = Group(parts, 2)
-    orders = set(itertools.permutations([i for i in range(parts) for _ in range(2 + (parts < 4))]))
-    for order in orders:
-        for _ in range(2):
-            group.launch(order)
-            assert group.found == [group.tree()] and group.counts == [0] * parts, order
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 250), st.sampled_from([4, 5, FAN]), st.randoms(use_true_random=False))
-def test_random_interleavings_add_up_the_same_tree(parts, fan, random):
-    group = Group(parts, fan)
-    for _ in range(3):
-        order = [i for i in range(parts) for _ in range(6)]
-        random.shuffle(order)
-        group.launch(order)
-        assert group.found == [group.tree()] and not any(group.counts)
 
 
 # ------------------------------------------------------------------------------------ configurations

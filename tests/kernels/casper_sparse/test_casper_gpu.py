@@ -73,12 +73,6 @@ def test_rows_of_b_that_no_non_zero_names_are_not_multiplied(device, variant):
     exact(p, with_nan, device)
 
 
-def test_split_rows_repeats_where_it_cuts_nothing(device):
-    bound = system.bind("split_rows", system.problem_from_csr(ragged([50] * 1025, 1363), 260), device)
-    first = launched(bound, device)
-    assert len(bound.steps) == 1 and all(np.array_equal(launched(bound, device), first) for _ in range(10))
-
-
 @pytest.mark.parametrize("label", MATRICES)
 def test_preprocessing_on_the_gpu_makes_what_numpy_makes(device, label):
     a = ragged(*MATRICES[label])

@@ -259,9 +259,6 @@ def test_more_work_or_a_smaller_gpu_is_never_predicted_to_be_faster(rows, more):
     assert family.shared_cycles(SimpleNamespace(**usual | more), H200, rows) >= time
     small = SimpleNamespace(properties=SimpleNamespace(**vars(H200.properties) | {"multiprocessor_count": 66}))
     assert family.shared_cycles(SimpleNamespace(**usual), small, rows) >= time
-
-
-def test_a_few_rows_make_small_blocks_and_many_make_large_ones():
     few, many = (SimpleNamespace(m=m, n=n, k=2048, nnz=50 * m) for m, n in ((128, 128), (2**20, 256)))
     assert (family.best_rows(few, H200), family.best_rows(many, H200)) == (1, 8)
 

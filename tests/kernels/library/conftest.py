@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pretend import pretended  # noqa: F401
 
 from kernels.library import buffers
 
@@ -58,6 +59,13 @@ def driver(request, monkeypatch):
         return memory.ctypes.data + -memory.ctypes.data % 512
 
     made = Driver()
-    monkeypatch.setattr(buffers, "_driver", lambda: made)
+    monkeypatch.setattr(buffers, "driver", made)
     monkeypatch.setattr(buffers, "zeros", zeros)
     return made
+
+
+@pytest.fixture
+def open_gpu(device, tmp_path, monkeypatch):
+    """The GPU; choices for tests' matrices are nobody else's."""
+    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
+    return device

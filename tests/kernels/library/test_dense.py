@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -54,47 +55,25 @@ def test_the_order_that_a_plan_is_made_for():
     assert dense.order_of(of(BIG.T)) == "F" and dense.order_of(of(BIG[0])) == "C"
 
 
-def test_what_is_on_the_host_or_no_array_is_refused():
-    says(["B is numpy.ndarray on the host"], lambda: dense.describe(np.zeros(3), "B"))
-    says(["out is builtins.list", "DLPack"], lambda: dense.describe([1.0], "out"))
-    says(["out is builtins.NoneType"], lambda: dense.describe(None, "out"))
-
-
 class Tensor:
     """What is asked of a tensor of PyTorch's on GPU 1."""
 
-    is_cuda, shape, layout, dtype, negative = True, (3, 4), "strided", "torch.float32", False
-    requires_grad = False
+    is_cuda, shape, layout, dtype, requires_grad = True, (3, 4), "strided", "torch.float32", False
 
-    def data_ptr(self):
-        return 0x1000
-
-    def stride(self):
-        return (4, 1)
-
-    def get_device(self):
-        return 1
-
-    def is_neg(self):
-        return self.negative
+    def __init__(self, negative: bool = False):
+        given = {"data_ptr": 0x1000, "stride": (4, 1), "get_device": 1, "is_neg": negative}
+        vars(self).update({name: lambda value=value: value for name, value in given.items()})
 
 
 def test_a_view_with_signs_to_be_changed_is_refused_and_lies_otherwise(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, strided="strided"))
-    monkeypatch.setattr(dense, "_libraries", {})
-    plain, negative = Tensor(), Tensor()
-    negative.negative = True
+    dense._library.cache_clear()
+    plain, negative = Tensor(), Tensor(True)
     assert dense.describe(plain, "B") == Dense(0x1000, (3, 4), (4, 1), "float32", 1)
     says(["B is a view", "resolve_neg()"], lambda: dense.describe(negative, "B"))
     # A plan keeps what it knows of how arrays lie.
     assert dense.place(plain, "B")[1] == dense.place(Tensor(), "B")[1]
     assert dense.place(plain, "B")[1] != dense.place(negative, "B")[1]
-
-
-def test_tensors_with_signs_to_be_changed_are_read_with_them_changed():
-    torch = pytest.importorskip("torch")
-    x = torch._neg_view(torch.ones(2, 3))
-    assert (operands.array(x) == -1).all()
 
 
 def test_cupys_current_stream_is_that_of_the_arrays_gpu(monkeypatch):
@@ -152,18 +131,8 @@ def test_apart_is_said_of_no_two_parts_that_share_memory(data):
 
 
 def test_any_librarys_stream_has_an_address():
-    protocol = SimpleNamespace(__cuda_stream__=lambda: (0, 9))
-    as_property = SimpleNamespace(__cuda_stream__=(0, 9))
-    for stream in (
-        9,
-        SimpleNamespace(ptr=9),
-        SimpleNamespace(cuda_stream=9),
-        protocol,
-        as_property,
-    ):
-        assert dense.address_of(stream) == 9
-    says(["builtins.str"], lambda: dense.address_of("default"))
-    says(["builtins.bool"], lambda: dense.address_of(True))
+    for how in ({"ptr": 9}, {"cuda_stream": 9}, {"__cuda_stream__": (0, 9)}, {"__cuda_stream__": lambda: (0, 9)}):
+        assert dense.address_of(SimpleNamespace(**how)) == dense.address_of(9) == 9
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -211,44 +180,10 @@ def test_overlaps_are_those_that_counting_finds(shape, strides):
 class Foreign:
     """An array of another library on GPU 0, which says of it what `__cuda_array_interface__` has."""
 
-    def __init__(self, readonly: bool, strides=None):
-        self.__cuda_array_interface__ = {
-            "version": 3,
-            "shape": (3, 4),
-            "strides": strides,
-            "typestr": "<f4",
-            "data": (0x1000, readonly),
-        }
+    __cuda_array_interface__: ClassVar = {}
 
-
-@pytest.fixture
-def views(monkeypatch):
-    """The driver is not asked where an address is."""
-    import cuda.core.utils as utils
-
-    def view(x, stream_ptr):
-        given = x.__cuda_array_interface__
-        strides = given["strides"] and tuple(s // 4 for s in given["strides"])
-        return SimpleNamespace(
-            ptr=given["data"][0],
-            readonly=given["data"][1],
-            shape=given["shape"],
-            strides=strides,
-            dtype=np.dtype(given["typestr"]),
-            device_id=0,
-            is_device_accessible=True,
-            stream=stream_ptr,
-        )
-
-    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view), raising=False)
-
-
-def test_what_may_not_be_written_is_known_and_lies_otherwise(views):
-    free, fixed = Foreign(False), Foreign(True)
-    assert dense.describe(free, "out") == Dense(0x1000, (3, 4), (4, 1), "float32", 0)
-    assert dense.describe(fixed, "out").readonly
-    # A plan keeps what it knows of how arrays lie.
-    assert dense.place(free, "out")[1] != dense.place(fixed, "out")[1]
+    def __init__(self, readonly: bool):
+        self.readonly = readonly
 
 
 class Jax(Foreign):
@@ -258,45 +193,63 @@ class Jax(Foreign):
 Jax.__module__ = "jaxlib._jax"
 
 
-def test_an_array_of_jax_is_asked_for_on_a_stream_that_there_is(monkeypatch):
-    import cuda.core.utils as utils
-
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The streams on which arrays were asked where they lie; each refuses those that it says."""
+    found = []
 
     def view(x, stream_ptr):
-        asked.append(stream_ptr)
-        if stream_ptr == -1:
+        found.append(stream_ptr)
+        if stream_ptr in getattr(x, "refuses", ()):
             raise RuntimeError("CUDA_ERROR_INVALID_HANDLE: invalid resource handle.\nand a trace")
-        return SimpleNamespace(
-            ptr=0x1000,
-            readonly=False,
-            shape=(3, 4),
-            strides=None,
-            dtype=np.dtype("f4"),
-            device_id=0,
-            is_device_accessible=True,
-        )
+        lies = {"ptr": 0x1000, "shape": (3, 4), "strides": None, "dtype": np.dtype("f4"), "device_id": 0}
+        return SimpleNamespace(**lies, readonly=x.readonly, is_device_accessible=True)
 
-    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
+    monkeypatch.setattr("cuda.core.utils.StridedMemoryView", SimpleNamespace(from_any_interface=view), raising=False)
     monkeypatch.setattr(dense, "current", lambda x, ordinal: 0x77)
-    assert dense.describe(Jax(False), "B").readonly and asked == [0x77], "never through -1"
-    asked.clear()
-    assert not dense.describe(Foreign(False), "B").readonly and asked == [-1, 0x77]
-    monkeypatch.setattr(dense, "current", lambda x, ordinal: -1)
-    says(["B is", "CUDA_ERROR_INVALID_HANDLE"], lambda: dense.describe(Foreign(False), "B"))
+    return found
 
 
-def test_an_array_that_says_it_is_on_the_host_is_not_asked_further():
-    here = SimpleNamespace(__dlpack__=lambda **_: pytest.fail("asked"), __dlpack_device__=lambda: (1, 0))
-    says(["B is types.SimpleNamespace on the host"], lambda: dense.describe(here, "B"))
+def test_what_may_not_be_written_is_known_and_lies_otherwise(asked):
+    free, fixed = Foreign(False), Foreign(True)
+    assert dense.describe(free, "out") == Dense(0x1000, (3, 4), (4, 1), "float32", 0)
+    assert dense.describe(fixed, "out").readonly
+    # A plan keeps what it knows of how arrays lie.
+    assert dense.place(free, "out")[1] != dense.place(fixed, "out")[1]
 
 
-def test_strides_between_elements_are_refused():
-    says(["strides of (6, 4) bytes"], lambda: dense._elements((6, 4), 4))
-    x = of(BIG)
-    for pair in ((x._replace(ptr=0x1002), x), (x, x._replace(ptr=0x1002))):
-        says(["no multiple", "4 bytes"], lambda pair=pair: dense.combine(*pair, 1.0, 0.0, None, None))
-    says(["no multiple of 4"], lambda: sampled.width(8, 0x1002))
+@pytest.mark.parametrize(
+    ("kind", "refuses", "streams"), [(Jax, [-1], [0x77]), (Foreign, [], [-1]), (Foreign, [-1], [-1, 0x77])]
+)
+def test_an_array_is_asked_for_on_a_stream_that_there_is(kind, refuses, streams, asked):
+    x = kind(False)
+    x.refuses = refuses
+    assert dense.describe(x, "B").readonly == (kind is Jax) and asked == streams
+    x.refuses = [-1, 0x77]
+    says(["B is", "CUDA_ERROR_INVALID_HANDLE"], lambda: dense.describe(x, "B"))
+
+
+HERE = SimpleNamespace(__dlpack__=lambda **_: pytest.fail("asked"), __dlpack_device__=lambda: (1, 0))
+WITHIN = of(BIG)._replace(ptr=0x1002)
+
+
+@pytest.mark.parametrize(
+    ("words", "work"),
+    [
+        (["B is numpy.ndarray on the host"], lambda: dense.describe(np.zeros(3), "B")),
+        (["B is types.SimpleNamespace on the host"], lambda: dense.describe(HERE, "B")),
+        (["out is builtins.list", "DLPack"], lambda: dense.describe([1.0], "out")),
+        (["out is builtins.NoneType"], lambda: dense.describe(None, "out")),
+        (["strides of (6, 4) bytes"], lambda: dense._elements((6, 4), 4)),
+        (["no multiple", "4 bytes"], lambda: dense.combine(WITHIN, of(BIG), 1.0, 0.0, None, None)),
+        (["no multiple", "4 bytes"], lambda: dense.combine(of(BIG), WITHIN, 1.0, 0.0, None, None)),
+        (["no multiple of 4"], lambda: sampled.width(8, 0x1002)),
+        (["builtins.str"], lambda: dense.address_of("default")),
+        (["builtins.bool"], lambda: dense.address_of(True)),
+    ],
+)
+def test_what_is_no_array_or_stream_is_one_sentence(words, work):
+    says(words, work)
 
 
 # ---------------------------------------------------------------- alpha and beta
@@ -321,15 +274,32 @@ def test_a_factor_is_any_real_number_of_the_host(x, value):
     assert dense.factor("beta", float("nan")) != dense.factor("beta", float("nan"))
 
 
+ON_GPU = SimpleNamespace(shape=(), device=SimpleNamespace(type="cuda"), item=lambda: 2.0)
+
+
 @pytest.mark.parametrize(
-    "x", [None, "2", 1j, True, np.bool_(True), np.ones(1), np.ones(2), [1.0], np.complex64(1), 1e39, 10**400, -1e300]
+    "x",
+    [
+        None,
+        "2",
+        1j,
+        True,
+        np.bool_(True),
+        np.ones(1),
+        np.ones(2),
+        [1.0],
+        np.complex64(1),
+        1e39,
+        10**400,
+        -1e300,
+        ON_GPU,
+    ],
 )
 def test_a_factor_that_is_no_number_is_refused(x):
     says(["beta is"], lambda: dense.factor("beta", x))
 
 
-def test_a_tensor_of_the_host_is_a_factor_and_one_of_a_gpu_is_not():
+def test_tensors_are_read_with_their_signs_changed_and_one_of_the_host_is_a_factor():
     torch = pytest.importorskip("torch")
+    assert (operands.array(torch._neg_view(torch.ones(2, 3))) == -1).all()
     assert dense.factor("alpha", torch.tensor(2.5)) == 2.5
-    on_gpu = SimpleNamespace(shape=(), device=SimpleNamespace(type="cuda"), item=lambda: 2.0)
-    says(["alpha is"], lambda: dense.factor("alpha", on_gpu))

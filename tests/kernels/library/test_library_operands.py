@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,11 +28,27 @@ def dense(m: int = 64, k: int = 96, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((m, k)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dia"])
-def test_scipy_matrices_of_any_kind_become_csr(kind):
-    a = sparse()
-    made = operands.operand(a.asformat(kind))
-    assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
+class View(sp.csr_matrix):
+    """A subclass of another library, as anndata's views are."""
+
+
+View.__module__ = "anndata"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(sparse().asformat(kind) for kind in ("csr", "csc", "coo", "lil", "dia")),
+        View(sparse()),
+        # What only knows how to become a matrix of SciPy's.
+        SimpleNamespace(tocsr=sparse),
+        SimpleNamespace(tocsr=lambda: sparse().tocsc()),
+    ],
+    ids=lambda a: type(a).__name__,
+)
+def test_matrices_of_scipys_or_what_becomes_one_become_csr(given):
+    made = operands.operand(given)
+    assert isinstance(made, Csr) and (formats.to_dense(made) == sparse().toarray()).all()
 
 
 @pytest.mark.parametrize(("sides", "kind"), [((16, 32), Bcsr), ((64, 64), Bcsr), ((8, 8), Csr), ((5, 4), Csr)])
@@ -41,18 +59,24 @@ def test_blocks_stay_blocks_where_the_format_has_their_sides(sides, kind):
     assert not isinstance(made, Bcsr) or made.block == sides
 
 
-def test_formats_of_ours_are_taken_as_they_are_once_they_are_checked():
-    a = sparse(64, 64)
-    for made in (
-        csr.from_scipy(a),
-        bcsr.from_csr(a, block=16),
-        wcsr.from_csr(a),
-        nm.random(64, 32, 2, 4, 4, 0),
-        two_four.random(16, 64, "bfloat16", 0),
-    ):
-        assert operands.operand(made) is made
-    broken = Csr(2, 2, np.array([0, 1, 1], np.int32), np.array([5], np.int32), np.ones(1, np.float32))
-    says(["col_idx[0] is 5"], lambda: operands.operand(broken))
+OURS = [
+    csr.from_scipy(sparse(64, 64)),
+    csr.from_scipy(sparse(0, 5)),
+    bcsr.from_csr(sparse(70, 90), block=16, dtype="float32"),
+    wcsr.from_csr(sparse(70, 90), window=16),
+    nm.random(64, 40, 2, 8, 4, 0),
+    two_four.random(24, 40, "float16", 1),
+]
+
+
+@pytest.mark.parametrize("a", OURS, ids=lambda a: type(a).__name__)
+def test_formats_of_ours_are_taken_as_they_are_and_as_csr_the_same_matrix(a):
+    assert operands.operand(a) is a
+    dense, made = formats.to_dense(a), csr.validate(operands.as_csr(a))
+    assert (formats.to_dense(made) == (dense.T if isinstance(a, Nm) else dense)).all()
+    turned, order = operands.transposed(made)
+    assert (formats.to_dense(csr.validate(turned)) == formats.to_dense(made).T).all()
+    assert (made.val[order] == turned.val).all()
 
 
 def test_values_that_float32_does_not_hold_need_an_accuracy():
@@ -97,18 +121,6 @@ def test_blocks_that_are_nowhere_are_refused_as_blocks(change, words, side):
     for name, value in change.items():
         setattr(a, name, np.array(value))
     says(["BSR", *words], lambda: operands.operand(a))
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (dense(), ["numpy.ndarray", "prune="]),
-        (3, ["builtins.int", "SciPy"]),
-        (np.ones((2, 2), "U1"), ["prune="]),
-    ],
-)
-def test_what_is_no_sparse_matrix_is_refused(given, words):
-    says(words, lambda: operands.operand(given))
 
 
 @pytest.mark.parametrize(
@@ -181,29 +193,6 @@ def test_arrays_longer_than_their_pointers_say_are_cut():
     assert (formats.to_dense(operands.operand(blocks)) == right).all()
 
 
-class View(sp.csr_matrix):
-    """A subclass of another library, as anndata's views are."""
-
-
-class Other:
-    """What only knows how to become a matrix of SciPy's."""
-
-    def __init__(self, a):
-        self.a = a
-
-    def tocsr(self):
-        return self.a
-
-
-def test_what_is_made_from_scipys_classes_or_becomes_one_is_taken():
-    a = sparse()
-    View.__module__ = "anndata"
-    for given in (View(a), Other(a), Other(a.tocsc())):
-        made = operands.operand(given)
-        assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
-    says(["Other", "SciPy"], lambda: operands.operand(Other("nothing")))
-
-
 def test_what_is_checked_already_is_not_checked_again(monkeypatch):
     monkeypatch.setattr(formats, "validate", lambda a: pytest.fail("checked"))
     a = sparse()
@@ -266,23 +255,30 @@ def test_a_dense_array_is_pruned_as_its_format_prunes(how, right):
     assert (formats.to_dense(made) == formats.to_dense(right)).all() and made.nnz == right.nnz
 
 
-def test_pruning_says_what_it_needs():
-    x = dense()
-    for words, work in (
-        (["'unstructured'", "2:4"], lambda: operands.operand(x, prune="unstructured")),
-        (["needs a density"], lambda: operands.operand(x, prune="nm")),
-        (["0.4", "half"], lambda: operands.operand(x, prune="2:4", density=0.4)),
-        (["1.5"], lambda: operands.operand(x, prune="block", density=1.5)),
-        (["density is 'x'"], lambda: operands.operand(x, prune="block", density="x")),
-        (["A is 0 x 96", "prune='2:4'"], lambda: operands.operand(x[:0], prune="2:4")),
-        (["A is 64 x 0"], lambda: operands.operand(x[:, :0], prune="nm", density=0.25)),
-        (["sparse already"], lambda: operands.operand(sparse(), prune="2:4")),
-        (["nothing is pruned"], lambda: operands.operand(sparse(), density=0.5)),
-        (["accuracy='bf16'"], lambda: operands.operand(x, prune="2:4", dtype="bfloat16")),
-        (["1 dimensions"], lambda: operands.operand(x[0], prune="2:4")),
-    ):
-        says(words, work)
-    operands.operand(x, prune="2:4", dtype="bfloat16", accuracy="bf16")
+@pytest.mark.parametrize(
+    ("words", "a", "how"),
+    [
+        (["numpy.ndarray", "prune="], dense(), {}),
+        (["builtins.int", "SciPy"], 3, {}),
+        (["prune="], np.ones((2, 2), "U1"), {}),
+        (["SimpleNamespace", "SciPy"], SimpleNamespace(tocsr=lambda: "nothing"), {}),
+        (["col_idx[0] is 5"], Csr(2, 2, np.array([0, 1, 1], "i4"), np.array([5], "i4"), np.ones(1, "f4")), {}),
+        (["'unstructured'", "2:4"], dense(), {"prune": "unstructured"}),
+        (["needs a density"], dense(), {"prune": "nm"}),
+        (["0.4", "half"], dense(), {"prune": "2:4", "density": 0.4}),
+        (["1.5"], dense(), {"prune": "block", "density": 1.5}),
+        (["density is 'x'"], dense(), {"prune": "block", "density": "x"}),
+        (["A is 0 x 96", "prune='2:4'"], dense()[:0], {"prune": "2:4"}),
+        (["A is 64 x 0"], dense()[:, :0], {"prune": "nm", "density": 0.25}),
+        (["sparse already"], sparse(), {"prune": "2:4"}),
+        (["nothing is pruned"], sparse(), {"density": 0.5}),
+        (["accuracy='bf16'"], dense(), {"prune": "2:4", "dtype": "bfloat16"}),
+        (["1 dimensions"], dense()[0], {"prune": "2:4"}),
+        (["builtins.int", "array of NumPy"], 3, {"prune": "2:4"}),
+    ],
+)
+def test_what_is_no_matrix_or_pattern_is_one_sentence(words, a, how):
+    says(words, lambda: operands.operand(a, **how))
 
 
 # ---------------------------------------------------------------- accuracy
@@ -297,15 +293,6 @@ def test_pruning_says_what_it_needs():
         ("tf32", "float32", "tf32"),
         ("bf16", "float32", "bf16"),
         ("bf16", "bfloat16", "bf16"),
-    ],
-)
-def test_the_default_accuracy_is_what_the_dtype_holds(accuracy, dtype, is_):
-    assert operands.resolved(accuracy, dtype) == is_
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "dtype", "words"),
-    [
         ("fp32", "bfloat16", ["'fp32'", "bfloat16"]),
         ("tf32", "float16", ["'tf32'", "float16"]),
         ("fp16", "bfloat16", ["'fp16'"]),
@@ -313,103 +300,69 @@ def test_the_default_accuracy_is_what_the_dtype_holds(accuracy, dtype, is_):
         (None, "float64", ["float64", "float32"]),
     ],
 )
-def test_less_than_asked_is_refused(accuracy, dtype, words):
-    says(words, lambda: operands.resolved(accuracy, dtype))
-
-
-# ---------------------------------------------------------------- from format to format
-
-
-@pytest.mark.parametrize(
-    "a",
-    [
-        bcsr.from_csr(sparse(70, 90), block=16, dtype="float32"),
-        wcsr.from_csr(sparse(70, 90), window=16),
-        nm.random(64, 40, 2, 8, 4, 0),
-        two_four.random(24, 40, "float16", 1),
-        csr.from_scipy(sparse(0, 5)),
-    ],
-    ids=lambda a: type(a).__name__,
-)
-def test_every_format_as_csr_is_the_same_matrix(a):
-    dense = formats.to_dense(a)
-    made = operands.as_csr(a)
-    csr.validate(made)
-    assert (formats.to_dense(made) == (dense.T if isinstance(a, Nm) else dense)).all()
-
-
-def test_a_transpose_and_the_places_of_its_values():
-    a = csr.from_scipy(sparse())
-    made, order = operands.transposed(a)
-    csr.validate(made)
-    assert (formats.to_dense(made) == formats.to_dense(a).T).all()
-    assert (a.val[order] == made.val).all()
+def test_the_default_accuracy_is_what_the_dtype_holds_and_more_is_refused(accuracy, dtype, is_):
+    if isinstance(is_, str):
+        assert operands.resolved(accuracy, dtype) == is_
+    else:
+        says(is_, lambda: operands.resolved(accuracy, dtype))
 
 
 # ---------------------------------------------------------------- PyTorch's
 
 
-def of_torch(torch, x, layout: str):
-    """A dense tensor in a sparse layout, for whichever dtype."""
-    block = ((16, 16),) if layout in ("bsr", "bsc") else ()
-    there = getattr(x.float(), f"to_sparse_{layout}")(*block)
-    values = there._values() if layout == "coo" else there.values()
-    return remade(torch, there, layout, values=values.to(x.dtype))
-
-
-def remade(torch, there, layout: str, **changes):
-    """A sparse tensor with some of its parts changed, which nothing looks at."""
-    if layout == "coo":
-        parts = {"indices": there._indices(), "values": there._values()} | changes
-        return torch.sparse_coo_tensor(*parts.values(), there.shape, check_invariants=False)
-    rows = layout in ("csr", "bsr")
-    parts = {
-        "pointers": there.crow_indices() if rows else there.ccol_indices(),
-        "indices": there.col_indices() if rows else there.row_indices(),
-        "values": there.values(),
-    } | changes
-    make = getattr(torch, f"sparse_{layout}_tensor")
-    return make(*parts.values(), there.shape, check_invariants=False)
-
-
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc")
+WHERE = (("cpu", ()), ("cuda", pytest.mark.gpu))
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def remade(torch, x, layout: str, side: int = 16, **changes):
+    """A dense tensor in a sparse layout, some of whose parts are changed to what these functions make of them; nothing
+    looks at them."""
+    there = getattr(x.float(), f"to_sparse_{layout}")(*[(side, side)] * (layout in ("bsr", "bsc")))
+    if layout == "coo":
+        parts, make = {"indices": there._indices(), "values": there._values()}, torch.sparse_coo_tensor
+    else:
+        rows, make = layout in ("csr", "bsr"), getattr(torch, f"sparse_{layout}_tensor")
+        pointers = there.crow_indices() if rows else there.ccol_indices()
+        indices = there.col_indices() if rows else there.row_indices()
+        parts = {"pointers": pointers, "indices": indices, "values": there.values()}
+    parts = [changes[name](part.clone()) if name in changes else part for name, part in parts.items()]
+    return make(*parts, there.shape, check_invariants=False)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    "dtype",
-    ["float32", "float64", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int32", "int64", "uint8", "bool"],
+    ("dtype", "device"),
+    [(dtype, "cpu") for dtype in ("float64", "float8_e4m3fn", "float8_e5m2", "int32", "int64", "uint8", "bool")]
+    + [pytest.param(dtype, where, marks=marks) for dtype in operands.DTYPES for where, marks in WHERE],
 )
-def test_torch_matrices_of_any_layout_and_dtype_are_the_same(layout, dtype):
-    torch = pytest.importorskip("torch")
-    x = torch.tensor(np.abs(np.round(sparse(64, 96).toarray()))).to(getattr(torch, dtype))
-    made = operands.operand(of_torch(torch, x, layout))
-    assert (formats.to_dense(made) == x.float().numpy()).all()
+def test_torch_matrices_of_any_layout_and_dtype_are_the_same(layout, dtype, device, torch):
+    x = torch.tensor(np.abs(np.round(sparse(64, 96).toarray())), device=device).to(getattr(torch, dtype))
+    made = formats.to_host(operands.operand(remade(torch, x, layout, values=lambda val: val.to(x.dtype))))
+    assert (formats.to_dense(made) == x.float().cpu().numpy()).all()
     if layout in ("bsr", "bsc"):
         assert isinstance(made, Bcsr) and made.dtype == (dtype if dtype in operands.DTYPES else "float32")
 
 
+@pytest.mark.parametrize("device", [pytest.param(where, marks=marks) for where, marks in WHERE])
 @pytest.mark.parametrize("index", [9, 10**6, -1, 2**40])
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(layout, axis, index):
-    torch = pytest.importorskip("torch")
-    block = np.ones((2, 2)) if layout in ("bsr", "bsc") else np.ones((1, 1))
-    whole = torch.tensor(np.kron(np.eye(3), block))
-    arguments = ((2, 2),) if layout in ("bsr", "bsc") else ()
-    there = getattr(whole, f"to_sparse_{layout}")(*arguments)
-    if layout == "coo":
-        indices = there.coalesce().indices().clone()
-        indices[axis, 1] = index
-        name = ("row_idx", "col_idx")[axis]
-    elif axis:
-        pytest.skip("one kind of indices")
-    else:
-        indices = (there.col_indices() if layout in ("csr", "bsr") else there.row_indices()).clone()
-        indices[1] = index
-        name = "col_idx" if layout in ("csr", "bsr") else "row_idx"
-    spoiled = remade(torch, there, layout, indices=indices)
+@pytest.mark.parametrize(
+    ("layout", "axis", "name"),
+    [(x, None, "col_idx" if x in ("csr", "bsr") else "row_idx") for x in LAYOUTS[1:]]
+    + [("coo", 0, "row_idx"), ("coo", 1, "col_idx")],
+)
+def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(layout, axis, name, index, device, torch):
+    def spoilt(indices):
+        (indices if axis is None else indices[axis])[1] = index
+        return indices
+
+    spoiled = remade(torch, torch.eye(6, device=device), layout, 2, indices=spoilt)
     says([layout.upper(), f"{name}[1] is {index}"], lambda: operands.operand(spoiled))
+    assert torch.ones(3, device=device).sum().item() == 3, "the GPU works on"
 
 
 @pytest.mark.parametrize(
@@ -424,18 +377,14 @@ def test_torch_indices_that_are_nowhere_are_refused_before_they_are_followed(lay
         ([0, 1, 2, -7], ["-7"]),
     ],
 )
-@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
-def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words):
-    torch = pytest.importorskip("torch")
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
+def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words, torch):
     whole = torch.eye(3) if layout in ("csr", "csc") else torch.kron(torch.eye(3), torch.ones(2, 2))
-    arguments = ((2, 2),) if layout in ("bsr", "bsc") else ()
-    there = getattr(whole, f"to_sparse_{layout}")(*arguments)
-    spoiled = remade(torch, there, layout, pointers=torch.tensor(pointers))
+    spoiled = remade(torch, whole, layout, 2, pointers=lambda _: torch.tensor(pointers))
     says(words, lambda: operands.operand(spoiled))
 
 
-def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order():
-    torch = pytest.importorskip("torch")
+def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order(torch):
     indices, values = torch.tensor([[2, 0, 2, 0], [1, 3, 1, 0]]), torch.tensor([1.0, 2.0, 4.0, 8.0])
     right = torch.sparse_coo_tensor(indices, values, (3, 4)).to_dense().numpy()
     for said in (False, True):
@@ -446,8 +395,7 @@ def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order():
     assert operands.operand(many).val[0] == 900, "summed in float32: bfloat16 has no 900"
 
 
-def test_hybrid_torch_tensors_and_other_dimensions_are_refused():
-    torch = pytest.importorskip("torch")
+def test_hybrid_torch_tensors_and_other_dimensions_are_refused(torch):
     layer = torch.nn.Embedding(5, 3, sparse=True)
     layer(torch.tensor([1, 3])).sum().backward()
     says(["hybrid COO", "to_dense().to_sparse()"], lambda: operands.operand(layer.weight.grad))
@@ -458,8 +406,7 @@ def test_hybrid_torch_tensors_and_other_dimensions_are_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_torch_blocks_in_any_order_are_sorted(dtype):
-    torch = pytest.importorskip("torch")
+def test_torch_blocks_in_any_order_are_sorted(dtype, torch):
     values = torch.arange(3 * 256).reshape(3, 16, 16).to(getattr(torch, dtype))
     pointers, indices = torch.tensor([0, 2, 3]), torch.tensor([2, 0, 1])
     there = torch.sparse_bsr_tensor(pointers, indices, values, (32, 48), check_invariants=False)
@@ -468,8 +415,7 @@ def test_torch_blocks_in_any_order_are_sorted(dtype):
     assert (formats.to_dense(made) == there.to_dense().float().numpy()).all()
 
 
-def test_torch_dense_tensors_are_pruned_with_or_without_a_gradient():
-    torch = pytest.importorskip("torch")
+def test_torch_dense_tensors_are_pruned_with_or_without_a_gradient(torch):
     x = torch.tensor(dense())
     same = operands.operand(x.numpy(), prune="block", density=0.5, block=16)
     for given in (x, torch.nn.Parameter(x)):

@@ -5,72 +5,55 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
-from pretend import Array, Strict, as_array, pretended  # noqa: F401
+from pretend import Array, Strict, as_array
 
 import kernels
 from kernels import formats, jit
 from kernels.formats import bcsr, checks, csr, nm, two_four, wcsr
-from kernels.library import routes
+from kernels.library import operands, routes
 from kernels.nm_spmm import analysis
 from kernels.tensor_core_24 import gpcs
 
-
-def _refused(what: str):
-    def refuse(*_, **__):
-        raise AssertionError(f"{what} of a CuPy array would be compiled")
-
-    return refuse
+REFUSED = (
+    *("__array_ufunc__", "__array_function__", "__setitem__", "astype", "fill", "take", "nonzero", "repeat"),
+    *("sum", "any", "all", "min", "max", "argmax", "cumsum"),
+)
 
 
 @pytest.fixture
-def strict(pretended, monkeypatch):  # noqa: F811
+def strict(pretended, monkeypatch):
     """A pretended Hopper whose arrays only let themselves be made, sorted, looked at and copied whole."""
     device = pretended(racing.H200)
     monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
     monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))
-    for name in (
-        "__array_ufunc__",
-        "__array_function__",
-        "astype",
-        "sum",
-        "any",
-        "all",
-        "min",
-        "max",
-        "argmax",
-        "cumsum",
-        "fill",
-        "take",
-        "__setitem__",
-        "nonzero",
-        "repeat",
-    ):
-        monkeypatch.setattr(Array, name, _refused(name), raising=False)
+    for name in REFUSED:
+        refuse = partial(pytest.fail, f"{name} of a CuPy array would be compiled")
+        monkeypatch.setattr(Array, name, lambda *_, refuse=refuse, **__: refuse(), raising=False)
     take = np.ndarray.__getitem__
 
     def item(self, index):
         every = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(x, np.ndarray | list) for x in every):
-            raise AssertionError("indexing of a CuPy array by an array would be compiled")
+        assert not any(isinstance(x, np.ndarray | list) for x in every), "indexing by an array would be compiled"
         return take(self, index)
 
-    def shaped(self, *shape, **options):
-        assert self.flags.forc, "reshape of an array with gaps would be compiled"
-        return np.ndarray.reshape(self, *shape, **options)
+    def whole(what):
+        def checked(self, *given, **options):
+            assert self.flags.forc, "of an array with gaps it would be compiled"
+            return what(self, *given, **options)
 
-    def copied(self, *_, **__):
-        assert self.flags.forc, "a copy of an array with gaps would be compiled"
-        return as_array(np.asarray(self).copy("K"))
+        return checked
 
-    for name, function in (("__getitem__", item), ("reshape", shaped), ("copy", copied)):
-        monkeypatch.setattr(Array, name, function, raising=False)
+    monkeypatch.setattr(Array, "__getitem__", item, raising=False)
+    monkeypatch.setattr(Array, "reshape", whole(np.ndarray.reshape), raising=False)
+    monkeypatch.setattr(Array, "copy", whole(lambda x, *_: as_array(np.asarray(x).copy("K"))), raising=False)
     return device
 
 
@@ -128,23 +111,20 @@ TRIED = {
 }
 
 
+@pytest.mark.parametrize("n", [64, 1024])
 @pytest.mark.parametrize("name", TRIED)
-def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name):
+def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name, n):
     """The preparation of candidates and references; how they are timed and compared is the tuner's."""
     monkeypatch.setattr(gpcs, "places", lambda ordinal: as_array(np.zeros(132, np.int32)))
     monkeypatch.setattr(analysis, "device_of", lambda *_: None)
     monkeypatch.setattr(analysis, "class_of", lambda *_: "medium")
     a, asked = GIVEN[name]
     dtype = asked.get("dtype", getattr(a, "dtype", "float32"))
-    accuracy = asked.get("accuracy", {"bfloat16": "bf16", "float16": "fp16"}.get(dtype, "fp32"))
+    accuracy = asked.get("accuracy", operands.resolved(None, dtype))
     way = routes.route(on_device(a), dtype, accuracy, strict)
-    for n in (64, 1024):
-        problem = routes.multiplication(way, n)
-        configs = way.family.candidates(problem, strict)
-        assert configs
-        for config in configs:
-            assert routes.bind(way, config, problem, strict).steps
-        room = importlib.import_module(f"kernels.{way.room}")
-        for reference in TRIED[name]:
-            with contextlib.suppress(ValueError):  # it does not take every shape
-                room.bind(reference, problem, strict)
+    problem, room = routes.multiplication(way, n), importlib.import_module(f"kernels.{way.room}")
+    configs = way.family.candidates(problem, strict)
+    assert configs and all(routes.bind(way, config, problem, strict).steps for config in configs)
+    for reference in TRIED[name]:
+        with contextlib.suppress(ValueError):  # it does not take every shape
+            room.bind(reference, problem, strict)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
-from pretend import Array, as_array, pretended  # noqa: F401
+from pretend import Array, as_array
 from refused import says
 
 import kernels
@@ -64,12 +64,14 @@ def addresses(given: tuple) -> set[int]:
 @pytest.mark.parametrize("n", [64, 33, 1])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
-def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(kind, dtype, accuracy, order, n, gpu, request):
+def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(
+    kind, dtype, accuracy, order, n, gpu, pretended, monkeypatch
+):
     if (kind, dtype) in HOPPER_ONLY and gpu is not racing.H200:
         pytest.skip("has no kernel on this GPU")
-    device = request.getfixturevalue("pretended")(gpu)
-    a = KINDS[kind]
-    made = kernels.plan(a, n, dtype=dtype, accuracy=accuracy, order=order, tune=False)
+    monkeypatch.setattr(routes, "_laid", lambda *_: pytest.fail("without trials, B and out are made"))
+    device = pretended(gpu)
+    made = kernels.plan(KINDS[kind], n, dtype=dtype, accuracy=accuracy, order=order, tune=False)
     seen = []
     for _ in range(2):
         b, out = array(made.k, n, dtype, made.b_order), array(made.m, n, dtype, made.out_order)
@@ -86,61 +88,46 @@ def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(kind, dtype, acc
     assert [step[2].partition(":")[0] for step in device.launched].count("combine") == (n > 1)
 
 
-@pytest.mark.parametrize(("kind", "dtype", "accuracy"), ROWS)
-def test_without_trials_nothing_is_made_for_b_and_out(kind, dtype, accuracy, request, monkeypatch):
-    request.getfixturevalue("pretended")(racing.H200)
-    monkeypatch.setattr(routes, "_laid", lambda *_: pytest.fail("B and out are made"))
-    made = kernels.plan(KINDS[kind], 64, dtype=dtype, accuracy=accuracy, tune=False)
-    assert made._steps
-
-
-def test_values_that_change_are_read_where_they_are(request):
-    device = request.getfixturevalue("pretended")(racing.H200)
+def test_values_that_change_are_read_where_they_are(pretended):
+    device = pretended(racing.H200)
     made = kernels.plan(KINDS["csr"], 64, in_place=True, tune=False)
-    values = as_array(np.ones(made.a.nnz, np.float32))
-    b, out = array(K, 64, "float32", "C"), array(M, 64, "float32", "C")
-    for given, at in ((None, made.a.val.data.ptr), (values, values.data.ptr)):
+    b, out, values = array(K, 64, "float32", "C"), array(M, 64, "float32", "C"), as_array(np.ones(made.a.nnz, "f4"))
+    for given, at, other in ((None, made.a.val, values), (values, values, made.a.val)):
         device.launched.clear()
         made(b, out, values=given)
-        assert any(at in addresses(step[3:]) for step in device.launched)
-        assert not any(made.a.val.data.ptr in addresses(s[3:]) for s in device.launched) or at != values.data.ptr
+        found = set().union(*(addresses(step[3:]) for step in device.launched))
+        assert address(at) in found and address(other) not in found
 
 
 @pytest.mark.parametrize("how", [{}, {"accuracy": "tf32"}, {"in_place": True}])
-def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, request):
-    request.getfixturevalue("pretended")(racing.H200)
+def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, pretended):
+    pretended(racing.H200)
     first, made = (kernels.plan(KINDS["csr"], 64, tune=False, deterministic=x, **how) for x in (False, True))
     assert in_order.is_deterministic(made._config) and made._config == in_order.in_order(first._config)
     assert made.choice == "in_flight" or "in_place" not in how
 
 
+@pytest.mark.parametrize("edited", ["", "unit width=7", "unit nothing", "unit height=3", "nothing"])
 @pytest.mark.parametrize("kind", ["csr", "blocks", "2:4", "nm"])
-def test_a_saved_plan_is_the_same_plan(kind, request, tmp_path):
-    request.getfixturevalue("pretended")(racing.H200)
-    a = KINDS[kind]
+def test_a_saved_plan_is_the_same_plan_whose_choice_is_made_again_where_it_was_edited(
+    kind, edited, pretended, tmp_path, monkeypatch
+):
+    pretended(racing.H200)
+    a, path = KINDS[kind], tmp_path / "some.plan"
     made = kernels.plan(a, 64, dtype="float32" if kind in ("csr", "nm") else "bfloat16", tune=False)
-    made.save(tmp_path / "some.plan")
-    loaded = kernels.load_plan(tmp_path / "some.plan", tune=False)
-    assert repr(loaded) == repr(made) and isinstance(loaded.a.val, Array)
+    right = repr(made)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels.Plan, "choice", edited or made.choice)
+        made.save(path)
+    loaded = kernels.load_plan(path, tune=False)
+    assert repr(loaded) == right and isinstance(loaded.a.val, Array)
     assert (formats.to_dense(formats.to_host(loaded.a)) == formats.to_dense(a)).all()
 
 
-@pytest.mark.parametrize("edited", ["unit width=7", "unit nothing", "unit height=3", "nothing"])
-def test_a_choice_that_was_edited_is_made_again(edited, request, tmp_path, monkeypatch):
-    request.getfixturevalue("pretended")(racing.H200)
-    made = kernels.plan(KINDS["blocks"], 64, dtype="bfloat16", tune=False)
-    right = made.choice
-    monkeypatch.setattr(kernels.Plan, "choice", edited)
-    made.save(tmp_path / "some.plan")
-    monkeypatch.undo()
-    request.getfixturevalue("pretended")(racing.H200)
-    assert kernels.load_plan(tmp_path / "some.plan", tune=False).choice == right
-
-
 @pytest.mark.parametrize("accuracy", ["fp32", "tf32"])
-def test_infinite_values_are_never_multiplied_in_three_products(accuracy, request, monkeypatch):
+def test_infinite_values_are_never_multiplied_in_three_products(accuracy, pretended, monkeypatch):
     """Whatever was kept for the pattern, or saved with a plan."""
-    request.getfixturevalue("pretended")(racing.H200)
+    pretended(racing.H200)
     exact = windows.Windows(8, 1, True)
     monkeypatch.setattr(model, "candidates", lambda *_: [exact, union.Union(2)])
     kept = []

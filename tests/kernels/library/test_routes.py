@@ -63,8 +63,10 @@ HOPPERS = [
     ("nm32", "float32", None, "nm_spmm", "auto", "float32"),
     ("nm32", "float32", "tf32", "nm_spmm", "tf32", "tf32"),
     ("nm32", "bfloat16", None, "nm_spmm", "bf16", "bfloat16"),
-    ("nm1", "float32", None, "async_sparse", "auto_fp32", "float32"),
     ("wcsr", "float32", None, "async_sparse", "auto_fp32", "float32"),
+    # Vectors of whole fours, or of all rows, have a kernel of their own.
+    *((f"nm{v}", "float32", None, "async_sparse", "auto_fp32", "float32") for v in (1, 2, 6)),
+    *((f"nm{v}", "float32", None, "nm_spmm", "auto", "float32") for v in (4, 12, 130)),
 ]
 ELSEWHERE = [
     ("csr", "float32", None, "async_sparse", "auto_fp32", "float32"),
@@ -122,29 +124,20 @@ def _entries(made, config, p) -> list[tuple]:
     return [(config.source, config.entry(made.numbers))]
 
 
-@pytest.mark.parametrize(("vector", "own"), [(1, False), (2, False), (6, False), (4, True), (12, True), (130, True)])
-def test_vectors_of_whole_fours_or_of_all_rows_have_a_kernel_of_their_own(vector, own):
-    assert (way(f"nm{vector}", "float32", None, H200).room == "nm_spmm") == own
+TURING = racing.gpu_of("NVIDIA T4", (7, 5), 40, 65_536)
 
 
-def test_a_gpu_older_than_the_kernels_is_told_so_before_anything_is_compiled(monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        *((["7.5", "8.0 or later"], (kind, "bfloat16", None, TURING)) for kind in ("csr", "b64", "24", "nm32")),
+        (["bfloat16", "8.0", "convert B to float32"], ("nm32", "bfloat16", None, A100)),
+        (["N:M times float16"], ("nm32", "float16", "fp16", H200)),
+    ],
+)
+def test_what_has_no_kernel_is_said_before_anything_is_compiled(words, given, monkeypatch):
     monkeypatch.setattr(jit, "compile_cubin", lambda *_: pytest.fail("compiled"))
-    turing = racing.gpu_of("NVIDIA T4", (7, 5), 40, 65_536)
-    for kind, dtype in (
-        ("csr", "float32"),
-        ("b64", "bfloat16"),
-        ("24", "bfloat16"),
-        ("nm32", "float32"),
-    ):
-        says(["7.5", "8.0 or later"], lambda kind=kind, dtype=dtype: way(kind, dtype, None, turing))
-
-
-def test_another_gpu_says_what_it_has_no_kernel_for():
-    says(["bfloat16", "8.0", "convert B to float32"], lambda: way("nm32", "bfloat16", None, A100))
-
-
-def test_a_dtype_without_a_kernel_is_refused():
-    says(["N:M times float16"], lambda: way("nm32", "float16", "fp16", H200))
+    says(words, lambda: way(*given))
     says(["in_place"], lambda: way("b64", "float32", None, H200, in_place=True))
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import gc
-import io
-import pickle
 
 import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
-from pretend import pretended  # noqa: F401
+from copied import twins
 from refused import says
 
 from kernels import formats
@@ -83,22 +81,18 @@ def test_the_operators_are_what_pytorch_asks_of_one(matrix, transposed):
 
 
 def test_a_layer_is_compiled_as_one_graph(matrix):
-    b, values = tensors(matrix)
-    layer = torch.compile(
-        lambda x, w: torch.relu(matrix.matmul(x, values=w)).sum(),
-        backend="aot_eager",
-        fullgraph=True,
-    )
-    for y in (layer(b, values), torch.relu(matrix.matmul(b, values=values)).sum()):
-        y.backward()
-    assert torch.allclose(layer(b, values), torch.relu(matrix.matmul(b, values=values)).sum())
-    once = torch.autograd.grad(torch.relu(matrix.matmul(b, values=values)).sum(), (b, values))
-    for found, right in zip((b.grad, values.grad), once, strict=True):
-        assert torch.allclose(found, 2 * right)
+    given = tensors(matrix)
+
+    def layer(x, w):
+        return torch.relu(matrix.matmul(x, values=w)).sum()
+
+    made, right = (f(*given) for f in (torch.compile(layer, backend="aot_eager", fullgraph=True), layer))
+    found, expected = ((y, *torch.autograd.grad(y, given)) for y in (made, right))
+    assert all(torch.allclose(*pair) for pair in zip(found, expected, strict=True))
 
 
 @pytest.fixture
-def as_if_on_a_gpu(pretended, monkeypatch):  # noqa: F811
+def as_if_on_a_gpu(pretended, monkeypatch):
     """A GPU that is not there, on which tensors of the host are."""
 
     def describe(x, name):
@@ -118,21 +112,17 @@ def test_each_gradient_is_a_launch_on_the_tensors_themselves(as_if_on_a_gpu):
     launched = as_if_on_a_gpu.launched
     made = torch_ops.SparseMatrix(sp.random(M, K, 0.5, random_state=0, dtype="float32"), tune=False)
     assert repr(made).startswith(f"SparseMatrix({M} x {K}, Csr, ")
-    b = torch.randn(K, N, requires_grad=True)
-    values = torch.randn(made.a.nnz, requires_grad=True)
-    g = torch.randn(M, N)
+    b, values, g = torch.randn(K, N, requires_grad=True), torch.randn(made.a.nnz, requires_grad=True), torch.randn(M, N)
     out = made.matmul(b, values)
     out.backward(g)
     assert out.shape == (M, N) and b.grad.shape == (K, N) and values.grad.shape == values.shape
-    names = [step[2].partition(":")[0] for step in launched]
-    assert names == ["split_rows", "split_rows", "sddmm"]
-    forward, backward, sampled = ([x for x in step[3:] if type(x) is int] for step in launched)
+    made.matmul(b.detach())
+    kernels = ["split_rows", "split_rows", "sddmm", "union_rows"]
+    assert [step[2].partition(":")[0] for step in launched] == kernels
+    forward, backward, sampled, _ = ([x for x in step[3:] if type(x) is int] for step in launched)
     assert {b.data_ptr(), values.data_ptr(), out.data_ptr()} <= set(forward)
     assert g.data_ptr() in backward and values.data_ptr() not in backward, "Aᵀ has them in another order"
     assert sampled[2:4] == [g.data_ptr(), b.data_ptr()]
-    launched.clear()
-    made.matmul(b.detach())
-    assert [step[2].partition(":")[0] for step in launched] == ["union_rows"]
 
 
 def test_blocks_are_transposed_as_blocks(as_if_on_a_gpu):
@@ -217,64 +207,35 @@ class Layer(torch.nn.Module):
         return torch.relu(self.adjacency @ self.linear(x))
 
 
-def twins(module):
-    """(how, a twin) by all the ways there are."""
-    yield "deepcopy", copy.deepcopy(module)
-    yield "pickle", pickle.loads(pickle.dumps(module))
-    file = io.BytesIO()
-    torch.save(module, file)
-    file.seek(0)
-    yield "torch.save", torch.load(file, weights_only=False)
-
-
 def test_a_copied_module_multiplies_by_a_matrix_of_its_own(matrix):
     layer, (b, _) = Layer(matrix), tensors(matrix)
     layer.adjacency.called = ["a list"]
-    right = layer(b)
-    (of_b,) = torch.autograd.grad(right.sum(), b)
-    made = dict(twins(layer))
-    numbers = {made[how].adjacency.number for how in made} | {matrix.number}
-    assert len(numbers) == 1 + len(made)
+    right = layer(b), *torch.autograd.grad(layer(b).sum(), b)
+    made = twins(layer)
+    assert len({x.adjacency.number for x in (layer, *made.values())}) == 1 + len(made)
     matrix.a.val[:] = np.nan
-    for twin in made.values():
-        assert twin.adjacency.called == ["a list"] and twin.adjacency.called is not matrix.called
+    assert all(x.adjacency.called == ["a list"] and x.adjacency.called is not matrix.called for x in made.values())
     del layer, matrix
     gc.collect()
     for how, twin in made.items():
-        assert torch.equal(twin(b), right), how
-        assert torch.equal(torch.autograd.grad(twin(b).sum(), b)[0], of_b), how
         compiled = torch.compile(twin, backend="aot_eager")
-        assert torch.equal(compiled(b), right), how
+        assert torch.equal(twin(b), right[0]) and torch.equal(compiled(b), right[0]), how
+        assert torch.equal(*torch.autograd.grad(twin(b).sum(), b), right[1]), how
 
 
-def test_a_twin_on_the_gpu_plans_anew_and_reads_its_own_arrays(as_if_on_a_gpu):
-    a = sp.random(M, K, 0.5, random_state=0, dtype="float32", format="csr")
-    made = torch_ops.SparseMatrix(a, tune=False, accuracy="fp32", deterministic=False)
-    b, values = torch.randn(K, N), torch.randn(made.a.nnz)
-    out = made.matmul(b.requires_grad_(), values.requires_grad_())
+def test_a_copy_plans_anew_where_b_is_and_reads_its_own_arrays(as_if_on_a_gpu):
+    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32"), tune=False, accuracy="fp32", deterministic=False)
+    b, values = torch.randn(K, N, requires_grad=True), torch.randn(K, requires_grad=True)
+    out = made.matmul(b, values)
     out.sum().backward()
     assert made._plans and "_transpose" in vars(made) and "_sampled" in vars(made)
-    own = {key: plan.a.val.copy() for key, plan in made._plans.items()}
-    for how, twin in twins(made):
-        assert not twin._plans and not {"_transpose", "_sampled"} & set(vars(twin)), how
-        assert (twin.accuracy, twin.tune, twin.deterministic) == ("fp32", False, False), how
-        assert (twin.a.val == made.a.val).all() and not np.shares_memory(twin.a.val, made.a.val)
-        assert twin.device is None, how
+    for how, twin in twins(made).items():
+        assert not twin._plans and not {"_transpose", "_sampled"} & set(vars(twin)) and twin.device is None, how
+        assert (twin.accuracy, twin.tune, twin.deterministic) == ("fp32", False, False) and repr(twin) == repr(made)
         twin.a.val[:] += 1
-        assert twin.matmul(b.detach(), values.detach()).shape == out.shape
+        assert twin.matmul(b.detach(), values.detach()).shape == out.shape and twin.device is as_if_on_a_gpu, how
         ((key, plan),) = twin._plans.items()
-        assert twin.device is as_if_on_a_gpu and plan is not made._plans[key], how
-        assert (plan.a.val == made.a.val + 1).all(), how
-    assert all((made._plans[key].a.val == val).all() for key, val in own.items())
-
-
-def test_a_matrix_from_a_file_may_be_copied_before_it_is_on_a_gpu(as_if_on_a_gpu):
-    made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"), tune=False)
-    read = pickle.loads(pickle.dumps(made))
-    again = pickle.loads(pickle.dumps(copy.copy(copy.deepcopy(read))))
-    assert again.device is None and repr(again) == repr(made)
-    again.matmul(torch.ones(K, N))
-    assert again.device is as_if_on_a_gpu
+        assert plan is not made._plans[key] and (plan.a.val == 2).all() and (made.a.val == 1).all(), how
 
 
 def test_b_on_another_gpu_is_one_sentence(as_if_on_a_gpu, monkeypatch):
@@ -290,52 +251,35 @@ def test_b_on_another_gpu_is_one_sentence(as_if_on_a_gpu, monkeypatch):
 @pytest.mark.parametrize("kind", ["nm", "2:4"])
 def test_a_dense_transpose_is_kept_once_and_in_the_dtype_of_b(kind, as_if_on_a_gpu):
     a = nm.random(64, 32, 8, 32, 16, 0) if kind == "nm" else two_four.random(32, 64, "bfloat16", 0)
-    made = torch_ops.SparseMatrix(a, tune=False)
-    dtype = torch.float32 if kind == "nm" else torch.bfloat16
+    made, dtype = torch_ops.SparseMatrix(a, tune=False), torch.float32 if kind == "nm" else torch.bfloat16
     b, g = (torch.randn(rows, 16).to(dtype) for rows in (64, 32))
-    found = set()
-    for _ in range(2):
-        made.matmul(b.requires_grad_()).backward(g)
-        ((kept, transpose),) = made._dense.items()
-        assert kept == transpose.dtype == dtype and transpose.shape == (64, 32)
-        found.add(transpose.data_ptr())
-    assert len(found) == 1 and not any(isinstance(x, torch.Tensor) for x in vars(made).values())
-    b.grad = None
-    out = made.matmul(b)
-    with torch.autocast("cpu", dtype=torch.float16):
-        out.backward(g)
-    assert b.grad.dtype == dtype and torch.equal(b.grad, transpose @ g)
     right = torch.tensor(formats.to_dense(a)).to(dtype)
-    assert torch.equal(transpose, right if kind == "nm" else right.T) and not copy.deepcopy(made)._dense
+    right = (right if kind == "nm" else right.T) @ g
+    kept = set()
+    for _ in range(2):
+        out = made.matmul(b.requires_grad_())
+        with torch.autocast("cpu", dtype=torch.float16):
+            (of_b,) = torch.autograd.grad(out, b, g)
+        assert of_b.dtype == dtype and torch.equal(of_b, right)
+        kept |= {x.data_ptr() for x in made._dense.values()}
+    assert len(kept) == 1 and not copy.deepcopy(made)._dense
     says(["values", type(a).__name__, "CSR"], lambda: made.matmul(b, torch.ones(3)))
 
 
-@pytest.fixture
-def asked(as_if_on_a_gpu, monkeypatch) -> list:
-    """What plans are asked for; none is made."""
-    found = []
+@pytest.mark.parametrize("own", [None, False, True])
+def test_the_same_bits_are_asked_for_by_the_matrix_or_else_by_pytorch(own, as_if_on_a_gpu, monkeypatch):
+    asked, b = [], torch.ones(K, N, requires_grad=True)
 
-    def plan(a, n, **options):
-        found.append(options)
+    def plan(a, n, *, deterministic, **options):
+        asked.append(deterministic)
         return lambda b, out, values=None: out.zero_()
 
     monkeypatch.setattr(plans, "plan", plan)
-    yield found
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.parametrize("own", [None, False, True])
-@pytest.mark.parametrize("of_torch", [False, True])
-def test_the_same_bits_are_asked_for_by_the_matrix_or_else_by_pytorch(own, of_torch, asked):
     made = torch_ops.SparseMatrix(sp.eye(K, dtype="float32", format="csr"), deterministic=own)
-    torch.use_deterministic_algorithms(of_torch)
-    b = torch.ones(K, N, requires_grad=True)
-    made.matmul(b).sum().backward()
-    wanted = of_torch if own is None else own
-    assert [x.get("deterministic", False) for x in asked] == [wanted] * 2
-    torch.use_deterministic_algorithms(not of_torch)
-    made.matmul(b.detach())
-    assert len(asked) == (3 if own is None else 2)  # another plan where PyTorch asks otherwise
+    for of_torch in (False, True):
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda now=of_torch: now)
+        made.matmul(b).sum().backward()
+    assert asked == ([False, False, True, True] if own is None else [own] * 2)
 
 
 def test_a_matrix_that_is_gone_is_said():

@@ -28,19 +28,13 @@ def bind(variant: str, device):
 @each
 def test_depths_around_every_step_patterns_and_vectors(device, variant):
     """k around 32, 64 and 128 compressed rows and 64 rows of A; vectors of one block and of several."""
-    for (keep, group), vector in (((2, 4), 32), ((1, 4), 64), ((16, 32), 96), ((4, 4), 160)):
+    kinds = [((2, 4), 32), ((1, 4), 64), ((16, 32), 96), ((4, 4), 160)]
+    kinds += [((2, 4), 1), ((8, 32), 5), ((2, 4), 48), ((8, 32), 100)] * (variant == "element_wise")
+    for (keep, group), vector in kinds:
         edges = [w // keep * group + d for w in (32, 64, 128) for d in (-1, 0, 1)]
         for k in (1, 60, 65, 1021, *edges):
             p = system.problem(64, 160, k, keep / group, SEED, group=group, vector=vector)
             exact(p, bind(variant, device), device)
-
-
-@pytest.mark.parametrize("vector", [1, 5, 48, 100])
-def test_element_wise_takes_any_vector(device, vector):
-    for density, group in ((0.5, 4), (0.25, 32)):
-        for n, k in ((32, 63), (96, 65), (160, 1021)):
-            p = system.problem(64, n, k, density, SEED, group=group, vector=vector)
-            exact(p, bind("element_wise", device), device)
 
 
 @pytest.mark.parametrize("variant", GATHER)
@@ -84,16 +78,6 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, varia
         bound = exact(p, inside, device)
         around, c = bound.keep[-1], bound.result()
         assert np.isnan(around.get()).sum() == around.size - c.size, f"{variant}, seed {SEED}"
-
-
-@pytest.mark.parametrize("vector", [32, 1])
-def test_device_operands_have_the_hosts_bits(device, vector):
-    p = system.problem(64, 96, 131, 0.25, SEED, vector=vector)
-    host, there = p.host(), p.device()
-    assert there.a.flags.f_contiguous and there.c.flags.f_contiguous and np.array_equal(there.a.get(), host.a)
-    assert np.array_equal(there.b.val.get(), host.b.val) and np.array_equal(there.b.index.get(), host.b.index)
-    gathered = nm.to_host(nm.validate(system.as_gathered(there.b)))
-    assert np.array_equal(gathered.index, system.as_gathered(host.b).index)
 
 
 @pytest.mark.alone

@@ -7,23 +7,19 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-import compiled
 import numpy as np
 import pytest
-import scipy.stats
+from numbers_by_position import random_u32, uniform
 from refused import says
 
 from artifact import registry
-from artifact.measure import check, others, records
+from artifact.measure import others, records
 from kernels import nm_spmm as room
-from kernels import splitmix
 from kernels.formats import half, nm
 from kernels.nm_spmm import analysis, family, operands
 
 #: Significant bits of a value, the leading one included.
 BITS = {"float32": 24, "tf32": 11, "bfloat16": 8}
-#: A statistic beyond this quantile happens once in 10^5 seeds; the seeds below are fixed.
-CONFIDENCE = 1 - 1e-5
 #: m, n, k, keep, group, vector: whole; one element; ragged; a last window with fewer rows than N; one vector for all
 #: columns; element-wise; groups that are no power of two.
 SIZES = [
@@ -35,16 +31,6 @@ SIZES = [
     (6, 10, 20, 3, 7, 4),
     (2, 130, 33, 32, 32, 128),
 ]
-
-
-def uniform(counts: np.ndarray) -> bool:
-    """Chi-square test that draws fall into equally likely bins `counts`."""
-    expected = counts.sum() / counts.size
-    return ((counts - expected) ** 2 / expected).sum() < scipy.stats.chi2.ppf(CONFIDENCE, counts.size - 1)
-
-
-def uncorrelated(x: np.ndarray, y: np.ndarray) -> bool:
-    return abs(np.corrcoef(x.ravel(), y.ravel())[0, 1]) < 5 / math.sqrt(x.size)
 
 
 def bits_of(ops) -> tuple[np.ndarray, ...]:
@@ -67,18 +53,6 @@ def problem(sizes, seed: int = 0, dtype: str = "float32"):
 
 
 # --------------------------------------------------------------------------- the generator's bits
-
-
-def mix(x: int) -> int:
-    """SplitMix64's finalizer in Python's unbounded integers."""
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
-    return x ^ x >> 31
-
-
-def random_u32(seed: int, stream: int, index: int) -> int:
-    key = mix((3 * seed + stream + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    return mix((key + (index + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 32
 
 
 def value(seed: int, stream: int, index: int, dtype: str) -> Fraction:
@@ -125,22 +99,7 @@ def test_the_bits_never_change():
     assert made.b.index.tolist() == [[1, 1], [2, 3], [4, 4], [5, 5]]
 
 
-@pytest.mark.parametrize("dtype", BITS)
-def test_values_are_uniform_and_fit_the_dtype(dtype):
-    made = problem((300, 256, 512, 16, 32, 32), 1, dtype).host()
-    for x in (dense_a(made), made.b.val):
-        fraction = np.frexp(x.astype(np.float64))[0] * 2.0 ** BITS[dtype]
-        assert np.array_equal(fraction, np.rint(fraction)), "not exactly representable"
-        least, most = (0, 1) if dtype == "float32" else (-1, 1)
-        assert np.all(x != 0) and least <= x.min() and x.max() <= most
-        # Powers of two as edges, which cutting bits moves nothing across.
-        edges = np.array([-1, -0.5, -0.25, 0, 0.25, 0.5, 1])
-        counts = np.histogram(x, edges)[0] / np.diff(edges)
-        assert uniform((counts[-3:] if dtype == "float32" else counts) / 4)
-        assert uncorrelated(x[1:], x[:-1]) and uncorrelated(x[:, 1:], x[:, :-1])
-
-
-def test_choices_are_equally_likely_and_independent():
+def test_choices_are_equally_likely():
     index = problem((1, 4000, 4 * 30 + 3, 2, 4, 2)).host().b.index
     for rows, choices in (
         (index[:-2].reshape(30, 2, -1) % 4, list(itertools.combinations(range(4), 2))),
@@ -148,16 +107,6 @@ def test_choices_are_equally_likely_and_independent():
     ):
         found, counts = np.unique(rows.transpose(0, 2, 1).reshape(-1, 2), axis=0, return_counts=True)
         assert [tuple(x) for x in found.tolist()] == choices and uniform(counts)
-    kept = np.zeros((60, 32, 200))
-    b = problem((1, 32 * 200, 32 * 60, 4, 32, 32)).host().b
-    np.put_along_axis(kept, b.index.reshape(60, 4, 200) % 32, 1, axis=1)
-    # Without windows' common sum, which is a constant, chance overlaps are all that there is.
-    assert uncorrelated(kept[:, :, 1:], kept[:, :, :-1]) and uncorrelated(kept[1:], kept[:-1])
-    place = np.arange(50_000, dtype=np.uint64)
-    keys = [splitmix.key(seed, stream) for seed in (0, 1, 2**32 - 1) for stream in range(3)]
-    draws = [splitmix.random_u32(key, place).astype(np.float64) for key in keys]
-    for one, two in itertools.combinations(draws, 2):
-        assert uncorrelated(one, two) and np.isin(one[:1000], two).mean() < 0.01, "nor is one the other one, shifted"
 
 
 # --------------------------------------------------------------------------- problems
@@ -233,13 +182,9 @@ def test_the_workloads_are_the_papers_and_those_of_others_who_ran_its_code():
     assert at["llama"] == [tuple(row) for row in theirs[["m", "n", "k"]].to_numpy().tolist()]
     for measured in others.find("nm_spmm", name="anchors"):
         assert set(at["anchors"]) == set(map(tuple, measured.numbers()[["m", "n", "k"]].to_numpy().tolist()))
-    for shapes in full.values():
-        problems = [room.problem(**shape) for shape in shapes]
-        assert len({(p.label, p.m, p.n, p.k, p.density) for p in problems}) == len(problems), "two points of one name"
     for shape in full["vectors"]:
         pattern = round(shape["density"] * shape["group"]), shape["group"], 4 if shape["vector"] % 32 else 32
-        for config, *_ in family.RUNGS.values():
-            family.check(config, *pattern, 232_448)
+        assert all(family.takes(config, *pattern, 232_448) for config, *_ in family.RUNGS.values())
 
 
 def test_a_rung_changes_one_thing_of_the_one_before_and_a_trial_one_of_the_rung_it_is_predicted_against():
@@ -255,11 +200,6 @@ def test_a_rung_changes_one_thing_of_the_one_before_and_a_trial_one_of_the_rung_
 # --------------------------------------------------------------------------- the kernels
 
 
-def test_the_generator_compiles_without_spills():
-    made = compiled.cubins([(operands.SOURCE, entry) for entry in operands.ENTRIES], ["sm_90a"])
-    assert not any(used.spills for used, _ in compiled.reports(made).values())
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", BITS)
 @pytest.mark.parametrize("seed", [0, 2**32 - 1])
@@ -273,35 +213,3 @@ def test_the_gpu_makes_the_same_bits(device, seed, dtype):
         assert same(p.host(), replace(there, a=a, b=nm.to_host(there.b))), sizes
         again = operands.problem_from_nm(there.b, p.m, seed, dtype=dtype)  # from the device, and back
         assert again.device().b.val.data.ptr == there.b.val.data.ptr and same(again.host(), p.host())
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", BITS)
-def test_the_oracle_takes_what_the_gpu_has(device, dtype):
-    """A and C in Fortran order, above the work that the CPU's oracle does."""
-    p = operands.problem(300, 320, 310, 0.25, 1, dtype=dtype)
-    exact = dense_a(p.host()).astype(np.float64) @ nm.to_dense(p.host().b).astype(np.float64)
-    for where, found in (("gpu", lambda x: x.get()), ("cpu", lambda x: x)):
-        assert np.allclose(found(check.oracle(p, on=where).values), exact, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_large_operands_take_milliseconds(device):
-    import cupy
-
-    p, times = operands.problem(4096, 8192, 22016, seed=1), []
-    for _ in range(3):
-        p.release()
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        cupy.cuda.get_current_stream().synchronize()
-        start.record()
-        there = p.device()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end))
-    assert min(times) < 50, times
-    last = np.arange(8192 * 11008 - 1000, 8192 * 11008, dtype=np.uint64)
-    draw = operands._value(splitmix.random_u32(splitmix.key(1, 1), last), "float32")
-    assert np.array_equal(there.b.val.ravel()[-1000:].get(), draw)
-    p.release()

@@ -94,36 +94,25 @@ def test_a_step_multiplies_the_whole_tile(reports, arch):
         assert each == 64 or (config.wm, config.wn, config.bk) != (64, 64, 64)
 
 
-@compiled.exact
-@pytest.mark.parametrize("arch", jit.TARGETS)
-def test_operands_come_by_ldmatrix(reports, arch):
-    """A by four, B transposed by eight in each part of a step: two in the loop, one before it."""
-    for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
-        _, mix = reports[config.entry("bfloat16"), arch]
-        assert mix["LDSM.16.MT88.4"] == 3 * 8, name
-        metadata = {
-            "mma_sp_x2": ("LDSM.16.M88.2", 3),  # every part
-            "mma_sp_one_selector": ("LDS", 3 * 4),  # every part and 16 rows
-        }.get(name, ("LDSM.16.M88.4", 2))  # every step
-        assert mix["LDSM.16.M88.4"] == 3 * 4 + (metadata == ("LDSM.16.M88.4", 2)) * 2, name
-        for opcode, number in (("LDSM.16.M88.2", 3), ("LDS", 12)):
-            assert mix.get(opcode, 0) == (number if opcode == metadata[0] else 0), name
+#: Copies of 16 bytes that pass L1 by, and of 8 through L1, as the source prints them.
+BY, THROUGH = "LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS.E.LTC128B.64"
 
 
 @compiled.exact
 @pytest.mark.parametrize("arch", jit.TARGETS)
-def test_copies_pass_l1_by_unless_they_are_ca(reports, arch):
-    """The source's two mnemonics: LDGSTS.E.BYPASS.LTC128B.128 and, by .ca, LDGSTS.E.LTC128B.64."""
-    wide, narrow = "LDGSTS.E.BYPASS.LTC128B.128", "LDGSTS.E.LTC128B.64"
+def test_operands_come_by_ldmatrix_and_copies_pass_l1_by_unless_they_are_ca(reports, arch):
+    """A by four, B transposed by eight in each part of a step, two in the loop and one before it; metadata for each
+    step. Copies are of the loop, and of all stages but one before it: 4 of A, 8 of B, 1 of metadata."""
     for name, config in {"mma_sp": PUBLISHED, **STUDIES}.items():
         _, mix = reports[config.entry("bfloat16"), arch]
-        copies = {op: n for op, n in mix.items() if op.startswith("LDGSTS")}
-        s = config.stages  # the loop, and all stages but one before it; 4 of A, 8 of B, 1 of metadata
-        expected = {
-            "mma_sp_ca": {"LDGSTS.E.LTC128B.128": 13 * s},
-            "mma_sp_all_threads": {wide: 12 * s, narrow: s},
-        }.get(name, {wide: 13 * s})
-        assert copies == expected, name
+        loads = {"LDSM.16.MT88.4": 3 * 8, "LDSM.16.M88.4": 3 * 4}
+        loads |= {"mma_sp_x2": {"LDSM.16.M88.2": 3}, "mma_sp_one_selector": {"LDS": 3 * 4}}.get(
+            name, {"LDSM.16.M88.4": 3 * 4 + 2}
+        )
+        s = config.stages
+        copies = {"mma_sp_ca": {"LDGSTS.E.LTC128B.128": 13 * s}, "mma_sp_all_threads": {BY: 12 * s, THROUGH: s}}
+        expected = loads | copies.get(name, {BY: 13 * s})
+        assert {op: n for op, n in mix.items() if op == "LDS" or op.startswith(("LDSM", "LDGSTS"))} == expected, name
         assert mix["LDGDEPBAR"] == s and not count(mix, "LDG"), name
 
 

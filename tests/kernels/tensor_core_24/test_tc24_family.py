@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import racing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from racing import A100, B200, H100_PCIE, H200, L4
 
-from artifact import paths
-from artifact.measure import device as gpus
-from kernels import jit, tuning
 from kernels import tensor_core_24 as room
+from kernels import tuning
 from kernels.contract import Operands
-from kernels.tensor_core_24 import bounds, family, fp8_family, launch, mma_sp, tiles, wgmma
+from kernels.tensor_core_24 import family, fp8_family, launch, mma_sp, tiles, wgmma
 from kernels.tensor_core_24.family import MmaSp, Wgmma
 from kernels.tensor_core_24.fp8_family import Fp8
 
@@ -64,6 +61,8 @@ def test_a_gpu_without_wgmma_tries_the_sources_family(device, shape):
     left_out = [config for config in family.MMA_SP_FAMILY if config not in found]
     assert not any(config.fits(device) for config in left_out)
     assert bool(left_out) == (device is L4), "99 KiB a block are not enough for all"
+    by_columns = replace(problem(*shape), orders="FF")
+    assert all(family.fits(c, problem(*shape), device) and not family.fits(c, by_columns, device) for c in found)
 
 
 # ---------------------------------------------------------------------------------- the prediction
@@ -136,20 +135,6 @@ def test_a_last_wave_that_is_cut_counts_half(count, waves):
     assert predicted("last_wave", count) == pytest.approx(expected + exchanged, rel=0.07)
 
 
-def test_a_step_takes_what_the_profile_says():
-    """Clocks of a wave of tiles in the shipped counters, in which nothing but the ends of waves is not a step."""
-    folder = paths.RECORDED / "nvidia-h200" / "tensor_core_24" / "bounds"
-    table = pd.read_csv(folder / "counters.csv")
-    counted = table.pivot_table(index="variant", columns="metric", values="value")
-    clocks = counted["gpu__time_duration.sum"] * counted["sm__cycles_elapsed.avg.per_second"] / 1e9
-    for name, config in bounds.TILES.items():
-        predicted = family.predict(config, 8192, 8192, 8192, SMS)
-        assert predicted == pytest.approx(clocks[name], rel=0.03), name
-        # Without loads it takes about as long where shared memory bounds it.
-        if name != "wgmma_rounds":
-            assert clocks[f"{name}_unloaded"] == pytest.approx(predicted, rel=0.03), name
-
-
 # ----------------------------------------------------------------------------------------- trials
 
 
@@ -209,38 +194,27 @@ def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(tr
     assert trials.bound[0][:3] == ("wgmma", "wgmma_one_stage", room.RUNGS["wgmma_one_stage"][0])
 
 
-def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
-    p, path = ready(), tmp_path / "deep" / "choices.csv"
-    first = launch.bind_auto("auto", p, H200, file=path, alpha=2.0)
-    heats = len(trials.heats)
-    assert heats >= 2 and path.is_file()
-    (choice,) = read(path).values()
-    assert choice.nvrtc == jit.nvrtc_version(), "another compiler makes other machine code"
-    second = launch.bind_auto("auto", problem(), H200, file=path)
-    assert len(trials.heats) == heats, "tried again"
-    assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
-    assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
-    # Another shape and another dtype are other problems.
-    launch.bind_auto("auto", ready(512, 256, 2048), H200, file=path)
-    launch.bind_auto("auto", ready(dtype="float16"), H200, file=path)
-    assert len(trials.heats) == 3 * heats and len(read(path)) == 3
-
-
-def test_what_is_chosen_for_a_plain_product_serves_one_with_c_and_a_bias(trials, tmp_path):
+def test_bind_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(trials, tmp_path):
     """The fastest plain kernel may add neither: then it is the same tile from one that does."""
     path = tmp_path / "choices.csv"
+    first = launch.bind_auto("auto", ready(), H200, file=path, alpha=2.0)
+    heats = len(trials.heats)
+    (choice,) = read(path).values()
+    second = launch.bind_auto("auto", problem(), H200, file=path)
+    assert len(trials.heats) == heats and first.prepare_ms > 1.0 == second.prepare_ms, "tried once"
+    assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
+    for other in (ready(512, 256, 2048), ready(dtype="float16")):
+        launch.bind_auto("auto", other, H200, file=path)
+    assert len(trials.heats) == 3 * heats and len(read(path)) == 3, "other problems"
     chosen = Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a")
     write(path, problem(), chosen)
-    for extra in ({}, {"alpha": 2.0}, {"bias": "one"}, {"beta": 1.0, "c": "one"}):
+    for extra, kernel in (
+        ({"alpha": 2.0}, "multicast"),
+        ({"bias": "one"}, "lean"),
+        ({"beta": 1.0, "c": "one"}, "lean"),
+    ):
         launch.bind_auto("auto", problem(), H200, file=path, **extra)
-    instead = replace(chosen, kernel="lean")
-    assert [(config, extra) for _, _, config, extra in trials.bound] == [
-        (chosen, {}),
-        (chosen, {"alpha": 2.0}),
-        (instead, {"bias": "one"}),
-        (instead, {"beta": 1.0, "c": "one"}),
-    ]
-    assert not trials.heats and read(path)[512, 256, 1024, "bfloat16"].config == chosen
+        assert trials.bound[-1] == ("wgmma", "auto", replace(chosen, kernel=kernel), extra)
 
 
 #: What a tuner chooses, or has chosen when the family was another.
@@ -265,29 +239,14 @@ KEPT = racing.Kept(family)
 read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 
-def test_every_configuration_is_read_as_it_was_written(tmp_path):
+def test_every_configuration_is_read_as_it_was_written():
     for config in (*family.WGMMA_FAMILY, *family.NARROW_FAMILY, *family.MMA_SP_FAMILY, *fp8_family.FAMILY):
         assert tuning.choices.parse_knobs(tuning.knobs(config), type(config)) == config
-    path = tmp_path / "choices.csv"
-    write(path, problem(), family.WGMMA_FAMILY[0])
-    write(path, problem(m=64), family.PUBLISHED)
-    assert {key: c.config for key, c in read(path).items()} == {
-        (64, 256, 1024, "bfloat16"): family.PUBLISHED,
-        (512, 256, 1024, "bfloat16"): family.WGMMA_FAMILY[0],
-    }
-    lines = path.read_text().splitlines()
-    assert lines[0] == "m,n,k,dtype,nvrtc,kernels,median_us,family,knobs"
-    assert ",mma_sp,bm=128 " in lines[1] and f",wgmma,kernel={family.WGMMA_FAMILY[0].kernel} " in lines[2]
 
 
-@pytest.fixture
-def folders(tmp_path, monkeypatch):
-    return KEPT.in_folders(monkeypatch, tmp_path)
-
-
-def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
+def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path, trials):
     """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3, 16 bits not 8."""
-    p = ready(512, 256, 128)
+    folders, p = KEPT.in_folders(monkeypatch, tmp_path), ready(512, 256, 128)
     for config in (
         Wgmma("persistent", 2, 1, 256, 8, 2),
         Wgmma("gone"),
@@ -304,43 +263,16 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(folders, trials):
 
 
 def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
+    swept = {
+        (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16") + (" FF" if "orders" in s else ""))
+        for shapes in room.sweeps("full").values()
+        for s in shapes
+    }
     for path in family.CHOICES.shipped.glob("*.csv"):
         device, choices = racing.SHIPPED[path.stem], read(path)
-        assert choices and gpus.slug(device.name) == path.stem, path.name
         for (m, n, k, dtype), choice in choices.items():
-            eight = isinstance(choice.config, Fp8)
-            assert eight == dtype.startswith("e4m3") and choice.median_us > 0
-            assert eight or dtype.partition(" ")[0] in ("bfloat16", "float16")
+            assert isinstance(choice.config, Fp8) == dtype.startswith("e4m3") and choice.median_us > 0
             orders = "FF" if dtype.endswith((" FF", " linear")) else "CC"
             choice.config.check(m, n, k, *tiles.limits(device), orders)
-        swept = [
-            (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16") + (" FF" if "orders" in s else ""))
-            for shapes in room.sweeps("full").values()
-            for s in shapes
-        ]
         whole = path.stem == "nvidia-h100-80gb-hbm3"
-        assert set(swept) <= set(choices) or not whole, "records of `auto` would begin with trials"
-
-
-# ------------------------------------------------------------------------------------- on a GPU
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("n", [520, 517])  # B and C as they are, and through padded copies
-def test_a_candidate_that_multiplies_nothing_is_the_fastest_and_not_chosen(device, monkeypatch, n):
-    if jit.arch_of(device) not in family.TARGETS:
-        pytest.skip("without wgmma a launch has one step only")
-    p, idle, bind_config = room.problem(700, n, 640, seed=3), [], launch.bind_config
-
-    def bind(name, problem, device, config, **extra):
-        bound = bind_config(name, problem, device, config, **extra)
-        if len(idle) < 2 or config in idle:
-            idle.append(config)
-            # Without the multiplication; the copies before and after it stay.
-            bound.steps[:] = [s for s in bound.steps if n == 517 and s is not bound.steps[1]]
-        return bound
-
-    monkeypatch.setattr(launch, "bind_config", bind)
-    with pytest.warns(UserWarning, match="its output is not that of mma_sp") as caught:
-        winner = launch.tune(p, device)
-    assert len(caught) == 2 and winner.config not in idle and winner.median_us > 1
+        assert swept <= set(choices) or not whole, "records of `auto` would begin with trials"

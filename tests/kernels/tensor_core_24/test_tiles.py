@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import fields, replace
 from math import ceil
 
@@ -115,6 +114,8 @@ def test_the_limits_themselves_are_taken(config):
     sizes = 64 * config.m, 200 * config.n, config.stages * 512
     config.check(*sizes, SMS, config.shared_bytes + 1024, orders)
     says(["shared memory"], lambda: config.check(*sizes, SMS, config.shared_bytes + 1023, orders))
+    if config.splits > 1:
+        config.check(*sizes[:2], config.splits * config.K, SMS, MOST, orders)
     config.check(most, 65535 * config.n if config.kernel == "cp_async" else most, 2**29, SMS, MOST, orders)
     unknown = replace(config, kernel="fast")
     says(["'fast'", "'split_k'"], lambda: unknown.check(*sizes, SMS, MOST))
@@ -139,103 +140,19 @@ def test_shared_memory_is_what_the_kernels_lay_out(tmp_path):
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code
 
 
-# ------------------------------------------------------------------------- every tile is done once
-
-
-def shares(count: int, sms: int, steps: int) -> list[list[tuple[int, int, int]]]:
-    """What each block does of the shared tiles, in the order of wgmma_stream_k.cu: (tile, from, to)."""
-    whole = family.shared_tiles(count, sms) * steps
-    length, rest = divmod(whole, sms)
-    found = []
-    for block in range(sms):
-        step = block * length + min(block, rest)
-        end, parts = step + length + (block < rest), []
-        while step < end:
-            to = min(steps, step % steps + end - step)
-            parts.append((step // steps, step % steps, to))
-            step += to - step % steps
-        found.append(parts[::-1])
-    return found
-
-
-@given(sms=st.integers(1, 160), more=st.integers(0, 1000), steps=st.integers(1, 300))
-@settings(deadline=None, max_examples=200)
-def test_shared_tiles_leave_whole_waves_and_parts_that_meet(sms, more, steps):
-    """What the kernel relies on: three parts at most, and a tail's head is the block's before, done before anything
-    that is waited for: no block waits for a later one, so none waits for one that cannot begin."""
-    count = sms + more
+@given(count=st.integers(1, 3000), sms=st.integers(2, 200))
+@settings(deadline=None, max_examples=150)
+def test_only_the_last_waves_are_cut_and_only_where_that_saves_time(count, sms):
+    """Along k for stream_k and last_wave, whose clusters of two leave an odd multiprocessor out; along m in pieces as
+    low as there are multiprocessors for them."""
     shared = family.shared_tiles(count, sms)
-    assert 0 <= shared <= count and (count - shared) % sms == 0
-    assert shared == 0 if count % sms == 0 else sms < shared < 2 * sms
-    found = shares(count, sms, steps)
-    done = Counter()
-    for block, parts in enumerate(found):
-        assert len(parts) <= 3
-        for i, (tile, start, end) in enumerate(parts):
-            assert 0 <= start < end <= steps
-            done[tile] += end - start
-            if start > 0:
-                assert end == steps and i == len(parts) - 1, "a tail ends its tile and is done last"
-                assert found[block - 1][0] == (tile, 0, start), "the rest is its neighbour's"
-            elif end < steps:
-                assert i == 0, "a head is done first"
-                assert found[block + 1][-1] == (tile, end, steps)
-    assert done == {tile: steps for tile in range(shared)}
-    lengths = [sum(end - start for _, start, end in parts) for parts in found]
-    assert max(lengths) - min(lengths) <= 1
-
-
-@given(count=st.integers(1, 2000), sms=st.integers(2, 200), steps=st.integers(2, 300))
-@settings(deadline=None, max_examples=300)
-def test_every_tile_is_whole_or_cut_and_done_once(count, sms, steps):
-    """As wgmma_last_wave.cu assigns them, with the clusters that bind launches."""
-    whole, blocks = family.whole_tiles(count, sms), 2 * min(count, sms // 2)
-    assert 0 <= whole <= count
-    ends, loads = Counter(), []  # (tile, step) where somebody begins, or is done
-    for block in range(blocks):
-        tiles = range(block, whole, blocks)
-        ends.update((tile, step) for tile in tiles for step in (0, steps))
-        loads.append(len(tiles) * steps)
-        if (last := whole + block // 2) < count:
-            rank = block % 2
-            first, end = steps * rank // 2, steps * (rank + 1) // 2
-            assert first < end, "a warpgroup multiplies at least one step"
-            ends.update([(last, first), (last, end)])
-            loads[-1] += end - first
-    # Each tile has two ends, and one that is cut a seam where its halves meet.
-    expected = {(tile, step): 1 for tile in range(count) for step in (0, steps)}
-    expected |= {(tile, steps // 2): 2 for tile in range(whole, count)}
-    assert ends == expected
-    # That is what it is for: half a wave instead of a whole one.
-    waves = ceil(2 * count / (sms // 2 * 2)) / 2 if whole < count else ceil(count / blocks)
-    assert max(loads) <= ceil(waves * steps)
-
-
-@given(count=st.integers(1, 3000), sms=st.integers(1, 200))
-@settings(deadline=None, max_examples=300)
-def test_every_block_of_rows_is_done_once(count, sms):
-    """As wgmma_pieces.cu assigns them, with the grid that bind launches."""
-    cut = family.cut_into_pieces(count, 3, sms)
-    grid = min(cut.whole + cut.pieces, sms)
-    done, loads = Counter(), Counter()
-    each = ceil(3 / cut.groups)
-    for block in range(grid):
-        number = block
-        while True:
-            tile, first, groups = number, 0, 3
-            if number >= cut.whole:
-                tile = cut.whole + (number - cut.whole) // each
-                first = (number - cut.whole) % each * cut.groups
-                groups = min(cut.groups, 3 - first)
-            if tile >= count:
-                break
-            done.update((tile, first + i) for i in range(groups))
-            loads[block] += groups
-            number += grid
-    assert done == {(tile, i): 1 for tile in range(count) for i in range(3)}
-    # Nobody has more than one piece, which is what it is for; and whole waves are left alone.
-    assert max(loads.values()) == 3 * ceil(cut.whole / sms) + cut.groups * bool(cut.pieces)
-    assert not cut.pieces or cut.whole % sms == 0
+    assert (count - shared) % sms == 0 and shared in ([0] if count % sms == 0 else [count % sms + sms])
+    wave, whole = sms // 2 * 2, family.whole_tiles(count, sms)
+    assert whole == (count - count % wave if 2 * (count % wave) <= wave else count)
+    cut, rest = family.cut_into_pieces(count, 3, sms), count % sms
+    counts = {lower: rest * ceil(3 / lower) for lower in (1, 2)}
+    lowest = next((lower for lower, pieces in counts.items() if pieces <= sms), 3)
+    assert cut == ((count - rest, lowest, counts[lowest]) if lowest < 3 else (count, 3, 0))
 
 
 def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors():

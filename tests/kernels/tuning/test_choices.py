@@ -20,6 +20,9 @@ from kernels.tuning import __main__ as command
 from kernels.tuning import choices
 from kernels.tuning.choices import Choice, Choices
 
+KEY = (512, "bfloat16")
+NAME = "nvidia-h200.csv"
+
 
 @dataclass(frozen=True)
 class Knobs:
@@ -34,46 +37,35 @@ class Others:
     number: int = 1
 
 
+def rooms(folder: Path) -> Choices:
+    """Of one kernel with a header."""
+    source = folder / "kernel.cu"
+    source.write_text('#include "tile.cuh"\n__global__ void kernel() { tile(); }\n')
+    (folder / "tile.cuh").write_text("__device__ void tile() {}\n")
+    kinds = {"m": int, "dtype": str}, {"knobs": Knobs, "others": Others}
+    return Choices("room", folder / "shipped", *kinds, lambda config: [source])
+
+
 @pytest.fixture
 def room(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "own"))
     return rooms(tmp_path)
 
 
-def rooms(folder: Path) -> Choices:
-    """Of one kernel with a header."""
-    source = folder / "kernel.cu"
-    source.write_text('#include "tile.cuh"\n__global__ void kernel() { tile(); }\n')
-    (folder / "tile.cuh").write_text("__device__ void tile() {}\n")
-    return Choices(
-        "room",
-        folder / "shipped",
-        {"m": int, "dtype": str},
-        {"knobs": Knobs, "others": Others},
-        lambda config: [source],
-    )
+def current(room, median_us=9.0, **knobs) -> Choice:
+    return Choice(Knobs(**knobs), median_us, choices.digest(room.sources(None)))
 
 
-def current(room, config=None, median_us=9.0) -> Choice:
-    return Choice(config or Knobs(), median_us, choices.digest(room.sources(None)))
+def found(room, key=KEY, device=racing.H200, fits=lambda config: True, **more):
+    return choices.look_up(room, key, device, fits, **more)
 
 
-KEY = (512, "bfloat16")
-FITS = {"fits": lambda config: True}
-
-
-# ------------------------------------------------------------------------------------------ knobs
-
-
-def test_what_is_no_knob_is_refused():
-    for value in ("false", "0", "yes", "", "true"):  # bool("False") is True
-        with pytest.raises(ValueError, match=f"^ahead is {value}, but must be True or False$"):
-            choices.parse_knobs(f"ahead={value}", Knobs)
-    for text in ("bm=many", "bm=1.5", "bm=", "bm", "bm=1=2"):
-        with pytest.raises(ValueError):
-            choices.parse_knobs(text, Knobs)
-    with pytest.raises(AttributeError):
-        choices.parse_knobs("colour=red", Knobs)
+@pytest.mark.parametrize(
+    "value", ["ahead=false", "ahead=0", "ahead=", "bm=many", "bm=1.5", "bm=", "bm", "bm=1=2", "x=1"]
+)
+def test_what_is_no_knob_is_refused(value):
+    with pytest.raises((ValueError, AttributeError)):  # bool("False") is True
+        choices.parse_knobs(value, Knobs)
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -82,71 +74,51 @@ configs = st.one_of(
     st.builds(Knobs, st.from_regex(r"\A\w+\Z"), st.integers(), st.floats(allow_nan=False), st.booleans()),
     st.builds(Others, st.integers()),
 )
+keys = st.tuples(st.integers(), st.text('ab," '))
 
 
-@given(
-    written=st.lists(
-        st.tuples(st.tuples(st.integers(), st.text('ab," ')), configs, st.integers(1, 10**9)), min_size=1, max_size=6
-    )
-)
+@given(written=st.lists(st.tuples(keys, configs, st.integers(1, 10**9)), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=40)
 def test_what_is_written_is_read_back_sorted_and_the_last_of_a_key_counts(written):
     with tempfile.TemporaryDirectory() as folder:
         path, of = Path(folder, "deep", "choices.csv"), rooms(Path(folder))
-        for key, config, hundredths in written:
-            choices.write(of, path, key, current(of, config, hundredths / 100))
+        made = {key: replace(current(of, us / 100), config=config) for key, config, us in written}
+        for key, config, us in written:
+            choices.write(of, path, key, replace(current(of, us / 100), config=config))
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert list(rows[0]) == [*of.columns] and [row["nvrtc"] for row in rows] == [jit.nvrtc_version()] * len(rows)
-        assert [(int(row["m"]), row["dtype"]) for row in rows] == sorted({key for key, *_ in written})
-        assert choices.read(of, path) == {key: current(of, config, us / 100) for key, config, us in written}
-        assert list(path.parent.iterdir()) == [path]
+        assert [(int(row["m"]), row["dtype"]) for row in rows] == sorted(made)
+        assert choices.read(of, path) == made and list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_is_written_aside_and_an_error_leaves_the_old(tmp_path, monkeypatch):
-    path, seen, rename = tmp_path / "choices.csv", [], os.replace
-    choices.write_rows(path, ("m",), [(1,)])
-    monkeypatch.setattr(os, "replace", lambda one, two: (seen.append((one.parent, two)), rename(one, two)))
-    choices.write_rows(path, ("m",), [(2,)])
-    assert seen == [(tmp_path, path)] and path.read_text() == "m\n2\n"
+def test_a_file_is_read_again_only_where_it_changed(room, tmp_path, monkeypatch):
+    """Hundreds of rows are asked for at every bind; a file may be replaced at the same time of a coarse clock. An error
+    leaves the old one."""
+    path, other = tmp_path / "choices.csv", tmp_path / "other.csv"
+    for to, bm in ((path, 64), (other, 32)):
+        choices.write(room, to, KEY, current(room, bm=bm))
+        os.utime(to, ns=(5, 5))
+    first = choices.read(room, path)
+    assert first[KEY].config.bm == 64 and choices.read(room, path) is first
+    os.replace(other, path)
+    assert choices.read(room, path)[KEY].config.bm == 32
+    monkeypatch.setattr(os, "replace", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        choices.write_rows(path, ("m",), ((1 // x,) for x in (1, 0)))
-    assert path.read_text() == "m\n2\n" and list(tmp_path.iterdir()) == [path]
-
-
-def test_what_was_read_is_not_read_again_until_it_changes(room, tmp_path, monkeypatch):
-    """Hundreds of rows, asked for at every bind."""
-    path = tmp_path / "choices.csv"
-    choices.write(room, path, KEY, current(room))
-    first, parsed = choices.read(room, path), []
-    monkeypatch.setattr(choices, "parse_knobs", lambda *what: parsed.append(what) or Knobs(bm=64))
-    assert choices.read(room, path) is first and not parsed
-    path.write_text(path.read_text().replace("9.00", "8.00"))
-    choices.os.utime(path, ns=(1, 1))
-    assert choices.read(room, path) == {KEY: current(room, Knobs(bm=64), 8.0)}
+        choices.write(room, path, KEY, current(room))
+    assert (
+        choices.read(room, path)[KEY].config.bm == 32 and path in tmp_path.iterdir() and other not in tmp_path.iterdir()
+    )
+    assert not [x for x in tmp_path.iterdir() if x.name.startswith("choices.csv.")]
 
 
 def test_who_writes_at_once_loses_nothing(room, tmp_path):
     """The lock is the file system's, so that threads stand for processes, too."""
     path = tmp_path / "deep" / "choices.csv"
-
-    def write(i: int) -> None:
-        choices.write(room, path, (i, "x"), Choice(Others(i), 1.0, "0" * 12))
-
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(100)))
-    assert sorted(key for key, _ in choices.read(room, path)) == list(range(100))
+        list(pool.map(lambda i: choices.write(room, path, (i, "x"), current(room, bm=i)), range(100)))
+    assert [key for key, _ in choices.read(room, path)] == list(range(100))
     assert list(path.parent.iterdir()) == [path], "no lock is left behind"
-
-
-def test_a_file_that_was_replaced_at_the_same_time_of_the_clock_is_read_again(room, tmp_path):
-    path, other = tmp_path / "choices.csv", tmp_path / "other.csv"
-    for to, bm in ((path, 64), (other, 32)):
-        choices.write(room, to, KEY, current(room, Knobs(bm=bm)))
-        os.utime(to, ns=(5, 5))
-    assert choices.read(room, path)[KEY].config.bm == 64
-    os.replace(other, path)
-    assert choices.read(room, path)[KEY].config.bm == 32
 
 
 GOOD = "512,bfloat16,13.0,0123456789ab,9.00,knobs,kernel=wide bm=64"
@@ -166,46 +138,35 @@ GOOD = "512,bfloat16,13.0,0123456789ab,9.00,knobs,kernel=wide bm=64"
         "512,bfloat16,13.0,new,9.00,knobs,bm=64",
         "512",
         "<<<<<<< ours",
+        "\xff\xfe\x00binary",
+        "\x7fELF\x02\n\x80",
     ],
 )
-def test_a_row_that_is_no_choice_is_named_with_its_file_and_not_overwritten(room, tmp_path, row):
-    path = tmp_path / "nvidia-h200.csv"
-    path.write_text("\n".join([",".join(room.columns), GOOD, row, GOOD]) + "\n")
-    for work in (choices.read, lambda *of: choices.write(*of, KEY, current(room))):
-        says(["nvidia-h200.csv, row 3", "delete the row"], lambda work=work: work(room, path))
-    assert row in path.read_text(), "a broken file is not overwritten"
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00binary", b"m,dtype\n\xff\n", b"\x7fELF\x02\n\x80"])
-def test_what_is_no_text_is_named_and_stays(room, tmp_path, content):
-    path = tmp_path / "nvidia-h200.csv"
-    path.write_bytes(content)
-    for work in (choices.read, lambda *of: choices.write(*of, KEY, current(room))):
-        with pytest.raises(ValueError, match=r"nvidia-h200\.csv is no file of .*: delete it$") as caught:
-            work(room, path)
-        assert "\n" not in str(caught.value) and path.read_bytes() == content
+def test_what_is_no_choice_is_named_with_its_file_and_not_overwritten(room, tmp_path, row):
+    path = tmp_path / NAME
+    path.write_bytes("\n".join([",".join(room.columns), GOOD, row, GOOD]).encode("latin-1"))
+    before, named = (
+        path.read_bytes(),
+        [NAME, "delete it"] if max(row) > "\x7e" else [f"{NAME}, row 3", "delete the row"],
+    )
+    says(named, lambda: choices.read(room, path))
+    says(named, lambda: choices.write(room, path, KEY, current(room)))
+    assert path.read_bytes() == before
 
 
 # ----------------------------------------------------------------------------------------- look-up
 
 
-@pytest.fixture
-def said(capsys):
-    """said(): the lines on stderr since the last call; what was said once may be said again."""
-    jit._say_once.cache_clear()
-    yield lambda: capsys.readouterr().err.splitlines()
-    jit._say_once.cache_clear()
-
-
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "I/O error")])
 @pytest.mark.parametrize("what", ["stat", "open"])
-def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, error):
+def test_what_may_not_be_read_is_done_without(room, monkeypatch, capsys, what, error):
     """A HOME that may not be entered, another user's file: the shipped choice counts, else there is none. Permissions
     would not stop a test that runs as root."""
-    choices.write(room, room.shipped / "nvidia-h200.csv", KEY, current(room, Knobs(bm=3)))
     own, real = choices.own_folder("room"), getattr(Path, what)
-    choices.write(room, own / "nvidia-h200.csv", KEY, current(room, Knobs(bm=5)))
+    for folder, bm in ((room.shipped, 3), (own, 5)):
+        choices.write(room, folder / NAME, KEY, current(room, bm=bm))
     choices._read.clear()
+    jit._say_once.cache_clear()
 
     def refuse(path, *more, **given):
         if path.is_relative_to(own):
@@ -214,68 +175,55 @@ def test_what_may_not_be_read_is_done_without(room, monkeypatch, said, what, err
 
     monkeypatch.setattr(Path, what, refuse)
     for _ in range(2):
-        assert choices.look_up(room, KEY, racing.H200, **FITS).config == Knobs(bm=3)
-        assert choices.look_up(room, (1, "x"), racing.H200, **FITS) is None
-    (line,) = said()
+        assert found(room).config.bm == 3 and found(room, (1, "x")) is None
+    (line,) = capsys.readouterr().err.splitlines()
     assert str(own) in line and error.strerror in line and "SPARSITY_CHOICES" in line
 
 
-def compilers(now: str) -> dict[str, bool]:
-    """The compiler of a choice -> whether it is near today's."""
-    major = now.split(".")[0]
-    return {now: True, f"{major}.99": True, f"{int(major) - 1}.0": False, f"{major[0]}.0": False, "": False}
-
-
-places = st.none() | st.tuples(
-    st.sampled_from(["today", "other"]), st.sampled_from([*compilers("13.0")]), st.integers(0, 3)
-)
+#: The compiler of a choice -> whether it is near 13.0, today's.
+NEAR = {"13.0": True, "13.99": True, "12.0": False, "1.0": False, "": False}
+places = st.none() | st.tuples(st.booleans(), st.sampled_from([*NEAR]), st.integers(0, 3))
 
 
 @given(own=places, shipped=places, near=st.booleans(), named=st.booleans())
-@example(own=("today", "13.0", 1), shipped=("today", "13.0", 2), near=False, named=False)
-@example(own=("today", "13.99", 1), shipped=("today", "13.99", 2), near=True, named=False)
-@example(own=("today", "13.99", 1), shipped=("today", "13.0", 2), near=True, named=False)
+@example(own=(True, "13.0", 1), shipped=(True, "13.0", 2), near=False, named=False)
+@example(own=(True, "13.99", 1), shipped=(True, "13.99", 2), near=True, named=False)
+@example(own=(True, "13.99", 1), shipped=(True, "13.0", 2), near=True, named=False)
 @settings(deadline=None, max_examples=40)
 def test_the_first_choice_that_holds_is_found(own, shipped, near, named):
     """Today's before a near one, the user's own before the shipped one; a named file is the only one looked at."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARSITY_CHOICES", folder)
         patch.setattr(jit, "nvrtc_version", lambda: "13.0")
-        of, found = rooms(Path(folder)), {True: [], False: []}
-        paths = [choices.own_folder("room") / "nvidia-h200.csv", of.shipped / "nvidia-h200.csv"]
+        of, right = rooms(Path(folder)), {True: [], False: []}
+        paths = [choices.own_folder("room") / NAME, of.shipped / NAME]
         for path, what in zip(paths, (own, shipped), strict=True):
-            if what is None:
-                continue
-            kernels, nvrtc, bm = what
-            made = Choice(Knobs(bm=bm), 1.0, current(of).kernels if kernels == "today" else "0" * 12, nvrtc)
-            choices.write(of, path, KEY, made)
-            if kernels == "today" and bm and compilers("13.0")[nvrtc] and (path != paths[0] or not named):
-                found[nvrtc == "13.0"].append(made)
-        file = paths[1] if named else None
-        right = [*found[True], *(found[False] if near else [])]
-        look = {"fits": lambda config: config.bm > 0, "near": near, "file": file}
-        assert choices.look_up(of, KEY, racing.H200, **look) == next(iter(right), None)
-        assert choices.look_up(of, (513, "bfloat16"), racing.H200, **look) is None
-        assert choices.look_up(of, KEY, racing.H100_PCIE, **look | {"file": None}) is None
+            today, nvrtc, bm = what or (False, "", 0)
+            made = replace(current(of, bm=bm), nvrtc=nvrtc, **({} if today else {"kernels": "0" * 12}))
+            if what:
+                choices.write(of, path, KEY, made)
+            if today and bm and NEAR[nvrtc] and (path != paths[0] or not named):
+                right[nvrtc == "13.0"].append(made)
+        more = {"fits": lambda config: config.bm > 0, "near": near}
+        assert found(of, file=paths[1] if named else None, **more) == next(
+            iter(right[True] + (right[False] if near else [])), None
+        )
+        assert found(of, (513, "bfloat16"), **more) is found(of, device=racing.H100_PCIE, **more) is None
 
 
 def test_choices_lie_beside_the_cubins_unless_the_user_says_where(monkeypatch, tmp_path):
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path / "build" / "cubin")
-    for empty in (False, True):
-        monkeypatch.delenv("SPARSITY_CHOICES", raising=False)
-        if empty:
-            monkeypatch.setenv("SPARSITY_CHOICES", "")
-        assert choices.own_folder("nm_spmm") == tmp_path / "build" / "choices" / "nm_spmm"
-    monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "mine"))
-    assert choices.own_folder("nm_spmm") == tmp_path / "mine" / "nm_spmm"
+    for said, folder in (("", tmp_path / "build" / "choices"), (str(tmp_path / "mine"), tmp_path / "mine")):
+        monkeypatch.setenv("SPARSITY_CHOICES", said)
+        assert choices.own_folder("nm_spmm") == folder / "nm_spmm"
 
 
 # ------------------------------------------------------------------------------------------ digest
 
 
 def test_the_digest_is_of_what_the_compiler_reads(room, tmp_path):
-    """Headers count, comments and line breaks do not, nor where the checkout is."""
-    (source,), header = room.sources(None), tmp_path / "tile.cuh"
+    """Headers count, and texts in them; comments and line breaks do not, nor where the checkout is."""
+    (source,), header, other = room.sources(None), tmp_path / "tile.cuh", tmp_path / "other.cu"
     first = choices.digest([source])
     assert len(first) == 12 and int(first, 16) >= 0
     source.write_text("/* what\n it does */\n" + source.read_text().replace("{ ", "{\n    // now\n"))
@@ -285,14 +233,13 @@ def test_the_digest_is_of_what_the_compiler_reads(room, tmp_path):
     for path in (source, header):
         (tmp_path / "elsewhere" / path.name).write_text(path.read_text())
     assert choices.digest([tmp_path / "elsewhere" / source.name]) == first
-    header.write_text('__device__ void tile() { asm("// no comment"); }\n')
-    second = choices.digest([source])
-    header.write_text('__device__ void tile() { asm("// another"); }\n')
-    assert len({first, second, choices.digest([source])}) == 3, "a text is no comment"
-    other = tmp_path / "other.cu"
+    different = {first}
+    for text in ("no comment", "another"):
+        header.write_text(f'__device__ void tile() {{ asm("// {text}"); }}\n')
+        different.add(choices.digest([source]))
     other.write_text("__global__ void other() {}\n")
     both = choices.digest([source, other])
-    assert both == choices.digest([other, source, other]) != choices.digest([source])
+    assert both == choices.digest([other, source, other]) and len(different | {both}) == 4
 
 
 # --------------------------------------------------------------------------------- what is shipped
@@ -303,24 +250,21 @@ def test_shipped_choices_are_of_todays_kernels():
     assert command.rooms()
     for name, room in command.rooms().items():
         for path in room.shipped.glob("*.csv"):
-            found = choices.read(room, path).values()
-            sources = {(c.kernels, tuple(sorted(room.sources(c.config)))) for c in found}
-            for kernels, files in sources:
+            kept = choices.read(room, path).values()
+            for kernels, files in {(c.kernels, tuple(sorted(room.sources(c.config)))) for c in kept}:
                 assert kernels == choices.digest(files), f"{name}/{path.name} is of other kernels"
 
 
-def test_who_has_shown_that_machine_code_is_the_same_says_so(room, tmp_path, monkeypatch, capsys):
-    path = room.shipped / "nvidia-h200.csv"
-    old = Choice(Knobs(bm=5), 9.0, "0" * 12, "13.0")
-    choices.write(room, path, KEY, old)
-    choices.write(room, path, (8, "a"), replace(current(room), nvrtc="12.9"))
+def test_who_has_shown_that_machine_code_is_the_same_says_so(room, monkeypatch, capsys):
+    path, now = room.shipped / NAME, replace(current(room, bm=5), nvrtc="12.9")
+    choices.write(room, path, KEY, replace(now, kernels="0" * 12, nvrtc="13.0"))
+    choices.write(room, path, (8, "a"), now)
     monkeypatch.setattr(command, "rooms", lambda: {"room": room, "other": replace(room, room="x")})
-    command.main([])
-    assert capsys.readouterr().out.startswith(
-        "room/nvidia-h200.csv: 1 of 2 choices are of today's kernels, made with NVRTC 12.9, 13.0\n"
-    )
-    command.main(["--stamp", "room"])
-    assert "2 of 2 choices are of today's kernels (1 stamped)" in capsys.readouterr().out
-    found = choices.read(room, path)
-    assert found[KEY] == replace(old, kernels=current(room).kernels), "the rest stays"
-    assert found[8, "a"].nvrtc == "12.9"
+    for asked, said in (
+        ([], "1 of 2 choices"),
+        (["--stamp", "room"], "2 of 2 choices are of today's kernels (1 stamped)"),
+    ):
+        command.main(asked)
+        line = capsys.readouterr().out.splitlines()[0]
+        assert line.startswith(f"room/{NAME}: {said}") and line.endswith("12.9, 13.0")
+    assert choices.read(room, path) == {KEY: replace(now, nvrtc="13.0"), (8, "a"): now}, "the rest stays"

@@ -1,4 +1,5 @@
-"""Operands without signs, and operands whose product is exact: of every room's problems, on both sides."""
+"""Operands without signs, and operands whose product is exact: of every room's problems, by kernels that the host runs,
+and by the GPU."""
 
 from __future__ import annotations
 
@@ -6,23 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from emulated import anything_there, moved, there  # noqa: F401
 
-from kernels import async_sparse, casper_sparse, formats, jit, nm_cuda_core, nm_spmm, tensor_core_24
+from kernels import async_sparse, casper_sparse, formats, nm_cuda_core, nm_spmm, tensor_core_24
 from kernels.contract import Operands, Problem
 from kernels.formats import half
 from kernels.formats.csr import Csr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import fp8_operands
-from kernels.tuning import outputs, probe
+from kernels.tuning import probe
 
 
 def scattered(m: int, k: int, density: float, seed: int = 0, heavy: int = 0) -> Csr:
     """A matrix with some explicit zeros; heavy: its row 0 has so many entries."""
     rng = np.random.default_rng(seed)
-    there = rng.random((m, k)) < density
-    there[0, : heavy or 1] = True
-    row, col = np.nonzero(there)
+    named = rng.random((m, k)) < density
+    named[0, : heavy or 1] = True
+    row, col = np.nonzero(named)
     val = rng.normal(size=row.size).astype(np.float32)
     val[::9] = 0
     return Csr(m, k, np.searchsorted(row, np.arange(m + 1)).astype(np.int32), col.astype(np.int32), val)
@@ -51,60 +53,21 @@ EXACT_IN = {"": 14, "tf32": 11}
 
 
 @pytest.fixture(params=PROBLEMS)
-def problem(request) -> Problem:
-    return PROBLEMS[request.param]()
+def problem(request, moved) -> Problem:  # noqa: F811
+    return moved(PROBLEMS[request.param]())
 
 
-def dense(x) -> np.ndarray:
-    return np.asarray(formats.to_dense(x), np.float64)
-
-
-def left_sparse(ops: Operands) -> bool:
-    return formats.is_sparse(ops.a)
+def dense(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """A and B."""
+    ops = problem.host()
+    return tuple(np.asarray(formats.to_dense(x), np.float64) for x in (ops.a, ops.b))
 
 
 def wide(problem: Problem) -> int:
+    """Bits of the widest numbers; 0: there are none."""
     ops = problem.host()
-    other = ops.b if left_sparse(ops) else ops.a
+    other = ops.b if formats.is_sparse(ops.a) else ops.a
     return 0 if isinstance(other, (Half, Eight)) else EXACT_IN[problem.limit]
-
-
-def test_magnitudes_are_the_numbers_without_their_signs(problem):
-    ops, found = problem.host(), probe.magnitudes(problem).host()
-    for x, y in ((ops.a, found.a), (ops.b, found.b)):
-        assert np.array_equal(np.abs(dense(x)), dense(y))
-    assert (dense(ops.a) @ dense(ops.b) != dense(found.a) @ dense(found.b)).any() == bool(
-        (dense(ops.a) < 0).any() or (dense(ops.b) < 0).any()
-    )
-
-
-def test_whole_numbers_keep_the_pattern_and_the_layout(problem):
-    ops, made = problem.host(), probe.exact(problem)
-    found = made.host()
-    for x, y in ((ops.a, found.a), (ops.b, found.b)):
-        assert type(x) is type(y) and formats.is_sparse(x) == formats.is_sparse(y)
-        one, other = (z.val if formats.is_sparse(z) else half.array_of(z) for z in (x, y))
-        assert one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
-        assert not np.shares_memory(one, other), "the problem's own numbers stay"
-        if formats.is_sparse(x):
-            assert np.array_equal(dense(x) != 0, dense(y) != 0)
-        for scaled in (y for y in (y,) if hasattr(y, "scale")):
-            assert (scaled.scale == 1).all() and scaled.scale.shape == x.scale.shape
-    assert (made.m, made.n, made.k, made.nnz) == (problem.m, problem.n, problem.k, problem.nnz)
-
-
-def test_sums_are_exact_in_every_order(problem):
-    """The sum of all magnitudes is below 2^24: no partial sum is rounded."""
-    found = probe.exact(problem).host()
-    a, b = dense(found.a), dense(found.b)
-    assert (a == np.rint(a)).all() and (b == np.rint(b)).all()
-    assert (np.abs(a) @ np.abs(b)).max() < 2**24
-    bits = wide(problem)
-    if not bits:  # and what 16 bits hold, too
-        assert np.abs(a @ b).max() <= 256 and max(np.abs(a).max(), np.abs(b).max()) == 2
-    else:
-        assert 2 ** (bits - 1) < max(np.abs(a).max(), np.abs(b).max()) < 2**bits
-    assert len(np.unique(a @ b)) > 10
 
 
 def rounded(x: np.ndarray, bits: int) -> np.ndarray:
@@ -112,60 +75,63 @@ def rounded(x: np.ndarray, bits: int) -> np.ndarray:
     return np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits)
 
 
-def test_fewer_bits_than_asked_for_show_in_either_operand(problem):
-    """TF32 has 11 bits where float32 is asked for, and bfloat16 8 where TF32 is."""
-    if not (bits := wide(problem)):
-        pytest.skip("16 bits hold all of it")
-    found = probe.exact(problem).host()
-    a, b = dense(found.a), dense(found.b)
+def test_magnitudes_are_the_numbers_without_their_signs(problem):
+    for x, y in zip(dense(problem), dense(probe.magnitudes(problem)), strict=True):
+        assert np.array_equal(np.abs(x), y)
+    jobs = {entry for _, entry in probe.jobs(problem)}
+    assert "magnitudes" in jobs and len(jobs) in (2, 3)
+
+
+def test_whole_numbers_keep_the_pattern_and_the_layout(problem):
+    ops, made = problem.device(), probe.exact(problem)
+    for x, y in ((ops.a, made.device().a), (ops.b, made.device().b)):
+        one, other = (z.val if formats.is_sparse(z) else half.array_of(z) for z in (x, y))
+        assert type(x) is type(y) and (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert one.strides == other.strides and one.data.ptr != other.data.ptr, "the problem's own numbers stay"
+        if hasattr(y, "scale"):
+            assert (y.scale == 1).all() and y.scale.shape == x.scale.shape
+    which = 0 if formats.is_sparse(ops.a) else 1
+    assert np.array_equal(dense(problem)[which] != 0, dense(made)[which] != 0)
+    assert (made.m, made.n, made.k, made.nnz) == (problem.m, problem.n, problem.k, problem.nnz)
+
+
+def test_sums_are_exact_in_every_order_and_fewer_bits_show(problem):
+    """The sum of all magnitudes is below 2^24: no partial sum is rounded. TF32 has 11 bits where float32 is asked for,
+    and bfloat16 8 where TF32 is."""
+    a, b = dense(probe.exact(problem))
+    assert (a == np.rint(a)).all() and (b == np.rint(b)).all() and len(np.unique(a @ b)) > 10
+    assert (np.abs(a) @ np.abs(b)).max() < 2**24
+    bits, largest = wide(problem), max(np.abs(a).max(), np.abs(b).max())
+    if not bits:  # and what 16 bits hold, too
+        assert np.abs(a @ b).max() <= 256 and largest == 2
+        return
+    assert 2 ** (bits - 1) < largest < 2**bits
     fewer = 11 if bits > 11 else 8
-    assert (rounded(a, bits) == a).all() and (rounded(b, bits) == b).all()
     for one, other in ((rounded(a, fewer), b), (a, rounded(b, fewer))):
         assert (one @ other != a @ b).mean() > 0.1
 
 
+def test_both_operands_are_drawn_apart(moved):  # noqa: F811
+    """What is unlike the rest of one is so elsewhere than in the other."""
+    ops = probe.exact(moved(PROBLEMS["csr, 16 bits"]())).host()
+    a, b = (np.abs(formats.to_host(x))[:1000] for x in (ops.a.val, np.ravel(half.to_dense(ops.b))))
+    assert ((a == 2) != (b != 1))[a != 0].mean() > 0.3
+
+
 def test_any_lost_product_shows(problem):
     """Of every non-zero: it is not multiplied, or with another row of B."""
-    found = probe.exact(problem).host()
-    a, b = dense(found.a), dense(found.b)
-    if not left_sparse(found):
+    a, b = dense(probe.exact(problem))
+    if not formats.is_sparse(problem.host().a):
         a, b = b.T, a.T
     row, col = np.nonzero(a)
     lost = a[row, col][:, None] * b[col]
     assert ((lost != 0).mean(axis=1) > 0.4).all(), "in nearly half of all columns of C"
-    moved = a[row, col][:, None] * (b[col] - b[(col + 1) % len(b)])
-    assert (moved != 0).any(axis=1).mean() > 0.5
+    others = a[row, col][:, None] * (b[col] - b[(col + 1) % len(b)])
+    assert (others != 0).any(axis=1).mean() > 0.5
 
 
-def test_a_problem_without_a_sparse_operand_is_refused():
-    p = casper_sparse.problem(8, 8, 8, 0.5)
-    p = replace(p, make_host=lambda: Operands(np.zeros((8, 8), np.float32), None))
+def test_a_problem_without_a_sparse_operand_is_refused(moved):  # noqa: F811
+    operands = Operands(np.zeros((8, 8), np.float32), np.zeros((8, 8), np.float32))
+    p = replace(casper_sparse.problem(8, 8, 8, 0.5), make_host=lambda: operands, make_device=lambda: operands)
     with pytest.raises(ValueError, match="^a problem of casper_sparse has no sparse operand"):
-        probe.exact(p).host()
-
-
-def test_the_kernels_compile_for_every_target_without_spills():
-    entries = ["magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())]
-    cubins = [jit.compile_cubin(probe.SOURCE, entry, arch) for entry in entries for arch in jit.TARGETS]
-    assert not any(used.spills for used, _ in jit.reports(cubins))
-
-
-# ------------------------------------------------------------------------------------ on the GPU
-
-
-def same(x, y) -> None:
-    x = formats.to_host(x)
-    one, other = (z.val if formats.is_sparse(z) else half.array_of(z) for z in (x, y))
-    word = f"u{other.itemsize}"
-    assert np.array_equal(np.ascontiguousarray(one).view(word), np.ascontiguousarray(other).view(word))
-
-
-@pytest.mark.gpu
-def test_the_gpu_makes_the_bits_that_numpy_makes(device, problem):
-    for make in (probe.exact, probe.magnitudes):
-        here, there = make(problem).host(), make(problem).device()
-        same(there.a, here.a)
-        same(there.b, here.b)
-        assert half.array_of(there.c).shape == (problem.m, problem.n)
-    jobs = {entry for _, entry in probe.jobs(problem)}
-    assert "magnitudes" in jobs and len(jobs) in (2, 3)
+        probe.exact(moved(p)).host()

@@ -1,7 +1,9 @@
-"""The tuner on a GPU: a matrix with long rows has right candidates, and one lost product in them makes a wrong one."""
+"""The tuner on a GPU: a matrix with long rows has right candidates, and one lost product in them makes a wrong one;
+launches are timed in turns."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 
@@ -15,7 +17,8 @@ from kernels.async_sparse.union import Union
 from kernels.contract import Operands, Problem
 from kernels.formats import csr
 from kernels.formats.csr import Csr
-from kernels.tuning import Rounds
+from kernels.lazy import cupy
+from kernels.tuning import Rounds, trials
 
 pytestmark = pytest.mark.gpu
 SHORT, LONG = 7, 11  # rows of five entries, and of twenty thousand
@@ -69,45 +72,56 @@ def test_every_candidate_of_casper_is_right_on_it(device):
         assert casper_sparse.bind("auto", p, device).prepare_ms > 0
 
 
-def losing(p: Problem, entry: int) -> Problem:
-    """The problem without one product in each column of C, whatever its numbers are."""
+def losing(p: Problem) -> Problem:
+    """The problem without the product of a long row's least number in each column of C, whatever its numbers are."""
     ops = p.device()
+    begin, end = csr.to_host(ops.a).row_ptr[LONG : LONG + 2].tolist()
     val = ops.a.val.copy()
-    val[entry : entry + 1] = 0
+    val[begin + int(abs(val[begin:end]).argmin())] = 0
     other = Operands(replace(ops.a, val=val), ops.b, ops.c)
     return replace(p, make_device=lambda: other, _device=None)
 
 
-def entry_of(p: Problem, row: int, which) -> int:
-    """Of a row, the entry with the largest or the smallest value."""
-    a = csr.to_host(p.device().a)
-    begin, end = int(a.row_ptr[row]), int(a.row_ptr[row + 1])
-    return begin + int(which(np.abs(a.val[begin:end])))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_product_that_is_lost_in_a_long_row_is_found_on_whole_numbers(device, dtype):
+    """It is far below what rounding explains."""
+    p = made(circuit(seed=4), 64, dtype)
 
-
-def tried(p: Problem, device, wrong) -> list[str]:
-    """What is said of a candidate beside a right one. wrong: binds it, on any problem."""
-
-    def bind(p, name):
-        return wrong(p) if name == "wrong" else union.bind(name, p, device, Union(2))
-
-    def tune(*names):
+    def tune(name):
+        bind = lambda p, name: union.bind(name, losing(p) if name == "wrong" else p, device, Union(2))  # noqa: E731
         rows = [lambda p: union.bind("rows", p, device, Union(1))]
-        return tuning.tune(p, names, bind, rows, device, QUICK)
+        return tuning.tune(p, [name], bind, rows, device, QUICK)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with pytest.warns(UserWarning, match=f"on whole numbers: .*the first at row {LONG}, column"):
         with pytest.raises(RuntimeError, match="all 1 candidates failed"):  # a winner, where not wrong before
             tune("wrong")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tune("right").config == "right"
-    return [str(w.message) for w in caught]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_product_that_is_lost_in_a_long_row_is_found_on_whole_numbers(device, dtype):
-    p = made(circuit(seed=4), 64, dtype)
-    entry = entry_of(p, LONG, np.argmin)  # far below what rounding explains
-    (said,) = tried(p, device, lambda p: union.bind("lost", losing(p, entry), device, Union(2)))
-    assert "on whole numbers: " in said and f"the first at row {LONG}, column" in said
+class Work:
+    """A bound whose launch overwrites so many bytes; it notes that it was launched."""
+
+    def __init__(self, megabytes: int):
+        self.buffer, self.launches = cupy.empty(megabytes << 20, cupy.uint8), 0
+
+    def launch(self, stream):
+        self.launches += 1
+        with cupy.cuda.Stream.from_external(stream):
+            self.buffer.fill(self.launches % 2)
+
+
+def test_a_race_is_of_one_uncounted_and_so_many_counted_launches(device):
+    bounds = {"much": Work(1024), "little": Work(64)}
+    times = trials.race(bounds, device, 5)
+    assert [bound.launches for bound in bounds.values()] == [6, 6]
+    assert times.keys() == bounds.keys() and times["much"] > 4 * times["little"] > 0
+
+
+def test_a_hot_race_launches_for_so_long_before_it_counts(device):
+    begun, works = time.perf_counter(), {"much": Work(256), "little": Work(64)}
+    trials.race(works, device, 3, hot_s=0.1)
+    assert time.perf_counter() - begun >= 0.1
+    much, little = (work.launches for work in works.values())
+    assert much == little > 4

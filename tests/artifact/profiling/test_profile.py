@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from artifact import cli, paths, registry
-from artifact.measure import device
+from artifact.measure import device, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, load, quantities
 

@@ -30,6 +30,7 @@ from kernels.tuning import __main__ as tuning
 NAME = jit.INSTALLED
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TARGET = "sm_90a"  #: what every room compiles for
+SOME = "tensor_core_24"  #: a room that ships choices
 
 
 def run(*command, cwd: Path, **environment: str) -> str:
@@ -171,11 +172,14 @@ for name, room in trial.rooms().items():
     assert not [path for path in site.rglob("*") if path.suffix == ".cubin"]
 
 
-def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, tmp_path, capsys):
+def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, tmp_path, capsys, monkeypatch):
+    """Those of one room: all of them take long."""
+    monkeypatch.setattr(tuning, "rooms", lambda every=tuning.rooms: {SOME: every()[SOME]})
     tuning.main([])
     here = capsys.readouterr().out
     assert re.search(r": [1-9]\d* of [1-9]\d* choices", here)
-    assert python(site, f"from {NAME}.tuning import __main__; __main__.main([])", tmp_path) == here
+    code = f"from {NAME}.tuning import __main__ as t; room = t.rooms()[{SOME!r}]; t.rooms = lambda: {{{SOME!r}: room}}"
+    assert python(site, f"{code}; t.main([])", tmp_path) == here
 
 
 def test_without_a_gpu_a_call_says_so_in_one_sentence(site, tmp_path):

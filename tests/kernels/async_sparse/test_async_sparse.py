@@ -191,6 +191,18 @@ def test_proposals_follow_the_matrix_and_take_few_launches():
     assert any_csr.LAUNCHES <= 33
 
 
+def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_accuracies_apart(device):
+    p = system.problem_from_csr(shuffled(), 64, dtype="float32", format="csr")
+    a, half_ = csr.to_device(shuffled()), system.problem_from_csr(shuffled(), 64, format="csr")
+    given_ = replace(p.device(), a=a)
+    mixed = replace(p, make_device=lambda: given_, _device=None)
+    at_a_glance = any_csr.candidates(mixed, device, "fp32")
+    assert at_a_glance and all(isinstance(c, Union) and c.rows == 1 for c in at_a_glance)
+    assert len(any_csr.candidates(mixed, device, "fp32", False)) == len(model.POOLS["fp32"])
+    keys = [any_csr.key(p, "fp32"), any_csr.key(p, "tf32"), any_csr.key(half_, "half")]
+    assert [key[-1] for key in keys] == ["fp32", "tf32", "bfloat16"] and keys[0][:-1] == keys[2][:-1]
+
+
 # ------------------------------------------------------------------------------------------ tasks
 
 row_pointers = st.lists(st.integers(0, 300) | st.sampled_from((5000, 512)), min_size=1, max_size=60).map(

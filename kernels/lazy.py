@@ -11,12 +11,17 @@ _IMPORT = threading.RLock()
 class Lazy:
     """A module by its name, imported at the first look at what it holds."""
 
+    __slots__ = ("_name", "__dict__")
+
     def __init__(self, name: str):
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
         with _IMPORT:
-            return getattr(importlib.import_module(self._name), name)
+            module = importlib.import_module(self._name)
+        if self._name.startswith("cuda."):  # every launch asks: from now on names are looked up in the module's own
+            self.__dict__ = vars(module)
+        return getattr(module, name)
 
 
 cupy, torch = Lazy("cupy"), Lazy("torch")

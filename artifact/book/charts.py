@@ -13,8 +13,6 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 `low` and `high`. Contenders look the same in every figure (`style.look`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
@@ -116,11 +114,9 @@ class About:
         _, stated, ceilings = parts(df)
         every = dict(handles)
         if len(stated):
-            gpu = stated["gpu"].dropna().iloc[:1] if "gpu" in stated else ()
-            said = "stated by the source" if len(gpu) == 0 else plot.stated(*gpu)
-            every[self.names.get(STATED, said)] = (
-                Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
-            )
+            gpu = [f" ({gpu})" for gpu in stated["gpu"].dropna().iloc[:1]] if "gpu" in stated else []
+            look = Patch(facecolor=CLAIM, alpha=0.3) if bands else Line2D([], [], **plot.hollow())
+            every[self.names.get(STATED, "".join(["stated by the source", *gpu]))] = look
         if len(ceilings):
             every[self.names.get(CEILING, "measured ceiling")] = Line2D([], [], **DASHED)
         if every:

@@ -6,8 +6,6 @@ beside its records, so that a reviewer can search it:
     python -m artifact.book.facts        writes artifact/recorded/<gpu>/<room>/facts.csv anew
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,16 +27,6 @@ def summary(values: pd.Series) -> dict[str, Value]:
     if values.empty:
         return {}
     return {"low": values.min(), "high": values.max(), "mean": records.geomean(values), "count": len(values)}
-
-
-def under(name: str, /, **values: Any) -> Iterator[Fact]:
-    """Yield name.key → value for each, as `flat`."""
-    return each(name, values)
-
-
-def each(name: str, values: Mapping[str, Any] | pd.Series) -> Iterator[Fact]:
-    """Yield name.key → value for each, where keys need not be Python's names."""
-    return flat({name: values})
 
 
 def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
@@ -64,7 +52,7 @@ def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
 
 def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:
     """Yield verdict.CLAIM of each claim in what `cells.verdicts` returns."""
-    return each("verdict", judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_")))
+    return flat({"verdict": judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_"))})
 
 
 def tree(facts: Mapping[str, Value]) -> dict[str, Any]:

@@ -15,8 +15,6 @@
 book as a numbered figure, in JupyterLab as an image. The table may hold more columns than are drawn.
 """
 
-from __future__ import annotations
-
 import html
 import io
 from collections.abc import Callable, Iterable, Mapping

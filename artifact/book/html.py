@@ -4,8 +4,6 @@ made("ledger", rows=…)         html/ledger.html.j2, filled
 part("badge", verdict)         a macro of html/parts.html.j2
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -7,9 +7,7 @@ study.ceiling("fma", "tflops")           what a microbenchmark reached; NaN wher
 study.stated("fig4", "speedup")          what the source says
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
@@ -34,20 +32,16 @@ class Counters:
     def __bool__(self) -> bool:
         return not self.rows.empty
 
-    def where(self, **at: Any) -> Counters:
+    def where(self, **at: Any) -> "Counters":
         """Keep rows at these values of the columns, each a value or a collection of them."""
         return Counters(where(self.rows, **at))
 
     def get(self, variant: str, metric: str, **at: Any) -> float:
         """Return a counter at a point, of which only the columns that differ need be given; NaN where it was not
         counted."""
-        key = tuple(at)
-        return self._by(key).get((variant, metric, *at.values()), np.nan)
-
-    def has(self, *variants: str, metrics: Iterable[str], **at: Any) -> bool:
-        """Tell whether all these metrics of all these contenders were counted at a point."""
-        known = self._by(tuple(at))
-        return all((v, metric, *at.values()) in known for metric in metrics for v in variants)
+        if (key := tuple(at)) not in self._known:
+            self._known[key] = self.rows.set_index(["variant", "metric", *key])["value"].to_dict()
+        return self._known[key].get((variant, metric, *at.values()), np.nan)
 
     def wide(self, metrics: Mapping[str, str], *point: str) -> pd.DataFrame:
         """Return a row for each contender and point, a column for each metric that was counted.
@@ -57,12 +51,6 @@ class Counters:
         df = self.rows[self.rows["metric"].isin(metrics)].replace({"metric": dict(metrics)})
         table = df.pivot_table(index=[*point, "variant"], columns="metric", values="value", sort=False)
         return table[[c for c in metrics.values() if c in table]].reset_index()
-
-    def _by(self, key: tuple[str, ...]) -> dict[tuple[Hashable, ...], float]:
-        if key not in self._known:
-            values = self.rows.set_index(["variant", "metric", *key])["value"]
-            self._known[key] = values.to_dict()
-        return self._known[key]
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,7 @@ class Study:
         return pd.read_csv(path) if path.exists() else None
 
     @cached_property
-    def again(self) -> Study:
+    def again(self) -> "Study":
         """The second run of the same measurement."""
         return Study(self._open(self.run.room, repeat=True))
 

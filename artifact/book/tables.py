@@ -17,8 +17,6 @@ A room's `tables.toml` has a table for each:
 A column that the DataFrame lacks is left out; without `columns`, all are shown. Numbers stand on the right.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -8,8 +8,6 @@ An explanation is shown where its condition is true; where it is not, the page s
 the numbers. Templates have loops, blocks and `holds`: what a sentence says is in the template, for writers to edit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

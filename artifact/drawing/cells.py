@@ -1,7 +1,5 @@
 """What a cell of a chapter puts on its page: a sentence, a table, a figure, where the numbers come from."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata

@@ -1,7 +1,5 @@
 """What a page shows of kernels that it compiles itself."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

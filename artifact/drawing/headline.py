@@ -1,7 +1,5 @@
 """The README's figure: the races of all systems on the GPUs that have records, as the book's first page has them."""
 
-from __future__ import annotations
-
 import html
 import sys
 from pathlib import Path

@@ -108,11 +108,6 @@ def hollow(marker="o") -> dict:
     }
 
 
-def stated(gpu: str) -> str:
-    """What the legend calls values that a source states, which it measured on `gpu`."""
-    return f"stated by the source ({gpu})"
-
-
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
     """The table behind a figure: what was measured, and below it what was stated."""
     parts = [data.assign(source="measured"), *(rows.assign(source="stated") for rows in stated if len(rows))]

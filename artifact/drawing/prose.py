@@ -1,7 +1,5 @@
 """Where the numbers of a page come from: its records, the GPUs that have some and how they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

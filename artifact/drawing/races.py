@@ -5,8 +5,6 @@ ours, and a library of the vendor. The room's races.toml names them; a room with
 have all three, those with the most points first.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import textwrap

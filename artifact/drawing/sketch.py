@@ -1,9 +1,6 @@
 """Boxes, arrows and text, of which pictures are made."""
 
-from __future__ import annotations
-
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,24 +9,36 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from artifact.drawing.style import INK, WIDTH
 
+#: How small digits and words are written that count or name places.
+FAINT = {"fontsize": 8, "alpha": 0.7}
+#: A line where groups of cells meet.
+THICK = {"linewidth": 1.8, "solid_capstyle": "projecting"}
 
-def canvas(xlim: tuple[float, float], ylim: tuple[float, float], height: float = 0.0) -> tuple[Any, Any]:
-    """Open a figure without axes: as high as its limits ask for, or so many inches."""
+
+#: What is drawn (`put`, `box` …), its places and texts, and last, if it has one, a dictionary of how.
+Mark = tuple[Any, ...]
+
+
+def picture(xlim: tuple[float, float], ylim: tuple[float, float], *marks: Mark, height: float = 0.0) -> Any:
+    """Return a figure of marks without axes: as high as its limits ask for, or so many inches."""
     fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
     ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
     ax.axis("off")
-    return fig, ax
+    draw(ax, *marks)
+    return fig
 
 
-def each(draw: Callable[..., None], ax, *columns, **how) -> None:
-    """Draw, with `put` or `box`, each entry of arrays, which are broadcast against each other, `how` as well."""
-    for values in np.broadcast(*columns, *how.values()):
-        draw(ax, *values[: len(columns)], **dict(zip(how, values[len(columns) :], strict=True)))
+def draw(ax, *marks: Mark) -> None:
+    """Draw marks one after the other, each at all entries of its arrays, which are broadcast against each other."""
+    for what, *columns in marks:
+        how = columns.pop() if isinstance(columns[-1], dict) else {}
+        for values in np.broadcast(*columns, *how.values()):
+            what(ax, *values[: len(columns)], **dict(zip(how, values[len(columns) :], strict=True)))
 
 
-def put(ax, x: float, y: float, text: str, **how) -> None:
+def put(ax, x: float, y: float, text: object, **how) -> None:
     """Text around a point."""
-    ax.text(x, y, text, **({"ha": "center", "va": "center", "fontsize": 8.5} | how))
+    ax.text(x, y, f"{text}", **({"ha": "center", "va": "center", "fontsize": 8.5} | how))
 
 
 def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch="") -> None:
@@ -40,25 +49,34 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch
         put(ax, x + width / 2, y + height / 2, text, fontsize=size, rotation=rotation)
 
 
-def numbers(ax, places, **how) -> None:
-    """Count places, (x, y) each, from 0, in small faint digits."""
-    for number, (x, y) in enumerate(places):
-        put(ax, x, y, f"{number}", **({"fontsize": 8, "alpha": 0.7} | how))
+def frame(ax, x: float, y: float, width: float, height: float, **how) -> None:
+    """The outline of a rectangle."""
+    outline: dict[str, Any] = {"fill": False, "edgecolor": INK} | how
+    ax.add_patch(Rectangle((x, y), width, height, **outline))
 
 
 def rule(ax, x, y, thick: bool) -> None:
     """A line between cells: thick where groups meet, else faint."""
-    more = {"linewidth": 1.8} if thick else {"linewidth": 0.5, "alpha": 0.35}
-    ax.plot(x, y, color=INK, solid_capstyle="projecting", **more)
+    ax.plot(x, y, **({"color": INK} | (THICK if thick else THICK | {"linewidth": 0.5, "alpha": 0.35})))
 
 
-def grid(ax, x: float, rows: int, columns: int, steps: tuple[int, int], cell: float = 1.0) -> None:
-    """Rule a matrix, thick where `steps` rows and columns meet, and number its rows."""
+def segment(ax, x0: float, y0: float, x1: float, y1: float, **how) -> None:
+    """A line from one point to another."""
+    ax.plot([x0, x1], [y0, y1], **({"color": INK} | how))
+
+
+def grid(ax, x: float, rows: int, columns: int, down: int, across: int, cell: float = 1.0) -> None:
+    """Rule a matrix, thick where so many rows and columns meet, and number its rows."""
     for edge in range(rows + 1):
-        rule(ax, (x, x + cell * columns), (edge, edge), edge % steps[0] == 0 or edge == rows)
+        rule(ax, (x, x + cell * columns), (edge, edge), edge % down == 0 or edge == rows)
     for edge in range(columns + 1):
-        rule(ax, (x + cell * edge,) * 2, (0, rows), edge % steps[1] == 0 or edge == columns)
-    numbers(ax, [(x - 0.25, row + 0.5) for row in range(rows)], ha="right")
+        rule(ax, (x + cell * edge,) * 2, (0, rows), edge % across == 0 or edge == columns)
+    draw(ax, (put, x - 0.25, np.arange(rows) + 0.5, range(rows), FAINT | {"ha": "right"}))
+
+
+def pointer(ax, x0: float, y0: float, x1: float, y1: float, colour: str, **how) -> None:
+    """An `arrow` from one point to another."""
+    arrow(ax, (x0, y0), (x1, y1), colour, **how)
 
 
 def arrow(ax, start, end, colour, **how) -> None:
@@ -72,6 +90,11 @@ def short(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.1f}"
+
+
+def note(ax, x: float, y: float, text: str, right: float, above: float, **how) -> None:
+    """Text so many points from a place."""
+    ax.annotate(text, (x, y), xytext=(right, above), textcoords="offset points", **{"fontsize": 8.5} | how)
 
 
 def wrap(text: str, width: int) -> str:

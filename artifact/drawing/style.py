@@ -4,8 +4,6 @@ Figures are drawn for a light page, on a transparent background. In the dark the
 lightness over and keeps their hue; colours have a contrast of at least 3:1 on white and 4:1 there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

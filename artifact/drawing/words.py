@@ -1,7 +1,5 @@
 """Numbers in words: what sentences of several chapters are made of."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -9,6 +9,7 @@ is captured has a set of its graph's own.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,13 +53,9 @@ class Buffers:
             error, self._event = driver.cuEventCreate(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             if int(error):
                 return False
+            weakref.finalize(self, driver.cuEventDestroy, self._event)
         (error,) = driver.cuEventRecord(self._event, pointer)
         return not int(error)
-
-    def __del__(self):
-        if self._event is not None:
-            with contextlib.suppress(Exception):  # the interpreter may be ending
-                driver.cuEventDestroy(self._event)
 
 
 def copy_of(sizes: tuple[int, ...]) -> Buffers:
@@ -70,22 +67,14 @@ def copy_of(sizes: tuple[int, ...]) -> Buffers:
 
 def zeros(buffers: Buffers, size: int) -> int:
     """The address of so many zeros, which live as long as the set does."""
-    memory = _Memory(size)
-    buffers.keep.append(memory)
-    return memory.address
+    address = allocated(size)
+    weakref.finalize(buffers, _free, address)
+    return address
 
 
-class _Memory:
-    """Zeros on the current GPU, which are freed with it."""
-
-    def __init__(self, size: int):
-        self.address = 0
-        self.address = allocated(size)
-
-    def __del__(self):
-        if self.address:
-            with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
-                driver.cuMemFree(self.address)
+def _free(address: int) -> None:
+    with contextlib.suppress(Exception), capturing_goes_on():  # the interpreter may be ending
+        driver.cuMemFree(address)
 
 
 def allocated(size: int) -> int:

@@ -12,7 +12,7 @@ import sys
 from contextlib import nullcontext
 from math import ceil, gcd, prod
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .. import gpu, jit, workspace
 from ..contract import require
 from ..formats.half import Half
 from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
-from .torch_modes import require_no_grad
+from .torch_modes import named, require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes of a number.
@@ -39,23 +39,14 @@ class Dense(NamedTuple):
     readonly: bool = False  #: whether its library says that nobody may write it
 
 
-# What is asked in every call and takes longer than all the rest: a library's dtype -> its name; a class -> its library.
-_dtypes: dict[Any, str] = {}
-_libraries: dict[type, str] = {}
-
-
-def library_of(x) -> str:
-    """Whose array it is: "torch", "cupy" or "another"."""
-    kind = type(x)
-    if kind not in _libraries:
-        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-        if torch is not None and issubclass(kind, torch.Tensor):
-            _libraries[kind] = "torch"
-        elif cupy is not None and issubclass(kind, cupy.ndarray):
-            _libraries[kind] = "cupy"
-        else:
-            _libraries[kind] = "another"
-    return _libraries[kind]
+@functools.cache
+def _library(kind: type) -> str:
+    """Whose class of arrays it is: "torch", "cupy" or "another"."""
+    for name, base in (("torch", "Tensor"), ("cupy", "ndarray")):
+        module = sys.modules.get(name)
+        if module is not None and issubclass(kind, getattr(module, base)):
+            return name
+    return "another"
 
 
 def describe(x, name: str) -> Dense:
@@ -64,9 +55,8 @@ def describe(x, name: str) -> Dense:
     Raises ValueError, one sentence, for what lies on the host, is no array, or has elements between elements.
     """
     if type(x) is Half:
-        bits = describe(x.bits, name)
-        return Dense(bits.ptr, bits.shape, bits.strides, x.dtype, bits.device)
-    library = library_of(x)
+        return describe(x.bits, name)._replace(dtype=x.dtype)
+    library = _library(x.__class__)
     if library == "torch":
         if not x.is_cuda:
             raise ValueError(_on_host(name, x))
@@ -74,13 +64,10 @@ def describe(x, name: str) -> Dense:
             raise ValueError(f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()")
         if x.is_neg():
             raise ValueError(f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first")
-        dtype = _dtypes.get(x.dtype) or _named(x.dtype)
-        return Dense(x.data_ptr(), x.shape, x.stride(), dtype, x.get_device())
+        return Dense(x.data_ptr(), x.shape, x.stride(), _named(x.dtype), x.get_device())
     if library == "cupy":
-        kind = x.dtype
-        dtype = _dtypes.get(kind) or _named(kind)
-        strides = _elements(x.strides, kind.itemsize)
-        return Dense(x.data.ptr, x.shape, strides, dtype, x.data.device_id)
+        strides = _elements(x.strides, x.dtype.itemsize)
+        return Dense(x.data.ptr, x.shape, strides, _named(x.dtype), x.data.device_id)
     return _foreign(x, name)
 
 
@@ -89,7 +76,7 @@ def place(x, name: str) -> tuple[int, tuple]:
     given, holds = x, ""
     if type(x) is Half:
         x, holds = x.bits, x.dtype
-    library = _libraries.get(type(x)) or library_of(x)
+    library = _library(x.__class__)
     if library == "cupy":
         memory = x.data
         return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
@@ -166,10 +153,10 @@ def _type(x) -> str:
     return f"{type(x).__module__}.{type(x).__qualname__}"
 
 
+@functools.cache
 def _named(dtype) -> str:
-    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
-    _dtypes[dtype] = name
-    return name
+    """A library's dtype as it is called here."""
+    return named(getattr(dtype, "name", dtype))
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -261,7 +248,7 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
     """
     turned = order == "F" and len(shape) == 2
     made = shape[::-1] if turned else shape
-    if library_of(like) == "torch":
+    if _library(like.__class__) == "torch":
         torch = sys.modules["torch"]
         with nullcontext() if stream is None else torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
             x = torch.empty(made, dtype=getattr(torch, dtype), device=like.device)
@@ -298,7 +285,7 @@ def address_of(stream) -> int:
 
 def current(like, device: int) -> int:
     """The address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
-    if library_of(like) == "torch":
+    if _library(like.__class__) == "torch":
         torch = sys.modules["torch"]
         # A tenth of the time of what is public.
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)

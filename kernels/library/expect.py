@@ -111,7 +111,10 @@ def work_of(way, n: int) -> Work:
         return Work("2:4", numbers, m, n, k, m * k / 2)
     if isinstance(a, Nm):
         return vectors(m, n, k, a.keep / a.group, min(a.vector, m), numbers)
-    return rows(m, n, k, a.nnz, numbers)
+    # CSR: groups of rows over their union, of non-zeros anywhere. In TF32 no faster than in float32, as a rule.
+    density = min(1.0, a.nnz / max(1, m * k))
+    shared = GROUP * density / (1 - (1 - density) ** GROUP) if density else 1.0
+    return Work(f"rows {'16' if numbers == '16' else 'fp32'}", numbers, m, n, k, a.nnz, high=shared)
 
 
 def blocks(m: int, n: int, k: int, count: int, block: tuple[int, int], numbers: str, portable: bool) -> Work:
@@ -131,13 +134,6 @@ def vectors(m: int, n: int, k: int, density: float, vector: int, numbers: str) -
     if numbers != "fp32" and density:
         each = (1 - (1 - density) ** max(1, 128 // vector)) / density
     return Work(f"nm {numbers}", numbers, m, n, k, m * k * density, more=each)
-
-
-def rows(m: int, n: int, k: int, nnz: int, numbers: str) -> Work:
-    """CSR: groups of rows over their union, of non-zeros anywhere. In TF32 no faster than in float32, as a rule."""
-    density = min(1.0, nnz / max(1, m * k))
-    shared = GROUP * density / (1 - (1 - density) ** GROUP) if density else 1.0
-    return Work(f"rows {'16' if numbers == '16' else 'fp32'}", numbers, m, n, k, nnz, high=shared)
 
 
 def dense_of(work: Work) -> Work:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,14 +20,13 @@ from .. import formats, tma
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
-from ..lazy import Lazy
+from ..lazy import core
 from ..pitch import ALIGNMENT
 from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
 from .dense import Dense
 from .torch_modes import require_no_grad
 
-cuda_core = Lazy("cuda.core")
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
 B, OUT, VALUES, SCRATCH = range(4)
@@ -132,7 +132,7 @@ class Plan:
         self._sizes: tuple[int, ...] = ()  # bytes of scratch
         self._buffers = Buffers(())
         self._of_captures: dict[int, Buffers] = {}
-        self._enqueue: Callable = cuda_core.launch
+        self._enqueue: Callable = core.launch
 
     def _repeat(self, config, bound: Launch) -> None:
         """Call what is bound from now on: a configuration that was chosen."""
@@ -196,11 +196,8 @@ class Plan:
         if at + b_first < to + past and to + first < at + b_past:
             _require_apart(b, out)
         flow = dense.opened(pointer, self.device)
-        if current.now() == self._ordinal:
+        with nullcontext() if current.now() == self._ordinal else current.opened(self._ordinal):
             self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
-        else:
-            with current.opened(self._ordinal):
-                self._enqueued(b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow)
         return out
 
     def _enqueued(

@@ -221,22 +221,21 @@ def choose(way: Route, p: Multiplication, device, trials=None) -> tuple[Any, str
     version of the compiler counts as well, which is what a caller may want to know.
     """
     family: Any = way.family
-    if family.choices is None:
-        tuned = trials and family.tune
-        return family.tune(trials(), device).config if tuned else family.likely(p, device), ""
-    key = family.key(p)
 
     def fits(config) -> bool:
         return family.fits(config, p, device)
 
-    kept = tuning.look_up(family.choices, key, device, fits, near=True)
-    if kept is None:
-        if trials is None:
-            return family.likely(p, device), ""
-        return tuning.choose(family.choices, key, device, fits=fits, make=lambda: family.tune(trials(), device))[0], ""
-    now = jit.nvrtc_version()
-    noted = f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {now} compiles it"
-    return kept.config, noted if kept.nvrtc != now else ""
+    key = family.choices and family.key(p)
+    kept = key and tuning.look_up(family.choices, key, device, fits, near=True)
+    if kept:
+        now = jit.nvrtc_version()
+        noted = f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {now} compiles it"
+        return kept.config, noted if kept.nvrtc != now else ""
+    if trials is None or not family.tune:
+        return family.likely(p, device), ""
+    if not key:
+        return family.tune(trials(), device).config, ""
+    return tuning.choose(family.choices, key, device, fits=fits, make=lambda: family.tune(trials(), device))[0], ""
 
 
 def bind(way: Route, config, p: Multiplication, device) -> Launch:

@@ -1,7 +1,5 @@
 """The appendix for reviewers: facts of its checklist and text, minutes, contributions, coverage, the code of others."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What the examples measured, for the page on the library: examples/recorded/<gpu>.csv, which `--record` writes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

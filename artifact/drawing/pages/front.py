@@ -1,7 +1,5 @@
 """The front page: the map and the race of all systems, what was found, where to go on, and what a verdict means."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import textwrap
@@ -14,11 +12,11 @@ import pandas as pd
 import yaml
 from markupsafe import Markup, escape
 from matplotlib import pyplot as plt
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch
 
 from artifact import paths, registry
 from artifact.book import html
-from artifact.book.facts import Fact, each, flat, under
+from artifact.book.facts import Fact, flat
 from artifact.book.text import NOT_MEASURED, Text
 from artifact.drawing import prose, races, sketch, style
 from artifact.measure import records
@@ -63,12 +61,12 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
             said["each"] = html.part("each", claim.id, given)
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
-        yield from each(f"claim.{claim.id}", said)
+        yield from flat({f"claim.{claim.id}": said})
     claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
         decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from under("gpus", changed=len(prose.changed(claims)), decided=int(decided))
+        yield from flat({"gpus": {"changed": len(prose.changed(claims)), "decided": decided}})
 
 
 def _number(row: pd.Series) -> str:
@@ -152,6 +150,7 @@ COLOURS = (style.PUBLISHED, style.CLAIM, style.BEST, style.BASELINE, *style.RUNG
 #: Sizes on the map, where a column of patterns is 1 wide: its left margin, the top of the first row of cards, the gap
 #: between rows, a cell of an example, a card of one column (width, height).
 LEFT, TOP, GAP, CELL, CARD = 0.52, 0.98, 0.1, 0.068, (0.94, 0.78)
+HEAD, STATE = {"weight": "bold", "linespacing": 1.5}, {"ha": "right", "fontsize": 8, "weight": "bold"}
 INCHES = 5.15 / (TOP + 2 * (CARD[1] + GAP))  #: of paper, for 1 of that
 
 
@@ -166,22 +165,25 @@ def systems(folder: Path | None) -> pd.DataFrame:
 def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
     """Draw the systems by what kind of sparsity they take (columns) and which unit computes (rows), a card each; where
     cards would lie on one another, their row has several lanes. (fig, data)"""
-    data = systems(folder)
+    data, columns, units = systems(folder), LEFT + np.arange(len(registry.PATTERNS)), registry.UNITS
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
-    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in registry.UNITS]
+    depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in units]
     tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
     fig, ax = plt.subplots(figsize=(style.WIDTH, tops[-1] * INCHES), layout="none")
     fig.subplots_adjust(0, 0, 1, 1)
-    for column, (name, grid) in enumerate(zip(registry.PATTERNS, EXAMPLES, strict=True)):
-        _example(ax, LEFT + column + (1 - 8 * CELL) / 2, 0.26, grid)
-        sketch.put(ax, LEFT + column + 0.5, 0.13, name, weight="bold")
-    for unit, top, below in zip(registry.UNITS, tops[:-1], tops[1:], strict=True):
-        sketch.put(ax, 0.28, (top + below - GAP) / 2, unit.replace(" ", "\n"), weight="bold", linespacing=1.5)
+    filled, cell = np.array([[*grid.replace(" ", "")] for grid in EXAMPLES]) == "#", np.arange(64)
+    looks = {"facecolor": np.where(filled, style.BOUND, "none"), "alpha": np.where(filled, 0.85, 0.3)}
+    x, y = columns[:, None] + (1 - 8 * CELL) / 2 + cell % 8 * CELL, 0.26 + cell // 8 * CELL
+    sketch.draw(
+        ax,
+        (sketch.frame, x, y, CELL, CELL, looks | {"fill": True, "linewidth": 0.35}),
+        (sketch.put, columns + 0.5, 0.13, registry.PATTERNS, {"weight": "bold"}),
+        (sketch.put, 0.28, (tops[:-1] + tops[1:] - GAP) / 2, [u.replace(" ", "\n") for u in units], HEAD),
+    )
     for system, lane, colour in placed:
-        x = LEFT + registry.PATTERNS.index(system.patterns[0]) + (1 - CARD[0]) / 2
-        y = tops[registry.UNITS.index(system.unit)] + lane * (CARD[1] + GAP)
-        _card(ax, x, y, system, colour)
-    ax.set(xlim=(0, LEFT + len(registry.PATTERNS) + 0.02), ylim=(tops[-1], 0))
+        x = columns[registry.PATTERNS.index(system.patterns[0])] + (1 - CARD[0]) / 2
+        _card(ax, x, tops[units.index(system.unit)] + lane * (CARD[1] + GAP), system, colour)
+    ax.set(xlim=(0, columns[-1] + 1.02), ylim=(tops[-1], 0))
     ax.axis("off")
     return fig, data.drop(columns=["title", "order", "patterns"])
 
@@ -199,14 +201,6 @@ def lanes(data: pd.DataFrame) -> list[int]:
     return found
 
 
-def _example(ax: Any, x: float, y: float, grid: str) -> None:
-    """Draw a matrix of 8 x 8 cells, its non-zeros filled."""
-    for i, cell in enumerate(grid.replace(" ", "")):
-        how: Any = {"#": {"facecolor": style.BOUND, "alpha": 0.85}, ".": {"facecolor": "none", "alpha": 0.3}}[cell]
-        at = (x + i % 8 * CELL, y + i // 8 * CELL)
-        ax.add_patch(Rectangle(at, CELL, CELL, edgecolor=style.INK, linewidth=0.35, **how))
-
-
 def _card(ax: Any, x: float, y: float, system: Any, colour: str) -> None:
     """Draw what a system is and how far, in a frame."""
     span = len(system.patterns)
@@ -219,7 +213,9 @@ def _card(ax: Any, x: float, y: float, system: Any, colour: str) -> None:
         *textwrap.wrap(system.idea, 25 if span == 1 else 54),
         *textwrap.wrap("on " + system.written_for, 24 if span == 1 else 54),
     ]
-    sketch.put(ax, x + 0.05, y + 0.11, system.name, ha="left", weight="bold", fontsize=9.5)
-    for number, line in enumerate(lines):
-        sketch.put(ax, x + 0.05, y + 0.22 + number * 0.083, line, ha="left", fontsize=8)
-    sketch.put(ax, x + width - 0.05, y + height - 0.07, system.state, ha="right", fontsize=8, weight="bold")
+    sketch.draw(
+        ax,
+        (sketch.put, x + 0.05, y + 0.11, system.name, {"ha": "left", "weight": "bold", "fontsize": 9.5}),
+        (sketch.put, x + 0.05, y + 0.22 + np.arange(len(lines)) * 0.083, lines, {"ha": "left", "fontsize": 8}),
+        (sketch.put, x + width - 0.05, y + height - 0.07, system.state, STATE),
+    )

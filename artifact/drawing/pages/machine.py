@@ -1,9 +1,8 @@
 """The page on the machine: its description, its ceilings and the roofline under them, the microbenchmarks' code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from matplotlib import pyplot as plt
 
 from artifact import registry
 from artifact.book.facts import Fact, flat
-from artifact.drawing import compiled, plot, prose, style
+from artifact.drawing import compiled, plot, prose, sketch, style
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import records, run
 from kernels import ceilings
@@ -200,32 +199,35 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
     ax.set(xlabel="useful FLOP per byte of that memory", ylabel="TFLOP/s at most")
     plot.log(ax.xaxis)
     plot.log(ax.yaxis)
-    ax.plot([start, right], [fma, fma], color=style.BOUND, linewidth=2)
-    for number, (name, (least, most)) in enumerate(intensities.items()):
-        y = bottom * (low / bottom) ** (0.2 + 0.75 * (number + 0.5) / len(intensities))
-        ax.plot([least, most], [y, y], color=style.PUBLISHED, linewidth=5, alpha=0.55, solid_capstyle="butt")
-        _said(ax, name, (most, y), (6, 0), ha="left", va="center", fontsize=8)
+    names, (least, most) = list(intensities), np.array([*intensities.values()], float).reshape(-1, 2).T
+    y = bottom * (low / bottom) ** (0.2 + 0.75 * (np.arange(len(names)) + 0.5) / max(1, len(names)))
+    bar = {"color": style.PUBLISHED, "linewidth": 5, "alpha": 0.55, "solid_capstyle": "butt"}
+    ends, colours = memories["balance"].to_numpy(), [ROOFS[name][1] for name in memories["variant"]]
+    down = partial(sketch.segment, linestyle=(0, (1, 3)))
+    sketch.draw(
+        ax,
+        (sketch.segment, start, fma, right, fma, {"color": style.BOUND, "linewidth": 2}),
+        (sketch.segment, least, y, most, y, bar),
+        (sketch.note, most, y, names, 6, 0, {"ha": "left", "va": "center", "fontsize": 8}),
+        (sketch.segment, left, left * slopes, ends, fma, {"color": colours, "linewidth": 1.8}),
+        (down, ends, bottom, ends, fma, {"color": colours, "linewidth": 0.8}),
+        (sketch.note, ends, fma, [f"{end:.1f}" for end in ends], 0, 7, {"ha": "center"}),
+        (sketch.note, right, fma, f"FP32 FMA {fma:.1f} TFLOP/s", -2, 5, {"ha": "right"}),
+    )
+    for end, colour in zip(ends, colours, strict=True):
+        ax.plot(end, fma, "o", color=colour, markersize=6)
     fig.canvas.draw()  # the layout must be settled before a label can be turned along a slope
-    _said(ax, f"FP32 FMA {fma:.1f} TFLOP/s", (right, fma), (-2, 5), ha="right")
-    for memory, slope in zip(memories.itertuples(), slopes, strict=True):
-        colour, ends = ROOFS[memory.variant][1], [(left, left * slope), (memory.balance, fma)]
-        ax.plot(*zip(*ends, strict=True), color=colour, linewidth=1.8)
-        ax.plot(memory.balance, fma, "o", color=colour, markersize=6)
-        ax.plot([memory.balance] * 2, [bottom, fma], color=colour, linewidth=0.8, linestyle=(0, (1, 3)))
-        _said(ax, f"{memory.balance:.1f}", (memory.balance, fma), (0, 7), ha="center")
-        at, ((x0, y0), (x1, y1)) = left**0.62 * memory.balance**0.38, ax.transData.transform(ends)
-        angle = np.arctan2(y1 - y0, x1 - x0)
-        turned = {"rotation": np.degrees(angle), "rotation_mode": "anchor", "ha": "center"}
-        above = (-5 * np.sin(angle), 5 * np.cos(angle))
-        _said(ax, f"{memory.ceiling} {slope:.2f} TB/s", (at, at * slope), above, **turned)
+    places = [
+        np.column_stack(at) for at in ((np.full(len(ends), left), left * slopes), (ends, np.full(len(ends), fma)))
+    ]
+    run, rise = np.diff([ax.transData.transform(place) for place in places], axis=0)[0].T
+    at, angle = left**0.62 * ends**0.38, np.arctan2(rise, run)
+    turned = {"rotation": np.degrees(angle), "rotation_mode": "anchor", "ha": "center"}
+    said = [f"{name} {slope:.2f} TB/s" for name, slope in zip(memories["ceiling"], slopes, strict=True)]
+    sketch.draw(ax, (sketch.note, at, at * slopes, said, -5 * np.sin(angle), 5 * np.cos(angle), turned))
     dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
     bars = [(name, end, np.nan) for name, ends in intensities.items() for end in ends]
     return fig, pd.DataFrame(dots + bars, columns=["what", "flop_per_byte", "tflops"])
-
-
-def _said(ax, text: str, at: tuple[float, float], points: tuple[float, float], **how: Any) -> None:
-    """Write text so many points from a place."""
-    ax.annotate(text, at, xytext=points, textcoords="offset points", **{"fontsize": 8.5} | how)
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:

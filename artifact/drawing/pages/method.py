@@ -1,7 +1,5 @@
 """The page on the method: the timer as a picture and its constants, what a problem counts, limits of errors, columns of records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
-from matplotlib.patches import Rectangle
 
 from artifact import paths, registry
 from artifact.book import text
@@ -132,43 +129,40 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     launches = [what for name in bench.schedule(dict.fromkeys(names, rounds)) for what in ("flush", name)]
     data = pd.DataFrame({"what": ["flush", *launches]})
     spans = {"GPU": data["what"].map(length).cumsum(), "host": ENQUEUE * (data.index + 1.0)}
-    data = pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()]).sort_index(kind="stable")
+    lanes = [data.assign(lane=lane, end=end) for lane, end in spans.items()]
+    data = pd.concat(lanes).sort_index(kind="stable", ignore_index=True)
     data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
     host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
 
     fig, ax = plt.subplots(figsize=(style.WIDTH, 2.7), layout="none")
     fig.subplots_adjust(0, 0, 1, 1)
-    colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False))
-    for block in data.itertuples():
-        _block(ax, block, LANES[block.lane][0], colours.get(block.what, style.BOUND))
-    for x in np.linspace(host + 0.3, clock, 6):
-        ax.plot(x, LANES["host"][0] + 0.35, "o", color=style.CLAIM, markersize=4)
-    sketch.put(ax, (host + clock) / 2, 0.72, "meanwhile NVML is asked for clock, power and throttling", fontsize=8)
-    sketch.put(ax, host / 2, 0.72, "everything is enqueued first", fontsize=8)
-    for y, label in LANES.values():
-        sketch.put(ax, -0.3, y + 0.35, label, ha="right", weight="bold")
-    top = LANES["GPU"][0]
-    sketch.put(ax, FLUSH / 2, top + 1.05, "a head start", fontsize=8)
-    ax.plot(-3.2, top + 1.32, "v", color=style.INK, markersize=4)
-    sketch.put(ax, -2.9, top + 1.32, "CUDA event", ha="left", fontsize=8)
+    colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False)) | {"flush": style.BOUND}
+    colour, y, flush = data["what"].map(colours), data["lane"].map(lambda lane: LANES[lane][0]), data["what"] == "flush"
+    block = data["begin"] + 0.05, y, data["end"] - data["begin"] - 0.1, 0.7
+    fill = {"fill": True, "facecolor": colour, "alpha": np.where(flush, 0.16, 0.35), "linewidth": 0}
+    gpu, top = data[data["lane"] == "GPU"], LANES["GPU"][0]
+    samples, middle = gpu[gpu["what"] != "flush"], data[["begin", "end"]].mean(axis=1)
+    events = samples[["begin", "end"]].to_numpy().ravel()
+    small, bold = {"fontsize": 8}, np.where(gpu["what"] == "flush", "normal", "bold")
+    sketch.draw(
+        ax,
+        (sketch.frame, *block, fill),
+        (sketch.frame, *block, {"edgecolor": colour, "linewidth": 1}),
+        (sketch.put, middle[gpu.index], top + 0.35, gpu["what"], {"weight": bold}),
+        (sketch.segment, events, top - 0.14, events, top + 0.84, {"linewidth": 1.3}),
+        (sketch.put, middle[samples.index], top + 1.32, "a sample of " + samples["what"], small),
+        (sketch.put, (host + clock) / 2, 0.72, "meanwhile NVML is asked for clock, power and throttling", small),
+        (sketch.put, host / 2, 0.72, "everything is enqueued first", small),
+        *((sketch.put, -0.3, at + 0.35, label, {"ha": "right", "weight": "bold"}) for at, label in LANES.values()),
+        (sketch.put, FLUSH / 2, top + 1.05, "a head start", small),
+        (sketch.put, -2.9, top + 1.32, "CUDA event", {"ha": "left", "fontsize": 8}),
+    )
+    for sample in samples.itertuples():
+        how = {"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1}
+        ax.annotate("", (sample.begin, top + 1.05), (sample.end, top + 1.05), arrowprops=how)
+    ax.plot([*events, -3.2], [*np.full(len(events), top - 0.14), top + 1.32], "v", color=style.INK, markersize=4)
+    asked = np.linspace(host + 0.3, clock, 6)
+    ax.plot(asked, np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4)
     ax.set(xlim=(-3.4, clock + 1), ylim=(4.25, 0.45))
     ax.axis("off")
     return fig, data[["lane", "what", "begin", "end"]]
-
-
-def _block(ax: Any, block: Any, y: float, colour: str) -> None:
-    """Draw what the host or the GPU does for a while; a launch on the GPU lies between two events."""
-    flush, middle = block.what == "flush", (block.begin + block.end) / 2
-    box = (block.begin + 0.05, y), block.end - block.begin - 0.1, 0.7
-    ax.add_patch(Rectangle(*box, facecolor=colour, alpha=0.16 if flush else 0.35, linewidth=0))
-    ax.add_patch(Rectangle(*box, fill=False, edgecolor=colour, linewidth=1))
-    if block.lane == "host":
-        return
-    sketch.put(ax, middle, y + 0.35, block.what, weight="normal" if flush else "bold")
-    if not flush:
-        for x in (block.begin, block.end):
-            ax.plot([x, x], [y - 0.14, y + 0.84], color=style.INK, linewidth=1.3)
-            ax.plot(x, y - 0.14, "v", color=style.INK, markersize=4)
-        ends = (block.begin, y + 1.05), (block.end, y + 1.05)
-        ax.annotate("", *ends, arrowprops={"arrowstyle": "<->", "color": colour, "linewidth": 1})
-        sketch.put(ax, middle, y + 1.32, f"a sample of {block.what}", fontsize=8)

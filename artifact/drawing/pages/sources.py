@@ -1,7 +1,5 @@
 """A built page's names of kernels' files, each a link to the file as it lies in the repository."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

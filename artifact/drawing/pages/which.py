@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from artifact.book import charts, text
-from artifact.book.facts import Fact, each, flat, under
+from artifact.book.facts import Fact, flat
 from artifact.drawing import plot, prose, sketch, style
 from artifact.measure import records
 from artifact.which import advice, atlas, model
@@ -123,18 +123,18 @@ def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
     for row in table[table["columns"] == 0].to_dict("records"):
         named = {key: row[key] for key in ("pattern", "precision", "behind")}
         ends = {"below": row["density"], "least": row["from"], "most": row["to"]}
-        yield from each(f"map.{row['pattern']} {row['precision']}", named | ends)
+        yield from flat({f"map.{row['pattern']} {row['precision']}": named | ends})
     lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in lone:
         if some["density"].nunique() == 1:
             at = {"density": some["density"].iloc[0], "mean": records.geomean(some["speedup"])}
-            yield from each(f"lone.{pattern} {precision}", {"pattern": pattern, "precision": precision} | at)
+            yield from flat({f"lone.{pattern} {precision}": {"pattern": pattern, "precision": precision} | at})
     yield from _real(df)
 
 
 def _real(df: pd.DataFrame) -> Iterator[Fact]:
     for precision, some in df[df["pattern"] == atlas.REAL].groupby("precision", sort=False):
-        yield from under(f"real.{precision}", faster=int((some["speedup"] > 1).sum()), points=len(some))
+        yield from flat({f"real.{precision}": {"faster": (some["speedup"] > 1).sum(), "points": len(some)}})
 
 
 def of_room(gpu_folder: Path, room: str) -> str:
@@ -235,7 +235,7 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
             "always": dict([model.always(pool)]),
             "off": {"low": low, "high": high},
         }
-        yield from each(f"advice.{about.room}/{about.experiment}", told)
+        yield from flat({f"advice.{about.room}/{about.experiment}": told})
 
 
 def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:

@@ -1,7 +1,5 @@
 """The page "Put yours on trial": the template, what it may name, and the trials that there are."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Iterable
@@ -12,7 +10,7 @@ import pandas as pd
 
 from artifact import registry, trial
 from artifact.book import charts, figures
-from artifact.book.facts import Fact, under
+from artifact.book.facts import Fact, flat
 from artifact.book.text import Shown
 from artifact.drawing import prose
 from artifact.measure import records
@@ -98,4 +96,6 @@ def stand_in(origin: prose.Origin) -> tuple[tuple | None, list[Fact]]:
     experiment = next(iter(room.sweeps("full")))
     df = records.read(origin.folder / chosen.room / f"{experiment}.csv")
     said = court.verdict(court.standings(df, published), published)
-    return figure(df, published, room.VARIANTS), [*under("trial", name=published, sweep=experiment, said=said)]
+    return figure(df, published, room.VARIANTS), [
+        *flat({"trial": {"name": published, "sweep": experiment, "said": said}})
+    ]

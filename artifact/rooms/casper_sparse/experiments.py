@@ -3,8 +3,6 @@
 Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE at each point.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

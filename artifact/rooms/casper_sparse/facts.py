@@ -1,7 +1,5 @@
 """The chapter's facts, by the part of it that they stand in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any

@@ -1,8 +1,6 @@
 """What the chapter measures, by whose protocol; what the report's cuBLAS time contains, by fits of a run time; and what
 the compiler leaves of a kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What the chapter shows, as tables (tables.toml) or drawn (figures.toml): records in, a DataFrame out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -3,8 +3,6 @@
 A pattern is named as the field does, N:M with M = 32: "share.v3.16:32" is what V3 has at 50% sparsity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any

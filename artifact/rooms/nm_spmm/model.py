@@ -1,8 +1,6 @@
 """What is known before a kernel runs: the paper's analysis with this GPU's measured ceilings, Eq. 3 to 6, how long the
 parts of a step take, and what the compiler makes of the room's kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import ceil, prod

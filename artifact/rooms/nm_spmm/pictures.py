@@ -1,15 +1,14 @@
 """The chapter's pictures, Fig. 1 to 6 of its source, drawn from real arrays, tiles and durations: (figure, data)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 
 from artifact.drawing import plot, sketch
 from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
@@ -35,13 +34,12 @@ PARTS = {
     "adds": ("a tile's last steps: adds the others' sums", RUNGS[1]),
 }
 SLICES = 4  #: of the inner loop that are drawn
+SMALL = {"fontsize": 8}
+FRAMED = {"linewidth": 2.6, "zorder": 3}
+THIN = {"linewidth": 1.4}
+#: Outlines of what no vector needs.
+UNUSED: dict[str, Any] = {"edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
 Drawn = tuple[Any, pd.DataFrame]
-
-
-def unused(ax, x: float, y: float, width: float, height: float, hatch: str = "////") -> None:
-    """Outline what no vector needs, hatched."""
-    how: dict[str, Any] = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "alpha": 0.55, "zorder": 0.5}
-    ax.add_patch(Rectangle((x, y), width, height, hatch=hatch, **how))
 
 
 def handles(what: Iterable[tuple[str, str]]) -> dict[str, Patch]:
@@ -58,36 +56,38 @@ def format_picture(b: nm.Nm) -> Drawn:
 
     A colour per window; the first vector of the second is framed in all three. The data: a row for each stored value.
     """
-    index, val, cell = np.asarray(b.index), np.asarray(b.val), 1.7
-    left, right, kept = b.n + 2.8, 2 * (b.n + 2.8), b.keep
+    index, val, cell, kept = np.asarray(b.index), np.asarray(b.val), 1.7, b.keep
     row, column = np.indices(val.shape).reshape(2, -1)
     data = pd.DataFrame({"compressed_row": row, "window": row // kept, "vector": column // b.vector, "column": column})
     needs = index[row, data["vector"]]
     data = data.assign(position=needs % b.group, row=needs, value=val.ravel().astype(float))
-    fig, ax = sketch.canvas((-2.6, right + cell * b.q + 0.3), (b.k + 1.9, -1.5))
-    what = data["value"].map(sketch.short), np.take(ROWS, data["window"])
-    sketch.each(sketch.box, ax, data["column"], data["row"], *what)
-    sketch.each(sketch.box, ax, left + data["column"], data["compressed_row"], *what)
-    own = data.drop_duplicates(["compressed_row", "vector"])
-    what = own["position"].astype(str), np.take(ROWS, own["window"])
-    sketch.each(sketch.box, ax, right + cell * own["vector"], own["compressed_row"], *what, width=cell, size=8.5)
-    sketch.grid(ax, 0, b.k, b.n, (b.group, b.vector))
-    sketch.grid(ax, left, b.w, b.n, (kept, b.vector))
-    sketch.grid(ax, right, b.w, b.q, (kept, 1), cell)
-    for x, y, width in ((0, index[kept, 0], b.vector), (left, kept, b.vector), (right, kept, cell)):
-        ax.add_patch(Rectangle((x, y), width, 1, fill=False, edgecolor=INK, linewidth=2.6, zorder=3))
-    titles = f"B: {b.k} × {b.n}", f"values: {b.w} × {b.n}", f"index: {b.w} × {b.q}"
-    sketch.each(sketch.put, ax, [b.n / 2, left + b.n / 2, right + cell * b.q / 2], -0.8, titles)
-    ax.plot([-1.35, -1.35], [0.1, b.group - 0.1], color=INK, linewidth=1.4)
-    sketch.put(ax, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", rotation=90, fontsize=8)
-    ax.plot([0.1, b.vector - 0.1], [b.k + 0.4] * 2, color=INK, linewidth=1.4)
-    said = (
+    what, own = (
+        (data["value"].map(sketch.short), np.take(ROWS, data["window"])),
+        data.drop_duplicates(["row", "vector"]),
+    )
+    lefts = left, right = b.n + 2.8, 2 * (b.n + 2.8)
+    positions = own["position"].astype(str), np.take(ROWS, own["window"]), {"width": cell, "size": 8.5}
+    named = (
         f"a vector: {b.vector} columns, kept or pruned as one",
         "framed: one vector in all three",
         "position in\nthe window",
     )
-    below = [b.k + 0.8, b.w + 0.4, b.w + 0.4]
-    sketch.each(sketch.put, ax, [0, left, right], below, said, ha="left", va="top", fontsize=8)
+    fig = sketch.picture(
+        (-2.6, right + cell * b.q + 0.3),
+        (b.k + 1.9, -1.5),
+        (sketch.box, data["column"], data["row"], *what),
+        (sketch.box, left + data["column"], data["compressed_row"], *what),
+        (sketch.box, right + cell * own["vector"], own["compressed_row"], *positions),
+        (sketch.grid, 0, b.k, b.n, b.group, b.vector),
+        (sketch.grid, lefts, b.w, [b.n, b.q], kept, [b.vector, 1], [1, cell]),
+        (sketch.frame, [0, *lefts], [index[kept, 0], kept, kept], [b.vector, b.vector, cell], 1, FRAMED),
+        (sketch.put, b.n / 2, -0.8, f"B: {b.k} × {b.n}"),
+        (sketch.put, left + b.n / 2, -0.8, f"values: {b.w} × {b.n}"),
+        (sketch.put, right + cell * b.q / 2, -0.8, f"index: {b.w} × {b.q}"),
+        (sketch.segment, [-1.35, 0.1], [0.1, b.k + 0.4], [-1.35, b.vector - 0.1], [b.group - 0.1, b.k + 0.4], THIN),
+        (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
+        (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
+    )
     return fig, data
 
 
@@ -96,25 +96,25 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
 
     Each line is a vector of B_s, each column a row of A_s, hatched below where no vector needs it. depth: rows of A_s.
     """
-    data, tall = [], len(cases) * (vectors + 5.4)
-    fig, ax = sketch.canvas((-10.5, depth + 0.3), (tall - 0.6, -0.2), 0.2 + 0.19 * tall)
+    data, marks, tall = [], [], len(cases) * (vectors + 5.4)
     for number, (title, b) in enumerate(cases.items()):
         need, top = model.asked(b)[:depth, :vectors], number * (vectors + 5.4)
-        used, y = need.any(axis=1), top + 1.5 + vectors
+        used, y, (row, vector) = need.any(axis=1), top + 1.5 + vectors, np.nonzero(need)
         share = f"{used.sum()} of {depth} rows of A_s are needed: {100 * used.mean():.0f} %"
-        sketch.put(ax, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", ha="left", weight="bold")
-        sketch.put(ax, depth, top + 0.5, share, ha="right")
-        row, vector = np.nonzero(need)
-        sketch.each(sketch.box, ax, row, top + 1.2 + vector, "", RUNGS[3])
-        sketch.each(sketch.box, ax, np.flatnonzero(used), y, "", PUBLISHED, height=2)
-        sketch.each(unused, ax, np.flatnonzero(~used), y, 1, 2)
-        for edge in range(0, depth + 1, b.group):
-            sketch.rule(ax, (edge, edge), (top + 1.2, y + 2), True)
+        edges, lines = np.arange(0, depth + 1, b.group), [y + 1, *(top + 1.7 + np.arange(vectors))]
         names = "rows of A_s", *(f"vector {v} of B_s" for v in range(vectors))
-        sketch.each(sketch.put, ax, -0.6, [y + 1, *(top + 1.7 + np.arange(vectors))], names, ha="right", fontsize=8)
-        said = ["row 0", f"row {depth - 1}"]
-        sketch.each(sketch.put, ax, [0, depth], y + 2.6, said, ha=["left", "right"], fontsize=8, alpha=0.7)
+        marks += [
+            (sketch.put, 0, top + 0.5, f"{title}, {b.keep}:{b.group}", {"ha": "left", "weight": "bold"}),
+            (sketch.put, depth, top + 0.5, share, {"ha": "right"}),
+            (sketch.box, row, top + 1.2 + vector, "", RUNGS[3]),
+            (sketch.box, np.flatnonzero(used), y, "", PUBLISHED, {"height": 2}),
+            (sketch.frame, np.flatnonzero(~used), y, 1, 2, UNUSED | {"hatch": "////"}),
+            (sketch.segment, edges, top + 1.2, edges, y + 2, sketch.THICK),
+            (sketch.put, -0.6, lines, names, {"ha": "right", "fontsize": 8}),
+            (sketch.put, [0, depth], y + 2.6, ["row 0", f"row {depth - 1}"], sketch.FAINT | {"ha": ["left", "right"]}),
+        ]
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
+    fig = sketch.picture((-10.5, depth + 0.3), (tall - 0.6, -0.2), *marks, height=0.2 + 0.19 * tall)
     return fig, pd.concat(data, ignore_index=True)
 
 
@@ -127,50 +127,46 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     Lanes that begin in the same row, and so read the same values of A_t, have a colour. The data: each lane's tile.
     """
     block, warp, thread = (tile.rows, tile.columns), tile.warp, tile.thread
-    sizes = ((4 * block[0], 4 * block[1]), block, warp, thread)
-    scales = [min(room / max(size), 16) for room, size in zip((8, 8, 16, 7), sizes, strict=True)]
-    high = max(scale * size[0] for scale, size in zip(scales, sizes, strict=True))
-    wide = [max(scale * size[1], 7) + 3.4 for scale, size in zip(scales, sizes, strict=True)]
-    middles = np.cumsum(wide) - np.array(wide) / 2 - 1.7
-    xs = [middle - size[1] * scale / 2 for middle, scale, size in zip(middles, scales, sizes, strict=True)]
-    ys, cuts = (
-        [(high - size[0] * scale) / 2 for scale, size in zip(scales, sizes, strict=True)],
-        (block, warp, thread, (1, 1)),
-    )
+    sizes = np.array(((4 * block[0], 4 * block[1]), block, warp, thread))
+    scales = np.minimum((8, 8, 16, 7) / sizes.max(axis=1), 16)
+    tall, broad = (sizes * scales[:, None]).T
+    high, wide = tall.max(), np.maximum(broad, 7) + 3.4
+    middles = np.cumsum(wide) - wide / 2 - 1.7
+    xs, ys, cuts = middles - broad / 2, (high - tall) / 2, np.array((block, warp, thread, (1, 1)))
 
     def place(i: int, row: Any, column: Any) -> tuple[Any, ...]:
         """Return x, y, width and height of a piece of a panel."""
-        height, width = (scales[i] * side for side in cuts[i])
+        height, width = scales[i] * cuts[i]
         return xs[i] + column * width, ys[i] + row * height, width, height
 
-    fig, ax = sketch.canvas((-1.9, sum(wide) - 1.8), (high + 3.8, -1.8))
     names, colours = ("", "warp\n{}", "{}", ""), ([BOUND], [BOUND], LANES, LANES[:1])
-    chosen = []
+    marks, chosen, dashed = [], [], partial(sketch.segment, linestyle=(0, (3, 2)))
     for i, (size, cut) in enumerate(zip(sizes, cuts, strict=True)):
-        row, column = np.indices((size[0] // cut[0], size[1] // cut[1])).reshape(2, -1)
+        row, column = np.indices(size // cut).reshape(2, -1)
         x, y, *sides = place(i, row, column)
-        texts, colour = [names[i].format(number) for number in range(len(row))], np.take(colours[i], row, mode="wrap")
-        sketch.each(sketch.box, ax, x, y, texts, colour, *sides)
+        texts = [names[i].format(number) for number in range(len(row))]
+        marks.append((sketch.box, x, y, texts, np.take(colours[i], row, mode="wrap"), *sides))
         chosen.append(place(i, int(not i), column.max()))
     for i, (x, y, width, height) in enumerate(chosen[:3], 1):
-        sketch.box(ax, x, y, "", PUBLISHED, width, height)
-        end, bottom = xs[i] - 1.2 * (i == 3), ys[i] + sizes[i][0] * scales[i]
-        lines = [[x + width, end], [y, ys[i]], [x + width, end], [y + height, bottom]]
-        ax.plot(*lines, color=PUBLISHED, linewidth=0.8, linestyle=(0, (3, 2)))
-    whole = (xs[3], ys[3], thread[1] * scales[3], thread[0] * scales[3])
-    for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, whole, "t")):
-        sketch.box(ax, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height)
-        sketch.box(ax, x, ys[i] - 1.1, "", RUNGS[3], width, 0.8)
-        sketch.put(ax, xs[i] - 0.7, y + height + 0.7, f"A_{which}", fontsize=8)
-        sketch.put(ax, x - 0.9, ys[i] - 0.7, f"B_{which}", fontsize=8)
+        marks.append((sketch.box, x, y, "", PUBLISHED, width, height))
+        ends = [y, y + height], xs[i] - 1.2 * (i == 3), [ys[i], ys[i] + tall[i]]
+        marks.append((dashed, x + width, *ends, {"color": PUBLISHED, "linewidth": 0.8}))
+    for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, (xs[3], ys[3], broad[3], tall[3]), "t")):
+        marks += [
+            (sketch.box, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height),
+            (sketch.box, x, ys[i] - 1.1, "", RUNGS[3], width, 0.8),
+            (sketch.put, xs[i] - 0.7, y + height + 0.7, f"A_{which}", SMALL),
+            (sketch.put, x - 0.9, ys[i] - 0.7, f"B_{which}", SMALL),
+        ]
     captions = (
         f"C in blocks of\nm_s × n_s = {block[0]} × {block[1]}",
         f"a block in warp tiles of\nm_r × n_r = {warp[0]} × {warp[1]}",
         f"a warp tile by lane,\nm_t × n_t = {thread[0]} × {thread[1]} each",
         f"a thread: {thread[0] * thread[1]} FMA\nfor {sum(thread)} values read",
     )
-    sketch.each(sketch.put, ax, middles, high + 0.8, captions, va="top")
-    sketch.put(ax, -1.7, -1.0, title, ha="left", weight="bold")
+    marks.append((sketch.put, middles, high + 0.8, captions, {"va": "top"}))
+    marks.append((sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}))
+    fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
     lanes = {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
     return fig, pd.DataFrame(lanes | {"height": thread[0], "width": thread[1]})
@@ -195,49 +191,52 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
     top, low, wide, block = (high - depth) / 2, (high - rows) / 2, cell * vectors, 3.4
     x_rows, x_list = wide + 3.6, wide + 6.8 + 1.1 * vectors
     x_again, x_layout = x_list + 5.8, x_list + 9.4 + wide
-    fig, ax = sketch.canvas((-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6), 0.235 * (high + 4.2))
+    every, slots, marks = np.arange(depth), np.arange(len(staged)), []
     for x, column in ((0.0, "position"), (x_again, "stored")):
-        what = data[column].astype(str), np.take(ROWS, vector)
-        sketch.each(sketch.box, ax, x + cell * vector, low + row, *what, width=cell, size=8.5)
-        for window in range(0, rows + 1, b.keep):
-            sketch.rule(ax, (x, x + wide), (low + window,) * 2, True)
-        sketch.put(ax, x + wide / 2, low + rows + 0.7, f"vectors {', '.join(map(str, range(vectors)))}", fontsize=8)
-    every = np.arange(depth)
-    sketch.each(sketch.put, ax, x_rows - 0.3, top + every + 0.5, every.astype(str), ha="right", fontsize=8, alpha=0.8)
-    sketch.each(unused, ax, x_rows, top + every, 1.1 * vectors, 1, np.where(need.any(axis=1), "", "////"))
-    row, vector = np.nonzero(need)
-    sketch.each(sketch.box, ax, x_rows + 1.1 * vector, top + row, "", np.take(ROWS, vector), width=1.1)
-    for edge in range(0, depth + 1, b.group):
-        sketch.rule(ax, (x_rows, x_rows + 1.1 * vectors), (top + edge,) * 2, True)
-    slots = np.arange(len(staged))
-    y, colours = (high - len(staged)) / 2 + slots, np.take(ROWS, need[staged].argmax(axis=1))
-    colours = np.where(need[staged].sum(axis=1) == 1, colours, BOUND)
-    sketch.each(sketch.box, ax, x_list, y, staged.astype(str), colours, width=2.2, size=8.5)
-    sketch.each(sketch.put, ax, x_list + 2.5, y + 0.5, slots.astype(str), ha="left", fontsize=8, alpha=0.8)
-    for row, to, colour in zip(staged, y, colours, strict=True):
-        sketch.arrow(ax, (x_list - 3.1, top + row + 0.5), (x_list - 0.1, to + 0.5), colour)
+        what, windows = (data[column].astype(str), np.take(ROWS, vector)), low + np.arange(0, rows + 1, b.keep)
+        marks += [
+            (sketch.box, x + cell * vector, low + row, *what, {"width": cell, "size": 8.5}),
+            (sketch.segment, x, windows, x + wide, windows, sketch.THICK),
+            (sketch.put, x + wide / 2, low + rows + 0.7, f"vectors {', '.join(map(str, range(vectors)))}", SMALL),
+        ]
+    outlines = UNUSED | {"hatch": np.where(need.any(axis=1), "", "////")}
+    (asked, of), groups = np.nonzero(need), top + np.arange(0, depth + 1, b.group)
+    y, alone = (high - len(staged)) / 2 + slots, need[staged].sum(axis=1) == 1
+    colours = np.where(alone, np.take(ROWS, need[staged].argmax(axis=1)), BOUND)
+    marks += [
+        (sketch.put, x_rows - 0.3, top + every + 0.5, every, SMALL | {"ha": "right", "alpha": 0.8}),
+        (sketch.frame, x_rows, top + every, 1.1 * vectors, 1, outlines),
+        (sketch.box, x_rows + 1.1 * of, top + asked, "", np.take(ROWS, of), {"width": 1.1}),
+        (sketch.segment, x_rows, groups, x_rows + 1.1 * vectors, groups, sketch.THICK),
+        (sketch.box, x_list, y, staged.astype(str), colours, {"width": 2.2, "size": 8.5}),
+        (sketch.put, x_list + 2.5, y + 0.5, slots, SMALL | {"ha": "left", "alpha": 0.8}),
+        (sketch.pointer, x_list - 3.1, top + staged + 0.5, x_list - 0.1, y + 0.5, colours),
+    ]
     shown, size = (min(packed.steps, 3), min(packed.blocks, 3)), rows * packed.columns
     layouts = (
         ("values, row by row:", f"{rows} pieces a step", packed.columns, rows * packed.blocks * packed.columns),
         ("values, tiled:", "one piece a step", packed.steps * size, size),
     )
     step, across = np.indices(shown).reshape(2, -1)
+    middle = x_layout + block * shown[1] / 2
     for i, (title, pieces, of_block, of_step) in enumerate(layouts):
-        head, middle = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0), x_layout + block * shown[1] / 2
-        sketch.put(ax, middle, head + 0.2, title)
-        sketch.put(ax, middle, head + 1.15, pieces, fontsize=8)
-        starts, colours = across * of_block + step * of_step, np.where(step + across, BOUND, PUBLISHED)
-        places = x_layout + block * across, head + 1.8 + 1.5 * step
-        sketch.each(sketch.box, ax, *places, [f"+{at}" for at in starts], colours, width=block, height=1.5)
+        head, starts = high / 2 + (i - 1) * (shown[0] * 1.5 + 3.0), across * of_block + step * of_step
+        what = [f"+{at}" for at in starts], np.where(step + across, BOUND, PUBLISHED)
+        marks += [
+            (sketch.put, middle, head + 0.2, title),
+            (sketch.put, middle, head + 1.15, pieces, SMALL),
+            (sketch.box, x_layout + block * across, head + 1.8 + 1.5 * step, *what, {"width": block, "height": 1.5}),
+        ]
     titles = {
         "index of B:\nin the window": wide / 2,
         "rows of A_s,\nby vector": x_rows + 0.55 * vectors,
         f"col_info:\n{len(staged)} of {depth} rows": x_list + 1.1,
         "index, reordered:\nin col_info": x_again + wide / 2,
-        "where each block and\nstep begins (floats)": x_layout + block * shown[1] / 2,
+        "where each block and\nstep begins (floats)": middle,
     }
-    sketch.each(sketch.put, ax, [*titles.values()], -1.3, [*titles])
-    return fig, data
+    marks.append((sketch.put, [*titles.values()], -1.3, [*titles]))
+    xlim, ylim = (-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6)
+    return sketch.picture(xlim, ylim, *marks, height=0.235 * (high + 4.2)), data
 
 
 # ---------------------------------------------------------------- Fig. 5 and 6: a block's steps; stream-K's shares
@@ -300,13 +299,15 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
     lanes, end = list(dict.fromkeys(lane for lane, *_ in BARS.values())), data["end"].max()
     fig, ax = plt.subplots(figsize=(WIDTH, 1.5 + 0.3 * (2 * len(lanes) + 2)))
     tops = {name: i * (len(lanes) + 1.3) for i, name in enumerate(both)}
-    for (name, y), bars in zip(tops.items(), frames, strict=True):
-        sketch.put(ax, 0, y + 0.35, f"{name}: {period_of(bars):.3g} ns a step", ha="left", weight="bold")
+    said = [f"{name}: {period_of(bars):.3g} ns a step" for name, bars in zip(both, frames, strict=True)]
     low = data["schedule"].map(tops) + 0.95 + data["lane"].map(lanes.index)
     width, colours = data["end"] - data["start"], data["what"].map(lambda what: BARS[what][2])
-    texts = data["step"].astype(str).where(width > 0.022 * end, "")
-    hatch = np.where(data["step"] % 2, "////", "")
-    sketch.each(sketch.box, ax, data["start"], low, texts, colours, width, 0.8, hatch=hatch)
+    texts, hatch = data["step"].astype(str).where(width > 0.022 * end, ""), np.where(data["step"] % 2, "////", "")
+    sketch.draw(
+        ax,
+        (sketch.put, 0, np.array([*tops.values()]) + 0.35, said, {"ha": "left", "weight": "bold"}),
+        (sketch.box, data["start"], low, texts, colours, width, 0.8, {"hatch": hatch}),
+    )
     ticks = [(y + 1.35 + place, lane) for y in tops.values() for place, lane in enumerate(lanes)]
     ax.set_yticks(*zip(*ticks, strict=True))
     ax.set(xlim=(0, 1.005 * end), ylim=(ticks[-1][0] + 0.5, -0.15), xlabel="time (ns)", title=title)
@@ -339,11 +340,8 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     for ax, (title, df) in zip(axes, data.groupby("schedule", sort=False), strict=True):
         bars = df[df["block"].isin(drawn)]
         low, width = bars["block"].map(drawn.index) + 0.1, bars["end"] - bars["start"]
-        texts, colours = (
-            bars["tile"].astype(str).where(width > 0.05 * end, ""),
-            bars["what"].map(lambda what: PARTS[what][1]),
-        )
-        sketch.each(sketch.box, ax, bars["start"], low, texts, colours, width, 0.8)
+        texts = bars["tile"].astype(str).where(width > 0.05 * end, "")
+        sketch.draw(ax, (sketch.box, bars["start"], low, texts, bars["what"].map(lambda w: PARTS[w][1]), width, 0.8))
         last, used = df["end"].max(), df.groupby("block")["end"].max().mean()
         ax.axvline(last, color=INK, linewidth=1.1, linestyle="--")
         ax.set(xlabel="steps", title=f"{title}: {last} steps, {used / last:.0%} of them used")

@@ -1,8 +1,6 @@
 """What the chapter asks of one GPU: its experiments and who is in each, ceilings, what its source and others gave, and
 what follows from its records."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property, partial
 

@@ -3,8 +3,6 @@
 TFLOP/s of figures are those of useful work; cuBLAS multiplies the dense matrix, at whatever sparsity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,60 +1,26 @@
 """Pictures of 2:4's metadata, drawn from arrays."""
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from artifact.drawing import sketch
-from artifact.drawing.style import BOUND, INK, ROWS, WIDTH
+from artifact.drawing.sketch import FAINT, THICK, Mark, box, frame, pointer, put, segment
+from artifact.drawing.style import BOUND, INK, ROWS
 from kernels.formats import half, two_four
 
 How = dict[str, Any]
-SMALL: How = {"fontsize": 8, "alpha": 0.7}
 PLAIN: How = {"fontsize": 8}
 RIGHT: How = {"ha": "right"}
 LEFT: How = {"ha": "left"}
+COLOURS = np.array(ROWS)
 WORD = 1.9  #: how wide a word of metadata is drawn
-Parts = list[tuple]
 
 
-def picture(
-    size: Sequence[float],
-    texts: Iterable[tuple],
-    boxes: Iterable[tuple] = (),
-    rules: Iterable[tuple] = (),
-    frames: Iterable[tuple] = (),
-    arrows: Iterable[tuple] = (),
-) -> Figure:
-    """Draw texts, (x, y, text, how) each; cells, (x, y, text, colour, width, height); thick lines between them,
-    (xs, ys); frames, (x, y, width, height, colour, how); and arrows, (start, end, colour).
-
-    size: inches high, and where the axes end: left, right, below and above, y growing downwards.
-    """
-    height, left, right, below, above = size
-    fig, ax = plt.subplots(figsize=(WIDTH, height))
-    ax.set(xlim=(left, right), ylim=(below, above))
-    ax.axis("off")
-    for x, y, text, how in texts:
-        sketch.put(ax, x, y, f"{text}", **how)
-    for x, y, text, colour, wide, high in boxes:
-        sketch.box(ax, x, y, text, colour, width=wide, height=high)
-    for xs, ys in rules:
-        sketch.rule(ax, xs, ys, True)
-    for x, y, wide, high, colour, how in frames:
-        ax.add_patch(Rectangle((x, y), wide, high, **({"fill": False, "edgecolor": colour, "linewidth": 1.8} | how)))
-    for start, end, colour in arrows:
-        sketch.arrow(ax, start, end, colour)
-    return fig
-
-
-def grid(xs: Iterable[float], ys: Iterable[float], across: Sequence[float], down: Sequence[float]) -> Parts:
-    """Return lines at `xs`, as long as `down`, and at `ys`, as long as `across`."""
-    return [((x, x), down) for x in xs] + [(across, (y, y)) for y in ys]
+def grid(xs: Any, ys: Any, across: Any, down: Any) -> list[Mark]:
+    """Return thick lines at `xs`, as long as `down`, and at `ys`, as long as `across`."""
+    return [(segment, xs, down[0], xs, down[1], THICK), (segment, across[0], ys, across[1], ys, THICK)]
 
 
 def meta_picture(a: two_four.TwoFour):
@@ -63,33 +29,37 @@ def meta_picture(a: two_four.TwoFour):
 
     The data behind it: a row for each stored value: group, column, position, bits, value, meta (hexadecimal, of all).
     """
-    meta, at = int(a.meta[0, 0]), np.arange(8)
+    meta, at, c, group = int(a.meta[0, 0]), np.arange(8), np.arange(16), np.arange(4)
     position = meta >> 2 * at & 3
     data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
     values = half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
     data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
-    heads = {dense: "A, row 0", stored: "val", index: "positions", bits: f"meta 0x{meta:04X}"}
-    texts = [
-        *((-0.3, y + 0.5, head, RIGHT) for y, head in heads.items()),
-        *((c + 0.5, dense - 0.4, c, SMALL) for c in range(16)),
-        *((c + 0.5, bits + 1.4, 15 - c, SMALL) for c in range(16)),
-        *((c + 0.5, dense + 0.5, "0", {"alpha": 0.6}) for c in set(range(16)) - set(data["column"])),
-        *((14 - 4 * g, bits + 2, f"group {g}", {"color": ROWS[g], "weight": "bold"}) for g in range(4)),
-        (-0.3, bits + 1.4, "bit", SMALL | RIGHT),
-        (-0.3, dense - 0.4, "column", SMALL | RIGHT),
-    ]
-    boxes: Parts = []
-    arrows: Parts = [((5 + 2 * g, index + 1.05), (14 - 4 * g, bits - 0.05), ROWS[g]) for g in range(4)]
-    for i, r in enumerate(data.itertuples()):
+    own, texts, column, zeros = (
+        COLOURS[at // 2],
+        data["value"].map(sketch.short),
+        data["column"],
+        c[~np.isin(c, data["column"])],
+    )
+    heads = "A, row 0", "val", "positions", f"meta 0x{meta:04X}"
+    marks: list[Mark] = [
+        (put, -0.3, np.array([dense, stored, index, bits]) + 0.5, heads, RIGHT),
+        (put, c + 0.5, dense - 0.4, c, FAINT),
+        (put, c + 0.5, bits + 1.4, 15 - c, FAINT),
+        (put, zeros + 0.5, dense + 0.5, "0", {"alpha": 0.6}),
+        (put, 14 - 4 * group, bits + 2, [f"group {g}" for g in group], {"color": COLOURS[:4], "weight": "bold"}),
+        (put, -0.3, [bits + 1.4, dense - 0.4], ["bit", "column"], FAINT | RIGHT),
         # The lower index in the lower bits, group 0 in the lowest.
-        cells = [(15 - 2 * i - bit, bits, f"{r.position >> bit & 1}") for bit in range(2)]
-        value = sketch.short(r.value)
-        cells += [(r.column, dense, value), (4 + i, stored, value), (4 + i, index, r.bits)]
-        boxes += [(*cell, ROWS[r.group], 1, 1) for cell in cells]
-        arrows.append(((r.column + 0.5, dense + 1.05), (4.5 + i, stored - 0.05), ROWS[r.group]))
-    rules = [rule for y in (dense, bits) for rule in grid(range(0, 17, 4), (y, y + 1), (0, 16), (y, y + 1))]
-    return picture((4.6, -3.6, 16.2, bits + 2.5, dense - 0.9), texts, boxes, rules, arrows=arrows), data
+        (box, 15 - 2 * at, bits, (position & 1).astype(str), own),
+        (box, 14 - 2 * at, bits, (position >> 1).astype(str), own),
+        (box, column, dense, texts, own),
+        (box, 4 + at, stored, texts, own),
+        (box, 4 + at, index, data["bits"], own),
+        *(line for y in (dense, bits) for line in grid(np.arange(0, 17, 4), [y, y + 1], (0, 16), (y, y + 1))),
+        (pointer, 5 + 2 * group, index + 1.05, 14 - 4 * group, bits - 0.05, COLOURS[:4]),
+        (pointer, column + 0.5, dense + 1.05, 4.5 + at, stored - 0.05, own),
+    ]
+    return sketch.picture((-3.6, 16.2), (bits + 2.5, dense - 0.9), *marks, height=4.6), data
 
 
 def metadata_map(meta: np.ndarray) -> pd.DataFrame:
@@ -106,16 +76,18 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
     return data.sort_values(["row", "column"], ignore_index=True)
 
 
-def _array(meta: np.ndarray) -> tuple[Parts, Parts, Parts]:
-    """Return texts, cells and lines of the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
-    texts = [
-        *((-0.2, row + 0.5, row, SMALL | RIGHT) for row in range(16)),
-        *((WORD * (c + 0.5), -0.5, f"{16 * c}–{16 * c + 15}", SMALL) for c in range(4)),
-        *((WORD * (1 + 2 * step), 16.7, f"k32 step {step}", {}) for step in range(2)),
-        (2 * WORD, -1.5, "meta, rows × columns of A", {}),
+def _array(meta: np.ndarray) -> list[Mark]:
+    """Return the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
+    row, c = np.arange(16), np.arange(4)
+    words = np.array([f"{word:04X}" for word in meta.ravel()]).reshape(16, 4)
+    return [
+        (put, -0.2, row + 0.5, row, FAINT | RIGHT),
+        (put, WORD * (c + 0.5), -0.5, [f"{16 * i}–{16 * i + 15}" for i in c], FAINT),
+        (put, [WORD, 3 * WORD], 16.7, ["k32 step 0", "k32 step 1"]),
+        (put, 2 * WORD, -1.5, "meta, rows × columns of A"),
+        (box, WORD * c, row[:, None], words, COLOURS[:4], WORD, 1),
+        *grid([0, 2 * WORD, 4 * WORD], [0, 8, 16], (0, 4 * WORD), (0, 16)),
     ]
-    boxes = [(WORD * c, r, f"{word:04X}", ROWS[c], WORD, 1) for (r, c), word in np.ndenumerate(meta)]
-    return texts, boxes, grid((0, 2 * WORD, 4 * WORD), (0, 8, 16), (0, 4 * WORD), (0, 16))
 
 
 def lanes_picture(meta: np.ndarray):
@@ -126,28 +98,24 @@ def lanes_picture(meta: np.ndarray):
     then the registers of the lanes for the first instruction, with selector 0, and for the second, with selector 1;
     lanes that the instruction does not look at are hatched. The data behind it is `metadata_map`.
     """
-    data, (texts, boxes, rules), wide, idle = metadata_map(meta), _array(meta), 2.9, []
+    data, marks, wide = metadata_map(meta), _array(meta), 2.9
     words = data.pivot(index="lane", columns="half", values="meta")
+    lane, each = words.index.to_numpy(), (words["high"].str[2:] + "\u2009" + words["low"].str[2:]).to_numpy()
+    (g, t), idle = np.divmod(lane, 4), {"edgecolor": BOUND, "linewidth": 0.6, "hatch": "////", "alpha": 0.35}
     for selector, which in enumerate(("first", "second")):
         left = 4 * WORD + 2.2 + selector * (4 * wide + 1.6)
-        texts += [
-            (left + 2 * wide, -1.5, f"selector {selector}: {which} instruction", {}),
-            (left + 2 * wide, 16.7, "register: row g + 8, row g", {}),
-            *((left + wide * (t + 0.5), -0.5, f"4g+{t}", SMALL) for t in range(4)),
+        x, middle, used, no = left + wide * t, left + wide * (t + 0.5), t // 2 == selector, t // 2 != selector
+        marks += [
+            (put, left + 2 * wide, -1.5, f"selector {selector}: {which} instruction"),
+            (put, left + 2 * wide, 16.7, "register: row g + 8, row g"),
+            (put, left + wide * (np.arange(4) + 0.5), -0.5, [f"4g+{i}" for i in range(4)], FAINT),
+            (box, x[used], 2 * g[used], "", COLOURS[t[used]], wide, 2),
+            (put, middle[used], 2 * g[used] + 0.5, [f"lane {i}" for i in lane[used]], FAINT),
+            (put, middle[used], 2 * g[used] + 1.4, each[used], PLAIN),
+            (frame, x[no], 2 * g[no], wide, 2, idle),
+            (put, middle[no], 2 * g[no] + 1, lane[no], FAINT),
         ]
-        for lane, high, low in words.itertuples():
-            g, t = divmod(lane, 4)
-            x, y, middle = left + wide * t, 2 * g, left + wide * (t + 0.5)
-            if t // 2 == selector:
-                boxes.append((x, y, "", ROWS[t], wide, 2))
-                texts += [
-                    (middle, y + 0.5, f"lane {lane}", SMALL),
-                    (middle, y + 1.4, f"{high[2:]}\u2009{low[2:]}", PLAIN),
-                ]
-            else:
-                idle.append((x, y, wide, 2, BOUND, {"linewidth": 0.6, "hatch": "////", "alpha": 0.35}))
-                texts.append((middle, y + 1, lane, SMALL))
-    return picture((5.0, -1.2, 4 * WORD + 4.0 + 8 * wide, 17.4, -2.2), texts, boxes, rules, idle), data
+    return sketch.picture((-1.2, 4 * WORD + 4.0 + 8 * wide), (17.4, -2.2), *marks, height=5.0), data
 
 
 def swizzle_picture(meta: np.ndarray, follow: int = 1):
@@ -156,26 +124,29 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
 
     meta: uint16 (16, 4); follow: the row of the matrix that arrows lead to. The data behind it is `metadata_map`.
     """
-    data, (texts, boxes, rules), left, top, cell, high = metadata_map(meta), _array(meta), 12.6, 1.6, 1.75, 1.5
+    data, left, top, cell, high = metadata_map(meta), 12.6, 1.6, 1.75, 1.5
     right, bottom, y = left + 8 * cell, top + 8 * high, top + high * follow
-    places = zip(
-        left + cell * data["swizzled_column"], top + high * data["swizzled_row"], data.itertuples(), strict=True
+    row, t, s = np.arange(8), np.arange(4), np.arange(2)
+    middles, places = (
+        top + high * (row + 0.5),
+        (left + cell * data["swizzled_column"], top + high * data["swizzled_row"]),
     )
-    boxes += [(x, down, p.meta[2:], ROWS[p.column], cell, high) for x, down, p in places]
-    lines = [(row, top + high * (row + 0.5)) for row in range(8)]
-    texts += [
-        *((left - 0.2, middle, row, SMALL | RIGHT) for row, middle in lines),
-        *((right + 0.25, middle, f"lanes {4 * row}–{4 * row + 3}", PLAIN | LEFT) for row, middle in lines),
-        *((left + cell * (c + 0.5), top - 0.5, ("row g", "row g+8")[c % 2], SMALL) for c in range(8)),
-        *((left + cell * (2 * t + 1), bottom + 0.6, f"lane 4g+{t}", SMALL) for t in range(4)),
-        *((left + cell * (4 * s + 2), bottom + 1.6, f"selector {s}", {}) for s in range(2)),
-        (left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix", {}),
+    two, parts = np.array([follow, follow + 8]), np.array([0.3, 0.7])  # rows of 8 bytes, which become one of 16
+    marks: list[Mark] = [
+        *_array(meta),
+        (box, *places, data["meta"].str[2:], COLOURS[data["column"]], cell, high),
+        (put, left - 0.2, middles, row, FAINT | RIGHT),
+        (put, right + 0.25, middles, [f"lanes {4 * i}–{4 * i + 3}" for i in row], PLAIN | LEFT),
+        (put, left + cell * (row + 0.5), top - 0.5, ["row g", "row g+8"] * 4, FAINT),
+        (put, left + cell * (2 * t + 1), bottom + 0.6, [f"lane 4g+{i}" for i in t], FAINT),
+        (put, left + cell * (4 * s + 2), bottom + 1.6, [f"selector {i}" for i in s]),
+        (put, left + 4 * cell, top - 1.5, "swizzled: a row is 16 bytes of an 8 × 8 matrix"),
+        *grid(left + 2 * cell * np.arange(5), [top, bottom], (left, right), (top, bottom)),
+        (frame, left, y, 8 * cell, high, {"linewidth": 1.8}),
+        (frame, 0, two, 4 * WORD, 1, {"linewidth": 1.8}),
+        (pointer, 4 * WORD + 0.1, two + 0.5, left - 0.9, y + high * parts, INK),
     ]
-    rules += grid(left + 2 * cell * np.arange(5), (top, bottom), (left, right), (top, bottom))
-    two = {follow: 0.3, follow + 8: 0.7}  # rows of 8 bytes, which become one of 16
-    frames: Parts = [(left, y, 8 * cell, high, INK, {}), *((0, row, 4 * WORD, 1, INK, {}) for row in two)]
-    arrows = [((4 * WORD + 0.1, row + 0.5), (left - 0.9, y + high * part), INK) for row, part in two.items()]
-    return picture((4.8, -1.2, right + 4.2, 17.4, -2.2), texts, boxes, rules, frames, arrows), data
+    return sketch.picture((-1.2, right + 4.2), (17.4, -2.2), *marks, height=4.8), data
 
 
 def warp_metadata(meta: np.ndarray):
@@ -184,27 +155,28 @@ def warp_metadata(meta: np.ndarray):
 
     meta: uint16 (64, 4). A colour for each register, that is for 16 rows of A. The data behind it is `metadata_map`.
     """
-    data, wide, left, cell = metadata_map(meta), 2.6, 17.0, 2.6
-    right = left + 8 * cell
-    texts: Parts = [
-        (2 * wide, -2, "meta: 64 × 4 uint16", {}),
-        (left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4", {}),
-        (2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
-        (left + 4 * cell, 66, "each lane gets a cell pair of every register", PLAIN),
+    data, wide, left, cell, r = metadata_map(meta), 2.6, 17.0, 2.6, np.arange(4)
+    right, x, y = left + 8 * cell, left + cell * data["swizzled_column"], 2 * data["swizzled_row"]
+    colours, strong = COLOURS[data["register"]], np.where(data["row"] % 16 < 8, 0.2, 0.5)
+    how = {"edgecolor": colours, "fill": True, "facecolor": colours, "linewidth": 0.3, "alpha": strong}
+    told = {
+        "rows {}–{}": (-0.4, 16, RIGHT),
+        "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
+    }
+    marks: list[Mark] = [
+        (put, 2 * wide, -2, "meta: 64 × 4 uint16"),
+        (put, left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4"),
+        (put, 2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
+        (put, left + 4 * cell, 66, "each lane gets a cell pair of every register", PLAIN),
+        (frame, wide * data["column"], data["row"], wide, 1, how),
+        (frame, x, y, cell, 2, how),
+        (put, x + cell / 2, y + 1, data["meta"].str[2:], PLAIN),
+        (put, right + 0.4, 16 * r + 8, [f"register {i}" for i in r], LEFT | {"weight": "bold"}),
+        *(
+            (put, at, 16 * r + 8, [said.format(each * i, each * i + each - 1) for i in r], looks)
+            for said, (at, each, looks) in told.items()
+        ),
+        (frame, [[0], [left]], 16 * r, [[4 * wide], [8 * cell]], 16, {"edgecolor": COLOURS[:4], "linewidth": 1.6}),
+        (pointer, 4 * wide + 0.2, 16 * r + 3, left - 0.2, 16 * r + 3, COLOURS[:4]),
     ]
-    frames: Parts = []
-    arrows: Parts = []
-    for p in data.itertuples():
-        x, y, strong = left + cell * p.swizzled_column, 2 * p.swizzled_row, 0.2 if p.row % 16 < 8 else 0.5
-        how = {"fill": True, "facecolor": ROWS[p.register], "linewidth": 0.3, "alpha": strong}
-        frames += [(wide * p.column, p.row, wide, 1, ROWS[p.register], how), (x, y, cell, 2, ROWS[p.register], how)]
-        texts.append((x + cell / 2, y + 1, p.meta[2:], PLAIN))
-    for r, colour in enumerate(ROWS[:4]):
-        texts += [
-            (-0.4, 16 * r + 8, f"rows {16 * r}–{16 * r + 15}", RIGHT),
-            (right + 0.4, 16 * r + 8, f"register {r}", LEFT | {"weight": "bold"}),
-            (left - 0.4, 16 * r + 8, f"lanes {8 * r}–{8 * r + 7}\ngive addresses", RIGHT | PLAIN),
-        ]
-        frames += [(x, 16 * r, w, 16, colour, {"linewidth": 1.6}) for x, w in ((0, 4 * wide), (left, 8 * cell))]
-        arrows.append(((4 * wide + 0.2, 16 * r + 3), (left - 0.2, 16 * r + 3), colour))
-    return picture((6.6, -6.5, right + 6.5, 67.5, -3.5), texts, frames=frames, arrows=arrows), data
+    return sketch.picture((-6.5, right + 6.5), (67.5, -3.5), *marks, height=6.6), data

@@ -2,12 +2,14 @@
 
 import re
 
+import jinja2
 import pandas as pd
 import pytest
 
 from artifact import paths, registry
-from artifact.book import figures, tables
+from artifact.book import figures, html, tables
 
+CHAPTERS = list((paths.ROOT / "notebooks").glob("*.ipynb"))
 SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{tables.FILE}"))]
 
 
@@ -36,13 +38,11 @@ def test_a_table_may_be_written_out_over_facts():
     assert re.findall(r"<td[^>]*>(.*?)</td>", markup) == ["x", "<code>3</code>"] and tables.rows({}, {}) is None
 
 
+@pytest.mark.parametrize(("module", "shows"), [(tables, "table"), (figures, "show")])
 @pytest.mark.parametrize("room", [*SPECIFIED, "book"])
-def test_every_table_of_a_chapter_is_specified(room):
-    chapters = [path.read_text() for path in (paths.ROOT / "notebooks").glob("*.ipynb")]
-    named = {
-        name for text in chapters if f'cells.of(\\"{room}' in text for name in re.findall(r'\btable\(\\"(\w+)\\"', text)
-    }
-    assert named == set(tables.specs(room))
+def test_every_table_and_figure_of_a_chapter_is_specified(module, shows, room):
+    chapters = "".join(p.read_text() for p in CHAPTERS if f'cells.of(\\"{room}' in p.read_text())
+    assert set(re.findall(rf'\b{shows}\(\\"([\w-]+)\\"', chapters)) >= set(module.specs(room))
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,15 @@ def test_a_specification_that_is_none_is_one_sentence_with_its_file(module, writ
     (tmp_path / module.FILE).write_text(written)
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path / module.FILE}, [one]: the key {said}")):
         module.specs(str(tmp_path))
+
+
+def test_what_a_page_shows_is_escaped():
+    assert html.code('run `a < b` & "go"') == 'run <code>a &lt; b</code> &amp; "go"'
+    assert "&lt;b&gt;" in html.part("link", "a.html", "<b>") and "<b>" not in html.part("links", ["<b>"])
+    assert "<b>1</b>" in html.part("facts", {"x": "<b>1</b>"})  # of HTML already
+
+
+def test_templates_escape_and_name_what_they_lack():
+    assert all(path.name.endswith(".html.j2") for path in html.FOLDER.iterdir())
+    for path in html.FOLDER.glob("*.html.j2"):
+        jinja2.Environment().parse(path.read_text(encoding="utf-8"))

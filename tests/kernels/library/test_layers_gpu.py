@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+from functools import partial
 
 import pytest
+from products import SEED
 
 from kernels.library import counters, layers
 
 torch = pytest.importorskip("torch")
-SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 #: tokens, inputs, features: one token, ragged ones, features and inputs that are no whole blocks, more tiles than SMs.
 SHAPES = (
     (1, 64, 64),
@@ -41,15 +40,10 @@ def linear(inputs: int, outputs: int, dtype=torch.bfloat16):
 
 def close(got, want) -> None:
     """Within the limits of 16-bit results: sums of exact products, rounded at most three times."""
-    assert torch.isfinite(got).all(), f"seed {SEED}"
-    got, want = got.double(), want.double()
-    rms = float(want.square().mean().sqrt())
-    if rms == 0:
-        assert not got.any()
-        return
-    error = float((got - want).norm() / want.norm())
-    worst = float(((got - want).abs() / want.abs().clamp(min=rms)).max())
-    assert error < 4e-3 and worst < 1.6e-2, (error, worst, f"seed {SEED}")
+    off, size = (got.double() - want.double()).abs(), want.double().abs()
+    rms = float(size.square().mean().sqrt())
+    assert torch.isfinite(got).all() and float(off.norm()) <= 4e-3 * float(size.norm()), f"seed {SEED}"
+    assert bool((off <= 1.6e-2 * size.clamp(min=rms)).all()), f"seed {SEED}"
 
 
 def masks_of(**linears):
@@ -62,34 +56,25 @@ def masks_of(**linears):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gated_is_silu_of_one_product_times_the_other(shape, density, dtype):
     tokens, inputs, features = shape
-    gate, up, down = (
-        linear(inputs, features, dtype),
-        linear(inputs, features, dtype),
-        linear(features, inputs, dtype),
-    )
+    gate, up, down = (linear(*size, dtype) for size in ((inputs, features), (inputs, features), (features, inputs)))
     masks = masks_of(gate_proj=gate, up_proj=up, down_proj=down)(density)
-    ffn = layers.SparseFFN(gate, up, down, masks)
-    x = torch.randn(tokens, inputs, device="cuda", dtype=dtype)
-    call = layers.operators().block_linear
-    g, u = (
-        x.double() @ layers.masked(w.weight, masks[p]).double().t() for p, w in (("gate_proj", gate), ("up_proj", up))
-    )
+    ffn, x = layers.SparseFFN(gate, up, down, masks), torch.randn(tokens, inputs, device="cuda", dtype=dtype)
+    weights = (layers.masked(w.weight, masks[p]) for p, w in (("gate_proj", gate), ("up_proj", up)))
+    g, u = (x.double() @ w.double().t() for w in weights)
     for _ in range(3):  # the counter of tiles is as it was
-        got = call(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
+        got = layers.operators().block_linear(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
         close(got, torch.nn.functional.silu(g) * u)
 
 
 def test_gated_holds_where_silu_is_nearly_nothing_or_all_of_its_input():
     gate, up, down = linear(64, 64), linear(64, 64), linear(64, 64)
-    for w, scale in ((gate, 64.0), (up, 1.0)):
-        w.weight.copy_(torch.eye(64) * scale)
+    gate.weight.copy_(torch.eye(64) * 64)
+    up.weight.copy_(torch.eye(64))
     every = torch.ones(1, 1, dtype=torch.bool, device="cuda")
     ffn = layers.SparseFFN(gate, up, down, {p: every for p in layers.PROJECTIONS})
     x = torch.linspace(-4, 4, 64 * 80, device="cuda").view(80, 64).bfloat16()  # gate from -256 to 256
     got = layers.operators().block_linear(x, ffn.val, ffn.index, ffn.col_idx, 64, "gated")
-    wide = x.double()
-    want = torch.nn.functional.silu(64 * wide) * wide
-    assert torch.isfinite(got).all()
+    want = torch.nn.functional.silu(64 * x.double()) * x.double()
     assert ((got.double() - want).abs() <= 0.01 * want.abs() + 1e-12).all()
 
 
@@ -145,66 +130,43 @@ def test_nothing_of_an_activation_is_copied():
 
 @pytest.fixture
 def poisoned():
-    """What PyTorch allocates without a value is NaN, so that a tile that nobody wrote is seen."""
-    before = torch.utils.deterministic.fill_uninitialized_memory
-
-    def on():
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = True
-        assert torch.empty(64, device="cuda").isnan().all()
-
-    yield on
+    """Call it, and what PyTorch allocates without a value is NaN, so that a tile that nobody wrote is seen."""
+    yield partial(torch.use_deterministic_algorithms, True, warn_only=True)
     torch.use_deterministic_algorithms(False)
-    torch.utils.deterministic.fill_uninitialized_memory = before
-
-
-def layer_of_few_tiles():
-    """(a layer, its masked weight in float64): launches so small that several run side by side, and not short."""
-    dense = linear(4096, 1024)
-    mask = masks_of(w=dense)(0.5)["w"]
-    sparse = layers.BlockSparseLinear.of(dense, mask)
-    return sparse, layers.masked(dense.weight, mask).double()
-
-
-def delayed(streams, ms: int = 20) -> None:
-    """Let all streams begin at once: each waits for one event behind some milliseconds of the current stream."""
-    torch.cuda._sleep(ms * 1_500_000)
-    for stream in streams:
-        stream.wait_stream(torch.cuda.current_stream())
 
 
 @pytest.mark.parametrize("mode", ["relaxed", "thread_local", "global"])
 def test_graphs_of_one_layer_overlap_with_each_other_and_with_launches(poisoned, mode):
-    layer, weight = layer_of_few_tiles()
-    streams = [torch.cuda.Stream() for _ in range(4)]
-    inputs = [torch.randn(128, 4096, device="cuda").bfloat16() for _ in range(4)]
-    layer(inputs[0])
+    """Of so few tiles that several run side by side, and not short."""
+    dense = linear(4096, 1024)
+    mask = masks_of(w=dense)(0.5)["w"]
+    layer, weight = layers.BlockSparseLinear.of(dense, mask), layers.masked(dense.weight, mask).double()
+    *streams, eager = (torch.cuda.Stream() for _ in range(4))
+    *inputs, of_eager = (torch.randn(128, 4096, device="cuda").bfloat16() for _ in range(4))
+    layer(of_eager)
     torch.cuda.synchronize()
     counters._spare.clear()  # made while a launch is captured, they are no part of the graph
-    graphs = []
-    for x in inputs[:3]:
-        graph = torch.cuda.CUDAGraph()
+    graphs, outs = [torch.cuda.CUDAGraph() for _ in inputs], []
+    for graph, x in zip(graphs, inputs, strict=True):
         with torch.cuda.graph(graph, capture_error_mode=mode):
-            out = [layer(x) for _ in range(5)]
-        graphs.append((graph, out, x))
+            outs += [(layer(x), x) for _ in range(5)]
     poisoned()
+    assert torch.empty(64, device="cuda").isnan().all()
     for _ in range(5):
-        for _, out, _ in graphs:
-            for y in out:
-                y.fill_(torch.nan)
+        for y, _ in outs:
+            y.fill_(torch.nan)
         torch.cuda.synchronize()
-        delayed(streams)
-        for stream, (graph, _, _) in zip(streams, graphs, strict=False):
+        torch.cuda._sleep(20 * 1_500_000)  # milliseconds behind which all streams begin at once
+        for stream in (*streams, eager):
+            stream.wait_stream(torch.cuda.current_stream())
+        for stream, graph in zip(streams, graphs, strict=True):
             with torch.cuda.stream(stream):
                 graph.replay()
-        with torch.cuda.stream(streams[3]):
-            eager = [layer(inputs[3]) for _ in range(10)]
+        with torch.cuda.stream(eager):
+            found = [(layer(of_eager), of_eager) for _ in range(10)]
         torch.cuda.synchronize()
-        for y in eager:
-            close(y, inputs[3].double() @ weight.t())
-        for _, out, x in graphs:
-            for y in out:
-                close(y, x.double() @ weight.t())
+        for y, x in (*outs, *found):
+            close(y, x.double() @ weight.t())
 
 
 # ------------------------------------------------------------------------------------- as nn.Linear

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,11 +28,27 @@ def dense(m: int = 64, k: int = 96, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((m, k)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dia"])
-def test_scipy_matrices_of_any_kind_become_csr(kind):
-    a = sparse()
-    made = operands.operand(a.asformat(kind))
-    assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
+class View(sp.csr_matrix):
+    """A subclass of another library, as anndata's views are."""
+
+
+View.__module__ = "anndata"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(sparse().asformat(kind) for kind in ("csr", "csc", "coo", "lil", "dia")),
+        View(sparse()),
+        # What only knows how to become a matrix of SciPy's.
+        SimpleNamespace(tocsr=sparse),
+        SimpleNamespace(tocsr=lambda: sparse().tocsc()),
+    ],
+    ids=lambda a: type(a).__name__,
+)
+def test_matrices_of_scipys_or_what_becomes_one_become_csr(given):
+    made = operands.operand(given)
+    assert isinstance(made, Csr) and (formats.to_dense(made) == sparse().toarray()).all()
 
 
 @pytest.mark.parametrize(("sides", "kind"), [((16, 32), Bcsr), ((64, 64), Bcsr), ((8, 8), Csr), ((5, 4), Csr)])
@@ -175,29 +193,6 @@ def test_arrays_longer_than_their_pointers_say_are_cut():
     assert (formats.to_dense(operands.operand(blocks)) == right).all()
 
 
-class View(sp.csr_matrix):
-    """A subclass of another library, as anndata's views are."""
-
-
-class Other:
-    """What only knows how to become a matrix of SciPy's."""
-
-    def __init__(self, a):
-        self.a = a
-
-    def tocsr(self):
-        return self.a
-
-
-def test_what_is_made_from_scipys_classes_or_becomes_one_is_taken():
-    a = sparse()
-    View.__module__ = "anndata"
-    for given in (View(a), Other(a), Other(a.tocsc())):
-        made = operands.operand(given)
-        assert isinstance(made, Csr) and (formats.to_dense(made) == a.toarray()).all()
-    says(["Other", "SciPy"], lambda: operands.operand(Other("nothing")))
-
-
 def test_what_is_checked_already_is_not_checked_again(monkeypatch):
     monkeypatch.setattr(formats, "validate", lambda a: pytest.fail("checked"))
     a = sparse()
@@ -266,6 +261,7 @@ def test_a_dense_array_is_pruned_as_its_format_prunes(how, right):
         (["numpy.ndarray", "prune="], dense(), {}),
         (["builtins.int", "SciPy"], 3, {}),
         (["prune="], np.ones((2, 2), "U1"), {}),
+        (["SimpleNamespace", "SciPy"], SimpleNamespace(tocsr=lambda: "nothing"), {}),
         (["col_idx[0] is 5"], Csr(2, 2, np.array([0, 1, 1], "i4"), np.array([5], "i4"), np.ones(1, "f4")), {}),
         (["'unstructured'", "2:4"], dense(), {"prune": "unstructured"}),
         (["needs a density"], dense(), {"prune": "nm"}),

@@ -7,11 +7,13 @@ order its parts were added, or it is not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import namedtuple
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from given import on_gpu, planned, wide
 
 import kernels
 from kernels import formats, jit
@@ -20,7 +22,6 @@ from kernels.async_sparse.windows import Windows
 from kernels.formats import bcsr, csr, half, nm, two_four
 from kernels.formats.half import Half, array_of
 from kernels.formats.nm import Nm
-from kernels.library import operands, plans, routes
 from kernels.nm_spmm import family as of_nm
 from kernels.tensor_core_24 import family as of_two_four
 from kernels.tuning.choices import knobs
@@ -45,86 +46,49 @@ def with_long_rows(m: int = 8000, k: int = 8000) -> csr.Csr:
     rng = np.random.default_rng(0)
     length = rng.integers(0, 61, m)
     length[rng.permutation(m)[:8]] = k // 2
-    row_ptr = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
-    columns = [np.sort(rng.choice(k, n, replace=False)) for n in length]
-    col_idx = np.concatenate(columns).astype(np.int32)
-    val = rng.integers(1, 4, len(col_idx)).astype(np.float32)
-    return csr.Csr(m, k, row_ptr, col_idx, val)
+    columns = np.concatenate([np.sort(rng.choice(k, n, replace=False)) for n in length]).astype(np.int32)
+    val = rng.integers(1, 4, len(columns)).astype(np.float32)
+    return csr.Csr(m, k, np.cumsum([0, *length]).astype(np.int32), columns, val)
 
 
-def whole(x: np.ndarray, dtype: str, seed: int) -> np.ndarray:
-    """1 to 3 in the place of every value that is not 0, as the format keeps them."""
-    made = np.random.default_rng(seed).integers(1, 4, x.shape).astype(np.float32)
+def whole(a):
+    """The same matrix with 1 to 3 in the place of every value that is not 0."""
+    dtype = getattr(a, "dtype", "float32")
+    made = np.random.default_rng(1).integers(1, 4, a.val.shape).astype(np.float32)
     if dtype in half.DTYPES:
-        return np.where(half.from_bits(x, dtype) != 0, half.to_bits(made, dtype), np.uint16(0))
-    return np.where(x != 0, made, np.float32(0))
+        return replace(a, val=np.where(half.from_bits(a.val, dtype) != 0, half.to_bits(made, dtype), np.uint16(0)))
+    return replace(a, val=np.where(a.val != 0, made, np.float32(0)))
 
 
-def of_blocks(dtype: str) -> bcsr.Bcsr:
-    a = bcsr.random(4096, 4096, 0.2, 0, dtype=dtype)
-    return replace(a, val=whole(a.val, dtype, 1))
+def of_union(rows: int) -> str:
+    return f"union {knobs(Union(rows, chunk=32))}"
 
 
-def of_two_fours(dtype: str) -> two_four.TwoFour:
-    a = two_four.random(4096, 4096, dtype, 0)
-    return replace(a, val=whole(a.val, dtype, 2))
-
-
-def of_vectors() -> Nm:
-    a = nm.random(2048, 2048, 8, 32, 32, 0)
-    return replace(a, val=whole(a.val, "float32", 3))
-
-
-def stream_of_nm() -> str:
-    config = next(c for name, (c, *_) in of_nm.RUNGS.items() if name == "turned")
-    return f"fp32 {knobs(config)}"
-
-
-def of_rung(name: str) -> str:
-    return f"wgmma {knobs(of_two_four.RUNGS[name][0])}"
-
-
-@dataclass(frozen=True)
-class Kind:
-    make: Callable
-    n: int
-    dtype: str
-    accuracy: str | None = None
-    choice: str = ""  #: of the room's kernels, "" for the one that is predicted
-    hopper: bool = True  #: whether Hopper alone has it
-    deterministic: bool = False
-
-
+#: choice: of the room's kernels, "" for the one that is predicted; hopper: whether Hopper alone has it.
+Kind = namedtuple("Kind", "make n dtype accuracy choice hopper deterministic", defaults=(None, "", True, False))
+STREAM_K = f"wgmma {knobs(of_two_four.RUNGS['wgmma_stream_k'][0])}"
 KINDS = {
-    "single rows": Kind(with_long_rows, 1024, "float32", None, f"union {knobs(Union(1, chunk=32))}", False),
-    "groups of rows": Kind(with_long_rows, 1024, "float32", None, f"union {knobs(Union(4, chunk=32))}", False),
-    "groups of rows in 16 bits": Kind(
-        with_long_rows, 1024, "bfloat16", None, f"union {knobs(Union(4, chunk=32))}", False
-    ),
+    "single rows": Kind(with_long_rows, 1024, "float32", None, of_union(1), False),
+    "groups of rows": Kind(with_long_rows, 1024, "float32", None, of_union(4), False),
+    "groups of rows in 16 bits": Kind(with_long_rows, 1024, "bfloat16", None, of_union(4), False),
     "rows in order": Kind(with_long_rows, 1024, "float32", hopper=False, deterministic=True),
     "windows": Kind(with_long_rows, 1024, "float32", "tf32", f"windows {knobs(Windows())}"),
-    "blocks": Kind(lambda: of_blocks("bfloat16"), 4096, "bfloat16"),
-    "2:4": Kind(lambda: of_two_fours("bfloat16"), 2048, "bfloat16"),
-    "2:4, cut along k": Kind(lambda: of_two_fours("float16"), 2048, "float16", None, of_rung("wgmma_stream_k")),
-    "N:M": Kind(of_vectors, 1024, "float32", None, stream_of_nm()),
+    "blocks": Kind(lambda: whole(bcsr.random(4096, 4096, 0.2, 0, dtype="bfloat16")), 4096, "bfloat16"),
+    "2:4": Kind(lambda: whole(two_four.random(4096, 4096, "bfloat16", 0)), 2048, "bfloat16"),
+    "2:4, cut along k": Kind(lambda: whole(two_four.random(4096, 4096, "float16", 0)), 2048, "float16", None, STREAM_K),
+    "N:M": Kind(
+        lambda: whole(nm.random(2048, 2048, 8, 32, 32, 0)),
+        1024,
+        "float32",
+        None,
+        f"fp32 {knobs(of_nm.RUNGS['turned'][0])}",
+    ),
 }
 
 
-@dataclass
-class Ready:
-    plan: plans.Plan
-    b: list  #: matrices B
-    right: list  #: what each gives, alone
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("choices")
-
-
 @pytest.fixture(scope="module", params=KINDS)
-def ready(request, device, folder) -> Ready:
-    """A plan of a kind, and products one after the other, the first of them compared with float64's."""
+def ready(request, device, tmp_path_factory):
+    """A plan of a kind, matrices B, and what each gives alone, the first of them compared with float64's."""
     import cupy
 
     kind = KINDS[request.param]
@@ -132,60 +96,46 @@ def ready(request, device, folder) -> Ready:
     if kind.hopper and not hopper:
         pytest.skip("wgmma and the copy engine are compute capability 9.0's")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARSITY_CHOICES", str(folder))
-        a = kind.make()
-        if kind.choice and hopper:
-            asked = operands.resolved(kind.accuracy, kind.dtype)
-            way = routes.route(formats.to_device(a), kind.dtype, asked, device, explicit=True)
-            plan = plans.built(way, kind.n, kind.dtype, asked, device, False, kind.choice)
-            assert plan.choice == kind.choice, "otherwise another kernel is tested"
+        patch.setenv("SPARSITY_CHOICES", str(tmp_path_factory.mktemp("choices")))
+        a, choice = kind.make(), kind.choice if hopper else ""
+        how = {"dtype": kind.dtype, "accuracy": kind.accuracy, "tune": False}
+        if choice:
+            plan = planned(a, kind.n, choice=choice, **how)
         else:
-            plan = kernels.plan(
-                a, kind.n, dtype=kind.dtype, accuracy=kind.accuracy, tune=False, deterministic=kind.deterministic
-            )
-    b = [_whole_numbers(plan.k, kind.n, kind.dtype, seed) for seed in range(BS)]
-    right = []
-    for x in b:
-        right.append(_poisoned(plan, kind.dtype))
-        plan(x, right[-1])
-        device.sync()
+            plan = kernels.plan(a, kind.n, deterministic=kind.deterministic, **how)
+        assert not choice or plan.choice == choice, "otherwise another kernel is tested"
+    rng = np.random.default_rng(9)
+    b = [on_gpu(rng.integers(-3, 4, (plan.k, kind.n)).astype(np.float32), kind.dtype) for _ in range(BS)]
+    right = [array_of(plan(x, _poisoned(plan))) for x in b]
+    device.sync()
     dense = formats.to_dense(a)
     dense = cupy.asarray(dense.T if isinstance(a, Nm) else dense).astype(cupy.float64)
-    product = dense @ _numbers(b[0]).astype(cupy.float64)
-    expected = half.to_bits(product.astype(cupy.float32), kind.dtype) if kind.dtype in half.DTYPES else product
-    found = array_of(right[0])
-    assert bool((found == expected.astype(found.dtype)).all())
-    assert not bool((array_of(right[0]) == array_of(right[1])).all()), "products can be told apart"
-    yield Ready(plan, b, right)
+    product = (dense @ cupy.asarray(wide(b[0]))).astype(cupy.float32)
+    assert bool((right[0] == (half.to_bits(product, kind.dtype) if kind.dtype in half.DTYPES else product)).all())
+    assert not bool((right[0] == right[1]).all()), "products can be told apart"
+    yield SimpleNamespace(plan=plan, b=b, right=right)
     cupy.get_default_memory_pool().free_all_blocks()
 
 
-def _numbers(x):
-    return half.from_bits(x.bits, x.dtype) if isinstance(x, Half) else x
-
-
-def _whole_numbers(rows: int, columns: int, dtype: str, seed: int):
-    import cupy
-
-    made = np.random.default_rng([seed, 9]).integers(-3, 4, (rows, columns)).astype(np.float32)
-    if dtype in half.DTYPES:
-        return Half(dtype, cupy.asarray(half.to_bits(made, dtype)))
-    return cupy.asarray(made)
-
-
-def _poisoned(plan, dtype: str):
+def _poisoned(plan):
     """An out of NaN, in the plan's memory order."""
     import cupy
 
-    kind = np.uint16 if dtype in half.DTYPES else np.float32
-    array = cupy.empty((plan.m, plan.n), kind, order=plan.out_order)
+    bits = plan.dtype in half.DTYPES
+    array = cupy.empty((plan.m, plan.n), np.uint16 if bits else np.float32, order=plan.out_order)
     array.data.memset(0xFF, array.nbytes)
-    return Half(dtype, array) if dtype in half.DTYPES else array
+    return Half(plan.dtype, array) if bits else array
 
 
-def _require_right(ready: Ready, outs, which, said: str) -> None:
+def _streams(number: int) -> list:
+    import cupy
+
+    return [cupy.cuda.Stream(non_blocking=True) for _ in range(number)]
+
+
+def _require_right(ready, outs, which, said: str) -> None:
     """outs[i] is the product of B number which[i]."""
-    wrong = [i for i, out in enumerate(outs) if not bool((array_of(out) == array_of(ready.right[which[i]])).all())]
+    wrong = [i for i, out in enumerate(outs) if not bool((array_of(out) == ready.right[which[i]]).all())]
     assert not wrong, f"{said}: {len(wrong)} of {len(outs)} results are wrong, the first of launch {wrong[0]}"
 
 
@@ -193,16 +143,12 @@ def _require_right(ready: Ready, outs, which, said: str) -> None:
 def test_one_plan_on_streams_that_come_in_no_order(ready, device, lasting):
     """Runs of calls on one stream, and changes to another, by chance; or each is destroyed while its work waits, and
     the next may have its address."""
-    import cupy
-
-    plan, rng = ready.plan, np.random.default_rng(1)
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
+    plan, rng, streams = ready.plan, np.random.default_rng(1), _streams(4)
     which = rng.integers(0, BS, LAUNCHES).tolist()
-    outs = [_poisoned(plan, plan.dtype) for _ in which]
+    outs = [_poisoned(plan) for _ in which]
     device.sync()
     for number, out in zip(which, outs, strict=True):
-        stream = streams[rng.integers(4)] if lasting else cupy.cuda.Stream(non_blocking=True)
-        plan(ready.b[number], out, stream=stream)
+        plan(ready.b[number], out, stream=streams[rng.integers(4)] if lasting else _streams(1)[0])
     plan(ready.b[which[0]], outs[0])
     device.sync()
     _require_right(ready, outs, which, f"on streams, lasting {lasting}")
@@ -210,42 +156,31 @@ def test_one_plan_on_streams_that_come_in_no_order(ready, device, lasting):
 
 def test_one_plan_in_two_graphs_that_run_at_once(ready, device):
     """Replayed on two streams, with calls on a third one meanwhile; B changes from round to round."""
-    import cupy
-
-    plan = ready.plan
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
-    b = [[_like(x) for x in ready.b[:1] * IN_GRAPH] for _ in range(2)]
-    outs = [[_poisoned(plan, plan.dtype) for _ in range(IN_GRAPH)] for _ in range(3)]
-    graphs = []
-    for stream, given, out in zip(streams, b, outs, strict=False):
-        plan(given[0], out[0], stream=stream)
+    plan, rng, (*captured, third) = ready.plan, np.random.default_rng(2), _streams(3)
+    outs, graphs = [[_poisoned(plan) for _ in range(IN_GRAPH)] for _ in range(3)], []
+    for stream, of_one in zip(captured, outs, strict=False):
+        given = [on_gpu(np.zeros((plan.k, plan.n), np.float32), plan.dtype) for _ in of_one]
+        plan(given[0], of_one[0], stream=stream)
         stream.synchronize()
         with stream:
             stream.begin_capture()
-            for x, y in zip(given, out, strict=True):
+            for x, y in zip(given, of_one, strict=True):
                 plan(x, y)
-            graphs.append(stream.end_capture())
-    rng = np.random.default_rng(2)
+            graphs.append((stream.end_capture(), stream, given))
     for turn in range(8):
         which = rng.integers(0, BS, (3, IN_GRAPH)).tolist()
-        for given, numbers in zip(b, which, strict=False):
+        for (_, _, given), numbers in zip(graphs, which, strict=False):
             for x, number in zip(given, numbers, strict=True):
                 array_of(x)[...] = array_of(ready.b[number])
-        for of_one in outs:
-            for out in of_one:
-                array_of(out).data.memset(0xFF, array_of(out).nbytes)
+        for out in sum(outs, []):
+            array_of(out).data.memset(0xFF, array_of(out).nbytes)
         device.sync()
-        for graph, stream in zip(graphs, streams, strict=False):
+        for graph, stream, _ in graphs:
             graph.launch(stream)
         for number, out in zip(which[2], outs[2], strict=True):
-            plan(ready.b[number], out, stream=streams[2])
+            plan(ready.b[number], out, stream=third)
         device.sync()
-        for of_one, numbers in zip(outs, which, strict=True):
-            _require_right(ready, of_one, numbers, f"in two graphs, round {turn}")
-
-
-def _like(x):
-    return Half(x.dtype, x.bits.copy()) if isinstance(x, Half) else x.copy()
+        _require_right(ready, sum(outs, []), sum(which, []), f"in two graphs, round {turn}")
 
 
 def test_a_few_multiprocessors_are_enough(ready, device, tmp_path):
@@ -257,24 +192,16 @@ def test_a_few_multiprocessors_are_enough(ready, device, tmp_path):
     path.write_text(HOLDS)
     shared = device.properties.max_shared_memory_per_block_optin - 1024  # nobody fits beside it
     kernel = jit.load(jit.compile_cubin(path, "holds", jit.arch_of(device)), shared)
-    sms = device.properties.multiprocessor_count
-    held, mine, third = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
-    let_go = cupy.zeros(1, cupy.uint32)
-    out, done = _poisoned(ready.plan, ready.plan.dtype), cupy.cuda.Event()
+    config = LaunchConfig(grid=device.properties.multiprocessor_count - FREE, block=32, shmem_size=shared)
+    (held, mine, third), let_go, done = _streams(3), cupy.zeros(1, cupy.uint32), cupy.cuda.Event()
+    out = _poisoned(ready.plan)
     ready.plan(ready.b[0], out, stream=mine)  # whatever is made at first is there
-    for turn in range(3):
-        number = turn % BS
+    for number in range(3):
         let_go.data.memset(0, 4)
         array_of(out).data.memset(0xFF, array_of(out).nbytes)
         device.sync()
         begin = time.perf_counter()
-        launch(
-            device.create_stream(jit.StreamAt(held.ptr)),
-            LaunchConfig(grid=sms - FREE, block=32, shmem_size=shared),
-            kernel,
-            let_go.data.ptr,
-            np.int64(2 * 10**10),
-        )
+        launch(device.create_stream(jit.StreamAt(held.ptr)), config, kernel, let_go.data.ptr, np.int64(2 * 10**10))
         done.record(held)
         ready.plan(ready.b[number], out, stream=mine)
         mine.synchronize()
@@ -282,4 +209,4 @@ def test_a_few_multiprocessors_are_enough(ready, device, tmp_path):
         let_go.data.memset_async(1, 4, third)
         device.sync()
         assert still, f"the product came after the others had left, {seconds:.1f} s later"
-        _require_right(ready, [out], [number], f"on {FREE} multiprocessors, turn {turn}")
+        _require_right(ready, [out], [number], f"on {FREE} multiprocessors, turn {number}")

@@ -153,40 +153,26 @@ def test_a_call_is_the_product_however_b_and_out_lie(of_b, of_out, orders, n, de
         assert len(sizes) == 1, "what is allocated is kept"
 
 
-def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(device):
-    p = planned(device)
-    p._steps = []
-    y = out()
-    for beta in (2.0, 0.0):
-        right = beta * y
-        assert np.array_equal(p(b(), y, beta=beta), right) and not p.launched
-
-
-@pytest.mark.parametrize("shape", [(0, N), (M, 0)])
-def test_an_empty_out_is_returned_and_nothing_is_launched(shape, device):
+@pytest.mark.parametrize("shape", [(M, N), (0, N), (M, 0)])
+def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(shape, device):
     p = planned(device)
     p._steps, p.m, p.n = [], *shape
-    given, to = np.zeros((K, shape[1]), np.float32), np.zeros(shape, np.float32)
-    assert p(given, to) is to and p(given, to, beta=2.0) is to and not device.combined and not p._buffers.keep
+    x, y = np.zeros((K, shape[1]), np.float32), out()[: shape[0], : shape[1]].copy()
+    for beta in (2.0, 0.0):
+        right = beta * y
+        assert p(x, y, beta=beta) is y and np.array_equal(y, right) and not p.launched
+    assert y.size or not device.combined and not p._buffers.keep
 
 
-def test_a_new_out_is_of_the_plans_order_on_the_calls_stream(device):
-    p = planned(device, orders="CF")
-    for stream, where in ((None, None), (6, 6)):
-        assert np.array_equal(p(b(), stream=stream), formats.to_dense(A) @ b())
-        assert device.empty == ((M, N), "float32", "F", 0, where)
+def test_a_new_out_is_of_the_plans_order_on_the_stream_of_the_call_or_else_of_the_plan(device):
+    p, right = planned(device, orders="CF"), formats.to_dense(A) @ b()
+    for own, given, stream in ((None, None, None), (None, 6, 6), (SimpleNamespace(ptr=5), None, 5), (5, 6, 6)):
+        p.stream = own
+        assert np.array_equal(p(b(), stream=given), right)
+        assert device.empty == ((M, N), "float32", "F", 0, stream) and p.launched[-1][0] == (stream or CURRENT)
     says(["beta is 1.0", "no out"], lambda: p(b(), beta=1.0))
     p = planned(device, n=1)
     assert np.array_equal(p(numbers(K)), formats.to_dense(A) @ numbers(K)), "a vector is a column"
-
-
-def test_a_stream_of_the_call_comes_before_the_plans_and_that_before_the_current(device):
-    p = planned(device)
-    p(b(), out())
-    p.stream = SimpleNamespace(ptr=5)
-    p(b(), out())
-    p(b(), out(), stream=6)
-    assert [flow for flow, _ in p.launched] == [CURRENT, 5, 6]
 
 
 def test_values_are_the_plans_own_until_others_are_given(device):

@@ -4,8 +4,6 @@ It is no library, but what NM-SpMM is compared with beside one: the published ba
 report, after nmSPARSE's vector-wise kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

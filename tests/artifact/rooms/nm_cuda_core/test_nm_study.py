@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from artifact import paths
-from artifact.baselines.cublas import READINGS
 from artifact.book.study import Counters, Study
 from artifact.drawing import cells
 from artifact.measure import run
@@ -122,29 +121,3 @@ def test_a_fit_finds_what_a_curve_is_made_of(terms):
     assert np.abs(fit.residuals).max() < 1e-9
     np.testing.assert_allclose(fit.terms(SIZES).sum(axis=1), 1e3 * seconds(*terms))
     assert np.isnan(experiments.Fit(1, 0, 0, fit.residuals).rates["gbps"])
-
-
-#: Seconds of each reading: a cost per call, three matrices' transfers, the kernel.
-TERMS = {
-    "cublas": (5e-6, 6e-12, 4e-14),
-    "cublas_transfers": (6e-5, 1.3e-9, 4e-14),
-    "cublas_allocation": (4e-5, 1.5e-11, 4e-14),
-    "cublas_handle": (6e-4, 6e-12, 4e-14),
-}
-
-
-@pytest.mark.parametrize("truth", READINGS)
-def test_a_reading_is_recognised_on_another_machine(truth):
-    """The published machine: this one's reading `truth`, with a slower GPU and a slower host."""
-    times = pd.DataFrame({reading: seconds(*terms) for reading, terms in TERMS.items()})
-    rows = (1e6 * times).melt(ignore_index=False, var_name="variant", value_name="median_us").reset_index(names="m")
-    table, models = experiments.compare(rows, 4 * times["cublas"] + 2.5 * (times[truth] - times["cublas"]))
-    assert list(table.index) == [*READINGS, "published"] and list(models) == list(READINGS)
-    found = table.loc[truth]
-    assert (found["kernel_scale"], found["worst_factor"]) == pytest.approx((4, 1)) and found["rms_error"] < 1e-6
-    if truth != "cublas":
-        assert found["extra_scale"] == pytest.approx(2.5)
-        # Both are a cost per call, and on this machine the one is 15 times the other.
-        twins = {"cublas_allocation", "cublas_handle"}
-        others = table.drop(["published", *(twins if truth in twins else {truth})])
-        assert others["rms_error"].min() > 0.02 and others["worst_factor"].min() > 1.05

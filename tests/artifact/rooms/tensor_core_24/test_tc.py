@@ -33,27 +33,6 @@ def test_what_takes_a_size(post, ada, variant, size, hopper):
 # ---------------------------------------------------------------- records
 
 
-def test_ladder_on_hopper_and_elsewhere(post, ada):
-    assert list(post.rungs.index) == list(room.RUNGS)
-    assert post.climbed == [4096, 8192] and list(post.rates.index) == [2048, 4096, 8192]
-    assert np.isnan(post.rates["wgmma_stream_k"][2048])
-    tall = post.gains["wgmma_tall"][4096]
-    assert tall == pytest.approx(post.rates["wgmma_tall"][4096] / post.rates["wgmma_keep"][4096])
-    assert post.tiles["wgmma_keep"][4096] == 32 * 16
-    assert ada.rungs.empty and tables.gains(ada).empty
-
-
-def test_the_ceiling_is_of_the_faster_loop(post, ada):
-    """With A in registers on one GPU, from shared memory on another."""
-    for registers, memory, best in ((1760.0, 1640.0, "wgmma_sp_ra"), (1680.0, 1700.0, "wgmma_sp")):
-        found = experiments.Chapter(post.run)
-        loops = {"mma_sp": 900.0, "wgmma": 800.0, "wgmma_sp_ra": registers, "wgmma_sp": memory}
-        found.__dict__["ceilings"] = pd.DataFrame({"tflops": loops})
-        assert found.loops.to_dict() == {"mma.sp": "mma_sp", "wgmma (dense)": "wgmma", "wgmma.sp": best}
-        assert found.loops.index[-1] == "wgmma.sp"
-    assert ada.loops.to_dict() == {"mma.sp": "mma_sp"}
-
-
 def test_every_part_finds_what_there_is(post, ada):
     """On a kick, which has few sizes, and on a GPU without wgmma, the parts say less and raise nothing."""
     kick = experiments.start("recorded", "nvidia-h200", "kick")

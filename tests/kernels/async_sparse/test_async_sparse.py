@@ -77,7 +77,7 @@ def test_a_problem_counts_what_its_operands_have(shape, density, block, how):
     p = system.problem(m, n, k, density, 7, block=block, **how)
     a, b, size = bcsr.validate(p.host().a), p.host().b, 4 if how["dtype"] == "tf32" else 2
     b_row, b_col = bcsr.sides(block)
-    assert a.blocks == round(density * ceil(m / b_row) * ceil(k / b_col)) and p.nnz == a.nnz == bcsr.to_csr(a).nnz
+    assert a.blocks == round(density * (ceil(m / b_row) * ceil(k / b_col))) and p.nnz == a.nnz == bcsr.to_csr(a).nnz
     assert p.useful_flops == 2 * p.nnz * n and p.least_bytes == a.nbytes + b.nbytes + size * m * n
     # The source's kernel: 512 columns at once, all rows of B that a block meets.
     assert p.requested_bytes == ceil(n / 512) * a.nbytes + size * n * (a.blocks * b_col + m)

@@ -14,7 +14,7 @@ import racing
 import twins
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from matrices import PATTERNS, pattern, shuffled
+from matrices import PATTERNS, of_lengths, pattern, shuffled
 from pretend import as_array, pretended  # noqa: F401
 from racing import A100, B200, H100_PCIE, H200
 from refused import says
@@ -552,6 +552,15 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             panels = ceil(n / union.columns_of(union.fitted(Union(), n, dtype), dtype))
             count, each = map(int, arguments[1:3])
             assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0 and count >= ceil(p.m / 4)
+
+
+@pytest.mark.parametrize(("longest", "different"), [(64, False), (65, True)])
+def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, longest, different):
+    p = system.problem_from_csr(of_lengths([3] * 40 + [longest]), 64, dtype="float32", format="csr", reorder="")
+    for module, config in ((union, Union(1, chunk=32)), (windows, Windows(8, exact=True, chunk=32))):
+        bounds = [module.bind("in order", p, device, replace(config, in_order=ask)) for ask in (False, True)]
+        usual, ordered = (step_of(bound)[:2] for bound in bounds)
+        assert (usual != ordered) == different and len(bounds[1].scratch) - len(bounds[0].scratch) == 2 * different
 
 
 def test_what_kernels_do_not_take_says_who_does(device):

@@ -185,6 +185,16 @@ CASES = {
         )
         for sizes, layout in product(((1, 24, 40), (40, 1, 40), (40, 24, 1), (1, 1, 1)), LAYOUTS)
     },
+    **{
+        f"cublas_dense_default vector {sizes} {layout}": Case(
+            partial(cublas_dense.bind, "cublas_dense_default"),
+            blocks(*sizes, density=1.0, layout=layout),
+            1,
+            ("cublas", "gemm"),
+            lambda p: 2 * p.m * p.k,
+        )
+        for sizes, layout in product(((1, 24, 40), (40, 1, 40), (40, 24, 1)), LAYOUTS)
+    },
     "cusparse nm": Case(
         partial(cusparse.bind, "alg1"),
         lambda: nm_problem(6, 10, 40, 0.25),

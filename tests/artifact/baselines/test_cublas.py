@@ -180,14 +180,6 @@ def test_the_default_is_called_as_torch_calls_it(library, layout, ops):
     assert library.cublas.calls("gemm")[-1][2:] == ops
 
 
-@pytest.mark.parametrize("sizes", [(1, 24, 40), (40, 1, 40), (40, 24, 1)])
-@pytest.mark.parametrize("layout", of_blocks.LAYOUTS)
-def test_vectors_are_for_the_default(library, sizes, layout):
-    problem = bcsr_problem(*sizes, 1.0, block=16, layout=layout)
-    bound = cublas_dense.bind("cublas_dense_default", problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-
-
 # ---------------------------------------------------------------- e4m3
 
 

@@ -158,6 +158,8 @@ def test_a_stream_takes_the_time_of_its_steps_and_a_bulk_that_of_its_waves(waves
     m = (waves * SMS + rest) * stream.bm
     bulk = predicted(replace(stream, kernel="bulk"), m, stream.bn, 16384)
     assert least < predicted(stream, m, stream.bn, 16384) / bulk < most
+    few, enough = (predicted(stream, stream.bm * tiles, stream.bn, 2048) for tiles in (SMS - 1, SMS))
+    assert few > enough + 10 * stream.bm * stream.bn / 32, "with less than a tile for each all sums pass through L2"
 
 
 def test_large_products_want_large_tiles_and_small_ones_parts_for_every_multiprocessor():

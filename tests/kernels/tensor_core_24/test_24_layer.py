@@ -11,7 +11,7 @@ import racing
 from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 from test_gpu_24 import FUNCTIONS
-from there import MOST, SMS, arguments
+from there import MOST, PACKED, SMS, arguments
 
 import kernels
 from artifact.measure import check
@@ -37,6 +37,7 @@ def test_a_layer_holds_less_than_two_thirds_of_the_weight():
     of = layer.Sizes(1024, 2048, 5, "bfloat16")
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
     assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
+    assert all(layer.reads_packed(c, False) for c in PACKED if c.kind.adds), "whole rounds of every ring"
     assert layer.pack(fp8_operands.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
 
 

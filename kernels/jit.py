@@ -362,18 +362,15 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
     # This file is part of the key, because what is read from the tools' output may change with it.
     here = Path(__file__).read_bytes()
     paths = [_kept(cubin, ".report.json", here) for cubin in cubins]
-    read = ((path, _read_report(path)) for path in paths)
-    found = {path: report for path, report in read if report is not None}
-    missing = {p: c for p, c in zip(paths, cubins, strict=True) if p not in found}
-    by_arch: dict[str, list[Path]] = {}
-    for path, cubin in missing.items():
-        by_arch.setdefault(cubin.arch, []).append(path)
-    groups = [[missing[path] for path in group] for group in by_arch.values()]
+    found: dict[Path, Any] = {path: _read_report(path) for path in paths}
+    missing = {path: cubin for path, cubin in zip(paths, cubins, strict=True) if found[path] is None}
+    archs = {cubin.arch for cubin in missing.values()}
+    groups = [{path: cubin for path, cubin in missing.items() if cubin.arch == arch} for arch in archs]
     # The time goes to the tools' own processes, so threads suffice.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mixes = itertools.chain.from_iterable(pool.map(_mixes, groups))
+        mixes = itertools.chain.from_iterable(pool.map(lambda group: _mixes([*group.values()]), groups))
         usage = dict(zip(missing, pool.map(_usage, missing.values()), strict=True))
-        for path, mix in zip(itertools.chain(*by_arch.values()), mixes, strict=True):
+        for path, mix in zip(itertools.chain(*groups), mixes, strict=True):
             found[path] = _report(usage[path], mix)
             _keep({path: json.dumps(found[path]).encode()})
     return [(Resources(**found[path]["resources"]), dict(found[path]["mix"])) for path in paths]

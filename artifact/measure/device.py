@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from artifact import paths
 from kernels import contract
-from kernels.gpu import succeeded
+from kernels.gpu import NoGpu, open_device, succeeded
 from kernels.lazy import driver
 
 #: Distributions whose versions can change a number in the records.
@@ -86,11 +86,6 @@ DESCRIBED: Questions = {
 DRIVER, CUDA_ERROR_NO_DEVICE = "libcuda.so.1", 100
 
 
-class NoGpu(RuntimeError):
-    """There is no GPU that can be measured, or a driver that does not work, although measuring was asked
-    for or depends on it; the message is one sentence for the user."""
-
-
 @dataclass(frozen=True)
 class DeviceInfo:
     """What the harness steers by; `open()` gives the `cuda.core.Device`."""
@@ -99,13 +94,9 @@ class DeviceInfo:
     slug: str  #: e.g. "nvidia-h200", the folder of its records
     memory_bytes: int
 
-    def open(self):
+    def open(self) -> Any:
         """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
-        from cuda.core import Device
-
-        device = Device(0)
-        device.set_current()
-        return device
+        return open_device()
 
 
 class Sample(NamedTuple):

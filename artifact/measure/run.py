@@ -162,9 +162,9 @@ class Run:
                 f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs ({took:.1f} s)"
             )
 
-    def compile_report(self, target: str | None = None, first: bool = False) -> pd.DataFrame:
+    def compile_report(self, target: str | None = None) -> pd.DataFrame:
         """`compile_report` of this room."""
-        return compile_report(self.room, target=target, first=first)
+        return compile_report(self.room, target=target)
 
 
 def start(
@@ -455,12 +455,8 @@ def _refusing(name: str, bind: Contender, problem: Problem) -> Bound:
 # ---------------------------------------------------------------- what the compiler made
 
 
-def compile_report(
-    room: str, variants: Collection[str] | None = None, target: str | None = None, first: bool = False
-) -> pd.DataFrame:
+def compile_report(room: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
     """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
-
-    first: only the first entry of each variant.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
@@ -470,7 +466,7 @@ def compile_report(
     jobs = [
         (kernel, entry, made)
         for kernel in module.VARIANTS.values()
-        for entry in kernel.entries[: 1 if first else None]
+        for entry in kernel.entries
         for made in kernel.targets
         if (variants is None or kernel.name in variants) and target in (None, made)
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import jit
-from ..contract import Operands, require
+from ..contract import Operands, require, require_seed, require_whole
 from ..formats import csr
 from ..lazy import cupy
 
@@ -38,12 +38,13 @@ def row_counts(m: int, k: int, density: float, seed: int) -> np.ndarray:
 
 def host_operands(m: int, n: int, k: int, density: float, seed: int) -> Operands:
     """A as CSR and B (k, n) float32, made with NumPy."""
-    row_ptr = _prefix_sum(row_counts(m, k, density, seed))
+    row_ptr = np.append(0, np.cumsum(row_counts(m, k, density, seed), dtype=np.int64))
+    require_int32(int(row_ptr[-1]))
     entries = np.arange(row_ptr[-1], dtype=np.uint32)
     a = csr.Csr(
         m,
         k,
-        row_ptr,
+        row_ptr.astype(np.int32),
         _below(_random(seed, 1, entries), k).astype(np.int32),
         _unit(seed, 2, entries),
     )
@@ -86,18 +87,12 @@ def device_dense(k: int, n: int, seed: int):
 def validate(m: int, n: int, k: int, density: float, seed: int) -> None:
     """Raise ValueError where the sizes make no problem; one sentence that names the value."""
     for name, value in (("m", m), ("n", n), ("k", k)):
-        require(
-            isinstance(value, (int, np.integer)) and 1 <= value <= csr.INT32_MAX,
-            f"size {name} is {value!r}, but it must be an integer from 1 to 2^31 - 1",
-        )
+        require_whole(f"size {name}", value, 1, csr.INT32_MAX, "2^31 - 1")
     require(
         isinstance(density, (float, int)) and 0 <= density <= 1,
         f"density is {density!r}, but must be a share from 0 to 1 (the source's S over 100)",
     )
-    require(
-        isinstance(seed, (int, np.integer)) and 0 <= seed < 2**32,
-        f"seed is {seed!r}, but it must be an integer from 0 to 2^32 - 1",
-    )
+    require_seed(seed)
 
 
 def _generate(entry: str, size: int, arguments: tuple) -> None:
@@ -105,13 +100,6 @@ def _generate(entry: str, size: int, arguments: tuple) -> None:
         return
     raw = tuple(a.data.ptr if isinstance(a, cupy.ndarray) else a for a in arguments)
     jit.run_on_cupy_stream(SOURCE, entry, size, THREADS, *raw)
-
-
-def _prefix_sum(counts: np.ndarray) -> np.ndarray:
-    row_ptr = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=row_ptr[1:])
-    require_int32(int(row_ptr[-1]))
-    return row_ptr.astype(np.int32)
 
 
 def require_int32(nnz: int) -> None:

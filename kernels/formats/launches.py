@@ -76,12 +76,9 @@ class On:
 
 def argument(x):
     """An array as its address, None as none; numbers as they are."""
-    kind = type(x)
-    if kind is np.int32 or kind is int:
-        return x
     if x is None:
         return 0
-    return x if isinstance(x, np.generic) else x.data.ptr
+    return x if isinstance(x, (int, np.generic)) else x.data.ptr
 
 
 def ints(*numbers: int) -> list[np.int32]:

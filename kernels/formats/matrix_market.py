@@ -38,12 +38,10 @@ def read(path):
 
     path = Path(path)
     with _OPEN.get(path.suffix, open)(path, "rb") as file:
-        head, words, sizes, lines = _head(file)
+        head, (layout, field), (m, k), entries, lines = _head(file)
         text = file.read()
     if b"D" in text or b"d" in text:
         text = text.translate(_FORTRAN)
-    layout, field, symmetry = words
-    (m, k), entries = sizes[:2], _entries(layout, symmetry, sizes)
     width = 1 if layout == "array" else 2 if field == "pattern" else 3
     wrong = _wrong(text, entries, width, field, lines)
     require(not wrong, wrong)
@@ -55,8 +53,8 @@ def read(path):
         raise ValueError(str(error).rstrip(".")) from error
 
 
-def _head(file) -> tuple[bytes, tuple[str, str, str], tuple[int, ...], int]:
-    """(a file's lines up to its first entry, layout, field and symmetry, sizes, how many lines)."""
+def _head(file) -> tuple[bytes, tuple[str, str], tuple[int, int], int, int]:
+    """(a file's lines up to its first entry, layout and field, sizes, entries, how many lines there are before)."""
     line = file.readline()
     words, head, number = line.decode("latin-1").lower().split(), line, 2
     require(
@@ -79,19 +77,12 @@ def _head(file) -> tuple[bytes, tuple[str, str, str], tuple[int, ...], int]:
         len(sizes) == count and all(x.isascii() and x.isdigit() and len(x) < 20 for x in sizes),
         f"line {number} is no {count} whole numbers, but must say how large the matrix is",
     )
-    made = tuple(int(x) for x in sizes)
-    m, k = made[:2]
+    m, k, *entries = map(int, sizes)
     require(max(m, k) <= INT32_MAX, f"it is {m} x {k}, but sizes are at most 2^31 - 1 here")
     require(symmetry == "general" or m == k, f"it is {m} x {k}, which cannot be {symmetry}")
-    return head + line, (layout, field, symmetry), made, number
-
-
-def _entries(layout: str, symmetry: str, sizes: tuple[int, ...]) -> int:
-    """Lines of numbers: of a symmetric array those on and below the diagonal."""
-    m, k = sizes[:2]
-    if layout == "coordinate":
-        return sizes[2]
-    return {"general": m * k, "symmetric": m * (m + 1) // 2, "skew-symmetric": m * (m - 1) // 2}[symmetry]
+    # Of a symmetric array those on and below the diagonal.
+    of_array = {"general": m * k, "symmetric": m * (m + 1) // 2, "skew-symmetric": m * (m - 1) // 2}[symmetry]
+    return head + line, (layout, field), (m, k), entries[0] if entries else of_array, number
 
 
 #: As texts of expressions; nothing is tried twice, so that a file is read as fast as SciPy reads it.

@@ -17,8 +17,8 @@ template <Mode mode>
 __global__ void compress(
     int m, int k,                   // sizes; k_pad = k rounded up to 16
     const u16* __restrict__ dense,  // m x k, row-major, 16-byte aligned; of bfloat16 or float16
-    u16* __restrict__ val,          // m x k_pad / 2, row-major; not used by CHECK
-    u16* __restrict__ meta,         // m x k_pad / 16, row-major; not used by CHECK
+    u16* __restrict__ val,          // m x k_pad / 2, row-major
+    u16* __restrict__ meta,         // m x k_pad / 16, row-major
     // Smallest row * k_pad / 4 + group with more than two non-zeros, or what was there before; not
     // used by PRUNE.
     unsigned long long* __restrict__ first)

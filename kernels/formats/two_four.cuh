@@ -1,19 +1,18 @@
-// Check, or prune by magnitude, and compress a matrix to 2:4: a thread reads 32 bytes of one row
+// Compress a matrix to 2:4, pruned by magnitude or as it is: a thread reads 32 bytes of one row
 // and keeps two of each group of four.
 //
 // The matrix is read once and half of it written: nothing else is to be gained, so the threads
 // share nothing.
 //
-// Template:  mode  CHECK  only report the first group with three or four non-zeros
-//                  FIT    report it, and compress: what is written holds only where nothing is
-//                         reported
+// Template:  mode  FIT    report the first group with three or four non-zeros, and compress: what
+//                         is written holds only where nothing is reported
 //                  PRUNE  compress whatever there is: each group keeps its two largest magnitudes
 //            type  of the numbers: SIXTEEN, bit patterns of bfloat16 or float16; E4M3, INT8
 #pragma once
 
 #include "two_largest.cuh"
 
-enum Mode { CHECK, FIT, PRUNE };
+enum Mode { FIT, PRUNE };
 enum Type { SIXTEEN, E4M3, INT8 };
 
 // Columns c and c + 1 of a row, packed; beyond the matrix there are zeros.
@@ -92,9 +91,7 @@ compress_groups(int m, int k, const Number* __restrict__ dense, Number* __restri
         // falls.
         if (place < *(volatile unsigned long long*)first) atomicMin(first, place);
     }
-    if (mode != CHECK) {
-        const size_t at = (size_t)row * units + unit;
-        reinterpret_cast<uint4*>(val)[at] = make_uint4(kept[0], kept[1], kept[2], kept[3]);
-        meta[at] = (Meta)indices;
-    }
+    const size_t at = (size_t)row * units + unit;
+    reinterpret_cast<uint4*>(val)[at] = make_uint4(kept[0], kept[1], kept[2], kept[3]);
+    meta[at] = (Meta)indices;
 }

@@ -330,9 +330,10 @@ def padded(k: int, unit: int) -> int:
     return -(-k // unit) * unit
 
 
-def require_sizes(m, k) -> tuple[int, int]:
+def require_sizes(m, k, of: type[Pairs] = Pairs) -> tuple[int, int]:
     """The same as Python's integers; k is what lets k_pad fit the kernels' int."""
-    return require_whole("2:4 m", m, 1, INT32_MAX), require_whole("2:4 k", k, 1, INT32_MAX - 15)
+    most = INT32_MAX - of.UNIT + 1
+    return require_whole(f"{of.NAME} m", m, 1, INT32_MAX), require_whole(f"{of.NAME} k", k, 1, most)
 
 
 def row_chunks(m: int, k: int):

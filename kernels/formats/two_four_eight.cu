@@ -18,8 +18,8 @@ template <Mode mode, Type type>
 __global__ void compress_eight(
     int m, int k,                  // sizes; k_pad = k rounded up to 32
     const u8* __restrict__ dense,  // m x k, row-major, 16-byte aligned
-    u8* __restrict__ val,          // m x k_pad / 2, row-major; not used by CHECK
-    unsigned* __restrict__ meta,   // m x k_pad / 32, row-major; not used by CHECK
+    u8* __restrict__ val,          // m x k_pad / 2, row-major
+    unsigned* __restrict__ meta,   // m x k_pad / 32, row-major
     // Smallest row * k_pad / 4 + group with more than two non-zeros, or what was there before; not
     // used by PRUNE.
     unsigned long long* __restrict__ first)

@@ -43,8 +43,7 @@ from ..contract import require
 from . import eight, two_four
 from .arrays import array_module
 from .arrays import to_device as to_device
-from .arrays import to_host as to_host
-from .two_four import EMPTY, INT32_MAX, Pairs
+from .two_four import EMPTY, Pairs
 from .two_four import to_dense_bits as to_dense_bits
 
 SOURCE = Path(__file__).with_name("two_four_eight.cu")
@@ -85,7 +84,7 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
     xp = array_module(dense)
     dense = xp.asarray(dense)
     two_four.require_dense("an 8-bit 2:4 matrix", dense, np.uint8)
-    m, k = _sizes(*dense.shape)
+    m, k = two_four.require_sizes(dense.shape[0], dense.shape[1], TwoFourEight)
     if isinstance(scale, str):
         require(
             scale in ("tensor", "rows"),
@@ -103,7 +102,7 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourE
 def validate(a: TwoFourEight) -> TwoFourEight:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     eight.require_dtype(a.dtype)
-    m, k = _sizes(a.m, a.k)
+    m, k = two_four.require_sizes(a.m, a.k, TwoFourEight)
     two_four.require_shapes(a, m, k)
     eight.require_scale(a.scale, ((1, 1), (m, 1)))
     return two_four.without_fault(a, two_four.first_fault(a))
@@ -140,10 +139,3 @@ def words(meta, rows: int = ROWS):
     low, upper = whole[:, 0::2].astype(xp.uint32), whole[:, 1::2].astype(xp.uint32)
     lanes = (low | upper << 16).reshape(high // 64, 4, 2, 8, wide // 4, 2)  # tile, warp, s, g, tile of k, c
     return xp.ascontiguousarray(lanes.transpose(0, 4, 1, 3, 5, 2)).reshape(high // 64, wide // 4, 4, 32)
-
-
-def _sizes(m, k) -> tuple[int, int]:
-    m, k = two_four.require_sizes(m, k)
-    most = INT32_MAX - 31
-    require(k <= most, f"8-bit 2:4 k is {k}, but must be at most {most}, so that k_pad fits an int")
-    return m, k

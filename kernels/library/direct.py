@@ -19,6 +19,7 @@ import numpy as np
 from .. import workspace
 from ..formats import csr, intake
 from ..formats.csr import INT32_MAX, Csr
+from ..formats.half import array_module
 from . import current, dense
 from .dense import Dense
 from .torch_modes import require_no_grad
@@ -57,13 +58,11 @@ def brought(a) -> Brought | None:
         parts = a.crow_indices(), a.col_indices(), a.values()
         if parts[2].dim() != 1 or parts[2].is_neg():
             return None
-    elif type(a) is Csr:
+    elif type(a) is Csr and array_module(a.val) is not np:
         parts = a.row_ptr, a.col_idx, a.val
     elif getattr(a, "format", "") == "csr" and type(a).__module__.startswith("cupyx."):
         parts = a.indptr, a.indices, a.data
     else:
-        return None
-    if isinstance(parts[2], np.ndarray):
         return None
     rows, columns, values = (dense.describe(x, "A") for x in parts)
     m, k = (a.m, a.k) if type(a) is Csr else a.shape
@@ -110,7 +109,7 @@ def multiplied(a: Brought, b, given: Dense, out, alpha: float, beta: float, stre
         if not fits or to.ptr % (4 * words) or not dense.apart(given, to):
             return None  # a plan does it, or says what is wrong
     with current.opened(ordinal) as device:
-        flow = workspace.stream_at(pointer, device)
+        flow = dense.opened(pointer, device)
         if check and intake.looked(a.arrays, device, flow, prints=False).longest > LONGEST:
             return None
         if out is None:

@@ -168,8 +168,7 @@ class Launcher:
 
     def _arguments(self, x: int, y: int, *held: int) -> tuple:
         s, c, (*of_a, bias) = self.sizes, self.config, held
-        size = 1 if s.eight else 2
-        b = mapped(x, (s.tokens, s.k), (c.n // c.below, c.K), f"<u{size}", _LINE, c.ahead)
+        b = mapped(x, (s.tokens, s.k), (c.n // c.below, c.K), "|u1" if s.eight else "<u2", _LINE, c.ahead)
         d: tuple = (y, np.int32(2 * s.m))
         if not c.direct:
             d = (mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", _LINE),)

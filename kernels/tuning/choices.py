@@ -206,16 +206,10 @@ def _write_all(choices: Choices[Config], path: Path, found: Mapping[tuple, Choic
         (*key, c.nvrtc, c.kernels, f"{c.median_us:.2f}", names[type(c.config)], knobs(c.config))
         for key, c in sorted(found.items(), key=lambda item: item[0])
     )
-    write_rows(path, choices.columns, rows)
-    _read.pop(path, None)
-
-
-def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable]) -> None:
-    """A CSV file in place of the one that is there; it is written aside and renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    csv.writer(text, lineterminator="\n").writerows([choices.columns, *rows])
     jit._replace(path, text.getvalue().encode())
+    _read.pop(path, None)
 
 
 #: Of a field that is named where it is not as usual only: one that older files and records do not have.

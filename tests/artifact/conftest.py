@@ -1,1 +1,6 @@
-"""Nothing but its place: pytest puts this folder on the path, and tests below it import its helpers."""
+"""Tests below this folder import its helpers, where pytest puts it on the path, and those of the kernels' tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))

@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import synthetic
+from contenders import refused
 
 from artifact import build, command, paths
 from artifact.measure import device
@@ -241,8 +242,7 @@ def test_warnings_fail_the_book_and_keep_the_previous_one(elsewhere, capsys):
     target = elsewhere / "build" / "html"
     target.mkdir(parents=True)
     (target / "index.html").write_text("previous")
-    with pytest.raises(build.BuildError, match="without warnings"):
-        build.book(elsewhere / "build" / "notebooks", target)
+    refused("without warnings", build.book, elsewhere / "build" / "notebooks", target, kind=build.BuildError)
     said = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
     assert all(any(word in line for line in said) for word in faults.values()), said
     assert (target / "index.html").read_text() == "previous"
@@ -286,8 +286,7 @@ def test_a_new_folder_is_marked_and_built_into_again(tmp_path, monkeypatch):
 
 
 def test_a_name_that_is_not_utf_8_is_one_sentence(tmp_path):
-    with pytest.raises(ValueError, match=r"udcff' is a name that is not UTF-8"):
-        build.claim(tmp_path / os.fsdecode(b"\xff"))
+    refused(r"udcff' is a name that is not UTF-8", build.claim, tmp_path / os.fsdecode(b"\xff"))
     assert not list(tmp_path.iterdir())
 
 

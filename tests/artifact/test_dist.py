@@ -11,6 +11,7 @@ import nbformat
 import pandas as pd
 import pytest
 import yaml
+from contenders import refused
 
 from artifact import build, dist
 from artifact.drawing import prose
@@ -77,16 +78,20 @@ def test_what_is_in_it(tmp_path, clone, book):
 
 def test_a_release_is_of_a_commit(tmp_path, clone, book):
     (clone / "recorded" / "a.csv").write_text("2\n")
-    with pytest.raises(ValueError, match="recorded/a.csv was changed and not committed"):
-        dist.release(book, tmp_path / "out", clone)
-    with pytest.raises(ValueError, match="git status: .*; a release is made in a clone"):
-        dist.release(book, tmp_path / "out", tmp_path)
+    refused("recorded/a.csv was changed and not committed", dist.release, book, tmp_path / "out", clone)
+    refused("git status: .*; a release is made in a clone", dist.release, book, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
 
 
 def test_without_a_book(tmp_path, clone, capsys):
-    with pytest.raises(FileNotFoundError, match="the book is not built there; `make dist`"):
-        dist.release(tmp_path / "none", tmp_path / "out", clone)
+    refused(
+        "the book is not built there; `make dist`",
+        dist.release,
+        tmp_path / "none",
+        tmp_path / "out",
+        clone,
+        kind=FileNotFoundError,
+    )
 
 
 def test_errors_are_one_line(tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from contenders import refused
 from packaging.requirements import Requirement
 
 from artifact import wheelhouse
@@ -87,16 +88,14 @@ def test_what_is_too_old_on_the_node_travels(tmp_path, index):
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, index, freeze, python, says):
-    with pytest.raises(ValueError, match=says):
-        fetch(tmp_path / "w", freeze, python)
+    refused(says, fetch, tmp_path / "w", freeze, python)
     assert not list(tmp_path.glob("*w*"))
 
 
 def test_incomplete_lock_leaves_nothing(tmp_path, index):
     lock = tmp_path / "requirements" / "gpu.lock"
     lock.write_text(lock.read_text().replace("back==2", "black==2"))
-    with pytest.raises(ValueError, match="gpu.lock lacks back"):
-        fetch(tmp_path / "w")
+    refused("gpu.lock lacks back", fetch, tmp_path / "w")
     assert not list(tmp_path.glob("*w*"))
 
 
@@ -112,6 +111,5 @@ def test_a_folder_that_is_no_wheelhouse_is_not_replaced(index, tmp_path):
     mine = tmp_path / "house"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years")
-    with pytest.raises(ValueError, match=r"holds thesis\.tex, so it is no wheelhouse"):
-        fetch(mine)
+    refused(r"holds thesis\.tex, so it is no wheelhouse", fetch, mine)
     assert (mine / "thesis.tex").read_text() == "years"

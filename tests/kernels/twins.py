@@ -177,7 +177,7 @@ def swizzled(meta, rows: int, width: int, ring: bool):
 
 def packed_values(val, rows: int, pieces: int):
     a = two_four.TwoFour(val.shape[0], 2 * val.shape[1], "bfloat16", val, None)
-    return wgmma.pack_values(a, rows)
+    return wgmma.pack_values(a, rows, 64 * pieces)
 
 
 def vector_steps(b: nm.Nm, columns: int, windows: int, slot: int, height: int, tiled: bool):

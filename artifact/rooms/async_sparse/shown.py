@@ -2,6 +2,7 @@
 tables.toml and figures.toml say how. What was not measured is None, or NaN."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -360,28 +361,27 @@ def errors(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     of = _both(float32, tf32).groupby(["values", "variant"], sort=False)
     table = of["rel_err"].agg(["median", "max"]).assign(element=of["max_err"].max())
     shown = dict.fromkeys((*SHOWN, UNION, EXACT, AUTO_FP32))
-    order = [at for at in ((values, v) for values in ("TF32", "float32") for v in shown) if at in table.index]
-    return table.loc[order].reset_index().assign(kernel=lambda df: df["variant"].map(called))
-
-
-def multiplications(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `PREPARED` with count: after how many multiplications a contender has paid for what its
-    preparation costs beyond that of cuSPARSE's CSR; infinite where it is not faster, 0 where it costs no more."""
-    theirs = where(df, variant=CSR)[[*records.POINT, "median_us", "prepare_ms"]]
-    both = where(df, variant=PREPARED).merge(theirs, on=list(records.POINT), suffixes=("", "_base"))
-    saved_ms = (both["median_us_base"] - both["median_us"]) / 1e3
-    return both.assign(count=until_even(saved_ms, both["prepare_ms"] - both["prepare_ms_base"]))
+    return _in_order(table, shown).assign(kernel=lambda df: df["variant"].map(called))
 
 
 @given
 def pays_off(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     """Return after how many multiplications preparing a matrix has paid, over cuSPARSE's CSR with its own preparation:
-    the median of the matrices on which it does, and on how many it never does, by N."""
-    df = _both(multiplications(float32), multiplications(tf32))
+    the median of the matrices on which it does, and on how many it never does, since it is not faster, by N."""
+    df, at = _both(float32, tf32), ["values", *records.POINT]
+    theirs = where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]]
+    df = where(df, variant=PREPARED).merge(theirs, on=at, suffixes=("", "_base"))
+    saved_ms = (df["median_us_base"] - df["median_us"]) / 1e3
+    df = df.assign(count=until_even(saved_ms, df["prepare_ms"] - df["prepare_ms_base"]))
     cells = df.groupby(["values", "variant", "n"])["count"].agg(_often).unstack().add_prefix("N = ")
     table = cells.assign(ms=df.groupby(["values", "variant"])["prepare_ms"].median())
-    order = [at for at in ((values, v) for values in ("TF32", "float32") for v in PREPARED) if at in table.index]
-    return table.loc[order].reset_index().assign(kernel=_named)
+    return _in_order(table, PREPARED).assign(kernel=_named)
+
+
+def _in_order(table: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
+    """Return a table by values and contender, TF32's first, contenders as given."""
+    order = [at for at in product(("TF32", "float32"), variants) if at in table.index]
+    return table.loc[order].reset_index()
 
 
 def _often(count: pd.Series) -> str:

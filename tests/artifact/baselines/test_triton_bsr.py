@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from contenders import refused
 from fake_libraries import DEVICE, STREAM, Timer, bcsr_problem
 
 from artifact.baselines import triton_bsr
@@ -59,29 +60,26 @@ def test_the_fastest_wins_and_what_does_not_compile_is_left_out(monkeypatch, tor
 )
 def test_without_pytorch_its_cuda_or_triton_it_is_a_sentence(torch, spoil, says):
     spoil(torch)
-    with pytest.raises(ValueError, match=f"triton_bsr needs {says}"):
-        triton_bsr.bind("triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
+    refused(f"triton_bsr needs {says}", triton_bsr.bind, "triton_bsr", bcsr_problem(*WHOLE, block=16), DEVICE)
 
 
-@pytest.mark.parametrize(
-    ("block", "taken", "refused"), [(16, (16, 48), (40, 8, 1)), (64, (32, 192), (48, 96))], ids=str
-)
-def test_n_is_a_multiple_of_the_block_or_a_smaller_power_of_two(torch, block, taken, refused):
-    for n in taken:
+@pytest.mark.parametrize(("block", "takes", "others"), [(16, (16, 48), (40, 8, 1)), (64, (32, 192), (48, 96))], ids=str)
+def test_n_is_a_multiple_of_the_block_or_a_smaller_power_of_two(torch, block, takes, others):
+    for n in takes:
         problem = bcsr_problem(64, n, 128, block=block)
         bound = triton_bsr.bind("triton_bsr", problem, DEVICE)
         check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
-    for n in refused:
-        with pytest.raises(ValueError, match=f"but n={n}: choose another n"):
-            triton_bsr.bind("triton_bsr", bcsr_problem(64, n, 128, block=block), DEVICE)
+    for n in others:
+        refused(
+            f"but n={n}: choose another n", triton_bsr.bind, "triton_bsr", bcsr_problem(64, n, 128, block=block), DEVICE
+        )
 
 
 def test_what_32_bits_do_not_count_is_refused(monkeypatch, torch):
     problem = bcsr_problem(64, 16, 96, block=16)
     most = max(64 * 16, 96 * 16, problem.device().a.val.size)
     monkeypatch.setattr(triton_bsr, "MOST_ELEMENTS", most - 1)
-    with pytest.raises(ValueError, match=f"offsets in 32 bits, .* a matrix has {most} elements"):
-        triton_bsr.bind("triton_bsr", problem, DEVICE)
+    refused(f"offsets in 32 bits, .* a matrix has {most} elements", triton_bsr.bind, "triton_bsr", problem, DEVICE)
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from contenders import refused
 
 from artifact.measure import bench, ceilings, check, records, run
 from kernels import ceilings as kernels
@@ -26,8 +27,9 @@ def test_errors_are_relative_to_the_mean():
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 0.0, -4.0, 4.0 * (1 + 3 * kernels.TOLERANCE)], ids=str)
 def test_one_wrong_element_is_enough(wrong):
     out = np.float32([*EXPECTED[:3], wrong])
-    with pytest.raises(check.WrongResult, match="^microbenchmark copy is off by .*nothing$"):
-        ceilings._errors("copy", out, EXPECTED)
+    refused(
+        "^microbenchmark copy is off by .*nothing$", ceilings._errors, "copy", out, EXPECTED, kind=check.WrongResult
+    )
 
 
 # ---------------------------------------------------------------- reading and measuring
@@ -116,8 +118,7 @@ def test_each_microbenchmark_has_a_tolerance_of_its_own(tmp_path, microbenchmark
         error = measured(tmp_path).set_index("variant")["max_err"][name]
         assert error == pytest.approx(5 * kernels.TOLERANCE, rel=1e-3)
     else:
-        with pytest.raises(check.WrongResult, match=f"microbenchmark {name} is off by"):
-            measured(tmp_path)
+        refused(f"microbenchmark {name} is off by", measured, tmp_path, kind=check.WrongResult)
         assert not list(tmp_path.iterdir())
 
 

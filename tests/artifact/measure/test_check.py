@@ -4,18 +4,14 @@ import math
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from contenders import OnCpu, drawn, on_gpu, problem, product
+from contenders import OnCpu, drawn, on_gpu, problem, product, refused
+from emulated import by_the_host  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
-
-from emulated import by_the_host  # noqa: F401
 
 from artifact.measure import check
 from kernels import async_sparse, formats
@@ -78,25 +74,51 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_kernel_that_is_wrong_on_purpose_is_caught(name):
     made = drawn(m=200, n=64, k=100, nnz=4000, signed=False)
-    with is_wrong(match=f"^{name} at m=200, n=64, k=100.* is wrong.*but at most.*float32") as caught:
-        check.check(OnCpu(made, WRONG[name], name), made, on_cpu(made))
-    assert "\n" not in str(caught.value)
+    refused(
+        f"^{name} at m=200, n=64, k=100.* is wrong.*but at most.*float32",
+        check.check,
+        OnCpu(made, WRONG[name], name),
+        made,
+        on_cpu(made),
+        kind=check.WrongResult,
+    )
 
 
 def test_a_launch_is_made_as_it_is_asked_for_and_poisoned_before():
     made = drawn(label="cage4")
     reference, right = on_cpu(made), OnCpu(made)
     assert check.check(right, made, reference, launch=right.launch).rel_err < 1e-6
-    with is_wrong(match="leaves 35 of 35 elements unwritten"):
-        check.check(right, made, reference, launch=lambda: None)
+    refused(
+        "leaves 35 of 35 elements unwritten",
+        check.check,
+        right,
+        made,
+        reference,
+        launch=lambda: None,
+        kind=check.WrongResult,
+    )
     wrong = OnCpu(made, WRONG["shifted"], "replayed")
-    with is_wrong(match="^replayed after timing at cage4, m=7.* is wrong"):
-        check.check(wrong, made, reference, launch=wrong.launch, when="after timing")
-    with is_wrong(match="broken at cage4, m=7.*: ILLEGAL_ADDRESS$"):
-        check.check(OnCpu(made, lambda a, b: [][RuntimeError("no")], "broken"), made, reference, launch=fails)
+    refused(
+        "^replayed after timing at cage4, m=7.* is wrong",
+        check.check,
+        wrong,
+        made,
+        reference,
+        launch=wrong.launch,
+        when="after timing",
+        kind=check.WrongResult,
+    )
+    refused(
+        "broken at cage4, m=7.*: ILLEGAL_ADDRESS$",
+        check.check,
+        OnCpu(made, name="broken"),
+        made,
+        reference,
+        launch=fails,
+        kind=check.WrongResult,
+    )
     wrong.output = np.zeros((5, 7), np.float32)
-    with is_wrong(match=r"shape \(5, 7\).*\(7, 5\)"):
-        check.check(wrong, made, reference)
+    refused(r"shape \(5, 7\).*\(7, 5\)", check.check, wrong, made, reference, kind=check.WrongResult)
 
 
 def fails():
@@ -115,8 +137,7 @@ def test_a_reference_that_is_no_number_agrees_with_nothing(value):
 def test_an_empty_matrix_must_give_zeros():
     made = drawn(nnz=0)
     assert check.check(OnCpu(made), made, on_cpu(made)) == check.Errors(0.0, 0.0, 0.0)
-    with is_wrong(match="is wrong"):
-        check.check(OnCpu(made, lambda a, b: 1e-30), made, on_cpu(made))
+    refused("is wrong", check.check, OnCpu(made, lambda a, b: 1e-30), made, on_cpu(made), kind=check.WrongResult)
     for shape in ((0, 4), (4, 0)):
         out = np.zeros(shape, np.float32, order="F")
         assert check.compare(out, check.reference(np.zeros(shape))) == check.Errors(0.0, 0.0)
@@ -126,15 +147,21 @@ def test_a_problem_may_name_the_limit_of_its_results():
     """Sums that are cut off, in a tensor core, say: wrong for float32, right where the problem says so."""
     made = drawn(m=60, n=33, k=1000, nnz=54_000, signed=False)
     reference, cut = on_cpu(made), OnCpu(made, lambda a, b: product(a, b) * np.float32(1 - 5e-5))
-    with is_wrong(match="at most 1e-05 for float32; the first such element"):
-        check.check(cut, made, reference)
+    refused(
+        "at most 1e-05 for float32; the first such element", check.check, cut, made, reference, kind=check.WrongResult
+    )
     made = replace(made, limit="tf32")
     assert check.check(cut, made, reference).rel_err == pytest.approx(5e-5, 0.1)
     for name in ("lost", "repeated", "shifted"):
-        with is_wrong(match="for tf32; the first such element"):
-            check.check(OnCpu(made, WRONG[name]), made, reference)
-    with pytest.raises(ValueError, match="is fp4, for which there is no error limit"):
-        check.check(cut, replace(made, limit="fp4"), reference)
+        refused(
+            "for tf32; the first such element",
+            check.check,
+            OnCpu(made, WRONG[name]),
+            made,
+            reference,
+            kind=check.WrongResult,
+        )
+    refused("is fp4, for which there is no error limit", check.check, cut, replace(made, limit="fp4"), reference)
 
 
 # ---------------------------------------------------------------- the oracle, and who confirms it
@@ -164,8 +191,9 @@ def test_a_product_is_confirmed_or_refused(monkeypatch, kind):
     off[17, 3] = check.LIMITS["float32"].max_err / 10 * math.sqrt((exact**2).mean())
     lost = np.where(np.arange(40)[:, None] == 39, np.nan, exact)
     for wrong, row in ((exact + off, 17), (exact[:, [1, 0, *range(2, 30)]], r"\d+"), (lost, r"\d+"), (-exact, r"\d+")):
-        with is_wrong(match=f"is itself wrong at here: row {row} is off by"):
-            check.confirm(wrong, a, b, "here")
+        refused(
+            f"is itself wrong at here: row {row} is off by", check.confirm, wrong, a, b, "here", kind=check.WrongResult
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,8 +207,7 @@ def test_a_large_product_of_the_gpu_s_is_confirmed(monkeypatch, kind):
     name = "sparse_product" if kind == "csr" else "dense_product"
     multiply = getattr(check, name)
     monkeypatch.setattr(check, name, lambda a, b: multiply(a, b) * (np.arange(40) < 39)[:, None])
-    with is_wrong(match="itself wrong at m=40, n=30, k=60, .*: row 39"):
-        check.oracle(made, on="gpu")
+    refused("itself wrong at m=40, n=30, k=60, .*: row 39", check.oracle, made, on="gpu", kind=check.WrongResult)
 
 
 @pytest.mark.parametrize("elements", [1, 7, 30, 2**24])
@@ -193,11 +220,9 @@ def test_memory_order_changes_nothing(monkeypatch, elements, orders):
     assert reference.norm == pytest.approx(np.linalg.norm(exact))
     assert check.compare(out, reference)[:2] == (pytest.approx(plain.rel_err), plain.max_err)
     out[3, 2] *= 1.001
-    with is_wrong(match="is wrong"):
-        check.compare(out, reference)
+    refused("is wrong", check.compare, out, reference, kind=check.WrongResult)
     out[[3, 7], [2, 1]] = np.nan
-    with is_wrong(match="leaves 2 of 55 .* at row 3, column 2"):
-        check.compare(out, reference)
+    refused("leaves 2 of 55 .* at row 3, column 2", check.compare, out, reference, kind=check.WrongResult)
 
 
 # ----------------------------------------------------- what an element may be off by
@@ -213,8 +238,14 @@ def test_a_wrong_16_bit_output_is_caught(dtype, up, mask):
     one_up[most] ^= up
     first = f"first such element, at row {most[0]}, column {most[1]}, is "
     for bits, where in ((one_up, first), (right & mask, "the "), (np.roll(right, 1, 1), "the ")):
-        with is_wrong(match=f"^spoiled at .* is wrong.*{dtype}; .*{where}"):
-            check.check(OnCpu(made, lambda a, b, bits=bits: bits, "spoiled", dtype), made, reference)
+        refused(
+            f"^spoiled at .* is wrong.*{dtype}; .*{where}",
+            check.check,
+            OnCpu(made, lambda a, b, bits=bits: bits, "spoiled", dtype),
+            made,
+            reference,
+            kind=check.WrongResult,
+        )
 
 
 def heavy_and_light(heavy: float, signed=True, long=3000, seed=0, dtype="float32", m=60, n=16):
@@ -253,8 +284,7 @@ def test_the_bound_is_the_largest_error_over_what_rounding_explains():
     assert check.compare(out, reference).bound == pytest.approx(0.9, rel=0.02)
     assert math.isnan(check.compare(out, check.reference(reference.values)).bound)
     out[at] = reference.values[at] + 1.1 * may[at]
-    with is_wrong(match=r"is off by 1.1\de\+00 times what rounding"):
-        check.compare(out, reference)
+    refused(r"is off by 1.1\de\+00 times what rounding", check.compare, out, reference, kind=check.WrongResult)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -267,8 +297,7 @@ def test_a_light_row_beside_a_heavy_one_is_held_to_its_own_products(dtype, heavy
     out = reference.values.astype(np.float32)
     assert check.compare(held(out.copy()), reference).bound < 1
     out[7] -= a.val[a.row_ptr[7]] * b[a.col_idx[a.row_ptr[7]]] if lost else out[7]
-    with is_wrong(match="row 7, column"):
-        check.compare(held(out), reference)
+    refused("row 7, column", check.compare, held(out), reference, kind=check.WrongResult)
 
 
 def test_sums_that_cancel_are_right_in_any_order():
@@ -283,8 +312,7 @@ def test_sums_that_cancel_are_right_in_any_order():
     out[0, least] = reference.values[0, least] + 5 * 2**-24 * reference.sizes[0, least]
     found = check.compare(out, reference)
     assert found.max_err > check.LIMITS["float32"].max_err and found.bound < 1
-    with is_wrong(match="largest element-wise error"):
-        check.compare(out, check.reference(reference.values))
+    refused("largest element-wise error", check.compare, out, check.reference(reference.values), kind=check.WrongResult)
 
 
 def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
@@ -295,8 +323,7 @@ def test_partial_sums_in_16_bits_are_right_as_far_as_they_were():
     out = bf16(sum(half.to_dense(bf16(np.float32(a[:, i::4] @ b[i::4]))) for i in range(4)))
     assert check.compare(out, reference).bound < 1
     out.bits[11, 7] ^= 1 << 7  # twice, or half, as large
-    with is_wrong(match="row 11, column 7"):
-        check.compare(out, reference)
+    refused("row 11, column 7", check.compare, out, reference, kind=check.WrongResult)
 
 
 # ------------------------------------------------------------------- whole numbers
@@ -326,15 +353,20 @@ def test_one_lost_product_in_a_long_row_is_wrong_on_whole_numbers(whole, dtype):
     reference = on_cpu(exact, sizes=False)
     check.exactly(OnCpu(exact, dtype=dtype), exact, reference)
     says = "loses on whole numbers at m=60, n=16, k=4000, 3295 non-zeros is wrong: .* of 960 elements .* at row 0, "
-    with is_wrong(match=says):
-        check.exactly(OnCpu(exact, loses, "loses", dtype), exact, reference)
+    refused(says, check.exactly, OnCpu(exact, loses, "loses", dtype), exact, reference, kind=check.WrongResult)
 
 
 def test_an_element_that_is_not_written_is_wrong_on_whole_numbers(whole):
     exact = whole(drawn(m=60, n=16, k=40, nnz=300))
     unwritten = OnCpu(exact, lambda a, b: np.where(np.arange(60)[:, None] < 59, product(a, b), np.float32(np.nan)))
-    with is_wrong(match="leaves 16 of 960 elements unwritten or NaN, the first at row 59, column 0"):
-        check.exactly(unwritten, exact, on_cpu(exact, sizes=False))
+    refused(
+        "leaves 16 of 960 elements unwritten or NaN, the first at row 59, column 0",
+        check.exactly,
+        unwritten,
+        exact,
+        on_cpu(exact, sizes=False),
+        kind=check.WrongResult,
+    )
 
 
 @pytest.mark.parametrize("out", ["bfloat16", "e4m3"])
@@ -349,8 +381,7 @@ def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
     given = SimpleNamespace(name="given", result=lambda: made, launch=lambda _: np.copyto(made.bits, held))
     check.exactly(given, exact, reference)
     held[3, 5] += 1
-    with is_wrong(match="1 of 960 elements .* at row 3, column 5"):
-        check.exactly(given, exact, reference)
+    refused("1 of 960 elements .* at row 3, column 5", check.exactly, given, exact, reference, kind=check.WrongResult)
 
 
 # -------------------------------------------------- independence, and the order of things
@@ -375,8 +406,7 @@ def test_what_the_conversion_to_blocks_loses_is_wrong(monkeypatch):
         return check.compare(half.from_dense(out, "bfloat16"), on_cpu(made))
 
     assert compared(0).bound < 1
-    with is_wrong(match="is wrong"):
-        compared(1)
+    refused("is wrong", compared, 1, kind=check.WrongResult)
 
 
 def test_the_poison_is_in_place_before_the_launch(monkeypatch):
@@ -436,8 +466,7 @@ def test_a_wrong_kernel_on_the_gpu_is_caught(device, rows, factor, says):
     if not says:
         assert check.check(bound, made, reference, device.create_stream()).rel_err < 1e-7
         return
-    with is_wrong(match=says):
-        check.check(bound, made, reference, device.create_stream())
+    refused(says, check.check, bound, made, reference, device.create_stream(), kind=check.WrongResult)
 
 
 @pytest.mark.gpu
@@ -455,5 +484,4 @@ def test_a_column_major_output_on_the_gpu_is_compared_by_row_and_column(device, 
         assert check.compare(mine, other).max_err == pytest.approx(plain.max_err)
     out[13, 29] = out[14, 2] = math.nan
     for mine in (out, out.get(order="F")):
-        with is_wrong(match="leaves 2 of 1200 .* at row 13, column 29"):
-            check.compare(mine, there)
+        refused("leaves 2 of 1200 .* at row 13, column 29", check.compare, mine, there, kind=check.WrongResult)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
+from contenders import refused
 
 from artifact.measure import matrices
 from kernels.formats import csr
@@ -116,8 +117,7 @@ def test_the_folder_is_the_one_that_is_set(monkeypatch, tmp_path):
         assert matrices.folder() == found
     for name in ("elsewhere", "file"):
         monkeypatch.setenv(matrices.VARIABLE, str(tmp_path / name))
-        with pytest.raises(FileNotFoundError, match=f"{matrices.VARIABLE}.*{name}.*no folder: unset or correct"):
-            matrices.folder()
+        refused(f"{matrices.VARIABLE}.*{name}.*no folder: unset or correct", matrices.folder, kind=FileNotFoundError)
 
 
 # ---------------------------------------------------------------- loading
@@ -151,8 +151,7 @@ def test_a_matrix_that_memory_has_no_room_for_is_said_to_be_one(tmp_path, monkey
 
     monkeypatch.setattr(scipy.sparse, "load_npz", full)
     (tmp_path / "large.npz").touch()
-    with pytest.raises(ValueError, match=r"large\.npz is a matrix that memory has no room for"):
-        matrices.load("large", tmp_path)
+    refused(r"large\.npz is a matrix that memory has no room for", matrices.load, "large", tmp_path)
 
 
 def spoiled(pointers, indices, name: str, value: int):
@@ -183,5 +182,4 @@ HEADER = "%%MatrixMarket matrix coordinate"
 )
 def test_what_is_no_matrix_is_named(tmp_path, name, save):
     save(tmp_path / name)
-    with pytest.raises(ValueError, match=r"bad\.(npz|mtx) holds no sparse matrix: ."):
-        matrices.load("bad", tmp_path)
+    refused(r"bad\.(npz|mtx) holds no sparse matrix: .", matrices.load, "bad", tmp_path)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from contenders import refused
 
 from artifact import registry
 from artifact.measure import others
@@ -51,14 +52,16 @@ def test_each_says_how_it_was_made(measured):
 )
 def test_a_file_that_is_not_whole_is_refused(tmp_path, old, new, says):
     assert old in whole()
-    with pytest.raises(ValueError, match=f"x.toml: {says}"):
-        others.find("nm_spmm", made(tmp_path, whole().replace(old, new, 1)))
+    refused(f"x.toml: {says}", others.find, "nm_spmm", made(tmp_path, whole().replace(old, new, 1)))
 
 
 def test_numbers_need_a_rate_or_a_speedup(tmp_path):
     folder = made(tmp_path, whole(), "# s\nm,n,k,density,library,time\n1,1,1,0.5,a,2\n")
-    with pytest.raises(ValueError, match="needs the columns m, n, k, density, library, and speedup"):
-        others.read("nm_spmm", "x", HOME, folder).numbers(folder)
+    refused(
+        "needs the columns m, n, k, density, library, and speedup",
+        others.read("nm_spmm", "x", HOME, folder).numbers,
+        folder,
+    )
 
 
 def test_the_first_that_has_it_stands_in_where_the_home_gpu_has_none(tmp_path):

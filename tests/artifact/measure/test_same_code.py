@@ -1,6 +1,7 @@
 """Whether records are of these kernels: machine code of two trees."""
 
 import pytest
+from contenders import refused
 
 from artifact import paths
 from artifact.measure import same_code
@@ -44,8 +45,9 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
     once = made("template <int N> __global__ void k(float* x) { x[threadIdx.x] *= N; }")
     more = made("template <int N, class... T> __global__ void k(float* x, T...) { x[threadIdx.x] *= N; }")
     assert once == more and "FMUL" in once["k.cu: k<3>"], "another symbol is no other code"
-    with pytest.raises(RuntimeError, match="^tiny does not compile in "):
-        made("__global__ void k(float* x) { x[threadIdx.x] *= y; }")
+    refused(
+        "^tiny does not compile in ", made, "__global__ void k(float* x) { x[threadIdx.x] *= y; }", kind=RuntimeError
+    )
 
 
 def test_every_commit_once_and_what_differs_is_a_status(monkeypatch, capsys):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from contenders import refused
 
 from artifact import registry
 from artifact.measure import records
@@ -253,8 +254,7 @@ def test_kernels_belong_to_the_marker_before_them(table):
     ],
 )
 def test_a_report_that_does_not_fit_is_refused(tmp_path, launches, message):
-    with pytest.raises(RuntimeError, match=message):
-        ncu.attribute(reported(tmp_path, *LAUNCHES[launches], metrics=METRICS), ORDER)
+    refused(message, ncu.attribute, reported(tmp_path, *LAUNCHES[launches], metrics=METRICS), ORDER, kind=RuntimeError)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,14 @@ def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_p
 
 def test_without_ncu_there_is_one_clear_sentence(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="ncu is not on the PATH.*shipped profiles"):
-        ncu.profile("casper_sparse", SHAPES, ["warp_per_row"])
+    refused(
+        "ncu is not on the PATH.*shipped profiles",
+        ncu.profile,
+        "casper_sparse",
+        SHAPES,
+        ["warp_per_row"],
+        kind=FileNotFoundError,
+    )
 
 
 @pytest.mark.parametrize(
@@ -373,8 +379,7 @@ def test_an_older_ncu_goes_without_the_options_that_it_lacks(monkeypatch):
 
 def test_ncu_is_not_asked_for_ever(monkeypatch):
     here = Ncu([f"m{i}" for i in range(50)])
-    with pytest.raises(RuntimeError, match="Failed to find metric m7"):
-        profiled(monkeypatch, here, [f"m{i}" for i in range(50)])
+    refused("Failed to find metric m7", profiled, monkeypatch, here, [f"m{i}" for i in range(50)], kind=RuntimeError)
     assert len(here.asked) == ncu.ATTEMPTS
 
 
@@ -407,8 +412,7 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
         wrote(arguments)
         return SimpleNamespace(returncode=1, stdout="==ERROR== The application was ended\n")
 
-    with pytest.raises(RuntimeError, match="The application was ended"):
-        profiled(monkeypatch, failed, folder=tmp_path / "room")
+    refused("The application was ended", profiled, monkeypatch, failed, folder=tmp_path / "room", kind=RuntimeError)
     assert wrote.asked and not list(tmp_path.iterdir())
 
 

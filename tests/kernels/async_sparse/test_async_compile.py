@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cache
+from itertools import product
 
 import compiled
 import pytest
@@ -171,21 +172,17 @@ def test_every_tile_of_blocks_mma_is_one_that_the_source_takes():
 def test_boxes_are_those_of_the_kernels(tmp_path):
     """The compiler's own sizes: Output for unit_ring, for opt2 to opt5, and for the persistent rungs."""
     body = []
-    for dtype, (t, size) in family.DTYPES.items():
-        for c in "CF":
-            for n in published.WIDTHS:
-                few = published.widest("opt6", size)
-                of_c = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, "
-                for widest in (64, few):
-                    wide, size_of = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
-                    body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
-                    body.append(f"static_assert(sizeof({of_c}{widest}>) == {size_of} && {size_of} % 1024 == 0);")
-                ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
-                need = [published.shared_bytes(name, n, size, c) for name in RUNGS[1:]]
-                body.append(f"static_assert({ring} == {published.shared_bytes('opt5', n, size, c)});")
-                whole = published.shared_bytes("opt6", n, size, c)
-                body.append(f"static_assert({ring} + 2 * sizeof({of_c}{few}>) == {whole});")
-                assert max(need) + family.STATIC <= MOST, f"{n} columns of {dtype}"
+    for (dtype, (t, size)), c, n in product(family.DTYPES.items(), "CF", published.WIDTHS):
+        of_c, few = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, ", published.widest("opt6", size)
+        for widest in (64, few):
+            wide, bytes_ = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
+            body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
+            body.append(f"static_assert(sizeof({of_c}{widest}>) == {bytes_} && {bytes_} % 1024 == 0);")
+        need = {name: published.shared_bytes(name, n, size, c) for name in RUNGS[1:]}
+        ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
+        body.append(f"static_assert({ring} == {need['opt5']});")
+        body.append(f"static_assert({ring} + 2 * sizeof({of_c}{few}>) == {need['opt6']});")
+        assert max(need.values()) + family.STATIC <= MOST, f"{n} columns of {dtype}"
     probe = tmp_path / "sizes.cu"
     probe.write_text("\n".join([f'#include "{family.HERE}/specialised.cuh"', "__global__ void sizes() {", *body, "}"]))
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code

@@ -205,12 +205,12 @@ def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest
     made = twins.tasks(row_ptr, chunk, **of)[0] if even else tasks.tasks(row_ptr, chunk)
     window, begin, end, place = made.table.T
     assert made.table.dtype == made.cut.dtype == np.int32 and made.table.flags.c_contiguous
+    assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
     by_place = np.lexsort((end, begin, window))
     assert np.array_equal(
         np.concatenate([np.arange(b, e) for b, e in zip(begin[by_place], end[by_place], strict=True)]),
         np.arange(row_ptr[-1]),
     )
-    assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
     # A window has a task even where it has no column: somebody must store its zeros.
     tasks_of = np.bincount(window, minlength=row_ptr.size - 1)
     assert (tasks_of >= 1).all() and ((end > begin) | (tasks_of[window] == 1)).all()
@@ -239,6 +239,7 @@ def test_chunks_are_whole_steps_and_balance_blocks():
     loads = [512 * x for x in (0, 7, 27, 36, 120, 5000)]
     assert [union.per_block(10**7, 792, x) // 8 for x in loads] == [8, 8, 3, 2, 1, 1]
     assert [union.per_block(10**7, 792, x, 5) // 8 for x in loads[2:]] == [2, 2, 1, 1], "a power of 2"
+    assert union.per_block(3 * 2 * 792 * union.WARPS, 792, 0) // union.WARPS == 3, "two rounds of the GPU"
     assert union.per_block(100, 792, 2000) == union.WARPS
 
 
@@ -397,6 +398,9 @@ def test_candidates_take_the_problem_and_are_those_with_the_best_prediction(shap
     for c in found:
         more = family.predict(c, p.m, 2 * n, count, shape, sms), family.predict(c, p.m, n, 2 * count, shape, sms)
         assert min(more) >= time[c.width] >= family.predict(c, p.m, n, count, shape, 2 * sms)
+    for c, k in ((c, k) for c in found for k in (64, 10**7)):
+        grid, (rows, panels, group, steps) = family.dealt(c, shape, p.m, n, k, device)
+        assert grid == min(sms, rows * panels) and 1 <= group <= panels and steps == shape.steps
     assert {c.group_kib for c in found} <= {*family.GROUPS_KIB} and (n > 1 or {c.group_kib for c in found} <= {4096})
 
 

@@ -328,7 +328,7 @@ def test_what_eight_bits_refuse():
     says(["NaN or an infinity"], lambda: compress(np.array([[np.inf]], FLOAT32), "e4m3"))
     says(["100 rows"], lambda: two_four_eight.words(np.zeros((6, 4), np.uint16), rows=100))
     says(["even number"], lambda: two_four_eight.words(np.zeros((6, 3), np.uint16)))
-    says(["k is 2147483617"], lambda: two_four_eight._sizes(1, 2**31 - 31))
+    says(["k is 2147483617"], lambda: two_four.require_sizes(1, 2**31 - 31, two_four_eight.TwoFourEight))
     says(["by rows"], lambda: two_four.count_threads(2**30, 17))
     assert two_four.count_threads(2**31 - 1, 16) == 2**31 - 1
 

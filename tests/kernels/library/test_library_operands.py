@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -72,6 +73,7 @@ OURS = [
 @pytest.mark.parametrize("a", OURS, ids=lambda a: type(a).__name__)
 def test_formats_of_ours_are_taken_as_they_are_and_as_csr_the_same_matrix(a):
     assert operands.operand(a) is a
+    assert not isinstance(a, Csr) or operands.operand(replace(a, facts="found before")).facts is None
     dense, made = formats.to_dense(a), csr.validate(operands.as_csr(a))
     assert (formats.to_dense(made) == (dense.T if isinstance(a, Nm) else dense)).all()
     turned, order = operands.transposed(made)
@@ -82,6 +84,8 @@ def test_formats_of_ours_are_taken_as_they_are_and_as_csr_the_same_matrix(a):
 def test_values_that_float32_does_not_hold_need_an_accuracy():
     a = sparse().astype(np.float64)
     assert operands.operand(a).val.dtype == np.float32, "these it holds"
+    a.data[4] = np.nan
+    assert np.isnan(operands.operand(a).val[4])
     a.data[3] = 0.1
     says(["float64", "0.1", "accuracy='fp32'"], lambda: operands.operand(a))
     assert operands.operand(a, accuracy="fp32").val[3] == np.float32(0.1)

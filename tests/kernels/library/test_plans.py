@@ -334,6 +334,9 @@ def part(begin: int, rows: int, columns: int = N, *strides: int) -> np.ndarray:
         (part(204, K, N, 1, K), part(200, M), ["out overlaps B in memory"]),
         (part(196, K, N, 8, 1), part(200, M, N, 7, 1), ["out overlaps B in memory"]),
         (part(199 + M * N, K), part(200, M), ["out overlaps B in memory"]),
+        (part(200 + N * (K - 1), K, N, -N, 1), part(200, M), ["out overlaps B in memory"]),
+        (part(200 + N * (M + K - 1), K, N, -N, 1), part(200, M), []),
+        (part(200 - N, K, N, -N, 1), part(200, M), []),
         (part(200 - K * N, K), part(200, M), []),
         (part(200 + M * N, K), part(200, M), []),
         (part(196, K, N, 8, 1), part(200, M, N, 8, 1), []),  # columns beside each other

@@ -16,7 +16,7 @@ from kernels import formats, tuning
 from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
-from kernels.library import in_order, routes
+from kernels.library import direct, in_order, routes
 
 M, K = 128, 192
 KINDS = {
@@ -147,3 +147,36 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
     p = routes.multiplication(way, 64)
     assert routes.written(way, f"windows {tuning.knobs(exact)}", p, racing.H200) is None
     says(["infinite", "union_rows"], lambda: routes.bind(way, exact, p, racing.H200))
+
+
+@pytest.mark.parametrize(
+    ("change", "launched"),
+    [
+        ({}, ["direct<int, int, Float, 2>"]),
+        ({"n": 132}, ["direct<int, int, Float, 4>"]),
+        ({"n": 33}, ["direct<int, int, Float, 1>"]),
+        ({"check": False, "longest": 10**6}, ["direct<int, int, Float, 2>"]),
+        ({"longest": direct.LONGEST + 1}, ["union_rows"]),
+        ({"accuracy": "fp32"}, ["direct<int, int, Float, 2>"]),
+        ({"accuracy": "tf32"}, ["union_rows"]),
+        ({"order": "F"}, ["combine<float>", "union_rows"]),
+        ({"a": KINDS["csr"]}, ["union_rows"]),
+    ],
+)
+def test_csr_that_lies_on_the_gpu_is_multiplied_as_it_is_or_else_by_a_plan(change, launched, pretended, monkeypatch):
+    device, how = (
+        pretended(racing.H200),
+        {"n": 64, "order": "C", "longest": 5, "check": True, "accuracy": None} | change,
+    )
+    a, n = how.get("a") or formats.to_device(KINDS["csr"]), how["n"]
+    monkeypatch.setattr(direct.intake, "looked", lambda *_, **__: SimpleNamespace(longest=how["longest"]))
+    b, out = array(K, n, "float32", how["order"]), array(M, n, "float32", "C")
+    assert kernels.spmm(a, b, out=out, alpha=2.0, check=how["check"], accuracy=how["accuracy"]) is out
+    named = [step[2].partition(": ")[2] for step in device.launched]
+    assert all(name.startswith(right) for name, right in zip(named, launched, strict=False)), named
+    if launched[0].startswith("direct"):
+        ((_, config, _, row_ptr, col_idx, val, *given),) = device.launched
+        words, width = int(launched[0][-2]), n
+        assert (row_ptr, col_idx, val) == tuple(address(x) for x in (a.row_ptr, a.col_idx, a.val))
+        assert given == [address(b), width, address(out), width, M, width, 2.0, 0.0]
+        assert config.grid == -(-M // direct.WARPS) * -(-width // (32 * words))

@@ -135,32 +135,27 @@ def test_blocks_are_transposed_as_blocks(as_if_on_a_gpu):
     assert (formats.to_dense(kinds[True]) == formats.to_dense(kinds[False]).T).all()
 
 
+B64, W64 = torch.ones(K, N).double(), torch.ones(10).double()
+
+
 @pytest.mark.parametrize(
-    "b, words",
+    ("words", "work"),
     [
-        (torch.ones(9, 2), ["B is 9 x 2", f"{K} columns"]),
-        (torch.ones(9), ["B is 9", f"{K} columns"]),
-        (torch.ones(()), ["0 dimensions"]),
-        (torch.ones(K, 2, 2), ["3 dimensions"]),
-        (torch.ones(2, K, 4), ["3 dimensions"]),
-        (np.ones((K, 2)), ["numpy.ndarray", "tensors of PyTorch"]),
-        ([[1.0]] * K, ["builtins.list", "tensors of PyTorch"]),
-        (torch.eye(K).to_sparse(), ["torch.Tensor", "dense tensors"]),
-        (None, ["NoneType"]),
+        (["B is 9 x 2", f"{K} columns"], lambda a: a @ torch.ones(9, 2)),
+        (["B is 9", f"{K} columns"], lambda a: a @ torch.ones(9)),
+        (["0 dimensions"], lambda a: a @ torch.ones(())),
+        (["3 dimensions"], lambda a: a @ torch.ones(K, 2, 2)),
+        (["3 dimensions"], lambda a: a @ torch.ones(2, K, 4)),
+        (["numpy.ndarray", "tensors of PyTorch"], lambda a: a.matmul(np.ones((K, 2)))),
+        (["builtins.list", "tensors of PyTorch"], lambda a: a @ [[1.0]] * K),
+        (["torch.Tensor", "dense tensors"], lambda a: a @ torch.eye(K).to_sparse()),
+        (["NoneType"], lambda a: a @ None),
+        (["forward derivative"], lambda a: torch.func.jvp(a.matmul, (B64,), (B64,))),
+        (["forward derivative"], lambda a: torch.func.jvp(lambda w: a.matmul(B64, w), (W64,), (W64,))),
     ],
 )
-def test_what_is_no_matrix_of_the_right_size_is_one_sentence(matrix, b, words):
-    says(words, lambda: matrix @ b)
-
-
-# ---------------------------------------------------------------- gradients
-
-
-def test_a_forward_derivative_is_refused(matrix):
-    b, values = (x.detach() for x in tensors(matrix))
-    says(["forward derivative"], lambda: torch.func.jvp(matrix.matmul, (b,), (b,)))
-    product = lambda v: matrix.matmul(b, v)  # noqa: E731
-    says(["forward derivative"], lambda: torch.func.jvp(product, (values,), (values,)))
+def test_what_is_no_matrix_of_the_right_size_or_carries_a_derivative_is_one_sentence(matrix, words, work):
+    says(words, lambda: work(matrix))
 
 
 def test_under_autocast_changing_values_are_multiplied_in_float32(matrix):

@@ -11,7 +11,7 @@ import racing
 from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 from test_gpu_24 import FUNCTIONS
-from there import MOST, SMS, arguments
+from there import MOST, PACKED, SMS, arguments
 
 import kernels
 from artifact.measure import check
@@ -33,11 +33,11 @@ def sizes_of(m: int, k: int, tokens: int, dtype: str, *more) -> layer.Sizes:
 
 
 def test_a_layer_holds_less_than_two_thirds_of_the_weight():
-    a = two_four.random(1024, 2048, "bfloat16", 0)
-    values, metadata = layer.pack(a)
-    assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
-    of = layer.Sizes(a.m, a.k, 5, "bfloat16")
+    values, metadata = layer.pack(two_four.random(1024, 2048, "bfloat16", 0))
+    of = layer.Sizes(1024, 2048, 5, "bfloat16")
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
+    assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
+    assert all(layer.reads_packed(c, False) for c in PACKED if c.kind.adds), "whole rounds of every ring"
     assert layer.pack(fp8_operands.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
 
 

@@ -61,6 +61,8 @@ def test_a_gpu_without_wgmma_tries_the_sources_family(device, shape):
     left_out = [config for config in family.MMA_SP_FAMILY if config not in found]
     assert not any(config.fits(device) for config in left_out)
     assert bool(left_out) == (device is L4), "99 KiB a block are not enough for all"
+    by_columns = replace(problem(*shape), orders="FF")
+    assert all(family.fits(c, problem(*shape), device) and not family.fits(c, by_columns, device) for c in found)
 
 
 # ---------------------------------------------------------------------------------- the prediction

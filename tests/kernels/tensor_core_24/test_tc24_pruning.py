@@ -32,19 +32,10 @@ def test_a_problem_counts_what_is_read_and_written(m, k, dtype):
     assert p.least_bytes == p.requested_bytes == dense.nbytes + made.nbytes
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"m": 0}, ["m is 0"]),
-        ({"k": -1}, ["k is -1"]),
-        ({"m": 1.5}, ["m is 1.5"]),
-        ({"m": 2**20, "k": 2**20}, ["1048576 x 1048576", "compress it by rows"]),
-        ({"dtype": "float32"}, ["'float32'", "bfloat16, float16"]),
-        ({"seed": -1}, ["seed is -1"]),
-    ],
-)
-def test_what_makes_no_problem_is_one_sentence(arguments, words):
-    says(words, lambda: pruning.problem(**({"m": 16, "k": 16} | arguments)))
+def test_what_makes_no_problem_is_one_sentence():
+    says(["1048576 x 1048576", "compress it by rows"], lambda: pruning.problem(2**20, 2**20))
+    says(["'float32'", "bfloat16, float16"], lambda: pruning.problem(16, 16, dtype="float32"))
+    says(["k is -1"], lambda: pruning.problem(16, -1))
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)
@@ -68,19 +59,16 @@ def test_bind_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m,
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "k"), SHAPES)
-def test_a_launch_makes_the_bits_of_numpy(device, m, k, dtype):
-    p = pruning.problem(m, k, 1, dtype=dtype)
-    assert np.array_equal(p.device().a.bits.get(), p.host().a.bits)
-    expected = two_four.compress(p.host().a.bits, dtype, prune=True)
-    bound = pruning.bind(p, device)
+def test_a_launch_makes_the_bits_of_numpy(device, dtype):
     stream = device.create_stream()
-    for poison in (0xFFFF, 0):
-        bound.result().val.fill(poison)
-        bound.result().meta.fill(poison)
-        device.sync()
-        bound.launch(stream)
-        stream.sync()
-        made = two_four.to_host(two_four.validate(bound.result()))
-        assert np.array_equal(made.val, expected.val) and np.array_equal(made.meta, expected.meta)
-    stream.close()
+    for m, k in SHAPES:
+        p = pruning.problem(m, k, 1, dtype=dtype)
+        expected, bound = two_four.compress(p.host().a.bits, dtype, prune=True), pruning.bind(p, device)
+        for poison in (0xFFFF, 0):
+            bound.result().val.fill(poison)
+            bound.result().meta.fill(poison)
+            device.sync()
+            bound.launch(stream)
+            stream.sync()
+            made = two_four.to_host(two_four.validate(bound.result()))
+            assert np.array_equal(made.val, expected.val) and np.array_equal(made.meta, expected.meta), (m, k)

@@ -114,6 +114,8 @@ def test_the_limits_themselves_are_taken(config):
     sizes = 64 * config.m, 200 * config.n, config.stages * 512
     config.check(*sizes, SMS, config.shared_bytes + 1024, orders)
     says(["shared memory"], lambda: config.check(*sizes, SMS, config.shared_bytes + 1023, orders))
+    if config.splits > 1:
+        config.check(*sizes[:2], config.splits * config.K, SMS, MOST, orders)
     config.check(most, 65535 * config.n if config.kernel == "cp_async" else most, 2**29, SMS, MOST, orders)
     unknown = replace(config, kernel="fast")
     says(["'fast'", "'split_k'"], lambda: unknown.check(*sizes, SMS, MOST))

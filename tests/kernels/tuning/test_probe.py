@@ -111,6 +111,13 @@ def test_sums_are_exact_in_every_order_and_fewer_bits_show(problem):
         assert (one @ other != a @ b).mean() > 0.1
 
 
+def test_both_operands_are_drawn_apart(moved):  # noqa: F811
+    """What is unlike the rest of one is so elsewhere than in the other."""
+    ops = probe.exact(moved(PROBLEMS["csr, 16 bits"]())).host()
+    a, b = (np.abs(formats.to_host(x))[:1000] for x in (ops.a.val, np.ravel(half.to_dense(ops.b))))
+    assert ((a == 2) != (b != 1))[a != 0].mean() > 0.3
+
+
 def test_any_lost_product_shows(problem):
     """Of every non-zero: it is not multiplied, or with another row of B."""
     a, b = dense(probe.exact(problem))

@@ -21,7 +21,7 @@ from kernels.tuning import Choices, Rounds, choices, outputs, probe, trials
 DEVICE = racing.H200
 ROUNDS = Rounds(first=4, final=9, finalists=2, short_us=40, factor=3)
 RIGHT = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
-PROBLEM = SimpleNamespace(numbers="drawn", k=4, nnz=12, limit="")
+PROBLEM = SimpleNamespace(numbers="drawn", k=4, nnz=12_000, limit="")
 #: numbers of a problem -> its product. Signs cancel in one element.
 PRODUCTS = {"drawn": RIGHT, "unsigned": RIGHT + 1000 * (RIGHT == 7), "whole": 100 * RIGHT}
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import synthetic
 
 from artifact import registry
 from artifact.book.study import start
-from artifact.measure import matrices
+from artifact.measure import matrices, records
 from artifact.rooms.async_sparse import contenders, experiments, facts, scripts, shown
 from artifact.rooms.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
 from artifact.rooms.async_sparse.experiments import get
@@ -19,64 +20,98 @@ from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr
 
 
+def folder_of(where, monkeypatch, count: int, size: int, density: float) -> list[str]:
+    """The names of so many matrices of the system's list, which the user's folder then has."""
+    names = matrices.listed(registry.FOLDER / contenders.ROOM / registry.MATRICES)["name"].head(count).tolist()
+    for i, name in enumerate(names):
+        a = scipy.sparse.random(size + i, size + i, density, format="csr", random_state=i)
+        scipy.sparse.save_npz(where / f"{name}.npz", a)
+    monkeypatch.setenv(matrices.VARIABLE, str(where))
+    return names
+
+
+@pytest.fixture
+def measuring(tmp_path, monkeypatch):
+    """(a function: contenders of ours, of libraries -> a run that seems to measure; the names of five small matrices;
+    what runs were asked for: experiment, label, n, contenders)."""
+    names, folder, asked = folder_of(tmp_path, monkeypatch, 5, 100, 0.05), tmp_path / "records", []
+    row = synthetic.experiment("wide").iloc[0].to_dict()
+
+    def measure(experiment, problems, offered):
+        for problem in problems:
+            asked.append((experiment, problem.label, problem.n, list(offered)))
+            at = {name: getattr(problem, name) for name in ("label", "m", "n", "k", "density", "nnz")}
+            rows = [row | at | {"room": contenders.ROOM, "experiment": experiment, "variant": v} for v in offered]
+            records.append(folder / f"{experiment}.csv", synthetic.consistent(pd.DataFrame(rows)))
+
+    def run(ours=(KEPT, "auto"), libraries=(BELL, "other")):
+        asked.clear()
+        return SimpleNamespace(
+            mode="measure",
+            preset="full",
+            seed=0,
+            folder=folder,
+            measure=measure,
+            machine={"memory_bytes": 2**30, "compute_capability": "9.0"},
+            variants=lambda names=ours: dict.fromkeys(names),
+            baselines=lambda: dict.fromkeys(libraries),
+        )
+
+    return run, names, asked
+
+
 def test_matrices_of_the_folder_are_measured_once(measuring):
     run, names, asked = measuring
-    df = get(run, "ablation")
+    assert get(run(), "ablation")["label"].nunique() == 5
     assert asked == [("ablation", name, 1024, [KEPT, "auto", BELL]) for name in names]
-    assert df["label"].nunique() == 5
-    get(run, "ablation")
-    assert len(asked) == 5  # all are there
+    get(run(), "ablation")
+    assert asked == []  # all are there
 
 
 def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
     run, names, asked = measuring
-    run.machine["memory_bytes"] = 4 * 2 * 2 * 64 * 64 * 2 - 1  # two rows of two blocks are a quarter of it
-    get(run, "ablation")
+    small = run()
+    small.machine["memory_bytes"] = 4 * 2 * 2 * 64 * 64 * 2 - 1  # two rows of two blocks are a quarter of it
+    get(small, "ablation")
     assert all(BELL not in offered for *_, offered in asked) and len(asked) == 5
     monkeypatch.setattr(experiments, "MOST_BYTES", 1)
-    asked.clear()
-    assert get(run, "tile_n") is None and asked == []
+    assert get(run(), "tile_n") is None and asked == []
 
 
-def test_matrices_in_csr_are_measured_for_what_takes_them(measuring):
+@pytest.mark.parametrize(
+    ("experiment", "ours", "asked_for", "at"),
+    [
+        ("spmm_tf32", ("wcsr", "windows", "union_rows", KEPT), ["wcsr", "windows", KEPT, BELL, "cusparse_alg2"], 15),
+        ("spmm", ("wcsr", "windows", "union_rows", KEPT), ["union_rows", "cusparse_alg2"], 15),
+        ("spmm_rcm", ("wcsr",), None, 0),  # auto_fp32 alone is ours there
+        ("spmm_rcm", ("auto_fp32",), ["auto_fp32", "cusparse_alg2"], 2),  # every third
+        ("wcsr_parts", ("wcsr", "wcsr_whole", "windows"), list(contenders.PARTS), 1),
+    ],
+)
+def test_matrices_in_csr_are_measured_for_what_takes_them(measuring, experiment, ours, asked_for, at):
     run, names, asked = measuring
-    run.variants = lambda names=("wcsr", "windows", "union_rows", KEPT): dict.fromkeys(names)
-    run.baselines = lambda: dict.fromkeys([BELL, "cusparse_alg2", "cusparse_default"])
-    assert get(run, "spmm_tf32")["label"].nunique() == 5
-    sizes = [(n, offered) for _, label, n, offered in asked if label == names[0]]
-    assert [n for n, _ in sizes] == [256, 512, 1024]
-    assert sizes[0][1] == ["wcsr", "windows", KEPT, BELL, "cusparse_alg2"]  # there is no auto_tf32
-    asked.clear()
-    get(run, "spmm")
-    assert {tuple(offered) for *_, offered in asked} == {("union_rows", "cusparse_alg2")} and len(asked) == 15
-    asked.clear()
-    assert get(run, "spmm_rcm") is None and asked == []  # auto_fp32 alone is ours there
-    run.variants = lambda names=("auto_fp32",): dict.fromkeys(names)
-    get(run, "spmm_rcm")
-    assert [(label, n) for _, label, n, _ in asked] == [(names[0], 1024), (names[3], 1024)]
-    asked.clear()
-    run.variants = lambda names=("wcsr", "wcsr_whole", "windows"): dict.fromkeys(names)
-    get(run, "wcsr_parts")
-    assert [(label, n) for _, label, n, _ in asked] == [(names[0], 512)]
-    assert asked[0][3] == list(contenders.PARTS)
+    df = get(run(ours, (BELL, "cusparse_alg2", "cusparse_default")), experiment)
+    assert (df is None) == (at == 0) and len(asked) == at and all(offered == asked_for for *_, offered in asked)
+    assert [(label, n) for _, label, n, _ in asked] == [
+        (name, n) for name in names[:: {15: 1, 2: 3}.get(at, 5)] for n in experiments.REAL[experiment].sizes
+    ][:at]
 
 
 def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measuring):
     run, names, asked = measuring
-    run.variants = lambda names=("union_rows",): dict.fromkeys(names)
-    run.baselines = lambda: dict.fromkeys(["cusparse_alg2", "cusparse_alg3"])
-    measure = run.measure
+    both = run(("union_rows",), ("cusparse_alg2", "cusparse_alg3"))
+    measure = both.measure
 
     def refusing(experiment, problems, offered):
         if "cusparse_alg3" in offered and problems[0].label == names[1]:
             raise ValueError("cusparse_alg3: cuSPARSE refuses alg3 here")
         measure(experiment, problems, offered)
 
-    run.measure = refusing
-    df = get(run, "spmm")
+    both.measure = refusing
+    df = get(both, "spmm")
     assert names[1] not in set(df.loc[df["variant"] == "cusparse_alg3", "label"])
     asked.clear()
-    get(run, "spmm")
+    get(both, "spmm")
     assert asked == []
 
 
@@ -123,20 +158,9 @@ def test_fill_ratios_are_those_of_the_formats():
     assert blocks < windows <= 1, "windows leave out the empty columns of a block"
 
 
-@pytest.fixture
-def one_matrix(tmp_path, monkeypatch):
-    """The name of a matrix that the user's folder has."""
-    where = tmp_path / "matrices"
-    where.mkdir()
-    name = matrices.listed(registry.FOLDER / contenders.ROOM / registry.MATRICES)["name"].iloc[0]
-    a = scipy.sparse.random(1000, 1000, 0.03, format="csr", random_state=1)
-    scipy.sparse.save_npz(where / f"{name}.npz", a)
-    monkeypatch.setenv(matrices.VARIABLE, str(where))
-    return name
-
-
 @pytest.mark.gpu
-def test_a_matrix_is_measured_on_a_gpu(tmp_path, one_matrix):
+def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
+    (one_matrix,) = folder_of(tmp_path, monkeypatch, 1, 1000, 0.03)
     run = start("async_sparse", "measure", preset="kick", folder=str(tmp_path / "records")).run
     tf32, float32 = get(run, "spmm_tf32"), get(run, "spmm")
     assert {WCSR, "windows", KEPT, CSR} <= set(tf32["variant"]) and set(tf32["n"]) == {256}

@@ -19,7 +19,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    with_config,
+)
 
 from kernels.contract import Bound, Problem
 
@@ -154,15 +164,32 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     `metrics` that it needs besides the usual ones; of the rooms that say it.
 
     A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
-    listed as "room.part" after the room, and has the room's plan but for what it says itself.
+    listed as "room.part" after the room, and has the room's plan but for what it says itself. Raises ValueError that
+    names file and key where one is not whole.
     """
-    found = {}
-    for room in (room for room in find(folder) if (folder / room / PROFILES).is_file()):
-        file = toml(folder / room / PROFILES)
+    found: dict[str, dict[str, Any]] = {}
+    for path in (folder / room / PROFILES for room in find(folder) if (folder / room / PROFILES).is_file()):
+        file, room = toml(path), path.parent.name
         parts = {name: value for name, value in file.items() if isinstance(value, dict)}
-        found[room] = plan = {k: v for k, v in file.items() if k not in parts}
-        found |= {f"{room}.{name}": plan | part for name, part in parts.items()}
+        plan = {key: value for key, value in file.items() if key not in parts}
+        plans = {room: plan} | {f"{room}.{name}": plan | part for name, part in parts.items()}
+        found |= {name: checked(_profile(), own, f"{path}: {name}") for name, own in plans.items()}
     return found
+
+
+@cache
+def _profile() -> Any:
+    """Return the schema of a plan in a profiles.toml: lists that have something, and nothing twice."""
+    shape = keys(dict.fromkeys(("m", "n", "k"), PositiveInt), {})
+    lists = {"contenders": str, "densities": Annotated[float, Field(gt=0, le=1)], "shapes": shape}
+    must = {key: Annotated[list[kind], AfterValidator(_once)] for key, kind in lists.items()}  # type: ignore[valid-type]
+    return keys(must, {"metrics": Annotated[list[str], AfterValidator(_once)]})
+
+
+def _once(values: list) -> list:
+    if not values or any(values.count(value) > 1 for value in values):
+        raise ValueError("must be a list that has something, and nothing twice")
+    return values
 
 
 def references(folder: Path = FOLDER) -> str:

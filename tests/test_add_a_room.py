@@ -1,7 +1,7 @@
 """A room is three folders and a notebook: the seven steps of the README, in a copy of the tree, edit no other file.
 
 The room that is added, `scalar_csr`, lies in tests/added_room as it will lie in the tree. Its records are synthetic.
-The book is built whole; its chapter and the pages that speak of all rooms are executed, the others have no outputs.
+Its chapter and the pages that speak of all rooms run there, in one process, as the book's would.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from artifact import registry
 from artifact.measure import records
 from artifact.paths import ROOT
 from tests.artifact import synthetic
@@ -40,15 +40,29 @@ STEPS = {
 }
 EXECUTED = (ROOM, "index", "ledger", "reviewers")
 PARTS = ("artifact", "book", "kernels", "notebooks", "requirements", "tests")
+#: Prints what the pages show, and the table of contents: {notebook: HTML or Markdown}.
+SHOW = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from artifact import build
+shell, shown = InteractiveShell.instance(), {"contents": str(build.contents())}
+for name in sys.argv[1:]:
+    notebook = json.load(open(f"notebooks/{name}.ipynb", encoding="utf-8"))
+    with capture_output() as seen:
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                shell.run_cell("".join(cell["source"]).replace('"auto"', '"recorded"')).raise_error()
+    shown[name] = "\\n".join(out.data.get("text/markdown", "") + out.data.get("text/html", "") for out in seen.outputs)
+print(json.dumps(shown))
+"""
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.ncu-rep", "added_room")
 
 
 def digests(tree: Path) -> dict[str, str]:
     """Every file of a tree but for what is built, and a hash of its content."""
-    files = (path for path in sorted(tree.rglob("*")) if path.is_file())
-    found = {str(f.relative_to(tree)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-    skip = re.compile(r"(^|/)(build|__pycache__|\.pytest_cache|\.hypothesis)/")
-    return {name: digest for name, digest in found.items() if not skip.search(name)}
+    files = (path for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def add(step: str, tree: Path) -> None:
@@ -98,8 +112,9 @@ def tree(tmp_path_factory) -> Path:
         if path.is_file():
             shutil.copy(path, tree)
     # The pages that speak of all rooms judge what was recorded: of one room beside the new one, that is enough.
-    for folder in (tree / "artifact" / "recorded" / GPU).iterdir():
-        if folder.name not in ("ceilings", "casper_sparse"):
+    recorded = tree / "artifact" / "recorded"
+    for folder in (*recorded.iterdir(), *(recorded / GPU).iterdir()):
+        if folder.name not in (GPU, "ceilings", "casper_sparse"):
             shutil.rmtree(folder)
     before = digests(tree)
     for step in STEPS:
@@ -130,11 +145,7 @@ def test_its_kernels_compile_and_the_commands_know_it(tree):
     assert {row["variant"] for row in rows} == {"scalar", "unrolled"}
     assert all(int(row["registers"]) > 0 and row["spills"] == "False" for row in rows)
     (claim,) = json.loads(said(tree, "claims", "--room", ROOM, "--json"))
-    assert (claim["id"], claim["source"], claim["verdict"]) == (
-        CLAIM,
-        NAME,
-        "does not carry over to this GPU",
-    )
+    assert [claim[key] for key in ("id", "source", "verdict")] == [CLAIM, NAME, "does not carry over to this GPU"]
     assert "1.60" in claim["measured"] + claim["why"] and claim["published"].startswith("2")
     refused = python(tree, "-m", "artifact", "profile", "no_such_room")
     assert refused.returncode == 2 and ROOM in refused.stderr, "its plan is not read"
@@ -146,43 +157,17 @@ def test_its_own_tests_pass_there(tree):
 
 
 def test_its_page_its_claims_its_card_and_its_lines_in_the_appendix(tree):
-    bs4 = pytest.importorskip("bs4")
-    pytest.importorskip("jupyter_book")
-    pages = tree / "build" / "notebooks"
-    pages.mkdir(parents=True)
-    for notebook in (tree / "notebooks").glob("*.ipynb"):
-        if notebook.stem not in EXECUTED:
-            shutil.copy(notebook, pages)
-
-    def execute(name: str) -> None:
-        page = f"{name}.ipynb"
-        step = ("notebook", f"notebooks/{page}", f"build/notebooks/{page}", "--mode", "recorded")
-        result = python(tree, "-m", "artifact.build", *step)
-        assert result.returncode == 0, f"{name}: {result.stderr}"
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(execute, EXECUTED))
-    result = python(tree, "-m", "artifact.build", "book", "build/notebooks", "build/html")
+    result = python(tree, "-c", SHOW, *EXECUTED)
     assert result.returncode == 0, result.stderr
-
-    def page(name: str):
-        return bs4.BeautifulSoup((tree / "build/html" / f"{name}.html").read_text(), "html.parser")
-
-    index, ledger, appendix, own = (page(n) for n in ("index", "ledger", "reviewers", ROOM))
-    contents = [a["href"] for a in index.select(".bd-sidebar-primary nav a[href]")]
-    at = contents.index(f"{ROOM}.html")
-    assert contents[at - 1 : at + 2] == ["tensor_core_24.html", f"{ROOM}.html", "nm_spmm.html"]
-    card = index.select_one("figure#book-systems img")
-    assert f"{NAME}: CSR, CUDA cores, measured." in card["alt"]
-    row = next(tr for tr in index.select("table tr") if NAME in tr.get_text())
-    assert row.select_one(f'a[href^="{ROOM}.html"]') and "Nobody" in row.get_text()
-    claim = ledger.select_one(f"tr#claim-{CLAIM}")
-    assert NAME in claim.get_text() and "does not carry over" in claim.get_text()
-    named = (a.find_parent("tr") for a in appendix.select(f'td a[href="{ROOM}.html"]') if a.get_text() == ROOM)
-    line = next(named)
-    assert "Fig. 1" in line.get_text() and "columns" in line.get_text()
-    assert f"{NAME} (CSR, FP32, measured)" in appendix.get_text()
-    figure = own.select_one(f"figure#{ROOM.replace('_', '-')}-rates")
-    assert "scalar" in figure.img["alt"] and "Fig. 1 of the source" in figure.figcaption.get_text()
-    assert (tree / "build/html/figures" / ROOM / "rates.csv").is_file()
-    assert own.select_one(f"tr#claim-{CLAIM}") and "Nobody" in page("bibliography").get_text()
+    shown = json.loads(result.stdout.splitlines()[-1])
+    found = re.findall("'file': '(\\w+)'", shown["contents"])
+    assert found[(at := found.index(ROOM)) - 1 : at + 2] == ["tensor_core_24", ROOM, "nm_spmm"]
+    for page, said in {
+        "index": [f"{NAME}: CSR, CUDA cores, measured.", f"[{NAME}]({ROOM}.ipynb)"],
+        "ledger": [f'id="claim-{CLAIM}"', NAME, "does not carry over"],
+        "reviewers": [f'| Fig. 1 | columns | <a href="{ROOM}.html">', f"{NAME} (CSR, FP32, measured)"],
+        ROOM: [":name: scalar-csr-rates", "TFLOP/s over N: scalar", "Fig. 1 of the source", f'id="claim-{CLAIM}"'],
+    }.items():
+        assert all(words in shown[page] for words in said), page
+    assert (tree / "build/figures" / ROOM / "rates.csv").is_file()
+    assert "Nobody" in registry.references(tree / "artifact" / "rooms")

@@ -1,17 +1,13 @@
 """The built book: complete by itself, and right in a browser, in light and in dark.
 
-`make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip. With SPARSITY_SCREENSHOTS set
-to a folder, every page is also drawn there, whole, for somebody to look at; that takes longer than all the tests.
+`make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
 import http.server
 import json
-import math
-import os
 import re
 import shutil
 import tempfile
@@ -31,7 +27,6 @@ from artifact import build  # noqa: E402
 from artifact.paths import BUILD, ROOT  # noqa: E402
 
 HTML = BUILD / "html"
-SCREENSHOTS = os.environ.get("SPARSITY_SCREENSHOTS")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 #: What a page loads by itself, as opposed to a link that a reader may follow.
 LOADED = {
@@ -50,6 +45,11 @@ LOADED = {
 #: WCAG AA for text; the large sizes that need less are not told apart.
 LEAST_CONTRAST = 4.5
 DESK, PHONE = 1400, 390  # px
+#: No start page, and nothing that Chromium asks the network for by itself.
+FLAGS = (
+    *("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "window-size=1400,1000"),
+    *("disable-background-networking", "disable-component-update", "disable-sync"),
+)
 
 PAGES = sorted(HTML.glob("*.html"))
 pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: make book")
@@ -160,19 +160,7 @@ def browser():
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        for flag in (
-            "headless=new",
-            "no-sandbox",
-            "disable-gpu",
-            "disable-quic",
-            "no-first-run",
-            "disable-background-networking",
-            "disable-component-update",
-            "disable-sync",
-            "disable-dev-shm-usage",
-            "window-size=1400,1000",
-            f"user-data-dir={profile}",
-        ):
+        for flag in (*FLAGS, f"user-data-dir={profile}"):
             options.add_argument(f"--{flag}")
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
         driver.set_script_timeout(30)
@@ -214,20 +202,6 @@ def window(browser, width: int, height: int = 1000) -> None:
     )
 
 
-def screenshot(browser, name: str) -> None:
-    """The whole page, by making the window as tall as it is; nothing without a folder for it."""
-    if not SCREENSHOTS:
-        return
-    page = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    width = browser.execute_script("return innerWidth")
-    window(browser, width, math.ceil(page["height"]))
-    picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
-    window(browser, width)
-    folder = Path(SCREENSHOTS)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
-
-
 def complaints(browser, allowed: str) -> list[str]:
     """Console errors, requests to another host than `allowed`, and requests that failed."""
     found = [e["message"] for e in browser.get_log("browser") if e["level"] == "SEVERE"]
@@ -235,17 +209,13 @@ def complaints(browser, allowed: str) -> list[str]:
     for entry in browser.get_log("performance"):
         message = json.loads(entry["message"])["message"]
         event = message["params"]
-        if message["method"] == "Network.requestWillBeSent":
-            if event["documentURL"].startswith(allowed):
-                url = ours[event["requestId"]] = event["request"]["url"]
-                if not url.startswith((allowed, "data:", "blob:")):
-                    found.append(f"loads {url}")
-        elif event.get("requestId") in ours:
-            url = ours[event["requestId"]]
-            if message["method"] == "Network.responseReceived" and event["response"]["status"] >= 400:
-                found.append(f"{event['response']['status']} for {url}")
-            elif message["method"] == "Network.loadingFailed" and not event.get("canceled"):
-                found.append(f"{event['errorText']} for {url}")
+        if message["method"] == "Network.requestWillBeSent" and event["documentURL"].startswith(allowed):
+            url = ours[event["requestId"]] = event["request"]["url"]
+            found += [] if url.startswith((allowed, "data:", "blob:")) else [f"loads {url}"]
+        elif url := ours.get(event.get("requestId")):
+            status = event.get("response", {}).get("status", 0)
+            failed = message["method"] == "Network.loadingFailed" and not event.get("canceled")
+            found += [f"{event.get('errorText', status)} for {url}"] if failed or status >= 400 else []
     assert ours, "the browser reports no request at all"
     return found
 
@@ -259,7 +229,6 @@ def test_page_in_browser(browser, site, page):
         assert browser.execute_script("return document.documentElement.dataset.theme") == theme
         low = browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST)
         assert low == [], theme
-        screenshot(browser, f"{page.stem}-{theme}")
     assert browser.execute_script(BROKEN_PICTURES) == []
     formulas, typeset, wrong = browser.execute_script(MATH)
     assert typeset >= formulas, f"{formulas} formulas, {typeset} typeset"
@@ -271,7 +240,6 @@ def test_page_in_browser(browser, site, page):
     )
     assert left >= 0 and right <= PHONE, "it scrolls sideways: something wide needs a box that does"
     assert browser.execute_script(BROKEN_PICTURES) == [], "on a phone"
-    screenshot(browser, f"{page.stem}-phone")
     assert complaints(browser, site) == []
 
 

@@ -24,6 +24,7 @@ from artifact.paths import ROOT
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 LOCKS = {name: (ROOT / "requirements" / f"{name}.lock").read_text() for name in ("base", "gpu")}
 EXTRAS = {
     "base": ("artifact", "book", "dev", "test"),
@@ -63,10 +64,8 @@ def pins(lock: str, python: str) -> dict[str, Version]:
 
 
 def declared(lock: str) -> list[Requirement]:
-    lines = list(PROJECT["dependencies"])
-    for extra in EXTRAS[lock]:
-        lines += PROJECT["optional-dependencies"][extra]
-    return [Requirement(line) for line in lines]
+    extras = [PROJECT["optional-dependencies"][extra] for extra in EXTRAS[lock]]
+    return [Requirement(line) for line in itertools.chain(PROJECT["dependencies"], *extras)]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -80,22 +79,16 @@ def test_lock_satisfies_what_the_project_declares(lock, python):
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_gpu_lock_is_the_base_lock_and_more(python):
+def test_gpu_lock_is_the_base_lock_and_more_and_optional_extras_are_in_none(python):
     base, gpu = pins("base", python), pins("gpu", python)
-    assert base.items() <= gpu.items()
     extra = {canonicalize_name(Requirement(r).name) for r in PROJECT["optional-dependencies"]["gpu"]}
-    assert not extra & base.keys(), "the base lock must do without GPU-only packages"
-    assert extra <= gpu.keys()
+    assert base.items() <= gpu.items() and not extra & base.keys() and extra <= gpu.keys()
+    assert {*EXTRAS["gpu"], *OPTIONAL} == set(PROJECT["optional-dependencies"])
+    assert not {canonicalize_name(need.name) for need in optional()} & gpu.keys()
 
 
 def optional() -> list[Requirement]:
     return [Requirement(line) for extra in OPTIONAL for line in PROJECT["optional-dependencies"][extra]]
-
-
-def test_every_extra_but_the_optional_ones_is_in_a_lock():
-    assert {*EXTRAS["gpu"], *OPTIONAL} == set(PROJECT["optional-dependencies"])
-    names = {canonicalize_name(need.name) for need in optional()}
-    assert all(not names & pins(lock, python).keys() for lock in LOCKS for python in PYTHONS)
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -124,33 +117,23 @@ def test_the_compiler_is_that_of_the_records(lock):
         assert {str(pins(lock, python)["nvidia-cuda-nvrtc"])} == recorded
 
 
-def test_requires_python():
+def test_one_range_of_pythons_stands_everywhere():
     past = f"3.{int(PYTHONS[-1][2:]) + 1}"
     within = SpecifierSet(f">={PYTHONS[0]},<{past}")
-    assert SpecifierSet(PROJECT["requires-python"]) == within
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    (conda,) = [d for d in environment["dependencies"] if str(d).startswith("python")]
-    assert Requirement(conda).specifier == within
-    makefile = (ROOT / "Makefile").read_text()
+    (conda,) = [d for d in CONDA["dependencies"] if str(d).startswith("python")]
+    assert SpecifierSet(PROJECT["requires-python"]) == within == Requirement(conda).specifier
     ends = [tuple(map(int, version.split("."))) for version in (PYTHONS[0], past)]
+    makefile = (ROOT / "Makefile").read_text()
     assert f"{ends[0]} <= v < {ends[1]} or" in makefile
     assert f"Python {PYTHONS[0]} to {PYTHONS[-1]} is needed" in makefile
     assert f"${{*:-{' '.join(PYTHONS)}}}" in (ROOT / ".ci" / "pythons").read_text()
 
 
 def test_conda_environment_is_the_gpu_lock():
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    assert environment["name"] == PROJECT["name"]
-    packages = [d for d in environment["dependencies"] if isinstance(d, str)]
-    (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
-    assert pip == ["--require-hashes", "--requirement requirements/gpu.lock"]
-    (python,) = [Requirement(p) for p in packages if Requirement(p).name == "python"]
-    for version in PYTHONS:
-        assert python.specifier.contains(f"{version}.1")
-    assert not python.specifier.contains("3.10.9")
-    assert not python.specifier.contains(f"3.{int(PYTHONS[-1][2:]) + 1}.0"), "beyond what is locked"
-    # Whatever conda installs itself is no Python package of the lock, so it cannot disagree with it.
-    assert not {Requirement(p).name for p in packages} & pins("gpu", "3.12").keys()
+    """Whatever conda installs itself is no Python package of the lock, so it cannot disagree with it."""
+    (pip,) = [d["pip"] for d in CONDA["dependencies"] if isinstance(d, dict)]
+    assert CONDA["name"] == PROJECT["name"] and pip == ["--require-hashes", "--requirement requirements/gpu.lock"]
+    assert not {Requirement(d).name for d in CONDA["dependencies"] if isinstance(d, str)} & pins("gpu", "3.12").keys()
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment made by make")
@@ -161,75 +144,35 @@ def test_installed_is_what_is_locked():
 
 
 @functools.cache
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """(module, at the top level of the file) for each absolute import in a file."""
+def imports(path: Path, top: bool = False) -> set[str]:
+    """The packages that a file imports by an absolute name, at its top level or anywhere."""
     tree = ast.parse(path.read_text())
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [(alias.name.split(".")[0], node in tree.body) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found.append((node.module.split(".")[0], node in tree.body))
-    return found
+    nodes = tree.body if top else list(ast.walk(tree))
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+    return {name.split(".")[0] for name in found}
 
 
 FILES = [path for folder in ("kernels", "artifact", "tests") for path in (ROOT / folder).rglob("*.py")]
 
 
-def test_imports_are_declared():
-    known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional())}
-    owners = importlib.metadata.packages_distributions()
-    shared = {path.stem for path in FILES if path.is_relative_to(ROOT / "tests")}  # what tests put on their path
-    for path in FILES:
-        beside = {p.stem for p in path.parent.glob("*.py")} | shared
-        for module, _ in imports(path):
-            if module in sys.stdlib_module_names | {"kernels", "artifact", "tests"} | beside:
-                continue
-            packages = {canonicalize_name(name) for name in owners.get(module, [])}
-            packages |= {GPU_MODULES[module]} if module in GPU_MODULES else set()
-            where = path.relative_to(ROOT)
-            assert packages & known, f"{where}: {module} is of no package in pyproject.toml"
-
-
-def test_gpu_only_modules_are_imported_where_they_are_used():
+def test_imports_are_declared_and_what_needs_a_gpu_is_imported_where_it_is_used():
     """But for a script, which is run by its name and which no module imports as it starts."""
+    known = {canonicalize_name(need.name) for need in (*declared("gpu"), *optional())}
+    owners = {name: {*map(canonicalize_name, of)} for name, of in importlib.metadata.packages_distributions().items()}
+    shared = {path.stem for path in FILES if path.is_relative_to(ROOT / "tests")}  # what tests put on their path
     everything = "".join(path.read_text() for path in FILES)
     for path in FILES:
-        package, name = ".".join(path.relative_to(ROOT).parent.parts), path.stem
-        used = re.search(rf"^from {re.escape(package)}(\.| import .*\b){name}\b", everything, re.MULTILINE)
-        if '__name__ == "__main__"' in path.read_text() and not used:
-            continue
-        early = {module for module, top in imports(path) if top}
-        early &= GPU_MODULES.keys() | {"pynvml"}
-        where = path.relative_to(ROOT)
-        assert not early, f"{where}: {early} at the top level, so not to be imported without a GPU"
+        ours = {"kernels", "artifact", "tests", *shared, *(p.stem for p in path.parent.glob("*.py"))}
+        for module in imports(path) - sys.stdlib_module_names - ours:
+            assert {*owners.get(module, ()), GPU_MODULES.get(module)} & known, f"{path}: {module} is not declared"
+        package = re.escape(".".join(path.relative_to(ROOT).parent.parts))
+        script = '__name__ == "__main__"' in path.read_text()
+        if not script or re.search(rf"^from {package}(\.| import .*\b){path.stem}\b", everything, re.MULTILINE):
+            assert not imports(path, top=True) & (GPU_MODULES.keys() | {"pynvml"}), f"{path} imports it at the top"
 
 
-def test_layers_import_downwards_only():
-    for path in (ROOT / "kernels").rglob("*.py"):
-        modules = {module for module, _ in imports(path)}
-        assert "artifact" not in modules, f"{path.relative_to(ROOT)} imports the harness"
-        named = f"{path.relative_to(ROOT)} imports kernels by that name, which it has not where it is installed"
-        assert "kernels" not in modules, f"{named}: import relatively"
-
-
-@pytest.mark.parametrize("folder", ["kernels", "artifact"])
-def test_texts_are_of_one_encoding_whatever_the_locale(folder):
-    """Every call that opens a text, or hears a program, says which."""
-    calls = {"read_text", "write_text", "open", "fdopen", "run", "Popen"}
-    others = ("tarfile.open", "os.open")
-    for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or ast.unparse(node.func).split(".")[-1] not in calls:
-                continue
-            said = ast.unparse(node)
-            name, given = ast.unparse(node.func), {word.arg for word in node.keywords}
-            modes = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            binary = any("b" in mode for mode in modes) and name.endswith("open")
-            device = name.endswith(".open") and not (node.args or node.keywords)
-            if name.startswith(("records.", *others)) or name == "write_text" or binary or device:
-                continue
-            if name.endswith(("run", "Popen")):
-                assert not given & {"text", "universal_newlines"}, f"{path}: {said}"
-            else:
-                assert "encoding" in given, f"{path}: {said}"
+def test_programs_are_heard_in_one_encoding_whatever_the_locale():
+    """Texts that are opened, ruff asks for theirs."""
+    for path in (path for path in FILES if not path.is_relative_to(ROOT / "tests")):
+        assert not re.search(r"\b(text|universal_newlines)=True", path.read_text()), path

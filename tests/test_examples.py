@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,36 +51,29 @@ def test_matrices_by_file_and_by_name(tmp_path, monkeypatch):
         common.matrix("wide", 10, 0)
 
 
+OUTSIDE = sp.csc_array((np.ones(1), [0], [0, 1]), shape=(1, 1))
+OUTSIDE.indices[0] = 10**6
+
+
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "held", "words"),
     [
-        ("fortran.mtx", None),
-        ("comma.mtx", "line 3 has '1,5', which is no number"),
-        ("nothing.mtx", "is 0 x 3, but must be square"),
-        ("csc.npz", "CSC row_idx.0. is 1000000"),
-        ("text.npz", "text.npz holds no sparse matrix"),
+        ("fortran.mtx", "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1.0D+03\n", None),
+        (
+            "comma.mtx",
+            "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1,5\n",
+            "line 3 has '1,5', which is no number",
+        ),
+        ("nothing.mtx", "%%MatrixMarket matrix array real general\n0 3\n", "is 0 x 3, but must be square"),
+        ("csc.npz", OUTSIDE, "CSC row_idx.0. is 1000000"),
+        ("text.npz", "text", "text.npz holds no sparse matrix"),
     ],
 )
-def test_a_file_is_read_to_its_last_character_or_refused(name, words, tmp_path):
+def test_a_file_is_read_to_its_last_character_or_refused(name, held, words, tmp_path):
     path = tmp_path / name
-    if name == "csc.npz":
-        a = sp.csc_array((np.ones(1), [0], [0, 1]), shape=(1, 1))
-        a.indices[0] = 10**6
-        sp.save_npz(path, a)
-    else:
-        path.write_text(
-            {
-                "fortran.mtx": "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1.0D+03\n",
-                "comma.mtx": "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1,5\n",
-                "nothing.mtx": "%%MatrixMarket matrix array real general\n0 3\n",
-                "text.npz": "text",
-            }[name]
-        )
-    if words is None:
+    path.write_text(held) if isinstance(held, str) else sp.save_npz(path, held)
+    with pytest.raises(ValueError, match=words) if words else nullcontext():
         assert common.matrix(str(path), 10, 0)[0].toarray() == [[1000]]
-    else:
-        with pytest.raises(ValueError, match=words):
-            common.matrix(str(path), 10, 0)
 
 
 def test_a_generated_graph_has_no_directions_no_loops_and_hubs():
@@ -127,25 +121,19 @@ def test_power_iteration_finds_the_largest_eigenvalue():
 
 
 def test_what_is_recorded_is_what_the_page_shows(tmp_path, monkeypatch):
-    gpu = SimpleNamespace(name="NVIDIA H200")
-    monkeypatch.setattr(common.trial, "open_device", lambda: gpu)
+    monkeypatch.setattr(common.trial, "open_device", lambda: SimpleNamespace(name="NVIDIA H200"))
     assert common.COLUMNS == examples.COLUMNS and examples.tables(tmp_path) == examples.NONE
     path = tmp_path / "nvidia-h200.csv"
     rows = [common.Row("ours", 1000.0, 1.2e-7), common.Row("other", 2500.0, 2e-7)]
-    common.write(path, "gcn", "a graph", rows)
-    common.write(
-        path,
-        "power_iteration",
-        "a matrix",
-        [*rows, common.Row("none", np.nan, np.nan, "is not installed")],
-    )
+    none = common.Row("none", np.nan, np.nan, "is not installed")
+    for name, what, shown in (("gcn", "a graph", rows), ("power_iteration", "a matrix", [*rows, none])):
+        common.write(path, name, what, shown)
     first, second = examples.tables(tmp_path).split(":::{table} `")[1:]
-    assert first.startswith("gcn`, a graph, on an NVIDIA H200, 20")
+    assert first.startswith("gcn`, a graph, on an NVIDIA H200, 20") and second.startswith("power_iteration`")
+    assert "| ours | 1,000.0 | 1.00 | 1.2\u202f·\u202f10⁻⁷ |" in first
     assert (
-        "| ours | 1,000.0 | 1.00 | 1.2\u202f·\u202f10⁻⁷ |" in first
-        and "| other | 2,500.0 | 2.50 | 2.0\u202f·\u202f10⁻⁷ |" in first
+        "| other | 2,500.0 | 2.50 | 2.0\u202f·\u202f10⁻⁷ |" in first and "| none | is not installed |  |  |" in second
     )
-    assert second.startswith("power_iteration`") and "| none | is not installed |  |  |" in second
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="other.csv has the columns a, b, but a record of the examples"):
         examples.tables(tmp_path)

@@ -54,39 +54,29 @@ def error_line(result: subprocess.CompletedProcess) -> str:
 @each
 def test_one_parameters_cell(path):
     notebook = nbformat.read(path, as_version=4)
-    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
-    assert len(cells) == 1, f"{len(cells)} cells are tagged parameters"
-    assert cells[0] is next(c for c in notebook.cells if c.cell_type == "code"), "not the first code"
-    found = {}
-    for statement in ast.parse(cells[0].source).body:
-        assert isinstance(statement, ast.Assign), "the parameters cell only assigns"
-        found[statement.targets[0].id] = ast.literal_eval(statement.value)
-    assert found == DEFAULTS
-    assert tuple(found) == build.PARAMETERS
+    (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    assert cell is next(c for c in notebook.cells if c.cell_type == "code"), "not the first code"
+    statements = ast.parse(cell.source).body
+    assert all(isinstance(statement, ast.Assign) for statement in statements), "the parameters cell only assigns"
+    found = {statement.targets[0].id: ast.literal_eval(statement.value) for statement in statements}
+    assert found == DEFAULTS and tuple(found) == build.PARAMETERS
 
 
 @each
-def test_committed_clean(path):
+def test_committed_clean_and_short_enough_to_read(path):
     text = path.read_text()
     notebook = nbformat.reads(text, as_version=4)
     nbformat.validate(notebook)
-    assert text.endswith("\n")
-    for number, cell in enumerate(notebook.cells):
-        if cell.cell_type == "code":
-            assert not cell.outputs, f"cell {number} has a stored output"
-            assert cell.execution_count is None, f"cell {number} has an execution count"
-        assert cell.metadata.keys() <= {"tags", "editable", "slideshow"}, f"cell {number}: metadata"
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not [cell.id for cell in code if cell.outputs or cell.execution_count is not None], "has stored outputs"
+    kept = [cell.metadata.keys() for cell in notebook.cells] + [
+        notebook.metadata.keys() - {"kernelspec", "language_info"}
+    ]
+    assert set().union(*kept) <= {"tags", "editable", "slideshow"} and text.endswith("\n")
     assert notebook.metadata.kernelspec.name == "python3"
-    assert notebook.metadata.keys() <= {"kernelspec", "language_info"}
-
-
-@each
-def test_short_enough_to_read(path):
-    notebook = nbformat.read(path, as_version=4)
-    lines = {cell.id: len(cell.source.splitlines()) for cell in notebook.cells if cell.cell_type == "code"}
-    long = {name: count for name, count in lines.items() if count > LONGEST_CELL}
-    assert not long, f"cells of over {LONGEST_CELL} lines: what they do belongs into the room's modules"
-    assert sum(lines.values()) <= LONGEST_CHAPTER
+    lines = [len(cell.source.splitlines()) for cell in code]
+    assert max(lines) <= LONGEST_CELL, "what it does belongs into the room's modules"
+    assert sum(lines) <= LONGEST_CHAPTER
 
 
 def no_complaint(executed: Path) -> None:
@@ -169,9 +159,7 @@ def test_a_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path, code, s
 def test_measuring_needs_a_gpu(tmp_path):
     source, target = ROOT / "notebooks" / "index.ipynb", tmp_path / "notebooks" / "index.ipynb"
     result = execute(source, target, tmp_path, "--mode", "measure")
-    assert result.returncode == 2
-    assert "GPU" in error_line(result)
-    assert not target.parent.exists()
+    assert result.returncode == 2 and "GPU" in error_line(result) and not target.parent.exists()
 
 
 @pytest.mark.parametrize("chapter", [*registry.find(), "distributed", "prefill"])

@@ -72,6 +72,8 @@ def test_where_orders_differ_b_is_transposed_or_given_as_it_lies(library, layout
 
 def test_rows_that_repeat_columns_are_not_for_alg3(library):
     problem = csr_problem(8, 24, 64)
+    problem.k = 3
+    assert cusparse.bind("alg3", problem, DEVICE)
     problem.k = 2
     assert cusparse.bind("alg2", problem, DEVICE)
     refused(

@@ -132,6 +132,10 @@ def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chun
     made = SimpleNamespace(part=SimpleNamespace(slabs=slabs, k=k, rows=np.array([0, m])), fill=fill)
     case, out = Case("graph", m, n, dtype), Panels((0, 10, n), [c[:, :10].copy(), c[:, 10:].copy()], dtype)
     assert 0 < scaling.off_by(made, case, out)[0] < 0.7
+    if dtype == "float32":  # errors that all have the signs of a random vector
+        signs = np.random.default_rng(scaling.SEED).choice((-1.0, 1.0), (n, scaling.VECTORS))[:, 0]
+        off = c + (3 * scaling.SUMMED * signs * (abs(dense) @ abs(b))).astype(np.float32)
+        assert scaling.off_by(made, case, case.panel(off))[0] == pytest.approx(3 * np.sqrt(n) / scaling.SPREAD, rel=0.2)
     out.arrays[1][11] = out.arrays[1][12]
     over, at = scaling.off_by(made, case, out)
     assert over > 2 and at == 11

@@ -63,7 +63,7 @@ def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband()
     by_way = wide.set_index("way")["infiniband_bytes"]
     assert by_way["hierarchical"] < by_way["flat"]
     inside = table[(table["gpus"] <= table["domain"])]
-    assert (inside["infiniband_bytes"] == 0).all()
+    assert (inside["infiniband_bytes"] == 0).all() and (table["nvlink_bytes"] >= 0).all()
 
 
 def test_a_prediction_is_off_by_two_sigma_and_sends_each_byte_over_one_link():

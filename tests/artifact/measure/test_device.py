@@ -90,13 +90,11 @@ def test_a_driver_that_does_not_work_is_said_and_not_taken_for_no_gpu(driver, pu
 MOST = 2**31 - 1
 
 
-@pytest.mark.parametrize(
-    ("sizes", "fits"),
-    [
-        *((x, True) for x in ((16384, 16384, 16384), (2**20, 256, 2048), (120_000, 120_000, 1), (1, 1, MOST))),
-        *((x, False) for x in ((130_000, 130_000, 1), (10**6, 100, 2**31), (100, 10**6, 2**31), (MOST, MOST, MOST))),
-    ],
-)
+FIT = ((16384, 16384, 16384), (2**20, 256, 2048), (120_000, 120_000, 1), (1, 1, MOST), (200_000, 1, 500_000))
+DO_NOT = ((130_000, 130_000, 1), (10**6, 100, 2**31), (100, 10**6, 2**31), (MOST, MOST, MOST))
+
+
+@pytest.mark.parametrize(("sizes", "fits"), [*((x, True) for x in FIT), *((x, False) for x in DO_NOT)])
 def test_a_problem_that_cannot_fit_is_refused_before_anything_is_drawn(sizes, fits):
     info = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 150 * 10**9)
     says = "^m={}, n={}, k={} needs .* GB at least, but the NVIDIA H200 has 150 GB: choose smaller".format(*sizes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from artifact import cli, paths, registry
-from artifact.measure import device
+from artifact.measure import device, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, load, quantities
 
@@ -121,14 +122,37 @@ def test_where_ncu_fails_there_is_one_sentence_and_no_file(capsys, gpu, monkeypa
 # ---------------------------------------------------------------- profiles.toml
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_profile_is_complete_and_lists_nothing_twice(room):
-    assert set(PROFILES[room]) - {"metrics"} == {"contenders", "densities", "shapes"}
-    for key, values in PROFILES[room].items():
-        assert values, key
-        assert all(values.count(value) == 1 for value in values), key
-    assert all(set(shape) == {"m", "n", "k"} for shape in PROFILES[room]["shapes"])
-    assert not set(PROFILES[room].get("metrics", ())) & set(ncu.METRICS), "every room has these"
+GOOD = """contenders = ["v1"]
+densities = [0.5]
+shapes = [{ m = 1, n = 2, k = 3 }]
+[part]
+metrics = ["own"]
+"""
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ("", "", ""),
+        ('contenders = ["v1"]', "", "room: the key 'contenders' is missing"),
+        ('["v1"]', '["v1", "v1"]', "'contenders' is .* nothing twice"),
+        ("[0.5]", "[]", "'densities' is .* has something"),
+        ("[0.5]", "[1.5]", "'densities.0' is 1.5"),
+        ("m = 1", "m = 0", "'shapes.0.m' is 0"),
+        ("k = 3", 'k = "3"', "'shapes.0.k' is '3'"),
+        ("metrics", "counters", "room.part: the key 'counters' is none of contenders"),
+    ],
+)
+def test_a_profile_is_complete_and_lists_nothing_twice(tmp_path, monkeypatch, old, new, says):
+    monkeypatch.setattr(registry, "find", lambda folder: ["room"])
+    path = records.write_text(tmp_path / "room" / registry.PROFILES, GOOD.replace(old, new))
+    with pytest.raises(ValueError, match=f"{path}: .*{says}") if says else nullcontext():
+        room, part = registry.profiles(tmp_path).values()
+        assert room["shapes"] == [{"m": 1, "n": 2, "k": 3}] and part == room | {"metrics": ["own"]}
+
+
+def test_own_metrics_are_none_that_every_room_has():
+    assert not {metric for plan in PROFILES.values() for metric in plan.get("metrics", ())} & set(ncu.METRICS)
 
 
 @pytest.mark.parametrize("room", [*BUILT, *PARTS])

@@ -25,9 +25,13 @@ def mine(tmp_path):
     return tmp_path / "mine.cu"
 
 
+def targets(path, *names):
+    path.write_text(path.read_text().replace("// require:", f"// targets:   {', '.join(names)}\n// require:"))
+
+
 def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
     contender = court.load(str(mine))
-    assert contender.name == "mine" and contender.source == mine
+    assert contender.name == "mine" and contender.source == mine and contender.header.entry
     court.check_header(contender, problem)
     rows = court.compiled(contender)
     assert [row["target"] for row in rows] == list(jit.TARGETS)
@@ -48,51 +52,55 @@ def test_what_does_not_compile_is_one_sentence_with_the_first_error(mine):
     assert "\n" not in str(caught.value)
 
 
-def test_a_kernel_for_one_target_is_compiled_for_that_alone_and_refused_elsewhere(mine, problem):
-    text = mine.read_text().replace("// require:", "// targets:   sm_90a\n// require:")
-    mine.write_text(text)
-    contender = court.load(str(mine))
-    assert [row["target"] for row in court.compiled(contender)] == ["sm_90a"]
+def test_a_kernel_for_one_target_is_refused_elsewhere(mine, problem):
+    targets(mine, "sm_90a")
     with pytest.raises(ValueError, match="mine is made for sm_90a, but this GPU takes sm_80"):
-        contender.bind(problem, SimpleNamespace(compute_capability=(8, 0)))
+        court.load(str(mine)).bind(problem, SimpleNamespace(compute_capability=(8, 0)))
 
 
-def test_a_python_function_by_path_and_by_name(tmp_path, monkeypatch, problem):
-    (tmp_path / "my_module.py").write_text(
-        "from types import SimpleNamespace\n"
-        "def bind(problem, device):\n"
-        "    return SimpleNamespace(launch=lambda stream: None, result=lambda: problem.n)\n"
-        "def other(problem): pass\n"
-        "number = 3\n"
-        "def nothing(problem, device): return problem.m\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    for what in (f"{tmp_path}/my_module.py:bind", "my_module:bind"):
-        contender = court.load(what)
-        assert contender.name == "my_module" and court.compiled(contender) == []
-        bound = contender.bind(problem, None)
-        assert (bound.name, bound.result(), bound.prepare_ms) == ("my_module", problem.n, 0.0)
-    assert court.load("my_module:bind", "another").bind(problem, None).name == "another"
-    for what, says in {
-        "my_module:bend": "my_module has no function 'bend'",
-        "my_module:number": "has no function 'number'",
-        "my_module:other": "is not called with (problem, device)",
-        "your_module:bind": "There is no module 'your_module'",
-        "my_module": "name a file that ends in .cu, or module:function",
-    }.items():
-        with pytest.raises(ValueError, match=re.escape(says)):
-            court.load(what)
-    with pytest.raises(ValueError, match=r"nothing binds a int without launch\(\)"):
-        court.load("my_module:nothing", "nothing").bind(problem, None)
+MODULE = """
+from types import SimpleNamespace
+def bind(problem, device):
+    return SimpleNamespace(launch=lambda stream: None, result=lambda: problem.n)
+def other(problem): pass
+number = 3
+def nothing(problem, device): return problem.m
+"""
 
 
-def test_what_is_not_there_or_has_no_name(tmp_path):
-    for what in ("mine.cu", "mine.py:bind"):
-        with pytest.raises(FileNotFoundError, match="there is no such"):
-            court.load(f"{tmp_path}/{what}")
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "my_module.py").write_text(MODULE)
     (tmp_path / "9.cu").write_text((TEMPLATES / "template.cu").read_text())
-    with pytest.raises(ValueError, match="cannot be called '9': give --name"):
-        court.load(f"{tmp_path}/9.cu")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["./my_module.py:bind", "my_module:bind"])
+@pytest.mark.parametrize("name", ["", "another"])
+def test_a_python_function_by_path_and_by_name(module, problem, what, name):
+    contender = court.load(what, name)
+    bound = contender.bind(problem, None)
+    assert contender.name == bound.name == (name or "my_module") and court.compiled(contender) == []
+    assert (bound.result(), bound.prepare_ms) == (problem.n, 0.0)
+
+
+@pytest.mark.parametrize(
+    "what,error,says",
+    [
+        ("my_module:bend", ValueError, "my_module has no function 'bend'"),
+        ("my_module:number", ValueError, "has no function 'number'"),
+        ("my_module:other", ValueError, "is not called with (problem, device)"),
+        ("your_module:bind", ValueError, "There is no module 'your_module'"),
+        ("my_module", ValueError, "name a file that ends in .cu, or module:function"),
+        ("my_module:nothing", ValueError, "binds a int without launch()"),
+        ("9.cu", ValueError, "cannot be called '9': give --name"),
+        ("mine.cu", FileNotFoundError, "there is no such"),
+        ("mine.py:bind", FileNotFoundError, "there is no such"),
+    ],
+)
+def test_what_is_no_contender_is_refused(module, problem, what, error, says):
+    with pytest.raises(error, match=re.escape(says)):
+        court.load(what).bind(problem, None)
 
 
 def test_the_python_template_loads_without_a_gpu():

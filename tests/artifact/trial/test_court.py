@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,6 +65,11 @@ def contender(bind=lambda problem, device: None) -> Contender:
     return Contender("mine", Path("mine.cu"), "0123", bind)
 
 
+@pytest.fixture
+def begin(gpu):
+    return lambda mine=None: court.start(mine or contender(), "casper_sparse", "kick", 0)
+
+
 def problems():
     return [casper_sparse.problem(m=64, n=n, k=64, density=0.1) for n in (64, 128)]
 
@@ -70,8 +78,8 @@ def others(*names):
     return dict.fromkeys(names or ("warp_per_row", "auto", "cusparse_alg2"), lambda problem: None)
 
 
-def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu):
-    begun = court.start(contender(), "casper_sparse", "kick", 0)
+def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu, begin):
+    begun = begin()
     df = court.measure(begun, contender(), problems(), others())
     assert list(df["variant"].unique()) == list(TIMES) and len(df) == 8
     assert list(court.recorded(gpu.root)) == [("mine", "nvidia-h200", "casper_sparse")]
@@ -85,13 +93,13 @@ def test_a_trial_is_recorded_beside_the_others_and_says_whose_source_it_was(gpu)
     )
 
 
-def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu):
+def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu, begin):
     """Nor how many points there were to be: both speak of a record that is set aside."""
-    begun = court.start(contender(), "casper_sparse", "kick", 0)
+    begun = begin()
     court.measure(begun, contender(), problems(), others() | {"auto": refuse("auto")}, lambda _: None)
     spoken = [begun.folder / name for name in (records.PLAN, records.ABSENT)]
     assert all(path.is_file() for path in spoken)
-    court.start(contender(), "casper_sparse", "kick", 0)
+    begin()
     assert not any(path.exists() for path in spoken)
 
 
@@ -115,8 +123,7 @@ class OnCpu:
 
 @pytest.mark.parametrize("odd", [False, True])
 def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd):
-    original = check.oracle
-    monkeypatch.setattr(check, "oracle", lambda p, **more: original(p, on="cpu", **more))
+    monkeypatch.setattr(check, "oracle", partial(check.oracle, on="cpu"))
     monkeypatch.setattr(run, "_free_memory", lambda: None)
     stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
     opened = SimpleNamespace(create_stream=lambda: stream)
@@ -126,84 +133,68 @@ def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkey
         bound.append(p)
         return OnCpu(p, odd and p is not problem)
 
-    if odd:
-        with pytest.raises(check.WrongResult, match="mine on whole numbers at .* row 3, column 4"):
-            court.check_first(contender(bind), problem, opened)
-    else:
+    wrong = pytest.raises(check.WrongResult, match="mine on whole numbers at .* row 3, column 4")
+    with wrong if odd else nullcontext():
         court.check_first(contender(bind), problem, opened)
     assert len(bound) == (1 if odd else 2)
 
 
-def test_who_does_not_take_a_problem_is_left_out_and_said(gpu):
-    begun, said = court.start(contender(), "casper_sparse", "kick", 0), []
+def test_who_does_not_take_a_problem_is_left_out_and_said(gpu, begin):
+    begun, said = begin(), []
     gpu.wrong.add("cusparse_alg2")
-    beside = others() | {"auto": refuse("auto")}
-    df = court.measure(begun, contender(), problems()[:1], beside, said.append)
+    df = court.measure(begun, contender(), problems()[:1], others() | {"auto": refuse("auto")}, said.append)
     assert list(df["variant"]) == ["mine", "warp_per_row"]
     assert said[0] == "left out: auto: it takes no n of 64" and "cusparse_alg2 at m=64" in said[1]
     (absent,) = records.read_absent(begun.folder).values()
     assert {key[0] for key in absent} == {"auto", "cusparse_alg2"}
 
 
-def test_a_wrong_contender_gets_no_number_nor_does_a_wrong_kernel_of_ours(gpu):
-    for name in ("mine", "auto"):
-        gpu.wrong.clear()
-        gpu.wrong.add(name)
-        begun = court.start(contender(), "casper_sparse", "kick", 0)
-        with pytest.raises(check.WrongResult, match=f"{name} at m=64"):
-            court.measure(begun, contender(), problems(), others())
-        assert not (begun.folder / "trial.csv").exists()
+@pytest.mark.parametrize("name", ["mine", "auto"])
+def test_a_wrong_contender_gets_no_number_nor_does_a_wrong_kernel_of_ours(gpu, begin, name):
+    gpu.wrong.add(name)
+    begun = begin()
+    with pytest.raises(check.WrongResult, match=f"{name} at m=64"):
+        court.measure(begun, contender(), problems(), others())
+    assert not (begun.folder / "trial.csv").exists()
 
 
-def test_a_contender_that_does_not_take_the_problem_says_so(gpu):
+def test_a_contender_that_does_not_take_the_problem_says_so(gpu, begin):
     mine = contender(lambda problem, device: refuse("mine")(problem))
-    begun = court.start(mine, "casper_sparse", "kick", 0)
     with pytest.raises(ValueError, match="it takes no n of 64"):
-        court.measure(begun, mine, problems(), others())
+        court.measure(begin(mine), mine, problems(), others())
 
 
-def test_names_that_are_taken():
-    for name in ("auto", "cusparse_mine"):
-        taken = Contender(name, Path("mine.cu"), "0123", lambda problem, device: None)
-        with pytest.raises(ValueError, match=f"There is a '{name}' already: .* --name"):
-            court.refuse_name(taken, casper_sparse.VARIANTS)
-    court.refuse_name(contender(), casper_sparse.VARIANTS)
+@pytest.mark.parametrize("name,taken", [("mine", False), ("auto", True), ("cusparse_mine", True)])
+def test_names_that_are_taken(name, taken):
+    with pytest.raises(ValueError, match=f"'{name}' already: .* --name") if taken else nullcontext():
+        court.refuse_name(replace(contender(), name=name), casper_sparse.VARIANTS)
 
 
-def record(**times) -> pd.DataFrame:
+def record() -> pd.DataFrame:
     """A trial's record: the contender stands for the published kernel of the synthetic records."""
     df = synthetic.experiment("wide", room="casper_sparse", experiment="trial")
     return df.assign(variant=df["variant"].replace({"warp_per_row": "mine"}))
 
 
-def test_level_is_whose_quartiles_overlap():
-    df = record()
-    best = df["variant"] == "rows_per_warp"
-    times = df.loc[best].set_index(list(records.POINT))["median_us"]
-    for factor, verdict in ((0.9, "faster"), (1.015, "level"), (1.1, "slower")):
-        near = df.copy()
-        mine = near["variant"] == "mine"
-        at = pd.MultiIndex.from_frame(near.loc[mine, list(records.POINT)])
-        for column, scale in (("median_us", 1), ("q25_us", 0.99), ("q75_us", 1.01)):
-            near.loc[mine, column] = times.loc[at].to_numpy() * factor * scale
-        table = court.standings(near, "mine")
-        assert set(table["verdict"]) == {verdict}
-        assert np.allclose(table["over_best"], 1 / factor)
-
-
-@pytest.mark.parametrize("mine", [(0.90, 0.97, 1.0), (0.995, 1.03, 1.1)])
-def test_a_median_outside_the_others_quartiles_is_level_while_its_own_overlap(mine):
-    """Of 0.99 to 1.01 the one ends in them, the other begins there."""
-    df = record()
-    best = df["variant"] == "rows_per_warp"
-    for column, scale in (("q25_us", 0.99), ("q75_us", 1.01)):
+@pytest.mark.parametrize(
+    "low,median,high,verdict",
+    [
+        (0.891, 0.9, 0.909, "faster"),
+        (1.005, 1.015, 1.025, "level"),
+        (1.089, 1.1, 1.111, "slower"),
+        # A median outside of the other's quartiles, of 0.99 to 1.01, is level while its own overlap.
+        (0.90, 0.97, 1.0, "level"),
+        (0.995, 1.03, 1.1, "level"),
+    ],
+)
+def test_level_is_whose_quartiles_overlap(low, median, high, verdict):
+    df = record().set_index(list(records.POINT))
+    best, mine = df["variant"] == "rows_per_warp", df["variant"] == "mine"
+    for column, scale, ours in (("q25_us", 0.99, low), ("q75_us", 1.01, high), ("median_us", 1.0, median)):
+        df.loc[mine, column] = df.loc[best, "median_us"].loc[df.index[mine]].to_numpy() * ours
         df.loc[best, column] = df.loc[best, "median_us"] * scale
-    times = df.loc[best].set_index(list(records.POINT))["median_us"]
-    ours = df["variant"] == "mine"
-    at = pd.MultiIndex.from_frame(df.loc[ours, list(records.POINT)])
-    for column, scale in zip(("q25_us", "median_us", "q75_us"), mine, strict=True):
-        df.loc[ours, column] = times.loc[at].to_numpy() * scale
-    assert set(court.standings(df, "mine")["verdict"]) == {"level"}
+    table = court.standings(df.reset_index(), "mine")
+    assert set(table["verdict"]) == {verdict} and np.allclose(table["over_best"], 1 / median)
 
 
 def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():

@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from dataclasses import replace
 
 import judging
@@ -24,72 +25,63 @@ def few_claims(monkeypatch):
     return FEW
 
 
+OTHER = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
+
+
 @pytest.fixture
-def shipped(tmp_path):
-    return synthetic.folder(tmp_path / "shipped")
+def compared(tmp_path):
+    """Compare made-up records with usual ones."""
+
+    def make(fresh=None, gpu=None, with_ceilings=True, **how):
+        made = synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings)
+        return compare.compare(made, synthetic.folder(tmp_path / "shipped"), **how)
+
+    return make
+
+
+def ours(factor):
+    """A kernel of so many times the speed, on a machine that is as fast as before."""
+    return {name: synthetic.experiment(name, speedup=s * factor) for name, s in synthetic.SPEEDUP.items()}
 
 
 @pytest.mark.parametrize(
-    "how,code",
+    "fresh,agree",
     [
-        ({}, compare.AGREE),
-        ({"jitter": 0.01}, compare.AGREE),
-        ({"scale": 1.05}, compare.AGREE),  # a slower machine, the same speedups
-        ({"scale": 1.09}, compare.AGREE),
-        ({"scale": 1.12}, compare.DIFFER),
-        ({"scale": 0.95}, compare.AGREE),  # a faster machine
-        ({"scale": 0.91}, compare.AGREE),
-        ({"scale": 0.88}, compare.DIFFER),  # much faster is no agreement either
-        ({"speedup": 0.5}, compare.DIFFER),
-        ({"speedup": 3.0}, compare.DIFFER),
-        ({"jitter": 0.3}, compare.DIFFER),  # errors of both signs do not cancel
+        (frames(), True),
+        (frames(jitter=0.01), True),
+        *((frames(scale=scale), True) for scale in (1.05, 1.09, 0.95, 0.91)),  # another machine, the same speedups
+        *((frames(scale=scale), False) for scale in (1.12, 0.88)),  # much faster is no agreement either
+        *((frames(speedup=speedup), False) for speedup in (0.5, 3.0)),
+        (frames(jitter=0.3), False),  # errors of both signs do not cancel
+        *((ours(factor), True) for factor in (1.04, 0.96)),  # speedups have the narrower tolerance
+        *((ours(factor), False) for factor in (1.07, 0.93)),
     ],
 )
-def test_exit_codes_on_the_same_gpu(tmp_path, shipped, how, code):
-    result = compare.compare(synthetic.folder(tmp_path / "fresh", frames(**how)), shipped)
-    assert result.same_gpu and result.exit_code == code and result.agrees == result.summary["agrees"].all()
-    assert ("The records agree." in compare.report(result)) == (code == compare.AGREE)
+def test_exit_codes_on_the_same_gpu(compared, fresh, agree):
+    result = compared(fresh)
+    assert result.same_gpu and result.agrees == agree == result.summary["agrees"].all()
+    assert result.exit_code == (compare.AGREE if agree else compare.DIFFER)
+    assert ("The records agree." in compare.report(result)) == agree
 
 
-@pytest.mark.parametrize(
-    "factor,code",
-    [(1.04, compare.AGREE), (1.07, compare.DIFFER), (0.96, compare.AGREE), (0.93, compare.DIFFER)],
-)
-def test_speedups_have_the_narrower_tolerance(tmp_path, shipped, factor, code):
-    """A kernel that is 7% faster or slower than it was, on a machine that is not."""
-    speedups = {n: s * factor for n, s in synthetic.SPEEDUP.items()}
-    made = {n: synthetic.experiment(n, speedup=s) for n, s in speedups.items()}
-    result = compare.compare(synthetic.folder(tmp_path / "fresh", made), shipped)
-    off = result.summary[~result.summary["agrees"]]
-    assert result.exit_code == code and set(off["variant"]) <= {"warp_per_row"}
-
-
-def test_ratios_are_those_of_the_fresh_records_over_the_shipped(tmp_path, shipped):
+def test_ratios_are_those_of_the_fresh_records_over_the_shipped(compared):
     """Slower in time, by the same a smaller speedup."""
-    made = frames(scale=1.2)
-    for df in made.values():
-        df.loc[df["variant"] == "warp_per_row", ["median_us", "q25_us", "q75_us"]] *= 2
-        df["tflops"] = df["useful_flops"] / df["median_us"] / 1e6
-        df["gbps"] = df["least_bytes"] / df["median_us"] / 1e3
-    result = compare.compare(synthetic.folder(tmp_path / "fresh", made), shipped)
-    ours = result.points[result.points["variant"] == "warp_per_row"]
-    assert np.allclose(ours["time_ratio"], 2.4) and np.allclose(ours["speedup_ratio"], 0.5)
-    wide = ours[ours["experiment"] == "wide"]
+    result = compared({n: synthetic.experiment(n, s / 2, scale=1.2) for n, s in synthetic.SPEEDUP.items()})
+    table = result.points[result.points["variant"] == "warp_per_row"]
+    assert np.allclose(table["time_ratio"], 2.4) and np.allclose(table["speedup_ratio"], 0.5)
+    wide = table[table["experiment"] == "wide"]
     assert np.allclose(wide["speedup_shipped"], 0.7) and np.allclose(wide["speedup_fresh"], 0.35)
     row = result.summary.set_index(["experiment", "variant"]).loc[("wide", "warp_per_row")]
-    assert row["time_ratio"] == pytest.approx(2.4) and row["speedup_fresh"] == pytest.approx(0.35)
+    assert [row["time_ratio"], row["speedup_fresh"]] == pytest.approx([2.4, 0.35])
 
 
-def test_changed_verdicts_within_tolerance_are_told_with_the_times_and_are_no_difference(tmp_path, shipped):
-    fresh = synthetic.folder(tmp_path / "fresh", frames(speedup=1.3))
-    result = compare.compare(fresh, shipped, speedup_tolerance=9, time_tolerance=9)
+def test_changed_verdicts_within_tolerance_are_told_with_the_times_and_are_no_difference(compared):
+    result = compared(frames(speedup=1.3), speedup_tolerance=9, time_tolerance=9)
     (row,) = result.verdicts[result.verdicts["id"] == "wide-speedup"].to_dict("records")
     assert result.exit_code == compare.AGREE and not result.verdicts["agrees"].all()
-    assert row["fresh_value"] == pytest.approx(1.3) and row["shipped_value"] == pytest.approx(0.7)
+    assert [row["fresh_value"], row["shipped_value"]] == pytest.approx([1.3, 0.7])
     assert row["times"] == pytest.approx({"warp_per_row": 0.7 / 1.3, "cusparse_best": 1})
     assert all(said in compare.report(result) for said in ("abstract-speedup", "0.60×", "the tolerances decide"))
-    with pytest.raises(ValueError, match="not 0"):
-        compare.compare(fresh, shipped, speedup_tolerance=0)
 
 
 @pytest.mark.parametrize(
@@ -106,87 +98,96 @@ def test_what_two_verdicts_rest_on(here, there, basis):
     assert compare._basis(tuple(here), tuple(there)) == basis
 
 
-def test_on_another_gpu_the_claims_decide(tmp_path, shipped):
-    other = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
-    slower = frames(scale=8.0, gpu=other["gpu"])
-    fresh = synthetic.folder(tmp_path / "fresh", slower, **other, with_ceilings=False)
-    result = compare.compare(fresh, shipped)
-    assert not result.same_gpu and result.exit_code == compare.AGREE
-    assert "Different GPUs" in compare.report(result)
-    faster = frames(speedup=1.3, gpu=other["gpu"])
-    result = compare.compare(synthetic.folder(tmp_path / "fresh2", faster, **other), shipped)
-    assert result.exit_code == compare.DIFFER
+@pytest.mark.parametrize("how,code", [({"scale": 8.0}, compare.AGREE), ({"speedup": 1.3}, compare.DIFFER)])
+def test_on_another_gpu_the_claims_decide(compared, how, code):
+    result = compared(frames(**how, gpu=OTHER["gpu"]), OTHER, with_ceilings=False)
+    assert not result.same_gpu and result.exit_code == code and "Different GPUs" in compare.report(result)
 
 
-def test_what_one_side_did_not_measure_is_no_difference(tmp_path, shipped):
-    made = {name: df for name, df in frames().items() if name != "tall"}
-    fresh = synthetic.folder(tmp_path / "fresh", made, with_ceilings=False)
-    result = compare.compare(fresh, shipped)
-    assert set(result.points["experiment"]) == {"wide", "square"}
-    assert result.exit_code == compare.AGREE and (result.covered, result.total) == (36, 54)
-    assert "cover 36 of the 54 shipped points" in compare.report(result)
-    whole = compare.compare(shipped, shipped, "casper_sparse")
-    assert whole.covered == whole.total == 54
+@pytest.mark.parametrize("left,covered", [(["wide", "square"], 36), (["wide", "square", "tall"], 54)])
+def test_what_one_side_did_not_measure_is_no_difference(compared, left, covered):
+    result = compared({name: df for name, df in frames().items() if name in left}, with_ceilings=False)
+    assert set(result.points["experiment"]) == set(left) and not result.ceilings
+    assert result.exit_code == compare.AGREE and (result.covered, result.total) == (covered, 54)
+    assert f"cover {covered} of the 54 shipped points" in compare.report(result)
 
 
-def test_too_little_in_common_is_no_agreement(tmp_path, shipped):
-    """One sweep of three, or what `make kick` measures: the same where it is, and no answer."""
-    made = frames()
-    wide = synthetic.folder(tmp_path / "wide", {"wide": made["wide"]})
-    with pytest.raises(ValueError, match="has only 168 of the 432 rows of casper_sparse in"):
-        compare.compare(wide, shipped)
-    kick = synthetic.folder(tmp_path / "kick", {"wide": made["wide"][made["wide"]["n"].isin([512, 2048])]})
-    with pytest.raises(ValueError, match="has only 48 of the 432 rows.*too few.*`make measure`"):
-        compare.compare(kick, shipped)
+@pytest.mark.parametrize(
+    "fresh,how,says",
+    [
+        # One sweep of three, or what `make kick` measures: the same where it is, and no answer.
+        ({"wide": frames()["wide"]}, {}, "has only 168 of the 432 rows of casper_sparse in"),
+        ({"wide": frames()["wide"].query("n in (512, 2048)")}, {}, "has only 48 of the 432 .*too few.*`make measure`"),
+        ({"wide": frames()["wide"].eval("n = n + 1")}, {}, "only 0 of"),
+        (None, {"room": "x"}, "'x'"),
+        (None, {"speedup_tolerance": 0}, "not 0"),
+    ],
+)
+def test_too_little_in_common_is_no_agreement(compared, fresh, how, says):
+    with pytest.raises(ValueError, match=says):
+        compared(fresh, **how)
 
 
-@pytest.mark.parametrize("unmeasured", ["fresh", "shipped"])
-def test_verdicts_that_one_side_cannot_give_decide_nothing_on_another_gpu(unmeasured):
-    side = {"fresh": measures.REPRODUCED, "shipped": measures.REPRODUCED}
-    known = compare.agreeing(pd.DataFrame([side, side | {unmeasured: measures.NOT_MEASURED}]))
-    assert list(known) == [True, True]
-    other = compare.agreeing(pd.DataFrame([side | {unmeasured: measures.PARTLY}]))
-    assert list(other) == [False]
+def test_no_records_are_no_agreement(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no records"):
+        compare.compare(tmp_path, tmp_path)
 
 
-def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(tmp_path, shipped, few_claims, monkeypatch):
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_broken_record_on_either_side_is_bad_input(tmp_path, broken):
+    sides = [synthetic.folder(tmp_path / side) for side in compare.SIDES]
+    path = sides[broken] / "casper_sparse" / "wide.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(ValueError, match="wide.csv"):
+        compare.compare(*sides)
+
+
+@pytest.mark.parametrize(
+    "fresh,shipped,agrees",
+    [
+        *((verdict, verdict, True) for verdict in measures.VERDICTS),
+        (measures.REPRODUCED, measures.NOT_MEASURED, True),
+        (measures.NOT_MEASURED, measures.REPRODUCED, True),
+        (measures.PARTLY, measures.REPRODUCED, False),
+    ],
+)
+def test_verdicts_that_one_side_cannot_give_decide_nothing(fresh, shipped, agrees):
+    assert list(compare.agreeing(pd.DataFrame([{"fresh": fresh, "shipped": shipped}]))) == [agrees]
+
+
+@pytest.mark.parametrize("more,enough", [(2, True), (3, False)])
+def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(tmp_path, few_claims, monkeypatch, more, enough):
     """On another GPU the verdicts decide; "not measured" everywhere would agree with anything."""
+    shipped = synthetic.folder(tmp_path / "shipped")
     synthetic.write_counters(shipped / "casper_sparse", {"warp_per_row": {"c": 1.0}})
-    words = ({"counter": "c", "of": "warp_per_row"}, "median", {"at_least": 1, "partly": 0})
-    asked = few_claims[:2]
-    by_counters = [replace(asked[0], id=f"c{i}", rule=judging.rule(*words)) for i in range(3)]
-    monkeypatch.setattr(compare.load, "claims", lambda: [*asked, *by_counters])
-    other = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
-    fresh = synthetic.folder(tmp_path / "fresh", frames(gpu=other["gpu"]), **other)
-    with pytest.raises(ValueError, match="gives only 2 of the 5 verdicts that .* gives, too few"):
-        compare.compare(fresh, shipped)
-    monkeypatch.setattr(compare.load, "claims", lambda: [*asked, *by_counters[:2]])
-    assert compare.compare(fresh, shipped).exit_code == compare.AGREE
+    by_counter = judging.rule({"counter": "c", "of": "warp_per_row"}, "median", {"at_least": 1, "partly": 0})
+    claims = [*few_claims[:2], *(replace(few_claims[0], id=f"c{i}", rule=by_counter) for i in range(more))]
+    monkeypatch.setattr(compare.load, "claims", lambda: claims)
+    fresh = synthetic.folder(tmp_path / "fresh", frames(gpu=OTHER["gpu"]), **OTHER)
+    with nullcontext() if enough else pytest.raises(ValueError, match="gives only 2 of the 5 .* gives, too few"):
+        assert compare.compare(fresh, shipped).exit_code == compare.AGREE
 
 
-def test_records_without_a_baseline_compare_times(tmp_path):
-    def alone(scale):
-        df = synthetic.experiment("wide", scale=scale)
-        return synthetic.folder(tmp_path / str(scale), {"wide": df[df["variant"] == "warp_per_row"]})
-
-    codes = [compare.compare(alone(scale), alone(1.0)).exit_code for scale in (1.01, 1.5)]
-    assert codes == [compare.AGREE, compare.DIFFER]
+@pytest.mark.parametrize("scale,code", [(1.01, compare.AGREE), (1.5, compare.DIFFER)])
+def test_records_without_a_baseline_compare_times(tmp_path, scale, code):
+    made = (synthetic.experiment("wide", scale=s).query("variant == 'warp_per_row'") for s in (scale, 1.0))
+    sides = [synthetic.folder(tmp_path / str(at), {"wide": df}) for at, df in enumerate(made)]
+    assert compare.compare(*sides).exit_code == code
 
 
-def test_ceilings_are_those_that_both_have(tmp_path, shipped):
-    fresh = synthetic.folder(tmp_path / "fresh")
+def test_ceilings_are_those_that_both_have(tmp_path):
+    fresh, shipped = (synthetic.folder(tmp_path / side) for side in compare.SIDES)
     records.write(fresh / "ceilings" / "ceilings.csv", synthetic.ceilings(copy=2000.0, fma=30.0).iloc[[0, 3]])
     assert compare.compare(fresh, shipped).ceilings == pytest.approx({"copy": 0.5, "fma": 0.5})
 
 
-def test_bad_input(tmp_path, shipped):
-    far = synthetic.experiment("wide")
-    far = synthetic.folder(tmp_path / "far", {"wide": far.assign(n=far["n"] + 1)})
-    for fresh, room, says in ((tmp_path / "no", None, "no records"), (shipped, "x", "'x'"), (far, None, "only 0 of")):
-        with pytest.raises((ValueError, FileNotFoundError), match=says):
-            compare.compare(fresh, shipped, room)
-    path = far / "casper_sparse" / "wide.csv"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
-    for sides in ((far, shipped), (shipped, far)):
-        with pytest.raises(ValueError, match="wide.csv"):
-            compare.compare(*sides)
+def test_verdicts_are_counted_apart_by_what_they_rest_on():
+    given, none = measures.REPRODUCED, measures.NOT_MEASURED
+    rows = [
+        ("a", given, given, compare.OWN, True),
+        ("b", given, measures.PARTLY, compare.TWO_KINDS, False),
+        ("c", given, given, compare.NO_GPU, True),
+        ("d", given, none, compare.OWN, True),
+    ]
+    df = pd.DataFrame(rows, columns=["id", "fresh", "shipped", "basis", "agrees"])
+    assert compare.counted(df) == {"own": 2, "kept": 1, "no_gpu": 1, "two_kinds": ("b",)}

@@ -1,6 +1,7 @@
 """Verdicts from records: the ledger's rows, what stands beside a verdict, and the shipped verdicts."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,8 @@ PLAIN = "These records do not hold what would say why"  #: how a reason ends tha
 @pytest.fixture(scope="module")
 def shipped() -> pd.DataFrame:
     """The verdicts by the shipped records of every GPU."""
-    gpus = records.list_gpus(paths.RECORDED)
-    return pd.concat([judge.judge(load_.claims(), paths.RECORDED / gpu).assign(on=gpu) for gpu in gpus])
+    gpus = {gpu: paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)}
+    return pd.concat(df.assign(on=gpu) for gpu, df in judge.everywhere(load_.claims(), gpus).items())
 
 
 def test_the_verdicts_of_the_shipped_records_are_those_of_the_golden_file(shipped):
@@ -38,22 +39,18 @@ def test_the_verdicts_of_the_shipped_records_are_those_of_the_golden_file(shippe
     snapshots.check(GOLDEN, shipped[["id", "on", "verdict"]].to_csv(index=False, header=["claim", "gpu", "verdict"]))
 
 
-def test_every_verdict_but_reproduced_has_a_reason_with_a_number(shipped):
+def test_a_verdict_has_a_number_with_its_unit_and_all_but_reproduced_a_reason_with_one(shipped):
     """On the GPU of the chapters it is written by hand."""
-    failed = shipped[shipped["verdict"] != REPRODUCED]
-    judged = failed[failed["verdict"] != NOT_MEASURED]["reason"]
-    assert (shipped.loc[shipped["verdict"] == REPRODUCED, "reason"] == "").all() and failed["reason"].str.fullmatch(
-        ".{30,}[.]"
-    ).all()
+    holds, given = shipped["verdict"] == REPRODUCED, shipped["verdict"] != NOT_MEASURED
+    reason = shipped["reason"]
+    assert ((reason == "") == holds).all() and reason[~holds].str.fullmatch(".{30,}[.]").all()
+    judged = reason[given & ~holds]
     assert judged.str.contains(r"\d").all() and not judged.str.contains(r"[{}]|\bnan\b|\binf\b|None").any()
-    assert not shipped.loc[shipped["on"] == paths.HOME, "reason"].str.contains(PLAIN).any()
-
-
-def test_what_was_judged_is_a_number_and_said_with_its_unit(shipped):
-    given = shipped[shipped["verdict"] != NOT_MEASURED]
+    assert not reason[shipped["on"] == paths.HOME].str.contains(PLAIN).any()
     # A power law from which points lie far is none, and has no exponent.
-    assert (given["value"].notna() | given["measured"].str.startswith("exponent")).all() and (given["points"] > 0).all()
-    assert given["measured"].str.contains(UNITS).all()
+    some = shipped[given]
+    assert (some["value"].notna() | some["measured"].str.startswith("exponent")).all() and (some["points"] > 0).all()
+    assert some["measured"].str.contains(UNITS).all()
 
 
 def test_no_measured_number_is_typed_in_a_reason():
@@ -62,59 +59,62 @@ def test_no_measured_number_is_typed_in_a_reason():
         assert not TYPED.search(said) and (said != claim.reason or not said), claim.id
 
 
-def test_the_ledger_follows_the_records(tmp_path):
+@pytest.mark.parametrize(
+    "speedup,verdicts", [(None, (NOT_REPRODUCED, REPRODUCED)), (1.3, (REPRODUCED, NOT_REPRODUCED))]
+)
+def test_the_ledger_follows_the_records(tmp_path, speedup, pair):
     """The abstract and section V disagree about who is faster; the records decide."""
-    slow = judge.judge(CASPER, synthetic.folder(tmp_path / "slow")).set_index("id")
-    fast = judge.judge(CASPER, synthetic.folder(tmp_path / "fast", frames(1.3))).set_index("id")
-    assert slow.verdict["abstract-speedup"] == NOT_REPRODUCED
-    assert slow.verdict["summary-cusparse-faster"] == REPRODUCED
-    assert fast.verdict["abstract-speedup"] == REPRODUCED
-    assert fast.verdict["summary-cusparse-faster"] == NOT_REPRODUCED
-    assert "summary-cusparse-faster" in slow.why["abstract-speedup"]
-    assert slow.published["wide-speedup"] == "0.55–0.90×"
+    ids = ["abstract-speedup", "summary-cusparse-faster", "wide-speedup"]
+    claims = [claim for claim in CASPER if claim.id in ids]
+    df = judge.judge(claims, synthetic.folder(tmp_path, frames(speedup))).set_index("id").loc[ids]
+    assert list(df["verdict"][:2]) == pair and df["published"].iloc[2] == "0.55–0.90×"
+    assert "summary-cusparse-faster" in df["why"].iloc[0]
 
 
-def test_a_second_baseline_is_judged_beside_the_first(tmp_path):
-    """At 0.85 of the best algorithm's speed, and 1.19 of the default's."""
-    folder = synthetic.folder(tmp_path, frames(0.85))
-    (row,) = judge.judge(load(tmp_path / "rooms", GOOD), folder).to_dict("records")
-    assert row["verdict"] == REPRODUCED and row["measured"] == "0.85× over cuSPARSE"
-    assert "Against cuSPARSE's default algorithm: 1.19× over" in row["why"]
-    assert "(not reproduced)." in row["why"]
-    alone = load(tmp_path / "rooms", GOOD.replace(', also_over = "cusparse_default"', ""))
-    assert "default" not in judge.judge(alone, folder)["why"].item()
+NEAR, FAR = "n = 512 or 1024", lambda m, n, k, d: 0.7 if n <= 1024 else 9.0
 
 
-def test_the_ledger_says_where_a_claim_was_judged(tmp_path):
-    text = GOOD.replace("reduce =", "at = { n = [512, 1024] }\nreduce =")
-    folder = synthetic.folder(tmp_path, frames(lambda m, n, k, d: 0.7 if n <= 1024 else 9.0))
-    (row,) = judge.judge(load(tmp_path / "rooms", text), folder).to_dict("records")
-    assert row["verdict"] == REPRODUCED and "Judged at n = 512 or 1024." in row["why"]
-    assert "of 6 points lie" in row["why"]
-    whole = judge.judge(load(tmp_path / "rooms", GOOD), folder)
-    assert whole["verdict"].item() != REPRODUCED
+@pytest.mark.parametrize(
+    "speedup,old,new,verdict,said,unsaid",
+    [
+        # At 0.85 of the best algorithm's speed, and 1.19 of the default's.
+        (0.85, "", "", REPRODUCED, ["Against cuSPARSE's default algorithm: 1.19× over", "(not reproduced)."], "at n"),
+        (0.85, ', also_over = "cusparse_default"', "", REPRODUCED, ["100% of 21 points lie"], "default"),
+        (
+            FAR,
+            "reduce =",
+            "at = { n = [512, 1024] }\nreduce =",
+            REPRODUCED,
+            [f"Judged at {NEAR}.", "6 points lie"],
+            "—",
+        ),
+        (FAR, "", "", measures.NOT_CARRIED, ["29% of 21 points lie"], "Judged at"),
+    ],
+)
+def test_the_ledger_says_where_and_against_whom_a_claim_was_judged(tmp_path, speedup, old, new, verdict, said, unsaid):
+    folder = synthetic.folder(tmp_path, frames(speedup))
+    (row,) = judge.judge(load(tmp_path / "rooms", GOOD.replace(old, new)), folder).to_dict("records")
+    assert row["verdict"] == verdict and all(words in row["why"] for words in said) and unsaid not in row["why"]
 
 
-def test_a_quantity_that_is_only_bounded_needs_one_verdict_from_both_bounds():
-    per_us = synthetic.COPY_GBPS * 1e3
-    words = {"dram_use": ["warp_per_row"], "metric": "dram"}
-    claim = rule(words, "median", {"at_least": 0.9, "partly": 0.6})
-
-    def got(least, requested):
-        made = frames()
-        for df in made.values():
-            df["least_bytes"] = least * per_us * df["median_us"]
-            df["requested_bytes"] = requested * per_us * df["median_us"]
-        return measures.outcome(claim, evidence(made), ALL)
-
-    assert got(0.95, 2.0).verdict == REPRODUCED  # even with perfect reuse DRAM is that busy
-    assert got(0.1, 0.5).verdict == NOT_REPRODUCED  # not even without any reuse
-    assert got(0.65, 0.8).verdict == PARTLY
-    assert got(0.65, 0.8).measured == (
-        "between warp_per_row 65% of the DRAM's bandwidth and warp_per_row 80% of the DRAM's bandwidth"
-    )
-    with pytest.raises(NotMeasured, match="between warp_per_row 10% of .* and warp_per_row 100%"):
-        got(0.1, 2.0)  # could be anything: the claim is left open
+@pytest.mark.parametrize(
+    "least,requested,verdict,measured",
+    [
+        (0.95, 2.0, REPRODUCED, "between warp_per_row 95% of .* and warp_per_row 100%"),  # even with perfect reuse
+        (0.1, 0.5, NOT_REPRODUCED, "between"),  # not even without any reuse
+        (0.65, 0.8, PARTLY, "65% of the DRAM's bandwidth and warp_per_row 80% of the DRAM's bandwidth"),
+        (0.1, 2.0, None, "between warp_per_row 10% of .* and warp_per_row 100%"),  # anything: the claim is left open
+    ],
+)
+def test_a_quantity_that_is_only_bounded_needs_one_verdict_from_both_bounds(least, requested, verdict, measured):
+    made = frames()
+    for df in made.values():
+        per = synthetic.COPY_GBPS * 1e3 * df["median_us"]
+        df[["least_bytes", "requested_bytes"]] = np.outer(per, [least, requested])
+    claim = rule({"dram_use": ["warp_per_row"], "metric": "dram"}, "median", {"at_least": 0.9, "partly": 0.6})
+    with nullcontext() if verdict else pytest.raises(NotMeasured, match=measured):
+        found = measures.outcome(claim, evidence(made), ALL)
+        assert found.verdict == verdict and re.search(measured, found.measured)
 
 
 # ---------------------------------------------------------------- runs of one measurement
@@ -155,24 +155,23 @@ def two_runs(tmp_path) -> Path:
     return synthetic.folder(tmp_path, made)
 
 
-def test_runs_of_one_measurement_are_judged_by_their_mean(tmp_path, two_runs):
-    (row,) = judge.judge(load(tmp_path / "rooms", REPEATS), two_runs).to_dict("records")
-    assert row["verdict"] == REPRODUCED and row["measured"] == "warp_per_row 2× over any_n"
-    assert "wide alone: warp_per_row 1–2× over any_n (not reproduced)" in row["why"]
-    assert "square alone: warp_per_row 4× over any_n (not reproduced)" in row["why"]
-    points = len(frames()["wide"].drop_duplicates(list(records.POINT)))
-    assert f" {points} points" in row["why"]  # each once
-    text = REPEATS.replace("repeats = true\n", "")
-    (apart,) = judge.judge(load(tmp_path / "rooms", text), two_runs).to_dict("records")
-    assert apart["verdict"] == NOT_REPRODUCED and "alone" not in apart["why"]
-
-
-def test_a_point_that_one_run_lacks_is_that_of_the_other(tmp_path, two_runs):
-    largest = max(frames()["wide"]["n"])
-    text = REPEATS.replace("repeats = true", f"repeats = true\nat = {{ n = {largest} }}")
-    known = load(tmp_path / "rooms", text)
+@pytest.mark.parametrize(
+    "new,verdict,said",
+    [
+        (
+            "repeats = true",
+            REPRODUCED,
+            r" 21 points.*wide alone: warp_per_row 1–2× over any_n \(not reproduced\); square alone: .* 4×",
+        ),
+        ("", NOT_REPRODUCED, "^((?!alone).)*$"),
+        # The largest n, which one run lacks, is that of the other.
+        ("repeats = true\nat = { n = 32768 }", REPRODUCED, "square alone: not measured"),
+    ],
+)
+def test_runs_of_one_measurement_are_judged_by_their_mean(tmp_path, two_runs, new, verdict, said):
+    known = load(tmp_path / "rooms", REPEATS.replace("repeats = true", new))
     (row,) = judge.judge(known, two_runs).to_dict("records")
-    assert row["verdict"] == REPRODUCED and "square alone: not measured" in row["why"]
+    assert row["verdict"] == verdict and re.search(said, row["why"])
     (two_runs / "casper_sparse" / "square.csv").unlink()
     assert judge.judge(known, two_runs)["verdict"].item() == NOT_MEASURED
 
@@ -222,27 +221,32 @@ def test_what_does_not_carry_over(tmp_path, changes, gpu, expected):
 
 
 def test_verdicts_by_shipped_records_are_kept_until_a_file_changes(tmp_path, monkeypatch):
-    made, judged = [], judge.judge
-    monkeypatch.setattr(paths, "BUILD", tmp_path)
-    monkeypatch.setattr(load_, "claims", lambda: CASPER)
-    monkeypatch.setattr(judge, "judge", lambda claims, folder: made.append(folder) or judged(claims, folder))
-    folder, kept = paths.RECORDED / paths.HOME, tmp_path / "verdicts" / f"{paths.HOME}.json"
-    first = judge.kept(CASPER, folder)
-    pd.testing.assert_frame_equal(judge.kept(CASPER[:5], folder), first[:5])
-    assert len(made) == 1 and first.equals(judged(CASPER, folder))
-    kept.write_text("{")  # as an interrupted disk leaves it
-    judge.kept(CASPER, folder)
-    monkeypatch.setattr(judge, "_state", lambda: "another")
-    judge.kept(CASPER, folder)
-    assert len(made) == 3
-
-
-def test_verdicts_by_other_records_and_on_other_claims_are_not_kept(tmp_path, monkeypatch):
+    made, judged, few = [], judge.judge, CASPER[:6]
     monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
-    folder = synthetic.folder(tmp_path / "own")
-    pd.testing.assert_frame_equal(judge.kept(CASPER, folder), judge.judge(CASPER, folder))
-    judge.kept([replace(CASPER[0], says="something else")], paths.RECORDED / paths.HOME)
-    assert not (tmp_path / "build").exists()
+    monkeypatch.setattr(load_, "claims", lambda: few)
+    monkeypatch.setattr(judge, "judge", lambda claims, folder: made.append(folder) or judged(claims, folder))
+    own, folder = synthetic.folder(tmp_path / "own"), paths.RECORDED / paths.HOME
+    judge.kept(few, own)  # other records, and other claims
+    judge.kept([replace(few[0], says="something else")], folder)
+    assert not (tmp_path / "build").exists() and made == [own, folder]
+    first = judge.kept(few, folder)
+    pd.testing.assert_frame_equal(judge.kept(few[:5], folder), first[:5])
+    assert len(made) == 3 and first.equals(judged(few, folder))
+    (tmp_path / "build" / "verdicts" / f"{paths.HOME}.json").write_text("{")  # as an interrupted disk leaves it
+    judge.kept(few, folder)
+    monkeypatch.setattr(judge, "_state", lambda: "another")
+    judge.kept(few, folder)
+    assert len(made) == 5
+
+
+@pytest.mark.parametrize("name", ["a.py", "a.toml", "a.j2", "a.csv", "a.json", "a.txt"])
+def test_a_file_that_verdicts_follow_from_changes_their_state(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    states = [judge._state()]
+    for text in ("one", "longer"):
+        records.write_text(tmp_path / "artifact" / "deep" / name, text)
+        states.append(judge._state())
+    assert len(set(states)) == (1 if name == "a.txt" else 3)
 
 
 # ---------------------------------------------------------------- reasons

@@ -1,16 +1,15 @@
 """The ledger: its cells, sections, columns of GPUs, counts and rules; and that nothing of a source is skipped."""
 
 import re
+from contextlib import nullcontext
 
 import pandas as pd
 import pytest
-import synthetic
 from bs4 import BeautifulSoup
-from judging import frames
 
-from artifact import registry
+from artifact import paths, registry
 from artifact.drawing.pages import ledger
-from artifact.measure import minutes
+from artifact.measure import minutes, records
 from artifact.verdicts import judge, load, measures, page
 
 KNOWN, UNTESTED, FIGURES = load.claims(), load.untested(), load.figures_of()
@@ -20,8 +19,15 @@ GPU = "NVIDIA H200"
 
 
 @pytest.fixture(scope="module")
-def df(tmp_path_factory) -> pd.DataFrame:
-    return judge.judge(KNOWN, synthetic.folder(tmp_path_factory.mktemp("records")))
+def gpus() -> dict[str, pd.DataFrame]:
+    """The verdicts by the shipped records of every GPU."""
+    folders = {gpu: paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)}
+    return judge.everywhere(KNOWN, folders)
+
+
+@pytest.fixture(scope="module")
+def df(gpus) -> pd.DataFrame:
+    return gpus[paths.HOME]
 
 
 def rows(text: str) -> dict[str, BeautifulSoup]:
@@ -42,17 +48,16 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
     found = rows(text)
     assert sorted(found) == sorted(df["id"]) and "http" not in text and "<script" not in text
     for row in df.to_dict("records"):
-        cell = found[row["id"]].find("td", {"data-label": GPU})
+        own = found[row["id"]]
+        cell = own.find("td", {"data-label": GPU})
         assert cell["data-verdict"] == measures.said(row["verdict"], row["extension"])
-        for said in (row["measured"], row["close"], row["why"]):
-            assert "".join(said.split()) in "".join(cell.text.split()), row["id"]
+        seen = "".join(cell.text.split())
+        assert all("".join(said.split()) in seen for said in (row["measured"], row["close"], row["why"])), row["id"]
         told = cell.find("p", class_="judged").find_previous_siblings("p")
         assert len(told) == bool(row["close"]) + (bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED)
-        assert "extension" in cell.find("small").text if row["extension"] else not cell.find("small")
-        assert found[row["id"]].find("a", href=f"#claim-{row['id']}")
-        assert minutes.said(row["minutes"]) in found[row["id"]].find("th").text
+        assert bool(cell.find("small")) == row["extension"] and own.find("a", href=f"#claim-{row['id']}")
+        assert minutes.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
-    assert 'href="ledger.html#claim-wide-speedup"' in ledger.ledger({GPU: df}, "ledger.html")
 
 
 def test_the_ledger_escapes_what_it_shows():
@@ -82,12 +87,15 @@ def test_what_comes_first_is_open_and_the_others_unfold_with_links_to_numbers(df
     assert 'class="folded"' not in ledger.ledger({GPU: df}, "ledger.html", ["no such claim"])
 
 
-def test_the_ledger_has_a_column_for_each_gpu(df, tmp_path):
-    two = judge.judge(KNOWN, synthetic.folder(tmp_path, frames(1.5))).iloc[::-1]  # in any order
-    said = [f.set_index("id").apply(lambda r: measures.said(r["verdict"], r["extension"]), axis=1) for f in (df, two)]
-    assert (said[0] != said[1].reindex(said[0].index)).any()
-    for i, row in rows(ledger.ledger({"First": df, "Second": two})).items():
-        assert [cell["data-verdict"] for cell in row.find_all("td", {"data-verdict": True})] == [of[i] for of in said]
+def test_the_ledger_has_a_column_for_each_gpu(gpus):
+    made = pd.concat(gpus).assign(said=lambda df: list(map(measures.said, df["verdict"], df["extension"])))
+    said = made.groupby("id")["said"].agg(list)
+    one, other = gpus.items()
+    text = ledger.ledger(dict([one, (other[0], other[1].iloc[::-1])]))  # in any order
+    cells = {
+        i: [c["data-verdict"] for c in row.find_all("td", {"data-verdict": True})] for i, row in rows(text).items()
+    }
+    assert cells == said.to_dict()
 
 
 def test_a_bar_for_each_source_counts_its_claims(df):
@@ -118,10 +126,18 @@ def test_rules_are_defined_for_every_claim():
     assert not df.duplicated(["part", "name"]).any()  # or two rooms would each have one of that name
 
 
-def test_a_rule_is_written_as_in_its_file():
-    words = {"near": ["published", 2.5], "factor": 1.05, "each_step": True, "at": 4096}
-    text = '{ near = ["published", 2.5], factor = 1.05, each_step = true, at = 4096 }'
-    assert page.written(words) == text and page.written("each point") == '"each point"'
+@pytest.mark.parametrize(
+    "value,text",
+    [
+        ("each point", '"each point"'),
+        (
+            {"near": ["published", 2.5], "factor": 1.05, "each_step": True, "at": 4096},
+            '{ near = ["published", 2.5], factor = 1.05, each_step = true, at = 4096 }',
+        ),
+    ],
+)
+def test_a_rule_is_written_as_in_its_file(value, text):
+    assert page.written(value) == text
 
 
 # ---------------------------------------------------------------- nothing skipped
@@ -141,10 +157,7 @@ def test_a_rule_is_written_as_in_its_file():
     ],
 )
 def test_places(where, sections, figures):
-    if sections is None:
-        with pytest.raises(ValueError, match="whose sections are: abstract, I"):
-            page.places(where, SECTIONS)
-    else:
+    with nullcontext() if sections else pytest.raises(ValueError, match="whose sections are: abstract, I"):
         assert page.places(where, SECTIONS) == (sections, figures)
 
 

@@ -12,7 +12,7 @@ import scipy.sparse
 import worlds
 
 from artifact import paths
-from artifact.measure import run
+from artifact.measure import bench, check, run
 from artifact.which import advice, atlas, model, statistics
 from kernels.formats import csr
 
@@ -25,10 +25,15 @@ def matrix(n=2000, density=0.003, seed=5):
 
 
 @pytest.fixture
-def answer(monkeypatch):
+def advise(monkeypatch):
     made = worlds.pool(40)
     monkeypatch.setattr(atlas, "pool", lambda *_: made)
-    return advice.advise(matrix(), 256, RECORDED, name="mine")
+    return lambda a=None, n=256, name="mine": advice.advise(a or matrix(), n, RECORDED, name=name)
+
+
+@pytest.fixture
+def answer(advise):
+    return advise()
 
 
 @pytest.mark.parametrize("dense", [0.01, 1e9, float("nan")])
@@ -41,11 +46,11 @@ def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, dense):
     assert ("would take some" in text, "make A dense" in text) == (dense > 1, dense < 1)
 
 
-def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(answer):
+def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):
     wide = csr.from_scipy(scipy.sparse.random(300, 500, 0.01, "csr", rng=np.random.default_rng(1)))
-    assert advice.advise(wide, 64, RECORDED).reordered is None
+    assert advise(wide, 64).reordered is None and advise(matrix(200, 0.05), 64).reordered is not None
     with pytest.raises(ValueError, match="nothing has no non-zeros"):
-        advice.advise(csr.from_scipy(scipy.sparse.csr_array((4, 4))), 64, RECORDED, name="nothing")
+        advise(csr.from_scipy(scipy.sparse.csr_array((4, 4))), name="nothing")
     for about in atlas.maps()[0]:  # nor what a room would reorder by itself
         assert advice.problem(about, matrix(64, 0.1), 32, 0, "mine").nnz == matrix(64, 0.1).nnz
 
@@ -66,13 +71,11 @@ def test_the_time_is_about_what_the_world_says(answer):
     assert low / 2 < min(truth.values()) / answer.guess.table["expected_us"].iloc[0] < high * 2
 
 
-def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(monkeypatch):
-    made = worlds.pool(40)
-    monkeypatch.setattr(atlas, "pool", lambda *_: made)
-    answer = advice.advise(matrix(), 512, RECORDED, name="m4")
-    assert "m4" not in {label for label, _ in answer.guess.neighbours}
+def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(advise):
+    answer = advise(n=512, name="m4")
     times = answer.known.set_index("variant")["median_us"]
-    assert len(times) == 5 and advice.lines(answer, "x")[-1] == (
+    assert "m4" not in {label for label, _ in answer.guess.neighbours} and len(times) == 5
+    assert advice.lines(answer, "x")[-1] == (
         f"Recorded of this very matrix: {times.idxmin()} {advice.short(times.min())} µs, "
         f"the advised {answer.guess.variant} {advice.short(times[answer.guess.variant])} µs."
     )
@@ -93,20 +96,10 @@ def test_preparation_pays_off_after_so_many(times, prepare, after, ready):
 
 def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
     """The rooms' kernels bind, the GPU is a fake."""
-    from artifact.measure import bench, check
-
     times = {"warp_per_row": 10.0, "scalar": 10.5, "cusparse_alg2": 30.0}
-    df = answer.pool.df
     names = dict(zip(("plain", "cut", "cusparse_alg2"), times, strict=True))
-    shown = answer.pool.df.assign(variant=df["variant"].replace(names))
-    table = answer.guess.table.assign(variant=answer.guess.table["variant"].replace(names))
-    answer = advice.Advice(
-        **{
-            **vars(answer),
-            "pool": atlas.Pool(answer.pool.about, shown, answer.pool.matrices),
-            "guess": model.Guess(table, answer.guess.neighbours, {}, True),
-        }
-    )
+    renamed = [df.assign(variant=df["variant"].replace(names)) for df in (answer.pool.df, answer.guess.table)]
+    answer = replace(answer, pool=replace(answer.pool, df=renamed[0]), guess=replace(answer.guess, table=renamed[1]))
 
     def point(problem, contenders, opened, budget_s):
         assert problem.label == "mine" and problem.n == 256
@@ -115,11 +108,13 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
 
     monkeypatch.setattr(run, "measure_point", point)
     found = advice.measure(answer, matrix(), None)
-    assert found["variant"].tolist() == list(times)
-    assert found["over_best"].tolist() == [1.0, 1.05, 3.0]
-    assert "The advice was good: scalar takes 1.05×" in advice.judged(found, "scalar")
-    assert "was not the best: cusparse_alg2 takes 3.00×" in advice.judged(found, "cusparse_alg2")
-    assert "does not take this matrix here; the fastest is warp_per_row" in advice.judged(found, "win")
+    assert found["variant"].tolist() == list(times) and found["over_best"].tolist() == [1.0, 1.05, 3.0]
+    for advised, said in {
+        "scalar": "The advice was good: scalar takes 1.05×",
+        "cusparse_alg2": "was not the best: cusparse_alg2 takes 3.00×",
+        "win": "does not take this matrix here; the fastest is warp_per_row",
+    }.items():
+        assert said in advice.judged(found, advised)
 
 
 def test_the_shipped_records_answer_for_every_precision_that_they_have():

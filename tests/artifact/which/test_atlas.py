@@ -45,21 +45,23 @@ RATES = pd.DataFrame(
 )
 
 
-def test_dense_time_is_estimated_from_the_nearest_rates():
-    flops = 2.0 * 2048**3
-    assert atlas.dense_us(RATES, "FP32", 2048, 2048, 2048) == pytest.approx(flops / 30e6)
-    assert atlas.dense_us(RATES, "FP32", 2**16, 2**16, 2**16) == pytest.approx(2.0 * 2**48 / 40e6)
-    assert np.isnan(atlas.dense_us(RATES, "BF16", 64, 64, 64))
-    thin = atlas.dense_us(RATES, "FP32", 2**14, 1, 2**14, copy_gbps=4000.0)
-    assert thin == pytest.approx(4 * (2**28 + 2**15) / 4e6), "reading A takes longer than multiplying"
+@pytest.mark.parametrize(
+    "how,us",
+    [
+        (("FP32", 2048, 2048, 2048), 2.0 * 2048**3 / 30e6),
+        (("FP32", 2**16, 2**16, 2**16), 2.0 * 2**48 / 40e6),
+        (("BF16", 64, 64, 64), np.nan),
+        (("FP32", 2**14, 1, 2**14, 4000.0), 4 * (2**28 + 2**15) / 4e6),  # reading A takes longer than multiplying
+    ],
+)
+def test_dense_time_is_estimated_from_the_nearest_rates(how, us):
+    assert atlas.dense_us(RATES, *how) == pytest.approx(us, nan_ok=True)
 
 
 def sweep(folder, **more):  # noqa: F811
     """A GPU's records of the synthetic sweep "wide", which the map of the room calls blocks in BF16."""
-    text = (folder / "casper_sparse" / "map.toml").read_text() + "".join(
-        f"{key} = {value}\n" for key, value in more.items()
-    )
-    (folder / "casper_sparse" / "map.toml").write_text(text)
+    with (folder / "casper_sparse" / "map.toml").open("a") as file:
+        file.writelines(f"{key} = {value}\n" for key, value in more.items())
     gpu = world(folder)
     records.write(gpu / "casper_sparse" / "wide.csv", synthetic.experiment("wide"))
     return gpu

@@ -18,6 +18,15 @@ def made():
     return worlds.pool(60)
 
 
+def without(made, variant, but):
+    """The pool without a contender's points, but for those of these matrices."""
+    return replace(made, df=made.df[(made.df["variant"] != variant) | made.df["label"].isin(but)])
+
+
+def said(pool, name, n=128, left_out=""):
+    return model.guess(model.fit(pool, left_out), pool.matrices[name], n)
+
+
 def test_left_out_in_turn_the_advice_is_good_and_better_than_any_constant(made):
     found = model.evaluate(made)
     assert len(found) == 120 and (found["ratio"] >= 1).all()
@@ -39,56 +48,51 @@ def test_four_of_five_are_within_what_is_said():
     assert model.off(found) == (2.0, 10.0)
 
 
-def test_a_format_has_its_own_terms(made):
+@pytest.mark.parametrize(
+    "form,never,always",
+    [("", {"blocks_64"}, {"work"}), ("blocks", {"work", "windows_16", "longest"}, {"blocks_64"})],
+)
+def test_a_format_has_its_own_terms(made, form, never, always):
     """The same times, said to be of blocks or of CSR."""
-    names = list(model.TERMS)
-    blocks = atlas.Pool(replace(made.about, formats={"*": "blocks"}), made.df, made.matrices)
-    for fitted, not_its in (
-        (model.fit(made), {"blocks_64"}),
-        (model.fit(blocks), {"work", "windows_16", "longest"}),
-    ):
-        used = {names[i] for i in np.flatnonzero(fitted.weights.sum(axis=0) > 0)}
-        assert not used & not_its
-    assert "blocks_64" in used
+    about = replace(made.about, formats={"*": form}) if form else made.about
+    weights = model.fit(replace(made, about=about)).weights.sum(axis=0)
+    used = {name for name, weight in zip(model.TERMS, weights, strict=True) if weight > 0}
+    assert not used & never and always <= used
 
 
 def test_who_was_measured_at_few_points_has_no_sum(made):
-    df = made.df[(made.df["variant"] != "win") | made.df["label"].isin(["m1", "m2"])]
-    fitted = model.fit(atlas.Pool(made.about, df, made.matrices))
-    at = fitted.variants.index("win")
-    assert np.isnan(fitted.weights[at]).all() and not np.isnan(np.delete(fitted.weights, at, 0)).any()
-    assert "win" not in set(model.guess(fitted, made.matrices["m1"], 128).table["variant"])
+    few = without(made, "win", but=["m1", "m2"])
+    weights = pd.DataFrame(model.fit(few).weights, model.fit(few).variants)
+    assert weights.loc["win"].isna().all() and weights.drop("win").notna().all(axis=None)
+    assert "win" not in set(said(few, "m1").table["variant"])
 
 
-def test_what_is_left_out_is_not_seen(made):
-    """Times of a matrix a thousand times as long change nothing of what is said of it."""
-    (label, s) = list(made.matrices.items())[7]
-    df = made.df.copy()
+@pytest.mark.parametrize("left_out", [True, False])
+def test_what_is_left_out_is_not_seen(made, left_out):
+    """Times of a matrix a thousand times as long change nothing of what is said of it; or they were looked at."""
+    label, df = "m7", made.df.copy()
     df.loc[df["label"] == label, "median_us"] *= np.linspace(1, 1000, (df["label"] == label).sum())
-    other = atlas.Pool(made.about, df, made.matrices)
-    before, after = (model.guess(model.fit(p, label), s, 128).table for p in (made, other))
-    assert before.equals(after)
-    seen = [model.guess(model.fit(p), s, 128).table for p in (made, other)]
-    assert not seen[0].equals(seen[1]), "or the times were never looked at"
+    before, after = (said(pool, label, left_out=label * left_out).table for pool in (made, replace(made, df=df)))
+    assert before.equals(after) == left_out
 
 
 def test_who_was_not_measured_anywhere_near_is_not_advised(made):
-    df = made.df[(made.df["variant"] != "win") | (made.df["label"] == "m1")]
-    few = atlas.Pool(made.about, df, made.matrices)
-    found = model.guess(model.fit(few, "m1"), made.matrices["m1"], 128).table
+    found = said(without(made, "win", but=["m1"]), "m1", left_out="m1").table
     assert "win" not in set(found["variant"]) and found["expected_us"].notna().all()
 
 
 def test_nothing_left_is_a_sentence(made):
-    one = atlas.Pool(made.about, made.df[made.df["label"] == "m1"], {"m1": made.matrices["m1"]})
     with pytest.raises(ValueError, match="no record left without 'm1'"):
-        model.fit(one, "m1")
+        model.fit(replace(made, df=made.df[made.df["label"] == "m1"]), "m1")
 
 
 def test_a_contender_that_refuses_counts_as_bad_where_it_refuses(made):
-    df = made.df[(made.df["variant"] != "cut") | made.df["label"].isin(["m1", "m2"])]
-    share = model.always(atlas.Pool(made.about, df, made.matrices))[1]
-    assert share <= model.always(made)[1]
+    few = replace(made, df=made.df[(made.df["variant"] == "auto") | made.df["label"].isin(["m1", "m2"])])
+    good = (few.df["median_us"] <= model.GOOD * few.df.groupby(["label", "n"])["median_us"].transform("min")) & few.df[
+        "variant"
+    ].isin(few.advisable)
+    points = few.df[["label", "n"]].drop_duplicates()
+    assert model.always(few)[1] == pytest.approx(good.groupby(few.df["variant"]).sum().max() / len(points))
 
 
 @pytest.mark.parametrize(
@@ -102,14 +106,16 @@ def test_the_advice_from_the_shipped_records_is_mostly_good(shipped):
 
 
 def test_the_nearest_points_say_what_preparation_is_and_larger_n_scales_the_time(made):
-    """Parts of a sum are shares of it; a matrix of nothing has finite features."""
-    found = model.guess(model.fit(made), made.matrices["m5"], 128)
+    """Parts of a sum are shares of it."""
+    found = said(made, "m5")
     table = found.table.set_index("variant")
     assert table.loc[["win", "plain"], "prepare_ms"].tolist() == pytest.approx([2.0, 0.0], abs=1e-6)
     assert found.neighbours[0] == ("m5", 128) and len(found.neighbours) == model.RANKING
     assert sum(found.made_of.values()) == pytest.approx(1) and set(found.made_of) <= set(model.TERMS)
-    more = model.guess(model.fit(made), made.matrices["m5"], 2048).table["expected_us"].min()
-    assert 4 < more / table["expected_us"].min() < 40
+    assert 4 < said(made, "m5", 2048).table["expected_us"].min() / table["expected_us"].min() < 40
+
+
+def test_a_matrix_of_nothing_has_finite_features():
     nothing = statistics.Statistics(**dict.fromkeys(statistics.FIELDS, 0) | {"m": 1, "k": 1})
     assert np.isfinite(model.features(nothing, 1)).all() and len(model.terms(nothing, 1)) == len(model.TERMS)
 
@@ -122,8 +128,8 @@ def test_corrections_are_softened_and_weighted_by_distance():
 
 
 def test_constant_features_count_for_nothing(made):
-    alike = {name: statistics.Statistics(**vars(s) | {"spread": 0.3}) for name, s in made.matrices.items()}
-    fitted = model.fit(atlas.Pool(made.about, made.df, alike))
-    far = statistics.Statistics(**vars(alike["m3"]) | {"spread": 0.9})
-    near = model.guess(fitted, alike["m3"], 128)
-    assert model.guess(fitted, far, 128).neighbours == near.neighbours and np.isinf(fitted.scale).sum() >= 1
+    matrices = {name: statistics.Statistics(**vars(s) | {"spread": 0.3}) for name, s in made.matrices.items()}
+    far = statistics.Statistics(**vars(matrices["m3"]) | {"spread": 0.9})
+    alike = replace(made, matrices=matrices | {"far": far})
+    assert said(alike, "far").neighbours == said(alike, "m3").neighbours
+    assert np.isinf(model.fit(alike).scale).sum() >= 1

@@ -183,6 +183,7 @@ MALFORMED = [
     ("CSR", ("row_ptr", 3, 4), ["ends at 4", "5 column"]),
     ("CSR", ("row_ptr", 0, -1), ["row_ptr", "starts at -1"]),
     ("CSR", ("row_ptr", 1, 3), ["row_ptr", "from 3 to 2", "row 1"]),
+    ("CSR", ("row_ptr", 1, -1), ["row_ptr", "from 0 to -1", "row 0"]),
     ("CSR", ("row_ptr", 2, 9), ["row_ptr", "from 9 to 5", "row 2"]),
     ("CSR", ("col_idx", 3, 4), ["col_idx[3] is 4", "columns 0 to 3"]),
     ("CSR", {"k": 3}, ["col_idx[0] is 3", "columns 0 to 2"]),
@@ -241,13 +242,15 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("name", "change", "words"), MALFORMED)
-def test_a_malformed_matrix_gets_one_sentence(name, change, words):
-    a = formats.validate(GOOD[name])
+def test_a_malformed_matrix_gets_one_sentence(there, name, change, words):
+    a, sides = formats.validate(GOOD[name]), [lambda x: x]
     if isinstance(change, tuple):
         at, place, value = change
         change = {at: getattr(a, at).copy()}
         change[at][place] = value
-    says(words, lambda: formats.validate(replace(a, **change)))
+        sides += [there] * (name in ("CSR", "BCSR", "WCSR", "N:M", "2:4"))
+    for side in sides:
+        says(words, lambda side=side: formats.validate(side(replace(a, **change))))
 
 
 @each

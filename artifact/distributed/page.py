@@ -230,7 +230,7 @@ def times(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _matrix(df: pd.DataFrame) -> pd.Series:
-    return df["case"].map(BRIEF) + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format)
+    return df["case"].map(BRIEF) + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str)
 
 
 def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from .. import jit, tuning
 from ..contract import Family, Kernel, Launch, Problem
-from ..formats import half
+from ..formats import half, intake
 from ..tuning import Choices, Rounds
 from . import family, model, planning, union, windows
-from .model import fingerprint, statistics
+from .model import statistics
 from .union import Union
 from .wcsr import require_rows
 from .windows import Windows
@@ -73,7 +73,7 @@ def key(problem: Problem, accuracy: str) -> tuple:
     require_rows(f"auto_{accuracy}", operands)
     a, dtype = operands.a, family.dtype_of(operands.b)
     kind = dtype if accuracy == "half" else accuracy
-    return problem.m, problem.n, problem.k, a.nnz, fingerprint(a), kind
+    return problem.m, problem.n, problem.k, a.nnz, f"{intake.facts_of(a).fingerprint:016x}", kind
 
 
 def bind_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:

@@ -7,7 +7,7 @@ is written where it lies. The order of additions is fixed, so results are the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ..formats import half, layout
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from . import unit
-from .family import Shape, dtype_of, instance, order
+from .family import Shape, instance, shape_of
 from .lines import lines
 
 NAME = "blocks_mma"
@@ -82,13 +82,6 @@ def entry(tile: Tile, shape: Shape) -> str:
     return instance(NAME, shape.dtype, shape.b_row, shape.b_col, *by_columns, tile.columns, tile.stages)
 
 
-def shape_of(problem: Problem) -> Shape:
-    """The shape of a problem on the device, blocks as they are."""
-    operands = problem.device()
-    b_row, b_col = operands.a.block
-    return Shape(dtype_of(operands.b), b_row, b_col, order(operands.b), order(operands.c))
-
-
 #: Instantiations that stand for all: each height of blocks, orders and widths, rings of a large and a small SM.
 _ENTRIES = tuple(
     entry(tile, shape)
@@ -122,7 +115,8 @@ def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launc
     too many blocks of threads.
     """
     operands = problem.device()
-    a, shape = operands.a, shape_of(problem)
+    a = operands.a
+    shape = replace(shape_of(problem), b_row=a.block[0])  # blocks as they are
     require(
         shape.dtype in half.DTYPES,
         f"{name} multiplies {' and '.join(half.DTYPES)}, but B is float32: use opt0, or convert A to CSR",

@@ -8,7 +8,6 @@ is its `Shape`. Blocks lower than 64 rows are stacked to 64 first (`unit.stacked
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -287,9 +286,3 @@ def predict(config: Unit, m: int, n: int, blocks: int, shape: Shape, sms: int) -
     longest = steps / max(1, rows) * step + tile  # a tile of average length, when others are done
     waves = ceil(rows * panels / sms)
     return FILL + max(whole, waves * longest)
-
-
-def jobs(configs: Iterable[Unit], problem: Problem) -> list[tuple[Path, str]]:
-    """What has to be compiled for the problem: (source, entry) of each."""
-    shape = shape_of(problem)
-    return list(dict.fromkeys((SOURCE, entry(config, shape)) for config in configs))

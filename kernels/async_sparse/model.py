@@ -70,11 +70,6 @@ def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
     return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
 
 
-def fingerprint(a: Csr) -> str:
-    """16 hexadecimal digits of where A's entries are: the key under which a choice for it is kept."""
-    return f"{intake.facts_of(a).fingerprint:016x}"
-
-
 # ---------------------------------------------------------------- how long it takes
 
 

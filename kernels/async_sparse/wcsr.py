@@ -90,11 +90,6 @@ def config_of(name: str) -> Config:
     return Config(chunk=0) if name == "wcsr_whole" else Config()
 
 
-def shared_bytes(width: int) -> int:
-    """Dynamic shared memory of a block: a step of A and of B."""
-    return A_BYTES + width * LINE
-
-
 def bind(name: str, problem: Problem, device, config: Config | None = None) -> Launch:
     """A variant or trial ready to run. `prepare_ms` is the conversion of A, CSR, into windows and tasks.
 
@@ -144,7 +139,7 @@ def bind(name: str, problem: Problem, device, config: Config | None = None) -> L
         np.int32(m),
         np.int32(width),
     )
-    job, need = (SOURCE, entry(dtype, config.width)), shared_bytes(config.width)
+    job, need = (SOURCE, entry(dtype, config.width)), A_BYTES + config.width * LINE  # a step of A and of B
     held, keep = a.nbytes + work.nbytes + (0 if sums is None else sums.nbytes), (a, val, work, sums)
     how = device, ((work.count, panels), 128), arguments, need, prepare_ms, held, keep
     return dense.bound(name, operands, job, *how, around=(before, after))

@@ -64,12 +64,14 @@ def similar(a: Csr) -> tuple[np.ndarray, Csr]:
 
 
 def grouped(a: Csr, rows: int, chunk: int, block: int):
+    assert facts(a).ascending, "columns that the kernel looks for ascend"
     of = wcsr.from_csr(formats.to_host(a), window=rows, pad=1, dtype="float32")
     table, chunk = tasks(of.row_ptr, chunk, block=block)
     return of.row_ptr, of.col_idx, np.ascontiguousarray(of.val.T), table, chunk
 
 
 def sliced(a: Csr, rows: int, pad: int, exact: bool):
+    assert facts(a).ascending, "columns that the kernel looks for ascend"
     of = wcsr.from_csr(formats.to_host(a), window=rows, pad=pad, dtype="float32")
     val = of.val.reshape(rows, of.columns // 8, 2, 4).transpose(1, 0, 2, 3)
     val = np.where((np.arange(rows) // 4 % 2 == 1)[:, None, None], val[:, :, ::-1], val)

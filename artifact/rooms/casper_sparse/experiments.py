@@ -10,7 +10,6 @@ import pandas as pd
 
 from artifact.book.study import Counters, Study, by, given, ratio, repeated, rungs, where
 from artifact.measure import matrices, records
-from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from kernels import casper_sparse as room
@@ -78,7 +77,7 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
     share = np.maximum(moved_us, multiplied_us) / df["median_us"]
     groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
-    spread = groups["speedup"].agg(mean=geomean, least="min", most="max", points="count")
+    spread = groups["speedup"].agg(mean=records.geomean, least="min", most="max", points="count")
     return spread.assign(share=groups["share"].median()).reset_index()
 
 

@@ -9,7 +9,6 @@ import pandas as pd
 from artifact.book.facts import Fact, part, summary
 from artifact.book.study import Counters, Study, by, mean, ratio, where
 from artifact.measure import again, matrices, records
-from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.rooms.casper_sparse import experiments
 from artifact.rooms.casper_sparse.experiments import BEST, POINT
@@ -70,7 +69,7 @@ def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
     fits = 4 * points["k"] * points["n"] <= machine["l2_bytes"]
     ours = {base: ratio(df, PUBLISHED, base, POINT) for base in (BEST, "cusparse_default")}
     over = {sweep: values for sweep, values in ours[BEST].groupby("experiment", sort=False)}
-    by_n = over["wide"].groupby("n").agg(geomean)
+    by_n = over["wide"].groupby("n").agg(records.geomean)
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
         "room": {"variants": len(room.VARIANTS), "tried": len(room.TRIED)},
@@ -80,7 +79,7 @@ def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
         "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
         "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
         **{
-            name: {"share": (ours[base] > 1).mean(), "mean": geomean(ours[base])}
+            name: {"share": (ours[base] > 1).mean(), "mean": records.geomean(ours[base])}
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
     }
@@ -155,7 +154,10 @@ def ragged(odd: pd.DataFrame) -> Facts:
 def real(table: pd.DataFrame) -> Facts:
     """Return how real matrices go; table: `experiments.speedups`."""
     least, about = table.loc[table["auto"].idxmin()], {"matrices": len(table), "n": experiments.REAL_N}
-    about |= {"behind": int((table["auto"] < 1).sum()), "mean": table[[PUBLISHED, "split_rows", "auto"]].apply(geomean)}
+    about |= {
+        "behind": int((table["auto"] < 1).sum()),
+        "mean": table[[PUBLISHED, "split_rows", "auto"]].apply(records.geomean),
+    }
     return {"real": about | {"least": {"matrix": least["matrix"], "ratio": least["auto"]}}}
 
 

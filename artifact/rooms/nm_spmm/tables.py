@@ -11,7 +11,6 @@ import pandas as pd
 from artifact.book.study import by, given, pivot
 from artifact.drawing.words import shape
 from artifact.measure import records
-from artifact.measure.records import geomean
 from artifact.rooms.nm_spmm import model, study
 from artifact.rooms.nm_spmm.model import BLOCK, kept
 from artifact.rooms.nm_spmm.study import (
@@ -192,7 +191,7 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     df = pd.concat(heads, names=["head"]).reset_index("head").query("library in @CLASSES")
     df = df[df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
     df = df.assign(share=df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max"), size=sizes_of(df))
-    means = df.pivot_table("share", "size", ["library", "head"], aggfunc=geomean)[CLASSES]
+    means = df.pivot_table("share", "size", ["library", "head"], aggfunc=records.geomean)[CLASSES]
     matrix = [f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
     return means.set_axis([", ".join(column) for column in means], axis=1).assign(matrix=matrix)
 
@@ -214,7 +213,7 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 def llama_means(points: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means and ranges of the speedups at each sparsity. points: `llama_points`."""
     groups = points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
-    df = groups.agg(points="count", least="min", most="max", mean=geomean).reset_index()
+    df = groups.agg(points="count", least="min", most="max", mean=records.geomean).reset_index()
     df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
     return df.rename(columns={"panel": "gpu", "line": "contender"})
 
@@ -225,7 +224,7 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     pairs |= {f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")}
     theirs = study.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
     means = pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
-    found = means.join(theirs.agg(geomean).unstack()).reset_index()
+    found = means.join(theirs.agg(records.geomean).unstack()).reset_index()
     return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
 
 
@@ -238,7 +237,9 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     us, theirs = pivot(df, "median_us", PLACE), spmm.others("anchors").numbers()
     wide = us.rdiv(us["cublas"], axis=0)[["auto", *OURS.values()]]
     wide = wide.join(theirs.pivot(index=PLACE, columns="library", values="speedup")[[*OURS]])
-    means = wide.groupby(level="density", sort=False).agg(geomean).assign(points=len(wide.groupby(["m", "n", "k"])))
+    means = (
+        wide.groupby(level="density", sort=False).agg(records.geomean).assign(points=len(wide.groupby(["m", "n", "k"])))
+    )
     wide, means = wide.reset_index(), means.reset_index().assign(shape="geometric mean")
     wide["shape"] = [shape(at) for at in wide[["m", "n", "k"]].to_numpy()]
     both = pd.concat([wide, means], ignore_index=True)
@@ -260,7 +261,7 @@ def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFram
 def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
     """Return our rebuildings over the authors' own kernels in one run: means and ranges. beside: rebuilt.csv."""
     groups = beside.groupby(["density", "library"], sort=False)["speedup"]
-    found = groups.agg(lambda own: f"{geomean(own):.2f}× ({own.min():.2f} to {own.max():.2f})").unstack()
+    found = groups.agg(lambda own: f"{records.geomean(own):.2f}× ({own.min():.2f} to {own.max():.2f})").unstack()
     return found.sort_index(ascending=False).rename(index=sparsity).reset_index(names="sparsity")
 
 

@@ -48,3 +48,13 @@ def test_a_file_that_is_named_is_linked_and_comes_along(tmp_path):
     assert '<a href="y"><code>b.cuh</code></a> a.cu' in text
     # On a page of no room a name that two folders have says nothing.
     assert linked("<code>a.cu</code>", "index", tmp_path) == ("<code>a.cu</code>", {})
+
+
+def test_a_mark_is_drawn_at_all_entries_of_its_arrays_as_it_says():
+    marks = (sketch.put, [0, 1], 2, ["a", "b"], {"ha": ["left", "right"]}), (sketch.frame, 0, [0, 1], 1, 1)
+    ax = sketch.picture((0, 4), (3, 0), *marks).axes[0]
+    assert [(t.get_text(), t.get_position(), t.get_ha()) for t in ax.texts] == [
+        ("a", (0, 2), "left"),
+        ("b", (1, 2), "right"),
+    ]
+    assert [patch.get_xy() for patch in ax.patches] == [(0, 0), (0, 1)] and ax.get_ylim() == (3, 0)

@@ -71,3 +71,6 @@ def test_the_first_that_has_it_stands_in_where_the_home_gpu_has_none(tmp_path):
     assert [m.gpu for m in others.find("nm_spmm", folder, "x")] == ["NVIDIA A", "NVIDIA B"]
     assert others.nearest("nm_spmm", "x", "nvidia-c", folder).gpu == "NVIDIA A"
     assert others.nearest("nm_spmm", "x", "nvidia-b", folder).gpu == "NVIDIA B"
+    made(tmp_path, whole())
+    assert [m.gpu for m in others.find("nm_spmm", folder, "x")] == ["NVIDIA H200", "NVIDIA A", "NVIDIA B"]
+    assert others.nearest("nm_spmm", "x", "nvidia-c", folder).gpu == "NVIDIA H200"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
 import pytest
 
-from artifact.measure import portable
+from artifact.measure import check, portable, run
 from artifact.measure.portable import Point
 from artifact.rooms.async_sparse.portable import of_csr
 from kernels import jit
@@ -32,6 +33,22 @@ def test_the_variants_are_those_of_the_routes():
         way = families.routes.route(make(), dtype, accuracy, a100, explicit=True)
         named = {point.elsewhere for _, point in portable.points() if point.what == what}
         assert way.variant in named
+
+
+def test_rates_are_the_problems_and_over_the_fastest_dense_product(monkeypatch):
+    of = portable.points()[0][1].make()
+    us = {portable.PORTABLE: 4.0, "cublas_dense": 2.0, "cublas_dense_default": 3.0}
+
+    def point(problem, here, **_):
+        timings = {name: SimpleNamespace(median_us=time) for name, time in us.items()}
+        return {name: (run.Prepared(1.0, 0), check.Errors(0.0, 0.0), timings[name]) for name in us if name in here}
+
+    monkeypatch.setattr(portable, "measure_point", point)
+    monkeypatch.setattr(portable, "points", lambda: [("async_sparse", Point("blocks", "auto", "auto", lambda: of))])
+    gpu = SimpleNamespace(name="H200", properties=None)
+    df = portable.measure(gpu, say=lambda _: None).set_index("contender")
+    assert df["over_dense"].to_dict() == pytest.approx({name: 2.0 / time for name, time in us.items()})
+    assert df["tflops"].to_dict() == pytest.approx({name: of.useful_flops / time / 1e6 for name, time in us.items()})
 
 
 @pytest.mark.gpu

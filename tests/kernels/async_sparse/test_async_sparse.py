@@ -14,7 +14,7 @@ import racing
 import twins
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from matrices import PATTERNS, pattern, shuffled
+from matrices import PATTERNS, of_lengths, pattern, shuffled
 from pretend import as_array, pretended  # noqa: F401
 from racing import A100, B200, H100_PCIE, H200
 from refused import says
@@ -77,7 +77,7 @@ def test_a_problem_counts_what_its_operands_have(shape, density, block, how):
     p = system.problem(m, n, k, density, 7, block=block, **how)
     a, b, size = bcsr.validate(p.host().a), p.host().b, 4 if how["dtype"] == "tf32" else 2
     b_row, b_col = bcsr.sides(block)
-    assert a.blocks == round(density * ceil(m / b_row) * ceil(k / b_col)) and p.nnz == a.nnz == bcsr.to_csr(a).nnz
+    assert a.blocks == round(density * (ceil(m / b_row) * ceil(k / b_col))) and p.nnz == a.nnz == bcsr.to_csr(a).nnz
     assert p.useful_flops == 2 * p.nnz * n and p.least_bytes == a.nbytes + b.nbytes + size * m * n
     # The source's kernel: 512 columns at once, all rows of B that a block meets.
     assert p.requested_bytes == ceil(n / 512) * a.nbytes + size * n * (a.blocks * b_col + m)
@@ -189,6 +189,18 @@ def test_proposals_follow_the_matrix_and_take_few_launches():
     assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
     says(["'fp8'"], lambda: model.candidates("fp8", statistics_of(lonely), 8))
     assert any_csr.LAUNCHES <= 33
+
+
+def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_accuracies_apart(device):
+    p = system.problem_from_csr(shuffled(), 64, dtype="float32", format="csr")
+    a, half_ = csr.to_device(shuffled()), system.problem_from_csr(shuffled(), 64, format="csr")
+    given_ = replace(p.device(), a=a)
+    mixed = replace(p, make_device=lambda: given_, _device=None)
+    at_a_glance = any_csr.candidates(mixed, device, "fp32")
+    assert at_a_glance and all(isinstance(c, Union) and c.rows == 1 for c in at_a_glance)
+    assert len(any_csr.candidates(mixed, device, "fp32", False)) == len(model.POOLS["fp32"])
+    keys = [any_csr.key(p, "fp32"), any_csr.key(p, "tf32"), any_csr.key(half_, "half")]
+    assert [key[-1] for key in keys] == ["fp32", "tf32", "bfloat16"] and keys[0][:-1] == keys[2][:-1]
 
 
 # ------------------------------------------------------------------------------------------ tasks
@@ -540,6 +552,15 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             panels = ceil(n / union.columns_of(union.fitted(Union(), n, dtype), dtype))
             count, each = map(int, arguments[1:3])
             assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0 and count >= ceil(p.m / 4)
+
+
+@pytest.mark.parametrize(("longest", "different"), [(64, False), (65, True)])
+def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, longest, different):
+    p = system.problem_from_csr(of_lengths([3] * 40 + [longest]), 64, dtype="float32", format="csr", reorder="")
+    for module, config in ((union, Union(1, chunk=32)), (windows, Windows(8, exact=True, chunk=32))):
+        bounds = [module.bind("in order", p, device, replace(config, in_order=ask)) for ask in (False, True)]
+        usual, ordered = (step_of(bound)[:2] for bound in bounds)
+        assert (usual != ordered) == different and len(bounds[1].scratch) - len(bounds[0].scratch) == 2 * different
 
 
 def test_what_kernels_do_not_take_says_who_does(device):

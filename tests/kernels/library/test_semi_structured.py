@@ -176,6 +176,7 @@ def test_layers_share_what_is_quantised(device):
     with torch.no_grad():
         assert torch.equal(sparse(x, sparse.quantise(x)), sparse(x))
         numbers, unit = sparse.quantise(x)
+        assert (numbers.float().abs().amax(-1) == 448).all()
         for wrong in ((numbers[:, :128], unit), (numbers, unit[:3]), (numbers.view(torch.uint8), unit)):
             says(["bring what quantise makes of it"], lambda wrong=wrong: sparse(x, wrong))
 

@@ -59,15 +59,13 @@ def test_no_measured_number_is_typed_in_a_reason():
         assert not TYPED.search(said) and (said != claim.reason or not said), claim.id
 
 
-@pytest.mark.parametrize(
-    "speedup,verdicts", [(None, (NOT_REPRODUCED, REPRODUCED)), (1.3, (REPRODUCED, NOT_REPRODUCED))]
-)
+@pytest.mark.parametrize("speedup,pair", [(None, (NOT_REPRODUCED, REPRODUCED)), (1.3, (REPRODUCED, NOT_REPRODUCED))])
 def test_the_ledger_follows_the_records(tmp_path, speedup, pair):
     """The abstract and section V disagree about who is faster; the records decide."""
     ids = ["abstract-speedup", "summary-cusparse-faster", "wide-speedup"]
     claims = [claim for claim in CASPER if claim.id in ids]
     df = judge.judge(claims, synthetic.folder(tmp_path, frames(speedup))).set_index("id").loc[ids]
-    assert list(df["verdict"][:2]) == pair and df["published"].iloc[2] == "0.55–0.90×"
+    assert tuple(df["verdict"][:2]) == pair and df["published"].iloc[2] == "0.55–0.90×"
     assert "summary-cusparse-faster" in df["why"].iloc[0]
 
 

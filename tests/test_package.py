@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 import kernels
 from artifact.paths import ROOT
@@ -31,6 +30,7 @@ from kernels.tuning import __main__ as tuning
 NAME = jit.INSTALLED
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TARGET = "sm_90a"  #: what every room compiles for
+SOME = "tensor_core_24"  #: a room that ships choices
 
 
 def run(*command, cwd: Path, **environment: str) -> str:
@@ -47,89 +47,53 @@ def run(*command, cwd: Path, **environment: str) -> str:
     return result.stdout
 
 
+def make(kind: str, tree: Path, *folders: str) -> Path:
+    """Build a "wheel" or an "sdist" in a copy of these folders of the tree, without an index and without pip."""
+    for name in folders:
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", PROJECT["readme"], *PROJECT["license-files"]):
+        shutil.copy(ROOT / name, tree)
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}('.'))"
+    return tree / run(sys.executable, "-c", code, cwd=tree).split()[-1]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     """Built from a copy of the tree, with what an earlier build of another tree left in it."""
-    folder = tmp_path_factory.mktemp("package")
-    tree = folder / "tree"
-    for name in ("kernels", "artifact/drawing"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tree / name, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", PROJECT["readme"], *PROJECT["license-files"]):
-        shutil.copy(ROOT / name, tree)
+    tree = tmp_path_factory.mktemp("package") / "tree"
     stale = tree / "build" / "wheel" / "lib" / NAME / "no_longer_there.py"
     stale.parent.mkdir(parents=True)
     stale.touch()
-    backend = importlib.metadata.distribution("setuptools").locate_file("")
-    options = ("--no-build-isolation", "--wheel-dir", folder)
-    pip("wheel", *options, tree, cwd=folder, PYTHONPATH=str(backend))
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-def pip(*arguments, cwd: Path, **environment: str) -> None:
-    """pip of this Python without an index, and without what a user configured."""
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--isolated",
-        "--disable-pip-version-check",
-        *arguments,
-        "--no-index",
-        "--no-deps",
-        "--quiet",
-        cwd=cwd,
-        PIP_CONFIG_FILE=os.devnull,
-        **environment,
-    )
+    return make("wheel", tree, "kernels", "artifact/drawing")
 
 
 @pytest.fixture(scope="module")
-def installed(wheel) -> Path:
-    """The Python of an environment that has the wheel and what it requires."""
-    folder = wheel.parent / "environment"
-    venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
-    (site,) = folder.glob("lib/python*/site-packages")
-    for distribution in required(PROJECT["dependencies"]):
-        link(distribution, site)
-    pip("--python", python, "install", wheel, cwd=wheel.parent)
-    return python
-
-
-def required(lines: list[str]) -> list[importlib.metadata.Distribution]:
-    """The distributions installed here that these requirements lead to."""
-    found, todo = {}, list(lines)
+def site(wheel) -> Path:
+    """The packages of an environment: the wheel's, and links to those that it requires, directly or not."""
+    environment, todo, known = wheel.parent.parent / "environment", list(PROJECT["dependencies"]), set()
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
     while todo:
         need = Requirement(todo.pop())
-        name = canonicalize_name(need.name)
-        if name not in found and (not need.marker or need.marker.evaluate({"extra": ""})):
-            found[name] = importlib.metadata.distribution(name)
-            todo += found[name].requires or ()
-    return list(found.values())
-
-
-def link(distribution: importlib.metadata.Distribution, site: Path) -> None:
-    """Links in `site` to every file of an installed distribution, but for its commands."""
-    for file in distribution.files or ():
-        if ".." not in file.parts and "__pycache__" not in file.parts:
-            (site / file).parent.mkdir(parents=True, exist_ok=True)
-            (site / file).symlink_to(Path(distribution.locate_file(file)).resolve())
+        if need.name in known or (need.marker and not need.marker.evaluate({"extra": ""})):
+            continue
+        known.add(need.name)
+        distribution = importlib.metadata.distribution(need.name)
+        todo += distribution.requires or ()
+        for file in distribution.files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:  # a command, and what Python makes
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                (site / file).symlink_to(Path(distribution.locate_file(file)).resolve())
+    return site
 
 
 # ---------------------------------------------------------------- what the wheel holds
 
 
 def test_an_sdist_has_no_tests_which_need_a_checkout(tmp_path):
-    for name in ("kernels", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    files = ("pyproject.toml", "setup.py", "MANIFEST.in", PROJECT["readme"])
-    for name in (*files, *PROJECT["license-files"]):
-        shutil.copy(ROOT / name, tmp_path)
-    code = "from setuptools import build_meta; print(build_meta.build_sdist('.'))"
-    name = run(sys.executable, "-c", code, cwd=tmp_path).split()[-1]
-    with tarfile.open(tmp_path / name) as archive:
+    with tarfile.open(make("sdist", tmp_path, "kernels", "tests")) as archive:
         found = {member.split("/")[1] for member in archive.getnames() if "/" in member}
     assert "kernels" in found and "tests" not in found
 
@@ -161,13 +125,13 @@ def test_the_wheel_says_its_version_and_requires_four_packages(wheel):
 # ---------------------------------------------------------------- what it does elsewhere
 
 
-def python(installed: Path, code: str, folder: Path, **environment: str) -> str:
-    """What code prints that the environment's Python runs in another folder, and without a GPU."""
-    (folder / "code.py").write_text(code)
-    return run(installed, folder / "code.py", cwd=folder, CUDA_VISIBLE_DEVICES="", **environment)
+def python(site: Path, code: str, folder: Path, **environment: str) -> str:
+    """What code prints in the Python that has these packages alone, in another folder, and without a GPU."""
+    installed = site.parents[2] / "bin" / "python"
+    return run(installed, "-c", code, cwd=folder, CUDA_VISIBLE_DEVICES="", **environment)
 
 
-def test_importing_it_needs_nothing_else(installed, tmp_path):
+def test_importing_it_needs_nothing_else(site, tmp_path):
     every = sorted(
         ".".join((NAME, *path.relative_to(jit.ROOT).with_suffix("").parts)).removesuffix(".__init__")
         for path in jit.ROOT.rglob("*.py")
@@ -181,14 +145,14 @@ print(trial.__file__, trial.__version__, *trial.rooms())
 foreign = ("kernels", "artifact", "cupy", "torch", "scipy", "pandas")
 print(*(name for name in foreign if importlib.util.find_spec(name) or name in sys.modules))
 """
-    first, foreign = python(installed, code, tmp_path).split("\n")[:2]
+    first, foreign = python(site, code, tmp_path).split("\n")[:2]
     file, version, *rooms = first.split()
-    assert Path(file).is_relative_to(installed.parents[1]) and version == kernels.__version__
+    assert Path(file).is_relative_to(site) and version == kernels.__version__
     assert rooms == list(kernels.rooms()) and len(rooms) >= 5
     assert foreign == "", "the environment is not empty"
 
 
-def test_a_kernel_of_each_room_compiles_and_is_kept_in_the_users_own_cache(installed, tmp_path):
+def test_a_kernel_of_each_room_compiles_and_is_kept_in_the_users_own_cache(site, tmp_path):
     code = f"""
 import {NAME} as trial
 from {NAME} import jit
@@ -199,24 +163,26 @@ for name, room in trial.rooms().items():
     print(name, kernel.source)
 """
     caches = tmp_path / "caches"
-    lines = python(installed, code, tmp_path, XDG_CACHE_HOME=str(caches)).splitlines()
+    lines = python(site, code, tmp_path, XDG_CACHE_HOME=str(caches)).splitlines()
     compiled = dict(line.split() for line in lines)
     assert compiled.keys() == kernels.rooms().keys()
-    assert all(Path(path).is_relative_to(installed.parents[1]) for path in compiled.values())
+    assert all(Path(path).is_relative_to(site) for path in compiled.values())
     kept = list((caches / NAME / "cubin").glob("*.cubin"))
     assert len(kept) == len(compiled)
-    site = Path(next(iter(compiled.values()))).parents[1]
     assert not [path for path in site.rglob("*") if path.suffix == ".cubin"]
 
 
-def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(installed, tmp_path, capsys):
+def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, tmp_path, capsys, monkeypatch):
+    """Those of one room: all of them take long."""
+    monkeypatch.setattr(tuning, "rooms", lambda every=tuning.rooms: {SOME: every()[SOME]})
     tuning.main([])
     here = capsys.readouterr().out
     assert re.search(r": [1-9]\d* of [1-9]\d* choices", here)
-    assert run(installed, "-m", f"{NAME}.tuning", cwd=tmp_path) == here
+    code = f"from {NAME}.tuning import __main__ as t; room = t.rooms()[{SOME!r}]; t.rooms = lambda: {{{SOME!r}: room}}"
+    assert python(site, f"{code}; t.main([])", tmp_path) == here
 
 
-def test_without_a_gpu_a_call_says_so_in_one_sentence(installed, tmp_path):
+def test_without_a_gpu_a_call_says_so_in_one_sentence(site, tmp_path):
     code = f"""
 import {NAME} as trial
 problem = trial.rooms()["casper_sparse"].problem(m=64, n=64, k=64, density=0.1)
@@ -227,15 +193,14 @@ for call in (lambda: trial.bind("any_n", problem), problem.device):
     except trial.NoGpu as error:
         print(error)
 """
-    no_gpu, no_cupy = python(installed, code, tmp_path).splitlines()
+    no_gpu, no_cupy = python(site, code, tmp_path).splitlines()
     assert no_gpu.startswith("GPU 0 cannot be used (") and "NVIDIA GPU with its driver" in no_gpu
     assert no_cupy.startswith("operands on the GPU are CuPy arrays") and "cupy-cuda13x" in no_cupy
 
 
 @pytest.mark.gpu
-def test_the_installed_package_multiplies(installed, tmp_path):
+def test_the_installed_package_multiplies(site, tmp_path):
     """In this environment, which has CuPy; only the package itself is the installed one."""
-    (site,) = installed.parents[1].glob("lib/python*/site-packages")
     code = f"""
 import sys
 sys.path.append({str(site)!r})

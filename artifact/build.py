@@ -4,8 +4,6 @@
 Both are made aside and renamed, so that an interrupted or failed build leaves the previous one.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import errno

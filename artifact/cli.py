@@ -4,8 +4,6 @@ Exit codes: 0, or what the command says; 1 where a comparison differs or a resul
 bad input, with one line on stderr.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

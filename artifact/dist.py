@@ -10,8 +10,6 @@ archive is compressed by Python's zlib; where a distribution has another, the ar
 not, whose checksum is printed too.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Where things lie. Nothing else in the harness spells out a folder."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -7,8 +7,6 @@ this room alone is compared with), matrices.csv (its list of real matrices, if i
 chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import tomllib

@@ -9,8 +9,6 @@ the version and one of the hashes of requirements/gpu.lock. The folder also rece
     left-out.txt       what the node must have itself; absent when nothing was left out
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

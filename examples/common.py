@@ -1,7 +1,5 @@
 """What the examples share: the library, a matrix by its file or name, times of GPU work, and a table."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import datetime

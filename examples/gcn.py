@@ -9,8 +9,6 @@ which has no gradients, with those written down by hand. Errors are of both weig
 host.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 from common import Row, matrix, optional, parser, report, run, timed, trial

@@ -7,8 +7,6 @@ called again and again. Beside ours, CuPy's and PyTorch's product in the same lo
 includes the norms; the error is of the eigenvalue, against the same iterations in float64 on the host.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 from common import Row, matrix, optional, parser, report, run, timed, trial

@@ -10,8 +10,6 @@ product alone: weights are converted before. Errors are against float64 on the h
 pruning costs a model is another question.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import numpy as np

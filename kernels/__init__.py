@@ -20,8 +20,6 @@ A room's formats for operands of your own are in `formats`, and what every room 
 compiled on first use and kept (`jit.cache_folder`).
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The GPU that a caller multiplies on, or one sentence on why there is none."""
 
-from __future__ import annotations
-
 from .lazy import core, driver
 
 NO_CUPY = (

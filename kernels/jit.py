@@ -5,8 +5,6 @@ disassembly come from the CUDA binary utilities (the wheels nvidia-cuda-cuobjdum
 nvidia-cuda-nvdisasm, or a CUDA toolkit on the PATH).
 """
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import functools

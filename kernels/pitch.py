@@ -3,8 +3,6 @@
 A "row" is what lies side by side: of a column-major matrix, a column.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -6,8 +6,6 @@ whoever loads such a kernel looks first: neither tool nor GPU is needed. What is
 bytes an instruction, tests compare with nvdisasm.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ a counter, so any part of a stream can be made alone: `common/splitmix.cuh` make
 threads of a kernel.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .formats import half

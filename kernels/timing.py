@@ -1,7 +1,5 @@
 """Launches timed one by one on a GPU, each from a cold L2: what the harness and autotuning measure with."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

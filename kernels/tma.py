@@ -1,7 +1,5 @@
 """Tensor maps: what TMA, Hopper's copy engine, has to know of a matrix in device memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any

@@ -4,8 +4,6 @@ One at a time prepares on a GPU: `of` gives the workspace, whose lock is held fr
 read what came of it. Nothing here needs CuPy.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,8 +1,6 @@
 """What all tests share: how they run side by side, and what becomes of those that need a GPU where there is none
 (they skip), or a driver that does not work (they fail)."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import importlib

@@ -4,8 +4,6 @@ The room that is added, `scalar_csr`, lies in tests/added_room as it will lie in
 Its chapter and the pages that speak of all rooms run there, in one process, as the book's would.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """docs/architecture.md draws the layers that `make lint` holds."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

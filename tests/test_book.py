@@ -3,8 +3,6 @@
 `make test` builds it first. The browser is Debian's Chromium; elsewhere those tests skip.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

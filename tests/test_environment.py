@@ -1,7 +1,5 @@
 """pyproject.toml declares, the locks pin, environment.yml installs: the three must say the same."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.metadata

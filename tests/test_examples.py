@@ -1,7 +1,5 @@
 """The examples: what they compute is right on the host, without a GPU they say so, and with one they run."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The Makefile: documented, and it redoes what a change touches and nothing else."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Every notebook is committed clean, takes the same parameters, and runs without a GPU."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

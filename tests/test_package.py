@@ -4,8 +4,6 @@ The wheel is built and installed without an index. The environment that it is in
 to the files of what pyproject.toml declares, and of what that requires in turn.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re

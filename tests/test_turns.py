@@ -1,7 +1,5 @@
 """Tests that run side by side: how many at once, and who is alone on a GPU."""
 
-from __future__ import annotations
-
 import threading
 import time
 

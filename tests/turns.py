@@ -1,7 +1,5 @@
 """Tests side by side: how many processes, and how one of them gets a GPU for itself."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager

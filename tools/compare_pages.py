@@ -6,8 +6,6 @@ A page's numbers are those of its Markdown and of what its cells show, as often 
 gone, with the words around them, and which were added; ends with 1 where a number or a figure's data is gone.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

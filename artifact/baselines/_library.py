@@ -1,8 +1,6 @@
 """What modules on a library share: a `Bound`, what is destroyed with it, the sentence of a refusal, and the search for
 the fastest of several algorithms."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

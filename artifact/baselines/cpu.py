@@ -9,8 +9,6 @@ The operands are the problem's host ones, in the layout that each contender like
 them there is `prepare_ms`. For `bench.time_calls`, which times by the host's clock.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -14,8 +14,6 @@ Each adds to the first one alone. All but the first make the host wait for the G
 `bench.time_calls`, where host time counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

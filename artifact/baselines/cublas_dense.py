@@ -8,8 +8,6 @@ bfloat16 and float16 with sums in float32, or float32 in TF32. B and C each lie 
 as the room has them. Making A dense is `prepare_ms`, and the dense A and a workspace `prepare_bytes`.
 """
 
-from __future__ import annotations
-
 from artifact.baselines import cublas_tensor
 from artifact.baselines._library import Bound, cublas, hold, offers, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication

@@ -11,8 +11,6 @@ The library is cuBLASLt, tuned by `cublaslt.tune`; cuBLAS's own calls end in its
 `in_best_order` is all of this but for the operands: `cublas_dense` calls it with others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -14,8 +14,6 @@ a launch that may be captured.
 `tune` is all of this but for the operands: `cublas_tensor` has it find its algorithms too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial

@@ -11,8 +11,6 @@ Scales, one for each operand, are handed over as device addresses.
 `bench.time` decides among the `PLANNED` likeliest algorithms of both (`Bound.choice` says which one won).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack, suppress
 
 import numpy as np

@@ -17,8 +17,6 @@ buffer belongs to one matrix descriptor and one algorithm, so every `bind` makes
 `ready` is all of this but for the sparse matrix: `cusparse_block` calls it with others.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import ExitStack

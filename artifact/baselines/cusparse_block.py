@@ -18,8 +18,6 @@ ValueError. Blocked-ELL is made in `bind`: its time is `prepare_ms`, its arrays 
 blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -18,8 +18,6 @@ Which file of the library: `artifact.measure.device.cusparselt`. A record's mach
 answered, and records of two versions do not mix in one folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ Compiling and tuning prepare no operand and are in neither.
 PyTorch is no dependency of this project: where it is not installed, this contender is a ValueError.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from contextlib import suppress

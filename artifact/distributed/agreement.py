@@ -4,8 +4,6 @@ shipped records and their second run.
     python -m artifact.distributed.agreement --fresh build/records/nvidia-h200 --out dealt.csv
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,8 +9,6 @@ back (`artifact.measure.dealt`); workers, one a GPU with CUDA_VISIBLE_DEVICES se
 code. Interrupted, it goes on from what is recorded; the point of a worker that dies goes to another one.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

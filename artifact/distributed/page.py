@@ -13,8 +13,6 @@ domain rows cross InfiniBand, one by one ("flat"), or once for a whole domain an
 every doubling, and is drawn as one.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from itertools import product

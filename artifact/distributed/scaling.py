@@ -9,8 +9,6 @@ element by element, against float64 on the CPU, and every row with random vector
 file that is there already is gone on with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import sys

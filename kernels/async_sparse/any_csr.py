@@ -5,8 +5,6 @@
 "auto_half" is for B and C in 16 bits.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 from pathlib import Path
 

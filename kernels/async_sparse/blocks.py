@@ -5,8 +5,6 @@ C lie in either order. Lines of B that do not begin at multiples of 16 bytes are
 is written where it lies. The order of additions is fixed, so results are the same bits every time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path

@@ -5,8 +5,6 @@ is its `Shape`. Blocks lower than 64 rows are stacked to 64 first (`unit.stacked
 64 or 128 rows.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, replace
 from math import ceil

@@ -1,7 +1,5 @@
 """The room's variants: the source's ladder, and ours beyond it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -8,8 +8,6 @@ Blocks are 64 x 64 of 16-bit values, 8 KiB each, one after another. The tile is 
 where the GPU's choices have it, else the best by `family.predict`.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
 from math import ceil

@@ -3,8 +3,6 @@
 A line is what lies side by side: a row of a row-major matrix, a column of a column-major one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any

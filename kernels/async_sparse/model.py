@@ -6,8 +6,6 @@ were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `script
 Elsewhere the ranking may be worse; what is chosen is measured all the same.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ bits. The source names no values; these are random, because a GPU multiplies zer
 hence at higher clocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 

@@ -4,8 +4,6 @@ Each function takes CuPy arrays, and is a launch or two on CuPy's current stream
 well, in some hundred launches, each of a kernel that it compiles for a tenth of a second where it never ran before.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from math import ceil

@@ -4,8 +4,6 @@ All read blocks of 64 x 64 and a column-major B, as the source has it, and write
 text leaves open is said in each file's head; tiles have the width that section IV-C chooses, `wgmma_n`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shapes of the source's Table III, those of other models' layers, and our own."""
 
-from __future__ import annotations
-
 from ..contract import require
 
 #: gate_proj of Qwen2.5-7B (section IV-D): rows and columns of the weight.

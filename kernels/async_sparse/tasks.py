@@ -9,8 +9,6 @@
 Tasks of one window add to the same rows of C; who has a window alone stores it, zeros where it is empty.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import Any

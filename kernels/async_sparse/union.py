@@ -6,8 +6,6 @@ What the review of the room's kernels asks for beyond casper's ladder: "a warp t
 group is a window of a `Wcsr` without padding; single rows are CSR itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil

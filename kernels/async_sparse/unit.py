@@ -1,7 +1,5 @@
 """unit_ring made ready: blocks stacked to 64 rows, the order of block rows, tensor maps, the launch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .. import jit

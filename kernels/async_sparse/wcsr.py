@@ -7,8 +7,6 @@ rows of cut windows are cleared, inside the launch. The source measures WCSR in 
 types cut windows add in float32 and are rounded once, by a second kernel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path

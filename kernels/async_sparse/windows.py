@@ -7,8 +7,6 @@ is offline: a window's values by slices of 8 columns, as wgmma reads them, and l
 small·small and the rounding of small, is 2^-21 of a product at most; float32 itself has 2^-24.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil

@@ -4,8 +4,6 @@ A variant's template arguments follow from N; `shared_tiles` also chooses, by a 
 group of lanes keeps. Which variant is the fastest depends on the matrix: `candidates` are tried.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

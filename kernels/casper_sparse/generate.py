@@ -4,8 +4,6 @@
 kernels of `generate.cu`.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How each variant is made ready: preprocessing, arguments, grid; and `auto`, the fastest of some of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

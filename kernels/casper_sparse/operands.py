@@ -1,7 +1,5 @@
 """The room's problems: C (m, n) = A (m, k) · B (k, n), A in CSR, B and C row-major, all float32."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ The source names wide, square and tall matrices and a target S, and gives neithe
 here are ours, powers of two along the axis that a sweep varies.
 """
 
-from __future__ import annotations
-
 #: Our values of the source's S, "the target sparsity percentage": per cent of K that a row holds at most.
 S_PERCENT = (0.5, 1.0, 5.0)
 

@@ -5,8 +5,6 @@ over, so that iterations * A B is what they must leave. The sparse ones count a 
 each zero of A as done, as everyone does: 2 m n k FLOP for an instruction of m x n x k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ them: part q has the units columns[q] … columns[q + 1] - 1 of B. All works whe
 That only the rows named travel is what SHIRO, SpComm3D and others call sparsity-aware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -18,8 +18,6 @@ rank 0, whose end says who died: rank 0 says one sentence on stderr, and all exi
 so. Keepalive finds a host that lost its power.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

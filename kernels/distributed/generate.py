@@ -8,8 +8,6 @@ An R-MAT's edges are independent, so a row's columns can be drawn given the row,
 that is the mean of R-MAT's binomial distribution, rounded at random. Repeated entries stay, and add up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -4,8 +4,6 @@ without one.
 Both make local products, gather rows, and keep time on streams. On the host everything happens at once and in order.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable

@@ -13,8 +13,6 @@ All three are one grid of parts, `size / replicas` by `replicas`: rows of B trav
 grid, sums of C among those of a row. One replica is 1D by rows, as many as there are parts is 1D by columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -13,8 +13,6 @@ Interior rows cost nothing: a mesh in slabs has nearly nothing else. Adding read
 only done for the first chunk of columns; later ones have been travelling meanwhile, and are multiplied whole.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

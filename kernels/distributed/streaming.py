@@ -9,8 +9,6 @@ For what even all GPUs together cannot hold: each rank streams its own part. It 
 through the host's link, whatever n is, so it pays with a wide B.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..contract import require, require_whole

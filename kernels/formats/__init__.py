@@ -6,8 +6,6 @@ all formats share, `stored` what two of them do, `reorder` changes a matrix, not
 SciPy and CuPy, and `checks` finds faults of formats on the GPU.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

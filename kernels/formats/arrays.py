@@ -1,7 +1,5 @@
 """What all formats share: arrays of NumPy or CuPy, all on one side, which go to the other together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any

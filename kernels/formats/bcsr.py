@@ -18,8 +18,6 @@ the rest. Values are float32 or, as bit patterns, bfloat16 or float16: see `half
 AsyncSparse, section II-C and Fig. 2, whose block is 64 x 64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

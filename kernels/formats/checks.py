@@ -4,8 +4,6 @@ A fault is (kind, place), or None. Kinds are numbered as in the source, the grav
 what they point to is not looked at. Each format says of its own faults what they are, wherever its arrays live.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

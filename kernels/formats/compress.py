@@ -4,8 +4,6 @@ Each function does what NumPy does where the arrays are on the host, to the bit,
 CuPy's; work is on its current stream.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 from typing import Any

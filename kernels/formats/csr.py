@@ -10,8 +10,6 @@ Within a row the columns may come in any order and may repeat; repeated entries 
 generator of casperSPARSE draws columns independently, so its matrices have both properties.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -16,8 +16,6 @@ e4m3 as in Micikevicius et al., "FP8 Formats for Deep Learning" (2022), table 1,
 format itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

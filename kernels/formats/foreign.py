@@ -4,8 +4,6 @@ SciPy's conversions read and write wherever indices and pointers say, and check 
 matrix ends the process, or makes a matrix that looks right. So `checked` comes first, in a few passes over the indices.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

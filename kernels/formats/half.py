@@ -7,8 +7,6 @@
 An array of the package `formats` beside the sparse formats, but no sparse format itself.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

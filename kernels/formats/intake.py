@@ -5,8 +5,6 @@ same look found (`Facts`), for whoever plans a multiplication. Facts belong to t
 matrix that is brought again is looked at again.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path

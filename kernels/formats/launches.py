@@ -4,8 +4,6 @@ CuPy's own operations would do as well, in some hundred launches, each of a kern
 second where it never ran before.
 """
 
-from __future__ import annotations
-
 import struct
 from math import ceil
 from pathlib import Path

@@ -3,8 +3,6 @@
 The rooms say what each layout is, and make the same bits with NumPy.
 """
 
-from __future__ import annotations
-
 from math import ceil, gcd
 from pathlib import Path
 from typing import Any

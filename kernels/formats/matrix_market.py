@@ -11,8 +11,6 @@ without rows. What may come to it is told by a search over the whole text, which
 (NIST, "The Matrix Market Exchange Formats: Initial Design", 1996.)
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -20,8 +20,6 @@ section 3.1 and Fig. 1; L > 1 the vector-wise one of NM-SpMM, section II-A and F
 holds positions within a group where this one holds rows of the whole matrix.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ documents", 1997): two rows have the same one with the probability that a column
 GPU milliseconds, and moves no column.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

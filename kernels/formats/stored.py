@@ -4,8 +4,6 @@ A matrix of theirs has m, k, dtype, row_ptr, col_idx, val and nnz; a check's sen
 name of the format, which is its first argument.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -26,8 +26,6 @@ The format is the one of "Implementing a 2:4 Sparse GEMM Kernel with Tensor Core
 `swizzle` is its section "Metadata".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar

@@ -31,8 +31,6 @@ types; of a group's four bits, section "Sparse matrix storage". CUTLASS says the
 include/cute/atom/mma_traits_sm90_gmma_sparse.hpp. The 16-bit types' order (`two_four.swizzle`) is another one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -16,8 +16,6 @@ columns), here 4 / 12. Values are float32 or, as bit patterns, bfloat16 or float
 AsyncSparse, section II-C and Fig. 2: windows of 64 rows, padded to 8 columns (section IV-A).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

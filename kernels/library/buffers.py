@@ -6,8 +6,6 @@ default stream, which lasts, it is recorded when a call comes on another one. Gr
 is captured has a set of its graph's own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ have one counter, whatever layer they are of. A captured launch has its own, sin
 everything else; nobody knows when a graph goes, so the counter stays until the process ends: 32 bytes for a launch.
 """
 
-from __future__ import annotations
-
 import threading
 
 from . import buffers

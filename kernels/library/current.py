@@ -1,7 +1,5 @@
 """Which GPU a plan is on, and that it is the current one of the thread while it is made or called."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager, suppress
 from typing import Any
 

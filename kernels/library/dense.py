@@ -5,8 +5,6 @@ speaks DLPack or `__cuda_array_interface__` takes the slow one. Neither library 
 imported it.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from contextlib import nullcontext

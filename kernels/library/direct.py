@@ -6,8 +6,6 @@
 Everything else, and rows so long that one block would be busy with them for long, goes by a plan.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from math import ceil

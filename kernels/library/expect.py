@@ -4,8 +4,6 @@ Microseconds are a sum: a launch, what is computed at the rate of tensor cores o
 DRAM, each as many times its ceiling as was measured (`WEIGHTS`). Ceilings come from the GPU's own description.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 

@@ -1,7 +1,5 @@
 """What each family of GPUs multiplies with: the routes, asked for GPUs that need not be there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace

@@ -18,8 +18,6 @@ The order does depend on the configuration, which trials may choose anew (`Plan.
 columns, and where tiles are shared out among SMs on the GPU.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -13,8 +13,6 @@ layers multiply dense, slowly, for tests. Inference alone: to go backward throug
 copied, pickled, moved and converted as others are. PyTorch is imported when a layer is first asked for.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from math import prod

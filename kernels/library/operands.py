@@ -4,8 +4,6 @@ Everything happens where A lives, NumPy or CuPy. Values are never rounded in sil
 an `accuracy` that says so.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

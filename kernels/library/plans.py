@@ -5,8 +5,6 @@ puts their addresses there, and launches: nothing else happens, unless B or out 
 them as they are (see `Plan`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

@@ -7,8 +7,6 @@ infinite or NaN in B becomes NaN in all of them. Where A has infinite values the
 takes A rounded and B cut to 10 bits of fraction.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Of C = A · B with the gradient G of C, the gradient of A's value at row i, colu
 row j of B, so (G · Bᵀ) at A's places. `sddmm.cu` says how.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plans on disk: A as the kernels read it and the kernel that was chosen, in an .npz file without pickled objects."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

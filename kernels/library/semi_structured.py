@@ -14,8 +14,6 @@ and of the values that are kept. On the CPU the same layers multiply dense. PyTo
 asked for.
 """
 
-from __future__ import annotations
-
 import functools
 from contextlib import nullcontext
 from functools import partial

@@ -4,8 +4,6 @@ PyTorch checks no index by default, and its conversions read and write wherever 
 whoever has a tensor.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -3,8 +3,6 @@
 PyTorch is not imported unless a tensor is given, so that anything may ask.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The room's variants, its problems, and how each variant is configured and launched."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil
 from pathlib import Path

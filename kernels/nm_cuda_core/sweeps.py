@@ -1,7 +1,5 @@
 """The sizes that the report sweeps (its section 4.4), and three of them that finish in seconds."""
 
-from __future__ import annotations
-
 DENSITY = 0.5  # 2:4, the only sparsity that the report measures
 
 #: m = n = k of Figs. 2 and 4.

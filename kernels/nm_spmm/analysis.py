@@ -10,8 +10,6 @@ names the footprints of A_s, B_s and D_s only, but section IV-E says that a larg
 intensity, which it does if C is counted and not otherwise. So that is an argument, `depth`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ instruction before marked `.reuse` in the same place comes from a cache instead.
 operands from one bank for two cycles: the chapter holds that against measured times.
 """
 
-from __future__ import annotations
-
 import re
 
 _FFMA = re.compile(r"FFMA\s+R\d+, (\S+), (\S+), (\S+?) ?;")

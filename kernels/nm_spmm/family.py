@@ -4,8 +4,6 @@
 chooses among `members`, of which `candidates` are worth a trial on a problem.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, replace
 from math import ceil

@@ -1,7 +1,5 @@
 """How our FP32 rungs are launched; `family` says what they are made of."""
 
-from __future__ import annotations
-
 import functools
 from math import ceil
 

@@ -1,7 +1,5 @@
 """The room's variants: the paper's kernels, nmSPARSE's, our FP32 ladder, the tuned choice, and tensor cores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """nmSPARSE as NM-SpMM's authors time it: its tiles, its loads and stores, and no split-K (section IV-D, Fig. 9)."""
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ nm_cuda_core has both. `host_operands` and `device_operands` make the same bits,
 the other with the kernels of `generate.cu`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 from pathlib import Path

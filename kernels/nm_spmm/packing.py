@@ -19,8 +19,6 @@ the fewer the columns, the fewer the rows: of 32 rows, four vectors at 12.5% nee
 One code for NumPy and CuPy: it runs where B lives.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """NM-SpMM as published: v1, v2 and v3, in the configurations of Table I, and as its authors' benchmark times it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import ceil, gcd, nan
 from pathlib import Path

@@ -5,8 +5,6 @@ matrix-matrix multiplication on the GPU", PPoPP 2023. The tiles beyond whole wav
 where there is one, are cut along k into equal shares; the remaining whole waves are left alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..contract import require

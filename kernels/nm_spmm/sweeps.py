@@ -1,7 +1,5 @@
 """The shapes of the paper's figures, those that other measurements of its code name, and our own."""
 
-from __future__ import annotations
-
 from .analysis import TABLE_2
 
 #: Kept shares of the paper's four sparsities, 50, 62.5, 75 and 87.5% (section IV-A).

@@ -9,8 +9,6 @@ share a tile, which multiplies the union of their rows, with zeros where a vecto
 Preparation is offline: B's values are put into the order and the swizzle in which wgmma reads them.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ that loads nothing multiplies whatever lies in shared memory, one that multiplie
 registers. All else is the rung's own source, with one text changed: barriers, metadata, order, and how C is stored.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A part of the room of its own, as `pruning` is: its problems (`fp8_operands`) are none that the room's VARIANTS take.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from .. import tuning

@@ -1,7 +1,5 @@
 """The FP8 kernels of Hopper: which configurations exist, which are valid, what they need, how long they may take."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, ClassVar

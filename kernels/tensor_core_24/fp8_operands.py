@@ -7,8 +7,6 @@ operands of Hopper's tensor cores are not transposed on the way. `host_operands`
 make the same bits, the one with NumPy, the other with the kernels of `generate_eight.cu`.
 """
 
-from __future__ import annotations
-
 from math import ceil, sqrt
 from pathlib import Path
 

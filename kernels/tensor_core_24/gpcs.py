@@ -3,8 +3,6 @@
 A few pairs of SMs are in clusters of two alone, whatever the launch asks for; they stay apart, as if each were a GPC.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The room's variants: the source's kernel and its side studies, the Hopper ladder, and the tuned choice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

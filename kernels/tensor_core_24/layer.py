@@ -8,8 +8,6 @@ it otherwise. Scales are one for A or one for each row of it, and one for X or o
 that was tuned for the sizes, where the GPU's choices have it, else the best by prediction.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
 from math import ceil

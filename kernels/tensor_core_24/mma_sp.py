@@ -4,8 +4,6 @@ Preparation is offline, as in the source: the metadata is swizzled, and A is pad
 where its sizes are no multiples. Its time is `prepare_ms`. B and C stay as they are.
 """
 
-from __future__ import annotations
-
 from math import ceil, gcd
 
 import numpy as np

@@ -7,8 +7,6 @@ kernels of `generate.cu`. The source names no data; values are random, because a
 zeros with less power and hence at higher clocks.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `two_four.compress` does the same, but allocates what it writes; here that is done beforehand.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

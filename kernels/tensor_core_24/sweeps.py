@@ -1,7 +1,5 @@
 """Shapes: the source's range of square products, weights of language models, and sizes that fit no tile."""
 
-from __future__ import annotations
-
 DENSITY = 0.5  # 2:4
 
 #: m = n = k. The source plots such sizes up to 8192.

@@ -10,8 +10,6 @@ length is no multiple of 16 bytes, a launch copies B to padded lines, or C back 
 from device memory by every launch.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 

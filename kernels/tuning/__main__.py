@@ -4,8 +4,6 @@
 only names changed. Where it is another, delete the rows and let `auto` choose again on the GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 from pathlib import Path

@@ -13,8 +13,6 @@ of what the compiler reads in them: comments and line breaks do not count. Where
 code does not, `python -m kernels.tuning --stamp ROOM` says so in the room's files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import functools

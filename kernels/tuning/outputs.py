@@ -17,8 +17,6 @@ So one lost product of L is found where 1 / L is more than the limit: up to some
 a limit hides is found by a launch on whole numbers, whose sums are exact: see `probe`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path

@@ -13,8 +13,6 @@ What differs "at random" is about 512 numbers of a row of A at most, so that sum
 numbers nearly always below 2^8. Zeros of the sparse operand stay, so that it is the same matrix in every format.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """From candidates to a choice: each is made ready, checked, and timed as the harness times, cold caches and in turns;
 what fails is skipped, and named."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

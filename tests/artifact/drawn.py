@@ -1,7 +1,5 @@
 """What tests of figures ask: which texts and marks were drawn, and whether they can be read."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Notebook to page, pages to book: what the build changes on the way, and what it leaves when it fails."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

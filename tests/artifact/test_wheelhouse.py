@@ -1,7 +1,5 @@
 """Which wheels travel to a node: what it lacks, what is too old there, and what those need in turn."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from pathlib import Path

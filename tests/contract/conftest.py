@@ -1,7 +1,5 @@
 """Nothing but places: tests here share helpers with those of the kernels."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

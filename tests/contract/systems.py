@@ -4,8 +4,6 @@ Nothing here names a system: a shape that a system is measured at (`sweeps`) say
 it has, and is tried at small odd sizes.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from functools import cache

@@ -6,8 +6,6 @@ What is shown is held against `shown.csv`: for each figure and table its rows, i
 Who ships records, or means another table, writes it anew: `python -m tests.contract.test_studies`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,8 +1,6 @@
 """What every system under study promises, whichever it is: kernels that say what they are and compile for what they
 say, problems and workloads that are valid or refused in a sentence, and on a GPU products that are exact."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -1,7 +1,5 @@
 """Kernels of preparation run on the host, by g++, so that what they do is tested without a GPU, too."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import itertools

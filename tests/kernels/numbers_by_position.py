@@ -1,7 +1,5 @@
 """What generators of operands are held against: SplitMix64 one number at a time, and tests of chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.stats
 

@@ -3,8 +3,6 @@
 What runs is all that happens on the host: the conversion of A, a room's bind, the plan's arguments.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """Products of a kernel on a GPU held against the oracle's, which GPU tests of all systems ask for."""
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

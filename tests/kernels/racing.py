@@ -1,7 +1,5 @@
 """The tuner without a GPU: GPUs by their numbers, and heats whose times a test makes up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace

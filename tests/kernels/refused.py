@@ -1,7 +1,5 @@
 """What tests ask of an error: that it is one sentence, and which words are in it."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """A wait for ever: in a build with the trap it ends with the file and the line where it was called."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The compiler, its cache and its reports: all of it without a GPU or a driver."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What a caller of the library and the harness need first: rooms, a GPU, operands on demand, a kernel that is ready."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CUDA sources: lines that the book's listings show whole, laid out by the formatter that the locks pin."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

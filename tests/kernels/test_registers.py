@@ -1,8 +1,6 @@
 """Registers that warpgroups exchange: what is read in the machine code is what nvdisasm says of it, of every kernel;
 and a kernel that would wait for ever is refused before it is launched."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import struct

@@ -1,7 +1,5 @@
 """Every case of a room can be made ready on a GPU that is not there, and every kernel of the room has one."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`kernels.splitmix`: the generator is SplitMix64, whole or in parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numbers_by_position import random_u32

@@ -1,7 +1,5 @@
 """Tensor maps: what is refused without a GPU, and on one, boxes at and beyond the edges of a matrix."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

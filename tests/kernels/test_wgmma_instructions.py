@@ -1,7 +1,5 @@
 """common/wgmma.cuh: each shape, type and order of B becomes the instruction of its name, without a GPU."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

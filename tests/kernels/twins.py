@@ -1,7 +1,5 @@
 """What kernels of preparation do, with NumPy: a GPU's results are held against it, or it stands in."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import fields, is_dataclass, replace
 

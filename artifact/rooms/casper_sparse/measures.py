@@ -1,7 +1,5 @@
 """What only claims of casperSPARSE need: preparation in launches, "there are scenarios"."""
 
-from __future__ import annotations
-
 from artifact.verdicts.evidence import Evidence
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
 from artifact.verdicts.quantities import Values, by_variant, rows

@@ -1,7 +1,5 @@
 """What only claims of N:M on CUDA cores need: the largest stall."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """What only claims of NM-SpMM need: the ideal speedup, intensities, its roofline, vectors and memory."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace

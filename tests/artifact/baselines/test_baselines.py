@@ -1,8 +1,6 @@
 """What holds of every library that kernels are compared with: it multiplies the same operands, counts what it makes
 of them, refuses in one sentence, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import weakref

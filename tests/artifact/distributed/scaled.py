@@ -1,7 +1,5 @@
 """Records as `scaling` writes them, computed from rates: for tests of what reads them."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from artifact.distributed import page, scaling

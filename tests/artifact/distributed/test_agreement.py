@@ -1,7 +1,5 @@
 """Points that were dealt out, beside those of one GPU: collected with the GPU of each, compared by experiment."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

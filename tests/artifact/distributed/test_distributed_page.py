@@ -1,7 +1,5 @@
 """The chapter on several GPUs: what it says and claims from records, and what it says without any."""
 
-from __future__ import annotations
-
 import matplotlib
 import pandas as pd
 import pytest

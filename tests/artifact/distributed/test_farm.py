@@ -1,7 +1,5 @@
 """Points are dealt out: each is measured once, by one worker; one that dies leaves its point to another."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Scaling over threads on the host: rows are complete and right, a wrong result is none, a file is gone on with."""
 
-from __future__ import annotations
-
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The model: bytes are those of matrices, a fit finds the rates behind records, predictions say how far they go."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

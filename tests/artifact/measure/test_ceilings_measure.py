@@ -1,7 +1,5 @@
 """Measured ceilings without a GPU: what is checked, what is read, what is written down."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

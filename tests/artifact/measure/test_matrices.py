@@ -1,7 +1,5 @@
 """The user's real matrices: which are listed, where they are looked for, and what is made of them."""
 
-from __future__ import annotations
-
 import tarfile
 
 import numpy as np

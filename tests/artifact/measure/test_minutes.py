@@ -1,7 +1,5 @@
 """How long measuring took, from the stamps of the records."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 import synthetic

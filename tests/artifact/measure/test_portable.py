@@ -1,7 +1,5 @@
 """The forced routes as they are timed: what is measured is what routes lead to elsewhere."""
 
-from __future__ import annotations
-
 import importlib
 from types import SimpleNamespace
 

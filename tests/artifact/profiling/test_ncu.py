@@ -1,7 +1,5 @@
 """Profiling and reports: real .ncu-rep files, written here, go through the real ncu_report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """`python -m artifact profile`: what it refuses, and that profiles.toml lists only what exists."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The command for a tool, its end, what is read of it; with a sanitizer and cases that tests make up."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """What the tests of trials share: a folder for figures, small problems."""
 
-from __future__ import annotations
-
 import pytest
 from drawn import folder  # noqa: F401
 

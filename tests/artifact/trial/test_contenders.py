@@ -1,7 +1,5 @@
 """Contenders from a user's folder: loaded by path or name, compiled without a GPU, refused with a sentence."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace

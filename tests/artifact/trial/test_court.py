@@ -1,7 +1,5 @@
 """A trial: what is recorded, who is left out, how the contender stands, and its figure."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial

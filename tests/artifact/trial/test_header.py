@@ -1,7 +1,5 @@
 """The header of a `.cu`: what it says, what it comes to for a problem, and what is refused with a sentence."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """On a GPU: both templates get numbers; a wrong kernel gets none, and hears of its first wrong element."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The advice in words: it names a kernel, a time, a reason, what it costs, and how far it can be trusted."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The map: what is compared with what, where sparse begins to pay, what preparation costs, and the figure."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The model in worlds whose laws are known: it finds them, sees nothing of what is left out, and knows its limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What rooms say in their map.toml, and which records become a pool."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """Statistics of patterns against counting them by hand, and the file that the book is built from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

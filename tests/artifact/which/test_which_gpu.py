@@ -1,7 +1,5 @@
 """On a GPU: what was advised is also measured, beside everybody else of the records that it comes from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """Pools of matrices that nobody measured: times follow simple laws, so that the right advice is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import synthetic

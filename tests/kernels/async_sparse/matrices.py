@@ -1,7 +1,5 @@
 """Matrices in CSR that tests of kernels for windows, groups and blocks share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernels.formats.csr import Csr

@@ -1,8 +1,6 @@
 """What the compiler makes of the kernels beyond the contract of all systems: blocks that share an SM, shared memory,
 the instructions that each idea is about, and what no instantiation may be."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

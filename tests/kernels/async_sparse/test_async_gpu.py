@@ -1,8 +1,6 @@
 """Kernels for blocks, windows and groups on a GPU beyond the contract of all systems: every configuration on every
 pattern, orders of sums, memory beside the operands, sizes beyond a grid, and kernels that are wrong on purpose."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,8 +1,6 @@
 """The system without a GPU: problems, statistics, tasks and layouts of A, configurations and what is proposed of them,
 what bind hands to a launch."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from math import ceil

@@ -1,7 +1,5 @@
 """Sums in one order without a GPU: slots of parts, configurations, which kernels add by atomics."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

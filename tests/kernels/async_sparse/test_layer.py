@@ -1,7 +1,5 @@
 """The kernels as a layer calls them: which tile, what is refused, and what the compiler makes of gated.cu. No GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil
 

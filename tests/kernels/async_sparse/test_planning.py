@@ -1,7 +1,5 @@
 """planning.cu, intake.cu and half.cu against their twins in NumPy: on a GPU, and the first two run by the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ladder on a GPU beyond the contract of all systems: every width, awkward matrices, depths, large operands."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which instantiation, what bind prepares, with NumPy in CuPy's place, the cost model, what the compiler makes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The microbenchmarks: each does the work that it claims, and nothing cheaper."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

@@ -6,8 +6,6 @@ torchrun --nproc-per-node 4 tests/kernels/distributed/several_gpus.py --host tor
 mpiexec -n 4 python tests/kernels/distributed/several_gpus.py --host mpi4py
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

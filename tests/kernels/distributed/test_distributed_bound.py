@@ -1,7 +1,5 @@
 """A GPU's part as far as it goes without one: the kernel that is chosen, bound and launched, on which stream."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

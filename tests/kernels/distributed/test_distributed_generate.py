@@ -1,7 +1,5 @@
 """Generated matrices: any part is the same whoever makes it, and is what its model says; streamed ones multiply."""
 
-from __future__ import annotations
-
 import functools
 import sys
 

@@ -1,7 +1,5 @@
 """On a GPU: plans alone and streamed multiply, chunks and pieces included."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Cuts cover every row once, are balanced by non-zeros, and keep blocks whole."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

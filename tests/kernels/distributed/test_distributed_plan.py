@@ -1,7 +1,5 @@
 """Plans over threads on the host: every cut, layout and schedule is right, sends what it must, and races none."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections import defaultdict

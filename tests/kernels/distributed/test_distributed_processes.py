@@ -1,7 +1,5 @@
 """Real processes: what one does when another dies, and exchanges with gloo and with MPI where they are installed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Conversions and layouts by kernels are what NumPy makes, to the bit, run on the host and on a GPU."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import fields, is_dataclass, replace
 

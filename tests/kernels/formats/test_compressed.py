@@ -1,7 +1,5 @@
 """CSR, blocks and windows: what is stored, against SciPy; random ones; another order; what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """What holds of every format: dense and back, CSR and back, the same on either side, and nothing malformed passes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Matrix Market's files: SciPy's numbers where they are numbers, and one sentence where anything is not."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 

@@ -1,7 +1,5 @@
 """Dense matrices of 16 and of 8 bits: the bits of every number, both ways, scales, and what is refused."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """N:M and 2:4: what is kept, drawn, refused, and in which order kernels and instructions read it."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

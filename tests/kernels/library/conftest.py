@@ -1,7 +1,5 @@
 """Plans without a GPU: a driver that notes who waits for whom, and buffers in memory of the host."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies of modules of PyTorch by all the ways there are."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,7 +1,5 @@
 """What GPU tests of the library multiply: matrices of every format, and B and out as callers may lay them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """B and out without a GPU: how they lie, whose stream, and the kernel that copies them on every target."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from typing import ClassVar

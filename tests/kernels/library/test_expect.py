@@ -1,7 +1,5 @@
 """When a dense product is expected to be faster: against every recorded point that has both, and without a GPU."""
 
-from __future__ import annotations
-
 from itertools import product
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What the library's routes lead to compiles for every family of GPUs, not only for those that pages show."""
 
-from __future__ import annotations
-
 import compiled
 import pytest
 

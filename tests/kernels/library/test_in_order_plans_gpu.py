@@ -1,7 +1,5 @@
 """Plans of every format on a GPU, asked to be deterministic, give the same bits at every call."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """What comes in on a GPU: nothing is read through an index that is wrong, or written where nobody may write."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from given import error, numbers, on_gpu, poisoned, scattered

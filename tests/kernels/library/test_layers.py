@@ -1,7 +1,5 @@
 """Sparse layers without a GPU: which blocks, how they lie, and modules on the host, which multiply there densely."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import math

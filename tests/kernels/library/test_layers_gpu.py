@@ -1,7 +1,5 @@
 """Sparse layers on a GPU: kernels against float64, modules against masked dense ones, streams, graphs, the compiler."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

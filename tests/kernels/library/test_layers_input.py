@@ -1,7 +1,5 @@
 """What sparse layers ask of an input, without PyTorch."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

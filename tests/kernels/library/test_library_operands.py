@@ -1,7 +1,5 @@
 """A as callers bring it: every source gives the same matrix, and nothing is rounded in silence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

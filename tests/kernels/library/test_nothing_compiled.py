@@ -1,7 +1,5 @@
 """What CuPy has to compile for a plan: nothing. Arrays of a pretended GPU refuse what it has no machine code for."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import sys

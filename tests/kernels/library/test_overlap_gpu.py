@@ -4,8 +4,6 @@ Operands are small whole numbers, whose sums every dtype's accumulators hold: a 
 order its parts were added, or it is not.
 """
 
-from __future__ import annotations
-
 import time
 from collections import namedtuple
 from dataclasses import replace

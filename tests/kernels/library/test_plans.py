@@ -1,7 +1,5 @@
 """A plan without a GPU: launches are NumPy's, on memory of the host; what it waits for, refuses, keeps on disk."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import json

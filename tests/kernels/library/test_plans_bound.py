@@ -1,7 +1,5 @@
 """Every way as far as it goes without a GPU: A converted, a room's kernel bound, B's and out's addresses found."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The library on a GPU: every way against float64, and what a plan promises of its calls."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

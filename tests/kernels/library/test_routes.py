@@ -1,7 +1,5 @@
 """Which kernels multiply what, on GPUs that are not there; and how a choice is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """2:4 layers for PyTorch: what they hold, on the host dense, on a GPU by the kernels; gradients, copies, graphs."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

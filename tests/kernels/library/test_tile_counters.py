@@ -1,7 +1,5 @@
 """Counters of tiles without a GPU: who shares one, and who has one alone."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """The operators of PyTorch without a GPU: what they do with tensors on the host in the place of a plan."""
 
-from __future__ import annotations
-
 import copy
 import gc
 

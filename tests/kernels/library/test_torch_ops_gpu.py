@@ -1,7 +1,5 @@
 """Sparse matrices of PyTorch on a GPU: gradients against float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from given import LIMITS, of_format

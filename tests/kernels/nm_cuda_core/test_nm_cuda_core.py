@@ -1,7 +1,5 @@
 """The system's problems, what bind hands to a launch, with NumPy in CuPy's place, and what the compiler makes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

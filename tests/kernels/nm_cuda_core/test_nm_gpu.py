@@ -1,7 +1,5 @@
 """The variants on a GPU beyond the contract of all systems: depths, vectors, margins, offsets beyond 31 bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Kernels that are wrong on purpose, in wrong/: `artifact.measure.check` must catch every one of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Problems of N:M on a GPU, and on one that is not there, for the tests of this folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

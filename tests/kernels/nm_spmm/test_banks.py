@@ -1,7 +1,5 @@
 """Clashes of register banks, on machine code that was written by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from kernels.nm_spmm import banks

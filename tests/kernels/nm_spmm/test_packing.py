@@ -1,7 +1,5 @@
 """The offline preprocessing: what a kernel reads stands for B, and packing stages the fewest rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

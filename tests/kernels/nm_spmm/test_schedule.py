@@ -1,7 +1,5 @@
 """Which steps of which tiles each block multiplies: all of them once, evenly, and no wait without an end."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What bind asks of a GPU: a launch that covers C, of a kernel whose numbers are those of the layout that it reads."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the tuner tries, how candidates are ranked, and the system's side of choosing and keeping."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil, exp, log
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the compiler makes of the kernels, and on a GPU their products: at any size, pattern and stream."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from contextlib import suppress

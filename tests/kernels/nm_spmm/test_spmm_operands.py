@@ -1,7 +1,5 @@
 """The operands: their bits, their distribution, what a problem counts and what is refused; and the workloads."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What 2:4 layers hold, which kernels they call and with what, in 16 bits and in 8, and that these multiply."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

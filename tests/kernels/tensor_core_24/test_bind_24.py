@@ -1,7 +1,5 @@
 """What is launched for a configuration of Hopper's kernels, in 16 bits and in 8, on a GPU that is not there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil
 

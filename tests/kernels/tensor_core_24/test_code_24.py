@@ -1,7 +1,5 @@
 """What the compiler makes of Hopper's kernels: registers, and the instructions that multiply, copy and store."""
 
-from __future__ import annotations
-
 import re
 
 import compiled

@@ -1,7 +1,5 @@
 """Which SMs form a GPC: what is made of the clusters that ran on them, and what is found on a GPU."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

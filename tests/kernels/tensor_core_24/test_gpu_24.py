@@ -1,7 +1,5 @@
 """2:4 on a GPU: exact products of every configuration, epilogues, margins, waves, streams, and wrong kernels."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """mma_sp and its family: configurations, preparation and launch, on a GPU that is not there."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

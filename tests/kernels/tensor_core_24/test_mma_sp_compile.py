@@ -1,7 +1,5 @@
 """What the compiler makes of mma_sp.cu: registers, shared memory, and the instructions that the source names."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """What the tuner tries, how candidates are ranked, and the room's side of choosing and keeping."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

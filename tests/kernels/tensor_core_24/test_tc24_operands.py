@@ -1,7 +1,5 @@
 """The room's operands: their bits, what a problem counts and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

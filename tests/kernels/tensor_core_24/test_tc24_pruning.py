@@ -1,7 +1,5 @@
 """The launch that makes A from a dense matrix: what it counts, what it refuses, and the bits of NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Configurations of Hopper's kernels, in 16 bits and in 8: what they take and need, and that tiles are done once."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields, replace
 from math import ceil

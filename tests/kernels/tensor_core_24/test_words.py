@@ -1,7 +1,5 @@
 """A's values and metadata in the order in which Hopper's kernels read them, in 16 bits and in 8."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """2:4 on a GPU that is not there: operands as its arrays, and a launch's arguments by their names in the source."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

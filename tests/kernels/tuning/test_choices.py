@@ -1,7 +1,5 @@
 """The files that keep choices: whole or not there, read as written, and what a row must name."""
 
-from __future__ import annotations
-
 import csv
 import os
 import tempfile

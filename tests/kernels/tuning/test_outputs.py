@@ -1,8 +1,6 @@
 """When two outputs agree: what is not written, what is off, and what rounding explains; by a kernel that the host runs,
 and by the GPU."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -1,8 +1,6 @@
 """Operands without signs, and operands whose product is exact: of every room's problems, by kernels that the host runs,
 and by the GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From candidates to a choice: who is timed, who is skipped and why, and what is written down."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The tuner on a GPU: a matrix with long rows has right candidates, and one lost product in them makes a wrong one;
 launches are timed in turns."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import replace

@@ -14,8 +14,6 @@ same tokens.
 q (1, heads, n, d), k and v (1, key-value heads, n, d), n a multiple of 128.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -1,8 +1,6 @@
 """What the page reads of a prefill's records, what its tables and figures show of it, and its facts, by the part of it
 that they stand in; None for what was not recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 

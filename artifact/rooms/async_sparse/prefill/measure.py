@@ -8,8 +8,6 @@ Everything runs from CUDA graphs, in the harness's order and with its statistics
 contenders in turns, after a flush of the L2.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import importlib.util

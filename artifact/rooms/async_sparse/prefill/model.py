@@ -6,8 +6,6 @@ The passes between products are compiled once and alike for all configurations, 
 embedding and SwiGLU each read and write once.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -1,7 +1,5 @@
 """Variants, problems and launches of the room."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the chapter measures, and what its tables, figures and rules are computed from."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

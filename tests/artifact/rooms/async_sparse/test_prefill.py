@@ -1,7 +1,5 @@
 """The prefill without PyTorch or a GPU: what is to be measured, what is read, shown and said."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The prefill on a GPU: a model of four layers, FlexAttention, graphs, parts, a whole small measurement."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pandas as pd

@@ -162,16 +162,16 @@ test-gpu: $(ENV) ## Only the tests that need a GPU, dealt out one by one: some t
 in_two_rounds = status=0; $(PY) -m pytest -m '$(1)not (gpu and alone)' $(2) --durations=20 || status=$$?; \
 	$(PY) -m pytest -m 'gpu and alone' -n 0 --durations=20 || status=$$?; exit $$status
 
-kick: ## Every notebook on one small shape per room, in build/kick
-	@echo "kick: every notebook, one small shape per room, into build/kick/notebooks"
+kick: ## Every notebook on one small shape per system, in build/kick
+	@echo "kick: every notebook, one small shape per system, into build/kick/notebooks"
 	@$(MAKE) --no-print-directory notebooks PRESET=kick BUILD=build/kick
 
-measure: $(ENV) ## Measure every room in full on this machine's GPU, into build/records; goes on where it stopped (GPUS=all)
-	@echo "measure: every room in full on this GPU, into $(BUILD)/records"
+measure: $(ENV) ## Measure every system in full on this machine's GPU, into build/records; goes on where it stopped (GPUS=all)
+	@echo "measure: every system in full on this GPU, into $(BUILD)/records"
 	$(if $(GPUS),@$(PY) -m artifact.distributed.farm --gpus $(call quoted,$(GPUS)) --target $(BUILD)/farm $(NOTEBOOKS) -- --mode measure --gpu $(call quoted,$(GPU)) --preset full --seed $(call quoted,$(SEED)) --records $(call quoted,$(RECORDS)))
 	@$(MAKE) --no-print-directory notebooks MODE=measure PRESET=full
 
-profile: $(ENV) ## Profile every room's kernels with Nsight Compute (needs ncu)
+profile: $(ENV) ## Profile every system's kernels with Nsight Compute (needs ncu)
 	$(PY) -m artifact profile
 
 sanitize: $(ENV) ## Every kernel under compute-sanitizer's four tools, on small ragged problems (needs compute-sanitizer)

@@ -1,4 +1,4 @@
-"""The packages of the wheel: all of `kernels`, so that a new room needs no line here. pyproject.toml has the rest."""
+"""The packages of the wheel: all of `kernels`, so that a new system needs no line here. pyproject.toml has the rest."""
 
 import shutil
 

@@ -1,1 +1,1 @@
-"""The harness: checks and times the kernels of a room, keeps records, draws the book from them."""
+"""The harness: checks and times the kernels of a system, keeps records, draws the book from them."""

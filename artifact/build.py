@@ -25,9 +25,9 @@ from typing import Any
 import yaml
 
 from artifact import command, paths, registry
+from artifact.drawing.formatting import listed
 from artifact.drawing.pages import examples
 from artifact.drawing.pages.sources import linked
-from artifact.drawing.words import listed
 from artifact.measure import device, records, run
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
@@ -68,9 +68,10 @@ def claim(folder: Path) -> None:
 
 
 def validate(parameters: dict[str, object]) -> None:
-    """Refuse parameters that would only fail inside a notebook. Raises ValueError, one sentence, for
-    an unknown mode, preset, seed, or GPU to read, FileNotFoundError for no such folder of records, and
-    `device.NoGpu` where there is nothing to measure on.
+    """Refuse parameters that would only fail inside a notebook.
+
+    Raises ValueError, one sentence, for an unknown mode, preset, seed, or GPU to read, FileNotFoundError for no such
+    folder of records, and `device.NoGpu` where there is nothing to measure on.
     """
     mode = parameters["mode"]
     run.validate(mode, parameters["preset"], parameters["seed"])
@@ -127,8 +128,9 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
 
 
 def book(notebooks: Path, target: Path) -> None:
-    """Assemble book/, what the rooms add to it, and the executed `notebooks`, build the pages with Jupyter Book, and
-    put them at `target`.
+    """Build the pages from the executed `notebooks` with Jupyter Book, and put them at `target`.
+
+    book/ and what the systems add to it are assembled first.
 
     The figures and the CSV files behind them go to `target`/figures, where the pages link to them.
     Raises BuildError on any warning of Jupyter Book; `target` is then as before.
@@ -137,7 +139,7 @@ def book(notebooks: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=BUILD, prefix=".book-") as name:
         aside, source = Path(name), Path(name, "book")
         shutil.copytree(ROOT / "book", source)
-        _add_rooms(source)
+        _add_systems(source)
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -169,24 +171,29 @@ def book(notebooks: Path, target: Path) -> None:
 
 
 def contents() -> dict[str, Any]:
-    """The book's table of contents: book/_toc.yml, with the rooms' chapters in their order where it says so."""
+    """Return the book's table of contents.
+
+    Book/_toc.yml, with the systems' chapters in their order where it says so.
+    """
     table = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
-    rooms = [{"file": room} for room in registry.find() if (ROOT / "notebooks" / f"{room}.ipynb").is_file()]
-    parts = [{**part, "chapters": rooms} if part["chapters"] == "rooms" else part for part in table.get("parts", [])]
+    systems = [{"file": system} for system in registry.find() if (ROOT / "notebooks" / f"{system}.ipynb").is_file()]
+    parts = [{**part, "chapters": systems} if part["chapters"] == "rooms" else part for part in table.get("parts", [])]
     return table | ({"parts": parts} if parts else {})
 
 
-def _add_rooms(source: Path) -> None:
-    """Put into a copy of book/ what the rooms say: their chapters into the table of contents, their sources into the
-    bibliography, and into the configuration what `{{ sources }}` and `{{ examples }}` mean on a page: the sources, all
-    of them cited, and what the examples measured."""
+def _add_systems(source: Path) -> None:
+    """Put into a copy of book/ what the systems say.
+
+    Their chapters into the table of contents, their sources into the bibliography, and into the configuration what `{{
+    sources }}` and `{{ examples }}` mean on a page: the sources, all of them cited, and what the examples measured.
+    """
     (source / "_toc.yml").write_text(yaml.safe_dump(contents(), sort_keys=False), encoding="utf-8")
     with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
         bibliography.write(f"\n{registry.references()}")
     config = source / "_config.yml"
     said = yaml.safe_load(config.read_text(encoding="utf-8"))
     said["parse"]["myst_substitutions"] = {
-        "sources": listed(f"{{cite:t}}`{room.cite}`" for room in registry.find().values()),
+        "sources": listed(f"{{cite:t}}`{system.cite}`" for system in registry.find().values()),
         "examples": examples.tables(),
     }
     config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -213,8 +220,10 @@ def _use_this_python() -> None:
 
 
 def _as_page(executed: Path, page: Path) -> None:
-    """Copy an executed notebook, showing the parameters that it ran with instead of the defaults, and nothing of when
-    and how long: from the same records the same page is made, byte for byte."""
+    """Copy an executed notebook, with the parameters that it ran with in place of the defaults.
+
+    Nothing of when and how long is kept: the same records make the same page, byte for byte.
+    """
     import nbformat
 
     if not executed.is_file():
@@ -234,17 +243,21 @@ def _as_page(executed: Path, page: Path) -> None:
 
 
 def _same(text: str) -> str:
-    """The text of an executed notebook as pages have it: heads of columns say that they are, which pandas leaves out;
-    and without what is different in each execution: pandas names a styled table at random, and an object without a text
-    of its own says where in memory it lies."""
+    """Return the text of an executed notebook as pages have it.
+
+    Heads of columns say that they are, which pandas leaves out; and without what is different in each execution:
+    pandas names a styled table at random, and an object without a text of its own says where in memory it lies.
+    """
     numbers: dict[str, int] = {}
     text = STYLED.sub(lambda m: f"T_{numbers.setdefault(m[1], len(numbers)):05d}", ADDRESS.sub(">", text))
     return HEAD.sub(r"<th scope=\"col\"\g<1>", text)
 
 
 def _replace_folder(new: Path, target: Path) -> None:
-    """Put folder `new` at `target`: two renames, since one cannot replace a folder that is not empty. Again and again
-    where another process puts its own there in between."""
+    """Put folder `new` at `target`: two renames, since one cannot replace a folder that is not empty.
+
+    Again and again where another process puts its own there in between.
+    """
     for number in itertools.count():
         with contextlib.suppress(FileNotFoundError):
             os.replace(target, new.parent / f"replaced-{number}")

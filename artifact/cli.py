@@ -20,9 +20,9 @@ from typing import Any
 
 from artifact import command, paths, registry
 from artifact.command import BAD_INPUT, Argument, Options, option
-from artifact.measure import bench, check, device, matrices, minutes, records, run
+from artifact.measure import bench, device, durations, matrices, records, run, verification
+from artifact.recommend import landscape
 from artifact.verdicts import compare, judge, load, measures, page
-from artifact.which import atlas
 from kernels.contract import require
 from kernels.formats.csr import INT32_MAX
 
@@ -138,9 +138,9 @@ FURTHER = option(
     type=_setting,
     action="append",
     metavar="NAME=VALUE",
-    help="another number that the room's problems have, e.g. group=32 (repeat for several)",
+    help="another number that the system's problems have, e.g. group=32 (repeat for several)",
 )
-NO_BASELINE = option("--no-baseline", action="store_true", help="without the room's baselines")
+NO_BASELINE = option("--no-baseline", action="store_true", help="without the system's baselines")
 
 
 def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> Callable:
@@ -154,8 +154,10 @@ def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> C
 
 
 def _among(name: str | None, known: Collection[str], none: str, hint: str = "") -> Any:
-    """The name, if it is known, or None. Raises ValueError: `none`, with the name in its {}, and `hint`, or what there
-    is."""
+    """Return the name, if it is known, or None.
+
+    Raises ValueError: `none`, with the name in its {}, and `hint`, or what there is.
+    """
     require(
         name is None or name in known, f"{none.format(repr(name))}; {hint or 'known: ' + (', '.join(known) or 'none')}."
     )
@@ -166,7 +168,7 @@ def _among(name: str | None, known: Collection[str], none: str, hint: str = "") 
 
 
 def _folder(options: Options) -> Path:
-    """The records that --records and --gpu name; without --gpu the only GPU, or the H200.
+    """Return the records that --records and --gpu name; without --gpu the only GPU, or the H200.
 
     Raises FileNotFoundError that names the folder where there are none.
     """
@@ -186,7 +188,7 @@ def _folder(options: Options) -> Path:
     GPU,
     RECORDS,
     option("--id", metavar="X", help="one claim, with how it was judged"),
-    option("--room", metavar="ROOM", help="claims of one room"),
+    option("--room", metavar="ROOM", help="claims of one system"),
     option("--source-gpu", metavar="NAME", help="claims of what was said of this GPU"),
     option("--verdict", action="append", choices=VERDICTS, help="claims with this verdict (repeat for several)"),
     option("--format", choices=("text", "markdown", "csv", "json"), default="text", help="default: %(default)s"),
@@ -220,7 +222,7 @@ def _claims(options: Options) -> int:
 
 
 def _chosen(options: Options) -> list[load.Claim]:
-    """The claims that --id, --room and --source-gpu leave. Raises ValueError for none, with what there is."""
+    """Return the claims that --id, --room and --source-gpu leave. Raises ValueError for none, with what there is."""
     from difflib import get_close_matches
 
     chosen = load.claims()
@@ -228,7 +230,7 @@ def _chosen(options: Options) -> list[load.Claim]:
     hint = f"close: {close}" if close else "`claims` without --id lists all"
     for wanted, of, none in (
         (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
-        (options.room, lambda claim: [claim.room], ("There are no claims of a room {}",)),
+        (options.room, lambda claim: [claim.room], ("There are no claims of a system {}",)),
         (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
     ):
         _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
@@ -242,7 +244,7 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     said = {key: row[key] for key in "id source where says gpu published measured verdict close reason why".split()}
     lines = [
         *((said | {"verdict": measures.said(row["verdict"], claim.extension)}).items()),
-        ("experiment", f"{', '.join(claim.experiment)} ({minutes.said(claim.minutes)} minutes to measure)"),
+        ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, page.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()),
     ]
@@ -275,7 +277,7 @@ def _all(_, df) -> str:
         default="",
         help="the other side (default: the same GPU among the shipped, else nvidia-h200)",
     ),
-    option("--room", metavar="ROOM", help="one room"),
+    option("--room", metavar="ROOM", help="one system"),
     option(
         "--tolerance",
         type=float,
@@ -306,11 +308,14 @@ def _compare(options: Options) -> int:
 
 
 def _side(given: str, root: Path) -> Path:
-    """A GPU's folder from its path, from that of a folder of records with one GPU in it, or from its name, in `root` or
-    else where the other records are."""
+    """Return a GPU's folder of records from a path or a name.
+
+    The path is its own or that of a folder of records with one GPU in it; the name is looked for in `root`, or else
+    where the other records are.
+    """
     path = Path(given)
     if path.is_dir():
-        inside = [] if records.rooms(path) else records.list_gpus(path)
+        inside = [] if records.systems(path) else records.list_gpus(path)
         require(len(inside) <= 1, f"{path}: there are records of {', '.join(inside)}; name one of these folders.")
         return path.joinpath(*inside)
     known = {gpu: place for place in (paths.RECORDED, paths.RECORDS, root) for gpu in records.list_gpus(place)}
@@ -323,54 +328,56 @@ def _side(given: str, root: Path) -> Path:
     "the machine that records were made on, or (without --gpu) this one",
     GPU,
     RECORDS,
-    option("--room", metavar="ROOM", help="machine of one room's records"),
+    option("--room", metavar="ROOM", help="machine of one system's records"),
 )
 def _machine(options: Options) -> None:
     if options.gpu or options.room:
         folder = _folder(options)
-        known = records.rooms(folder)
-        room = _among(options.room or known[0], known, f"There are no records of a room {{}} on {folder.name}")
-        machine = records.read_machine(folder / room)
+        known = records.systems(folder)
+        system = _among(options.room or known[0], known, f"There are no records of a system {{}} on {folder.name}")
+        machine = records.read_machine(folder / system)
     else:
         machine = device.describe(device.require().open())
     print(json.dumps(machine, indent=1, ensure_ascii=False))
 
 
-# ---------------------------------------------------------------- a room's kernels
+# ---------------------------------------------------------------- a system's kernels
 
 
-def _room(name: str) -> Any:
-    """The room's package. Raises ValueError that names the rooms there are."""
+def _system(name: str) -> Any:
+    """Return the system's package. Raises ValueError that names the systems there are."""
     known = sorted(path.parent.name for path in (paths.ROOT / "kernels").glob("*/launch.py"))
-    return importlib.import_module(f"kernels.{_among(name, known, 'There is no room {}')}")
+    return importlib.import_module(f"kernels.{_among(name, known, 'There is no system {}')}")
 
 
-def _variants(room: Any, chosen: Sequence[str] | None) -> list[str]:
-    """The chosen variants, each once; all of the room's where none is."""
-    return [*dict.fromkeys(_among(name, room.VARIANTS, "There is no variant {}") for name in chosen or room.VARIANTS)]
+def _variants(system: Any, chosen: Sequence[str] | None) -> list[str]:
+    """Return the chosen variants, each once; all of the system's where none is."""
+    return [
+        *dict.fromkeys(_among(name, system.VARIANTS, "There is no variant {}") for name in chosen or system.VARIANTS)
+    ]
 
 
 @_command(
     "compile",
-    "registers, shared memory, spills and instructions of a room's kernels; needs no GPU",
+    "registers, shared memory, spills and instructions of a system's kernels; needs no GPU",
     option("room", help="a folder of kernels/ with a launch.py"),
     option("--variant", metavar="V", help="one variant"),
     option("--target", metavar="SM", help="one target, e.g. sm_90a"),
     option("--csv", action="store_true", help="as CSV"),
 )
 def _compile(options: Options) -> None:
-    room = _room(options.room)
-    chosen = _variants(room, options.variant and [options.variant])
-    targets = dict.fromkeys(target for name in chosen for target in room.VARIANTS[name].targets)
+    system = _system(options.room)
+    chosen = _variants(system, options.variant and [options.variant])
+    targets = dict.fromkeys(target for name in chosen for target in system.VARIANTS[name].targets)
     df = run.compile_report(options.room, chosen, _among(options.target or None, targets, "There is no target {}"))
     print(df.to_csv(index=False) if options.csv else df.to_string(index=False))
 
 
-def _asked(room: Any, options: Options) -> dict[str, Any]:
-    """What the options ask of the room's `problem`. Raises ValueError for what the room does not know."""
-    name = room.__name__.rpartition(".")[2]
-    require(hasattr(room, "problem"), f"{name} has no problems to run; `compile` shows its kernels.")
-    parameters = inspect.signature(room.problem).parameters
+def _asked(system: Any, options: Options) -> dict[str, Any]:
+    """Return what the options ask of the system's `problem`. Raises ValueError for what the system does not know."""
+    name = system.__name__.rpartition(".")[2]
+    require(hasattr(system, "problem"), f"{name} has no problems to run; `compile` shows its kernels.")
+    parameters = inspect.signature(system.problem).parameters
     usual = {key: getattr(options, key) for key in ("m", "n", "k", "seed", "density")}
     require(
         options.density is not None or parameters["density"].default is not inspect.Parameter.empty,
@@ -381,9 +388,11 @@ def _asked(room: Any, options: Options) -> dict[str, Any]:
     return {key: value for key, value in usual.items() if value is not None} | dict(options.set or ())
 
 
-def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
-    """The contenders that take the problem; one that does not is left out, unless it was named or
-    no variant would remain."""
+def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
+    """Return the contenders that take the problem.
+
+    One that does not is left out, unless it was named or no variant would remain.
+    """
     bounds, refused = {}, {}
     for name, make in makers.items():
         try:
@@ -410,7 +419,7 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
         help="variant (repeat for several; default: all that take the problem)",
     ),
     *(option(size, type=_size, required=True, help=what) for size, what in SIZES.items()),
-    option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the room's, if it has one)"),
+    option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the system's, if it has one)"),
     SEED,
     FURTHER,
     option(
@@ -433,21 +442,23 @@ def _bind(makers: Mapping[str, Callable], problem, named: Sequence[str], variant
         help="cold: timed launches; published: calls of a loop (default: by time budget)",
     ),
     NO_BASELINE,
-    says="Check variants of a room against a float64 reference, then time them, interleaved with "
-    "the room's baselines, at one size. Nothing is recorded.",
+    says="Check variants of a system against a float64 reference, then time them, interleaved with "
+    "the system's baselines, at one size. Nothing is recorded.",
 )
 def _run(options: Options) -> None:
-    room = _room(options.room)
-    names = _variants(room, options.variant)
-    asked = _asked(room, options)
+    system = _system(options.room)
+    names = _variants(system, options.variant)
+    asked = _asked(system, options)
     info = device.require()
     device.require_memory(info, options.m, options.n, options.k)  # before anything is drawn
     opened = info.open()
-    problem = room.problem(**asked)
-    reference = check.oracle(problem)
-    baselines = () if options.no_baseline else getattr(room, "BASELINES", ())
-    makers = {name: partial(room.bind, name, device=opened) for name in names} | registry.contenders(baselines, opened)
-    bounds = _bind(makers, problem, options.variant or (), names)
+    problem = system.problem(**asked)
+    reference = verification.oracle(problem)
+    baselines = () if options.no_baseline else getattr(system, "BASELINES", ())
+    makers = {name: partial(system.prepare, name, device=opened) for name in names} | registry.contenders(
+        baselines, opened
+    )
+    bounds = _prepare(makers, problem, options.variant or (), names)
     run.check_exactly(problem, {name: makers[name] for name in bounds}, opened)
     errors, timings = run.check_and_time(bounds, problem, reference, opened, _timer(options))
     print(
@@ -471,7 +482,7 @@ def _run(options: Options) -> None:
 
 
 def _timer(options: Options) -> Callable:
-    """The timer of `artifact.measure.bench` that --protocol names, with --warmup and --iterations."""
+    """Return the timer of `artifact.measure.bench` that --protocol names, with --warmup and --iterations."""
     warmup, count = options.warmup, options.iterations
     if options.protocol == "published":
         asked: dict[str, Any] = {k: v for k, v in {"warmup": warmup, "calls": count}.items() if v is not None}
@@ -494,7 +505,7 @@ def _timer(options: Options) -> Callable:
 
 @_command(
     "trial",
-    "your own kernel, on a room's operands, beside its kernels and libraries",
+    "your own kernel, on a system's operands, beside its kernels and libraries",
     option("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"),
     option(
         "--contender",
@@ -504,7 +515,7 @@ def _timer(options: Options) -> Callable:
     option("--room", metavar="ROOM", help="whose problems it solves"),
     option("--name", default="", help="of the contender (default: the file's or the module's)"),
     option("--template", choices=("cu", "py"), help="print one to copy, and end"),
-    *(option(size, type=_size, help=f"{what} (default: the room's first sweep)") for size, what in SIZES.items()),
+    *(option(size, type=_size, help=f"{what} (default: the system's first sweep)") for size, what in SIZES.items()),
     option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
     option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
     SEED,
@@ -514,36 +525,36 @@ def _timer(options: Options) -> Callable:
         "--against",
         action="append",
         metavar="V",
-        help="variant of the room beside it (repeat for several; default: all that take the problem)",
+        help="variant of the system beside it (repeat for several; default: all that take the problem)",
     ),
     NO_BASELINE,
-    says="Check your kernel against a float64 reference, time it beside a room's kernels and libraries, and say how "
+    says="Check your kernel against a float64 reference, time it beside a system's kernels and libraries, and say how "
     "it stands. The record goes to <build>/trials, the figure to <build>/figures/trials. A kernel is a .cu with a "
     "header (see --template cu) or a Python function (--template py). Without a kernel: what arguments the "
     "room's operands have. Exit code 1: the kernel is wrong.",
 )
 def _trial(options: Options) -> None:
     from artifact.drawing.pages import yours
-    from artifact.trial import court, header
+    from artifact.user_kernel import benchmark, header
 
     if options.template:
         return print(yours.template(options.template), end="")
-    require(bool(options.room), "Which room's problems shall it solve? Name one with --room.")
+    require(bool(options.room), "Which system's problems shall it solve? Name one with --room.")
     require(
         not options.kernel or not options.contender,
         f"One contender at a time: {options.kernel} or --contender {options.contender}.",
     )
-    room, what = _room(options.room), options.kernel or options.contender
-    problems = _trial_problems(room, options)
+    system, what = _system(options.room), options.kernel or options.contender
+    problems = _trial_problems(system, options)
     if not what:
         told = header.described(problems[0], problems[0].host())
         return print(*(f"{name:<12} {meaning}" for name, meaning in told.items()), sep="\n")
-    contender = court.load(what, options.name)
-    court.refuse_name(contender, room.VARIANTS)
-    names = _variants(room, options.against)
+    contender = benchmark.load(what, options.name)
+    benchmark.refuse_name(contender, system.VARIANTS)
+    names = _variants(system, options.against)
     if device.find() is None:
-        court.check_header(contender, problems[0])
-    for row in court.compiled(contender):
+        benchmark.check_header(contender, problems[0])
+    for row in benchmark.compiled(contender):
         print(
             f"{contender.name}: {row['target']}, {row['registers']} registers, "
             f"{row['shared_bytes']} bytes of static shared memory" + ", spills" * row["spills"],
@@ -552,33 +563,33 @@ def _trial(options: Options) -> None:
     info = device.require()
     for problem in problems:
         device.require_memory(info, problem.m, problem.n, problem.k)
-    begun = court.start(contender, options.room, options.preset, options.seed)
-    court.check_first(contender, problems[0], begun.device)
+    begun = benchmark.start(contender, options.room, options.preset, options.seed)
+    benchmark.check_first(contender, problems[0], begun.device)
     others = begun.variants(names) | ({} if options.no_baseline else begun.baselines())
-    df = court.measure(begun, contender, problems, others)
-    table = court.standings(df, contender.name)
-    print(table.to_string(index=False), court.verdict(table, contender.name), sep="\n")
-    shown = yours.show(df, contender.name, options.room, info.gpu, room.VARIANTS)
-    print(f"record: {begun.folder / court.EXPERIMENT}.csv; figure: {shown.svg}")
+    df = benchmark.measure(begun, contender, problems, others)
+    table = benchmark.standings(df, contender.name)
+    print(table.to_string(index=False), benchmark.verdict(table, contender.name), sep="\n")
+    shown = yours.show(df, contender.name, options.room, info.gpu, system.VARIANTS)
+    print(f"record: {begun.folder / benchmark.EXPERIMENT}.csv; figure: {shown.svg}")
 
 
-def _trial_problems(room: Any, options: Options) -> list:
-    """The problems of a trial: one of the given sizes, or of a real matrix, else the room's first sweep."""
+def _trial_problems(system: Any, options: Options) -> list:
+    """Return the problems of a trial: one of the given sizes, or of a real matrix, else the system's first sweep."""
     sizes, further = (options.m, options.n, options.k), options.density or options.set
     if options.matrix is not None:
-        require(hasattr(room, "problem_from_csr"), f"The problems of {options.room} are not made of a matrix in CSR.")
+        require(hasattr(system, "problem_from_csr"), f"The problems of {options.room} are not made of a matrix in CSR.")
         require(
             options.n is not None and not options.m and not options.k and not further,
             "A matrix has its sizes and its density: beside --matrix give -n alone.",
         )
         a = matrices.read(options.matrix)
-        return [room.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
+        return [system.problem_from_csr(a, options.n, options.seed, options.matrix.stem)]
     if all(sizes):
-        return [room.problem(**_asked(room, options))]
+        return [system.problem(**_asked(system, options))]
     require(
-        not any(sizes) and not further, "A problem has -m, -n and -k: give all three, or none for the room's sweep."
+        not any(sizes) and not further, "A problem has -m, -n and -k: give all three, or none for the system's sweep."
     )
-    return [room.problem(**shape, seed=options.seed) for shape in next(iter(room.sweeps(options.preset).values()))]
+    return [system.problem(**shape, seed=options.seed) for shape in next(iter(system.sweeps(options.preset).values()))]
 
 
 @_command(
@@ -589,7 +600,7 @@ def _trial_problems(room: Any, options: Options) -> list:
     option(
         "--precision",
         default="fp32",
-        choices=[p.lower() for p in atlas.PRECISIONS],
+        choices=[p.lower() for p in landscape.PRECISIONS],
         help="of the result, at least (default: %(default)s)",
     ),
     option("--no-measure", action="store_true", help="advice alone, also where there is a GPU"),
@@ -600,7 +611,7 @@ def _trial_problems(room: Any, options: Options) -> list:
     "was good.",
 )
 def _which(options: Options) -> None:
-    from artifact.which import advice
+    from artifact.recommend import advice
 
     folder = _folder(options)
     a = matrices.read(options.matrix)
@@ -620,8 +631,8 @@ def _which(options: Options) -> None:
 @_command(
     "profile",
     "hardware counters through Nsight Compute",
-    option("room", nargs="?", help="one room (default: all that profiles.toml lists)"),
-    says="Profile what profiles.toml lists, and write counters.csv and profiles/<room>.ncu-rep to "
+    option("room", nargs="?", help="one system (default: all that profiles.toml lists)"),
+    says="Profile what profiles.toml lists, and write counters.csv and profiles/<system>.ncu-rep to "
     "<build>/records/<gpu>/<room>.",
 )
 def _profile(options: Options) -> None:
@@ -631,31 +642,31 @@ def _profile(options: Options) -> None:
     chosen = _among(options.room or None, listed, "There is no profile of {}")
     info = device.require()
     known = load.claims()
-    for room, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
+    for system, plan in listed.items() if chosen is None else [(chosen, listed[chosen])]:
         shapes = [shape | {"density": d} for d in plan["densities"] for shape in plan["shapes"]]
-        print(f"{room}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
-        wanted = load.counters_wanted(claim for claim in known if claim.room == room)
-        where = paths.RECORDS.joinpath(info.slug, *room.split("."))  # a part of a room lies in its folder
+        print(f"{system}: {len(shapes)} shapes × {len(plan['contenders'])} contenders", flush=True)
+        wanted = load.counters_wanted(claim for claim in known if claim.room == system)
+        where = paths.RECORDS.joinpath(info.slug, *system.split("."))  # a part of a system lies in its folder
         metrics = dict.fromkeys([*ncu.METRICS, *plan.get("metrics", ()), *wanted])
         try:
-            df = ncu.profile(room, shapes, plan["contenders"], metrics, folder=where, gpu=info.gpu)
+            df = ncu.profile(system, shapes, plan["contenders"], metrics, folder=where, gpu=info.gpu)
         except RuntimeError as error:  # what ncu said, in one sentence
             raise ValueError(str(error)) from error
         found = df.dropna(subset="value")
-        print(f"{room}: {len(found)} values of {found['metric'].nunique()} counters")
+        print(f"{system}: {len(found)} values of {found['metric'].nunique()} counters")
         if absent := [metric for metric in metrics if metric not in set(found["metric"])]:
-            print(f"{room}: not on this GPU: {', '.join(absent)}")
-        print(f"{room}: counters and launches are in {where}, the report is beside them")
+            print(f"{system}: not on this GPU: {', '.join(absent)}")
+        print(f"{system}: counters and launches are in {where}, the report is beside them")
 
 
 @_command(
     "matrices",
     "real matrices: which of a list are here; --download fetches the others",
-    option("--room", metavar="ROOM", help="a room's own list (default: the general one)"),
+    option("--room", metavar="ROOM", help="a system's own list (default: the general one)"),
     option("--most", type=_positive, metavar="NNZ", help="none with more non-zeros"),
     option("--download", action="store_true", help="fetch what is missing"),
     says="Say which matrices of a list are in the folder of SPARSITY_MATRICES, or fetch those that are "
-    "not from the SuiteSparse Matrix Collection: a room's list may be tens of GB. Exit code 1: "
+    "not from the SuiteSparse Matrix Collection: a system's list may be tens of GB. Exit code 1: "
     "some could not be fetched.",
 )
 def _matrices(options: Options) -> int:
@@ -681,13 +692,13 @@ def _records(options: Options) -> None:
     roots = [options.records] if options.records else [paths.RECORDED, paths.RECORDS]
     kinds = {paths.RECORDED: "shipped", paths.RECORDS: "fresh"}
     found = [
-        f"{kinds.get(root, root)!s:<8} {gpu:<24} {room:<16} {experiment:<12} "
-        f"{len(records.read(root / gpu / room / f'{experiment}.csv')):>5} rows  "
-        f"{records.read_machine(root / gpu / room)['date']}"
+        f"{kinds.get(root, root)!s:<8} {gpu:<24} {system:<16} {experiment:<12} "
+        f"{len(records.read(root / gpu / system / f'{experiment}.csv')):>5} rows  "
+        f"{records.read_machine(root / gpu / system)['date']}"
         for root in roots
         for gpu in records.list_gpus(root)
-        for room in records.rooms(root / gpu)
-        for experiment in records.experiments(root / gpu / room)
+        for system in records.systems(root / gpu)
+        for experiment in records.experiments(root / gpu / system)
     ]
     if not found:
         raise FileNotFoundError(f"There are no records in {' or '.join(map(str, roots))}.")

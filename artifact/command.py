@@ -29,6 +29,7 @@ class Parser(argparse.ArgumentParser):
     who, hint = "error", ""  #: before and behind what is wrong
 
     def error(self, message: str) -> NoReturn:
+        """End with one sentence and exit code 2."""
         sys.exit(failed(message + self.hint, self.who))
 
     def add(self, arguments: Iterable[Argument]) -> Parser:
@@ -65,8 +66,10 @@ def program(module: str, says: str | None, *arguments: Argument) -> Callable:
 
 
 def as_interrupt(first: Callable[[], object] = lambda: None) -> None:
-    """Make each of SIGNALS raise KeyboardInterrupt in the main thread, with the signal as its argument. One that is
-    ignored, as SIGHUP under nohup, stays so. first: called before it is raised."""
+    """Make each of SIGNALS raise KeyboardInterrupt in the main thread, with the signal as its argument.
+
+    One that is ignored, as SIGHUP under nohup, stays so. first: called before it is raised.
+    """
 
     def stop(number, _):
         first()

@@ -29,7 +29,7 @@ BOOK, SUMS = "html", "SHA256SUMS"
 
 
 def git(*arguments: str, root: Path = ROOT) -> bytes:
-    """What git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
+    """Return what git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
     result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
     if result.returncode:
         said = result.stderr.decode(errors="replace").strip().partition("\n")[0]
@@ -38,8 +38,10 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
 
 
 def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
-    """Path -> content and whether it can be executed, of everything that git has at HEAD. Raises ValueError, which
-    names the first, if a tracked file was changed since."""
+    """Path -> content and whether it can be executed, of everything that git has at HEAD.
+
+    Raises ValueError, which names the first, if a tracked file was changed since.
+    """
     changed = git("status", "--porcelain", "--untracked-files=no", root=root).decode().splitlines()
     if changed:
         raise ValueError(
@@ -51,8 +53,10 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
 
 
 def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
-    """A tar with these files below the folder `name`, by name, and nothing in it of who made it where. when: the time
-    of each, in seconds since 1970."""
+    """Return a tar with these files below the folder `name`, by name, and nothing in it of who made it where. when.
+
+    The time of each, in seconds since 1970.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(files):
@@ -64,8 +68,11 @@ def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME)
 
 
 def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
-    """Write the archive into the folder `target`, and its checksum beside it. What is said of it: name of a line ->
-    line. Raises ValueError or FileNotFoundError, one sentence, and writes nothing, where something is missing."""
+    """Write the archive into the folder `target`, and its checksum beside it.
+
+    What is said of it: name of a line -> line. Raises ValueError or FileNotFoundError, one sentence, and writes
+    nothing, where something is missing.
+    """
     files = tracked(root)
     for name in (name for name in files if name == SUMS or name.startswith(f"{BOOK}/")):
         raise ValueError(f"{name}: git has a file where the release puts its own.")

@@ -1,10 +1,10 @@
-"""The rooms on trial, found by looking: every folder here that holds a room.toml is one.
+"""The systems on trial, found by looking: every folder here that holds a system.toml is one.
 
-A room's folder holds what only its trial needs: room.toml (what the system is), claims.toml, profiles.toml,
-references.bib (the source, as the book cites it), races.toml (what of it is on the front page), published/ (the
-source's numbers), others/ (what the code of others gave on a GPU here, `artifact.measure.others`), baselines/ (what
-this room alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its
-chapter imports. Its chapter is notebooks/<room>.ipynb. The harness reads them through this module and names no room.
+A system's folder holds what only its trial needs: system.toml (what the system is), claims.toml, profiles.toml,
+references.bib (the source, as the book cites it), summary.toml (what of it is on the front page), published/ (the
+source's numbers), others/ (what the code of others gave on a GPU here, `artifact.measure.external`), baselines/ (what
+this system alone is compared with), matrices.csv (its list of real matrices, if it has one), and modules that its
+chapter imports. Its chapter is notebooks/<system>.ipynb. The harness reads them here and names no system.
 """
 
 import importlib
@@ -29,13 +29,13 @@ from pydantic import (
     with_config,
 )
 
-from kernels.contract import Bound, Problem
+from kernels.contract import PreparedKernel, Problem
 
-#: The package of the rooms, and where it lies.
-PACKAGE = "artifact.rooms"
-FOLDER = Path(__file__).resolve().parent / "rooms"
-ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES = (
-    "room.toml",
+#: The package of the systems, and where it lies.
+PACKAGE = "artifact.systems"
+FOLDER = Path(__file__).resolve().parent / "systems"
+SYSTEM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES = (
+    "system.toml",
     "claims.toml",
     "profiles.toml",
     "references.bib",
@@ -43,13 +43,13 @@ ROOM, CLAIMS, PROFILES, REFERENCES, PUBLISHED, OTHERS, BASELINES = (
     "others",
     "baselines",
 )
-MAP, RACES = "map.toml", "races.toml"
-#: Of a room's real matrices: the list, and what `artifact.which.statistics` makes of it.
+MAP, RACES = "map.toml", "summary.toml"
+#: Of a system's real matrices: the list, and what `artifact.recommend.statistics` makes of it.
 MATRICES, STATISTICS = "matrices.csv", "statistics.csv"
 #: What a claim says of itself, and no claim that is `like` it.
 ALONE = {"id", "note", "reason", "contradicts"}
 
-#: What a room.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
+#: What a system.toml may say of the non-zeros and of the arithmetic: the columns of the map of the systems, from no
 #: order to the most, and its rows.
 Pattern = Literal["non-zeros anywhere", "blocks", "N of M vectors", "2 of 4 elements"]
 Unit = Literal["CUDA cores", "tensor cores"]
@@ -67,14 +67,14 @@ def _neighbours(patterns: list[str]) -> list[str]:
 
 @with_config(STRICT)
 @dataclass(frozen=True)
-class Room:
-    """One system on trial, as its own text describes it; the content of its room.toml."""
+class System:
+    """One system on trial, as its own text describes it; the content of its system.toml."""
 
     room: str  #: the folder's name, and that of the package of its kernels
     name: str
     title: str  #: of the source
     cite: str  #: its key in the bibliography
-    order: int  #: of the rooms, in the book and in the ledger
+    order: int  #: of the systems, in the book and in the ledger
     format: str  #: how the sparse operand is stored
     precision: str
     unit: Unit  #: what does the arithmetic
@@ -82,8 +82,8 @@ class Room:
     written_for: str  #: GPUs that the source measured on
     idea: str
     claims: str  #: what the abstract puts on trial
-    headline: bool = False  #: it is what a page for all rooms takes as its example
-    names: dict[str, str] = field(default_factory=dict)  #: of contenders that only this room has, in figures
+    headline: bool = False  #: it is what a page for all systems takes as its example
+    names: dict[str, str] = field(default_factory=dict)  #: of contenders that only this system has, in figures
     limits: dict[str, str] = field(
         default_factory=dict
     )  #: experiment -> error limit of its results (`check.LIMITS`); "usual" -> that of those without an entry
@@ -97,20 +97,22 @@ class Room:
         return tuple(name.strip() for name in self.written_for.split(","))
 
 
-def find(folder: Path = FOLDER) -> dict[str, Room]:
-    """Every room below `folder` by its name, in their order. Raises ValueError that names file and key
-    where a room.toml is not whole."""
-    rooms = [checked(Room, {"room": path.parent.name} | toml(path), path) for path in folder.glob(f"*/{ROOM}")]
-    return {room.room: room for room in sorted(rooms, key=lambda room: (room.order, room.room))}
+def find(folder: Path = FOLDER) -> dict[str, System]:
+    """Every system below `folder` by its name, in their order.
+
+    Raises ValueError that names file and key where a system.toml is not whole.
+    """
+    systems = [checked(System, {"room": path.parent.name} | toml(path), path) for path in folder.glob(f"*/{SYSTEM}")]
+    return {system.room: system for system in sorted(systems, key=lambda system: (system.order, system.room))}
 
 
 def home(name: str) -> Path:
-    """Where what a chapter says lies: the folder of a room, or of a part of the harness that has a chapter."""
+    """Where what a chapter says lies: the folder of a system, or of a part of the harness that has a chapter."""
     return FOLDER / name if (FOLDER / name).is_dir() else FOLDER.parent / name
 
 
 def variants(name: str) -> tuple[str, ...]:
-    """The kernels of a room in their order; none of what has no kernels of its own."""
+    """Return the kernels of a system in their order; none of what has no kernels of its own."""
     package = FOLDER.parent.parent / "kernels" / name
     return tuple(getattr(importlib.import_module(f"kernels.{name}"), "VARIANTS", ())) if package.is_dir() else ()
 
@@ -141,36 +143,41 @@ def _take_over(tables: Iterable[tuple[str, Any]], path: Path) -> None:
         above[name] = table
 
 
-def published(room: str, figure: str, folder: Path = FOLDER) -> Path:
+def published(system: str, figure: str, folder: Path = FOLDER) -> Path:
     """Where the source's numbers for one of its figures or tables lie."""
-    return folder / room / PUBLISHED / f"{figure}.csv"
+    return folder / system / PUBLISHED / f"{figure}.csv"
 
 
-def others(room: str, name: str, gpu: str, folder: Path = FOLDER) -> Path:
+def others(system: str, name: str, gpu: str, folder: Path = FOLDER) -> Path:
     """Where the numbers lie that the code of others gave on a GPU here; gpu: its slug."""
-    return folder / room / OTHERS / gpu / f"{name}.csv"
+    return folder / system / OTHERS / gpu / f"{name}.csv"
 
 
-def races(room: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
-    """What the room says of its races against the vendor's libraries, for `artifact.drawing.races`; None if nothing."""
-    path = folder / room / RACES
+def races(system: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
+    """Return what the system says of its races against the vendor's libraries, for `artifact.drawing.summary`.
+
+    None if nothing.
+    """
+    path = folder / system / RACES
     return toml(path).get("race", []) if path.is_file() else None
 
 
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """Room -> what `make profile` puts under Nsight Compute: contenders, densities and shapes, and
-    `metrics` that it needs besides the usual ones; of the rooms that say it.
+    """Return system -> what `make profile` puts under Nsight Compute.
 
-    A table in the file is of a part of the room with problems of its own, the module of that name in its kernels: it is
-    listed as "room.part" after the room, and has the room's plan but for what it says itself. Raises ValueError that
-    names file and key where one is not whole.
+    That is contenders, densities and shapes, and `metrics` that it needs besides the usual ones; of the systems that say
+    it.
+
+    A table in the file is of a part with problems of its own, a module of that name in the kernels: it is
+    listed as "system.part", and has the system's plan but for what it says itself. Raises ValueError that names file
+    and key where one is not whole.
     """
     found: dict[str, dict[str, Any]] = {}
-    for path in (folder / room / PROFILES for room in find(folder) if (folder / room / PROFILES).is_file()):
-        file, room = toml(path), path.parent.name
+    for path in (folder / system / PROFILES for system in find(folder) if (folder / system / PROFILES).is_file()):
+        file, system = toml(path), path.parent.name
         parts = {name: value for name, value in file.items() if isinstance(value, dict)}
         plan = {key: value for key, value in file.items() if key not in parts}
-        plans = {room: plan} | {f"{room}.{name}": plan | part for name, part in parts.items()}
+        plans = {system: plan} | {f"{system}.{name}": plan | part for name, part in parts.items()}
         found |= {name: checked(_profile(), own, f"{path}: {name}") for name, own in plans.items()}
     return found
 
@@ -191,22 +198,29 @@ def _once(values: list) -> list:
 
 
 def references(folder: Path = FOLDER) -> str:
-    """The entries of the rooms' sources in the bibliography, BibTeX. Raises OSError or ValueError that names the file
-    where a room's references.bib is missing or lacks what its room.toml cites."""
+    """Return the entries of the systems' sources in the bibliography, BibTeX.
+
+    Raises OSError or ValueError that names the file where a system's references.bib is missing or lacks what its
+    system.toml cites.
+    """
     texts = {name: (folder / name / REFERENCES).read_text(encoding="utf-8").strip() for name in find(folder)}
-    for room in (room for room in find(folder).values() if f"{{{room.cite}," not in texts[room.room]):
-        raise ValueError(f"{folder / room.room / REFERENCES}: there is no entry {room.cite!r}, which {ROOM} cites.")
+    for system in (system for system in find(folder).values() if f"{{{system.cite}," not in texts[system.room]):
+        raise ValueError(
+            f"{folder / system.room / REFERENCES}: there is no entry {system.cite!r}, which {SYSTEM} cites."
+        )
     return "\n\n".join(texts.values()) + "\n"
 
 
-def module(room: str, name: str) -> ModuleType:
-    """Import a room's module by its name. Raises ModuleNotFoundError where the room has none."""
-    return importlib.import_module(f"{PACKAGE}.{room}.{name}")
+def module(system: str, name: str) -> ModuleType:
+    """Import a system's module by its name. Raises ModuleNotFoundError where the system has none."""
+    return importlib.import_module(f"{PACKAGE}.{system}.{name}")
 
 
 def checked(schema: Any, table: Mapping[str, Any], where: object) -> Any:
-    """Return what a schema makes of a TOML table: a dataclass, or of what `keys` made the table itself. Raises
-    ValueError, one sentence with `where`, the key, its value and what it must be."""
+    """Return what a schema makes of a TOML table: a dataclass, or of what `keys` made the table itself.
+
+    Raises ValueError, one sentence with `where`, the key, its value and what it must be.
+    """
     try:
         # As JSON: strict about types, and a table may still become a dataclass.
         made = _adapter(schema).validate_json(json.dumps(table, default=str))
@@ -236,12 +250,12 @@ def _adapter(schema: Any) -> TypeAdapter:
 
 
 def modules() -> dict[str, str]:
-    """Name of a baseline -> its module: those of this package, and the rooms' own."""
+    """Name of a baseline -> its module: those of this package, and the systems' own."""
     here = {p.stem: f"artifact.baselines.{p.stem}" for p in sorted((FOLDER.parent / "baselines").glob("[!_]*.py"))}
     return here | {
-        p.stem: f"{PACKAGE}.{room}.{BASELINES}.{p.stem}"
-        for room in find()
-        for p in sorted((FOLDER / room / BASELINES).glob("[!_]*.py"))
+        p.stem: f"{PACKAGE}.{system}.{BASELINES}.{p.stem}"
+        for system in find()
+        for p in sorted((FOLDER / system / BASELINES).glob("[!_]*.py"))
     }
 
 
@@ -261,22 +275,22 @@ LIBRARIES = {
 
 
 def library(contender: str) -> str:
-    """The name of the library that a contender stands for, else its own."""
+    """Return the name of the library that a contender stands for, else its own."""
     return LIBRARIES.get(contender, contender)
 
 
-#: Prefixes of the contenders that are no variant of a room.
+#: Prefixes of the contenders that are no variant of a system.
 PREFIXES = tuple(modules())
 
 
-def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], Bound]]:
-    """The contenders of the named modules, in that order.
+def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], PreparedKernel]]:
+    """Return the contenders of the named modules, in that order.
 
     device: `cuda.core.Device`; None where only the contenders' names are wanted. Raises ValueError
     for a name that is no baseline.
     """
     known = modules()
-    makers: dict[str, Callable[[Problem], Bound]] = {}
+    makers: dict[str, Callable[[Problem], PreparedKernel]] = {}
     for name in names:
         if name not in known:
             raise ValueError(f"There is no baseline {name!r}; known: {', '.join(known)}.")

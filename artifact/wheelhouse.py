@@ -98,7 +98,7 @@ def _declared(extras: list[str]) -> list[Requirement]:
 
 
 def _environment(python: str) -> dict[str, Any]:
-    """The values that requirement markers are judged by on the node."""
+    """Return the values that requirement markers are judged by on the node."""
     require(bool(re.fullmatch(r"3\.\d+", python)), f"the node's Python must be given like 3.12, not {python!r}")
     return {
         **default_environment(),

@@ -46,6 +46,7 @@ class Row:
 
 
 def parser(text: str) -> argparse.ArgumentParser:
+    """Return the parser of an example: its text, and the seed."""
     made = argparse.ArgumentParser(description=text.partition("\n")[0])
     made.add_argument("--seed", type=int, default=0, help="of random numbers")
     made.add_argument("--record", type=Path, help="a .csv file to append the table to")
@@ -53,7 +54,9 @@ def parser(text: str) -> argparse.ArgumentParser:
 
 
 def matrix(name: str | None, rows: int, seed: int) -> tuple[sp.csr_array, str]:
-    """(a square matrix, what it is): of a .mtx or .npz file, or of a name in the folder of SPARSITY_MATRICES, or made.
+    """Return (a square matrix, what it is).
+
+    Of a .mtx or .npz file, or of a name in the folder of SPARSITY_MATRICES, or made.
 
     Raises FileNotFoundError, one sentence, where there is no such file, ValueError for a matrix that is not square or a
     file that holds none.
@@ -85,7 +88,10 @@ def matrix(name: str | None, rows: int, seed: int) -> tuple[sp.csr_array, str]:
 
 
 def graph(nodes: int, seed: int, neighbours: int = 16) -> sp.csr_array:
-    """An undirected graph in which few nodes have many neighbours, as social networks do: weights 1, no loops."""
+    """Return an undirected graph in which few nodes have many neighbours, as social networks do.
+
+    Weights 1, no loops.
+    """
     rng = np.random.default_rng(seed)
     edges = nodes * neighbours // 2
     # Node i is chosen with a probability that falls as 1 / sqrt(i + 1).
@@ -99,7 +105,7 @@ def graph(nodes: int, seed: int, neighbours: int = 16) -> sp.csr_array:
 
 
 def optional(name: str):
-    """A module that need not be installed, or None."""
+    """Return a module that need not be installed, or None."""
     try:
         return import_module(name)
     except ModuleNotFoundError:
@@ -107,8 +113,10 @@ def optional(name: str):
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Median microseconds of a call, of several that follow each other between events on the default stream: what a
-    program sees that does not wait for each, so that the host counts only where it takes longer than the GPU."""
+    """Median microseconds of a call, of several that follow each other between events on the default stream.
+
+    What a program sees that does not wait for each, so that the host counts only where it takes longer than the GPU.
+    """
     import cupy
 
     for _ in range(WARM):
@@ -155,7 +163,7 @@ def write(path: Path, example: str, problem: str, rows: list[Row]) -> None:
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """The script: what is missing (a GPU, a library, a file) is one sentence on stderr and exit code 2."""
+    """Run the script: what is missing (a GPU, a library, a file) is one sentence on stderr and exit code 2."""
     try:
         main(sys.argv[1:])
     except (trial.NoGpu, FileNotFoundError, ModuleNotFoundError, ValueError) as error:

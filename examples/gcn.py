@@ -34,7 +34,7 @@ def gradients(a, x, w1, w2, target) -> tuple:
 
 
 def step(multiply, x, w1, w2, target) -> tuple:
-    """The same by PyTorch, which differentiates `multiply`."""
+    """Return the same by PyTorch, which differentiates `multiply`."""
     y = multiply(multiply(x @ w1).relu() @ w2)
     loss = (y - target).square().mean()
     w1.grad = w2.grad = None
@@ -43,6 +43,7 @@ def step(multiply, x, w1, w2, target) -> tuple:
 
 
 def main(arguments: list[str]) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("--matrix", help="a .mtx or .npz file, or a name in SPARSITY_MATRICES")
     options.add_argument("--nodes", type=int, default=100_000, help="of a generated graph")
@@ -90,7 +91,7 @@ def main(arguments: list[str]) -> None:
 
 
 def worst(found, right) -> float:
-    """The larger relative error of the gradients."""
+    """Return the larger relative error of the gradients."""
     return max(float(np.linalg.norm(x - y) / np.linalg.norm(y)) for x, y in zip(found, right, strict=True))
 
 

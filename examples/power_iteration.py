@@ -21,11 +21,13 @@ def iterated(multiply, x, iterations: int, xp):
 
 
 def step(multiply, x, xp):
+    """Return the next vector of the iteration, with columns of norm 1."""
     y = multiply(x)
     return y / xp.sqrt((y * y).sum(0))
 
 
 def main(arguments: list[str]) -> None:
+    """Run the example."""
     options = parser(__doc__)
     options.add_argument("--matrix", help="a .mtx or .npz file, or a name in SPARSITY_MATRICES")
     options.add_argument("--rows", type=int, default=100_000, help="of a generated matrix")
@@ -65,6 +67,7 @@ def main(arguments: list[str]) -> None:
 
 
 def contender(name: str, multiply, x, iterations: int, right: np.ndarray, xp) -> Row:
+    """Run, check and time one way to multiply."""
     found, _ = iterated(multiply, x, iterations, xp)
     found = np.asarray(found.get() if hasattr(found, "get") else found.cpu()).astype(np.float64)
     error = float(np.abs(found - right).max() / np.abs(right).max())

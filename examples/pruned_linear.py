@@ -17,6 +17,7 @@ from common import Row, optional, parser, report, run, timed, trial
 
 
 def main(arguments: list[str]) -> None:
+    """Run the example."""
     options = parser(__doc__)
     for name, size in (("outputs", 4096), ("inputs", 4096), ("tokens", 4096)):
         options.add_argument(f"--{name}", type=int, default=size)
@@ -47,7 +48,7 @@ def main(arguments: list[str]) -> None:
 
 
 def of_layer(torch, w: np.ndarray, x) -> tuple:
-    """(what it is called, what multiplies, the weights that are kept) of a layer in the place of an nn.Linear."""
+    """Return what stands for an nn.Linear: its name, what multiplies, and the weights that are kept."""
     layers = import_module(f"{trial.__name__}.library.semi_structured")
     outputs, inputs = w.shape
     linear = torch.nn.Linear(inputs, outputs, bias=False, device="cuda", dtype=torch.float16)
@@ -57,7 +58,7 @@ def of_layer(torch, w: np.ndarray, x) -> tuple:
 
 
 def of_plan(w, x, pattern: str) -> tuple:
-    """The same of a plan, which multiplies W by Xᵀ: in its eyes X and Y lie by columns."""
+    """Return the same of a plan, which multiplies W by Xᵀ: in its eyes X and Y lie by columns."""
     density = {"block": 0.5}.get(pattern)
     made = trial.plan(w, x.shape[0], order="F", prune=pattern, density=density)
     formats = import_module(f"{trial.__name__}.formats")
@@ -82,6 +83,7 @@ def of_torch(torch, kept: np.ndarray, x, pattern: str, right: np.ndarray) -> lis
 
 
 def contender(name: str, work, right: np.ndarray) -> Row:
+    """Run, check and time one way to multiply."""
     found = work()
     found = np.asarray(found.get() if hasattr(found, "get") else found.cpu()).astype(np.float64)
     error = float(np.linalg.norm(found - right) / np.linalg.norm(right))

@@ -1,6 +1,6 @@
-"""What a room offers. The harness knows rooms through this module only.
+"""What a system offers. The harness knows systems through this module only.
 
-A room is a package with
+A system is a package with
 
     VARIANTS: dict[str, Kernel]                 in the order in which the source introduces them
     problem(m=, n=, k=, density=, seed=)        -> Problem
@@ -32,13 +32,13 @@ from .lazy import core, cupy
 
 @dataclass(frozen=True)
 class Kernel:
-    """One variant of a room: one idea, one `.cu` file."""
+    """One variant of a system: one idea, one `.cu` file."""
 
     name: str
     source: Path
     idea: str  #: one line, what this file does that the one before does not
     prediction: str = ""  #: what the idea should gain, written down before it was measured
-    entries: tuple[str, ...] = ()  #: every template instantiation that `bind` may ask for
+    entries: tuple[str, ...] = ()  #: every template instantiation that `prepare` may ask for
     published: bool = False  #: the source's own kernel, or a rung of ours
     spill_free: bool = True  #: no entry spills on any target: the tests ask each
     targets: tuple[str, ...] = jit.TARGETS  #: what it compiles for: wgmma, say, is for one only
@@ -59,7 +59,10 @@ class Slot:
     """An `Operand` as binding sees it: what a CuPy array says of itself, without memory."""
 
     def __init__(self, operand: Operand, shape: tuple[int, ...], dtype, order: str = "C"):
-        """A matrix, or a vector, without gaps. order: "C" for rows, "F" for columns that lie side by side."""
+        """Describe a matrix, or a vector, without gaps.
+
+        order: "C" for rows, "F" for columns that lie side by side.
+        """
         self.operand, self.shape, self.dtype = operand, shape, np.dtype(dtype)
         self.itemsize, self.size, self.ndim = self.dtype.itemsize, prod(shape), len(shape)
         self.nbytes = self.size * self.itemsize
@@ -73,10 +76,11 @@ class Slot:
 
     @property
     def T(self) -> Slot:
+        """Return the transpose, without moving anything."""
         return Slot(self.operand, self.shape[::-1], self.dtype, "F" if self.order == "C" else "C")
 
     def reshape(self, shape) -> Slot:
-        """A row-major one in another shape; -1: a vector."""
+        """Return A row-major one in another shape; -1: a vector."""
         return Slot(self.operand, (self.size,) if shape == -1 else shape, self.dtype)
 
 
@@ -85,7 +89,7 @@ class Operands:
     """A (m x k), B (k x n) and, on a device, the output C (m x n).
 
     One of A and B is a format of `kernels.formats`; the others are dense arrays, whose memory order
-    is the room's. What a plan is made for has `Slot`s in place of dense arrays.
+    is the system's. What a plan is made for has `Slot`s in place of dense arrays.
     """
 
     a: Any
@@ -108,7 +112,7 @@ class Multiplication:
     make_host: Callable[[], Operands] = field(repr=False)
     make_device: Callable[[], Operands] = field(repr=False)
     limit: str = ""  #: name of the error limit of its results; "": that of C's dtype
-    orders: str = "CC"  #: memory orders of B and of C, each "C" or "F", where a room knows of others than rows
+    orders: str = "CC"  #: memory orders of B and of C, each "C" or "F", where a system knows of others than rows
     #: The matrix on the host that the sparse operand was converted from, a `Csr` of the same values; None: it was drawn
     #: as it is. An oracle multiplies this one, which no conversion has touched.
     source: Any = field(default=None, repr=False)
@@ -116,12 +120,13 @@ class Multiplication:
     _device: Operands | None = field(default=None, repr=False)
 
     def host(self) -> Operands:
+        """Return the operands in host memory, made once."""
         if self._host is None:
             self._host = self.make_host()
         return self._host
 
     def device(self) -> Operands:
-        """The operands on the current GPU. Raises NoGpu, one sentence, where CuPy is not installed."""
+        """Return the operands on the current GPU. Raises NoGpu, one sentence, where CuPy is not installed."""
         if self._device is None:
             try:
                 self._device = self.make_device()
@@ -141,7 +146,7 @@ class Problem(Multiplication):
     """A multiplication as every contender of a measurement sees it, with what its record says of it."""
 
     room: str
-    label: str  #: name of a real matrix or of a pattern, "" for the room's usual generated one
+    label: str  #: name of a real matrix or of a pattern, "" for the system's usual generated one
     density: float  #: nominal share of non-zeros, as the source states it; nnz holds the true count
     seed: int
     useful_flops: int
@@ -150,7 +155,7 @@ class Problem(Multiplication):
     requested_bytes: int  #: what the source's kernel asks of the memory system, reuse not counted
 
 
-class Bound(Protocol):
+class PreparedKernel(Protocol):
     """A contender that is ready to run: nothing but the kernel happens in `launch`."""
 
     name: str
@@ -165,12 +170,12 @@ class Bound(Protocol):
         """
 
     def result(self):
-        """The output C (m x n) as a CuPy array; a NumPy array where a CPU computes it."""
+        """Return the output C (m x n) as a CuPy array; a NumPy array where a CPU computes it."""
 
 
 @dataclass
 class Launch:
-    """The usual `Bound`: a fixed list of (kernel, config, arguments) to enqueue.
+    """The usual `PreparedKernel`: a fixed list of (kernel, config, arguments) to enqueue.
 
     Arguments are NumPy's numbers, addresses, and tensor maps as `tma.Mapped`; where it is bound to `Slot`s, an address
     may be an `Operand`, which a plan fills in.
@@ -194,17 +199,19 @@ class Launch:
         self.steps = [(kernel, config, tuple(map(_encoded, given))) for kernel, config, given in self.named]
 
     def launch(self, stream) -> None:
+        """Enqueue the steps on a `cuda.core.Stream`."""
         if self.accumulates:
             gpu.set_bytes(getattr(self.output, "bits", self.output), 0, stream)  # a Half's array
         for kernel, config, arguments in self.steps:
             core.launch(stream, config, kernel, *arguments)
 
     def result(self):
+        """Return the output."""
         return self.output
 
 
 def _encoded(x):
-    """An argument as kernels take it: tensor maps of what is there are encoded, before a capture forbids it."""
+    """Return an argument as kernels take it: tensor maps of what is there are encoded, before a capture forbids it."""
     return tma.encoded(x) if isinstance(x, tma.Mapped) and not isinstance(x.address, Operand) else x
 
 
@@ -215,7 +222,7 @@ class Family:
     p: a `Multiplication`; device: a current `cuda.core.Device`.
     """
 
-    bind: Callable[[str, Any, Any, Any], Any]  #: (name, p, device, configuration): a `Launch`
+    prepare: Callable[[str, Any, Any, Any], Any]  #: (name, p, device, configuration): a `Launch`
     candidates: Callable[[Any, Any], list]  #: (p, device): what takes p and may be the fastest
     fits: Callable[[Any, Any, Any], bool]  #: (configuration, p, device): whether it takes p
     tune: Callable[[Any, Any], Any] | None = None  #: (p, device): the `tuning.Winner` of trials; None: nothing to try
@@ -224,17 +231,17 @@ class Family:
     cost: Callable[[Any, Any, Any], float] | None = None  #: (configuration, p, device): as predicted; None: in order
 
     def likely(self, p, device):
-        """The best candidate by prediction. Raises ValueError, one sentence, where there is none."""
+        """Return the best candidate by prediction. Raises ValueError, one sentence, where there is none."""
         configs = self.candidates(p, device)
         if not configs and self.tune:
             self.tune(p, device)  # which says why
         return min(configs, key=lambda config: self.cost(config, p, device) if self.cost else 0)
 
 
-def single(name: str, bind: Callable[..., Launch]) -> Family:
-    """The `Family` of one kernel, which is its own configuration; bind: of (name, p, device)."""
+def single(name: str, prepare: Callable[..., Launch]) -> Family:
+    """Return the `Family` of one kernel, which is its own configuration; bind: of (name, p, device)."""
     return Family(
-        bind=lambda _, p, device, config: bind(config, p, device),
+        prepare=lambda _, p, device, config: prepare(config, p, device),
         candidates=lambda p, device: [name],
         fits=lambda config, p, device: config == name,
     )
@@ -254,7 +261,7 @@ def unrehearsed():
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """(result, milliseconds) of GPU preprocessing; a first run lets kernels of it be compiled."""
+    """Return (result, milliseconds) of GPU preprocessing; a first run lets kernels of it be compiled."""
     if not _rehearsed.get():
         begin = time.perf_counter()
         return work(), (time.perf_counter() - begin) * 1e3
@@ -284,6 +291,9 @@ def require_seed(seed) -> None:
 
 
 def require(condition: Any, message: str) -> None:
-    """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `bind`."""
+    """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `prepare`."""
     if not condition:
         raise ValueError(message)
+
+
+Bound = PreparedKernel  # its former name

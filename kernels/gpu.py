@@ -33,7 +33,9 @@ def now() -> int | None:
 
 
 def open_device(ordinal: int = 0):
-    """The GPU with this CUDA number as a `cuda.core.Device`, made current in this thread; CuPy then shares its context.
+    """Return the GPU with this CUDA number as a `cuda.core.Device`, made current in this thread.
+
+    CuPy then shares its context.
 
     Raises NoGpu where there is no such GPU, no driver, or one that does not work.
     """
@@ -50,7 +52,10 @@ def open_device(ordinal: int = 0):
 
 
 def succeeded(result: tuple, failed: str, kind: type[Exception] = RuntimeError):
-    """What a call of the driver returned besides success, or `kind` with this sentence, {} in it the error's name."""
+    """Return what a call of the driver returned besides success.
+
+    Raises `kind` with this sentence, {} in it the error's name.
+    """
     error, *rest = result
     if int(error):
         raise kind(failed.format(error.name))
@@ -66,7 +71,7 @@ def set_bytes(array, value: int, stream) -> None:
 class Portable:
     """A GPU taken for one that has none of Hopper's own instructions, so that what runs elsewhere runs here.
 
-    It stands for a `cuda.core.Device` wherever a room or the library asks for one: kernels are compiled for sm_90
+    It stands for a `cuda.core.Device` wherever a system or the library asks for one: kernels are compiled for sm_90
     instead of sm_90a, routes and candidates are those of other GPUs, and choices are kept under a name of its own.
     """
 
@@ -95,7 +100,7 @@ class _Less:
 
 
 def with_wgmma(ordinal: int, what: str):
-    """The `cuda.core.Device` with this CUDA number; ValueError, one sentence, where it has no wgmma.
+    """Return the `cuda.core.Device` with this CUDA number; ValueError, one sentence, where it has no wgmma.
 
     what: what is multiplied by it, as "a 2:4 layer".
     """

@@ -38,7 +38,7 @@ COMMON = ROOT / "common"
 #: What the package is called where it is installed; in a checkout it is `kernels`.
 INSTALLED = "sparsity_on_trial"
 #: Ampere, Ada, Hopper (with its architecture-specific instructions) and Blackwell: what pages show of a kernel, and
-#: what the rooms' tests compile each for.
+#: what the systems' tests compile each for.
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
 #: All families of GPUs that kernels run on: what is routed to is compiled for each (tests/kernels/library).
 FAMILIES = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
@@ -87,6 +87,7 @@ class Resources:
 
     @property
     def spills(self) -> bool:
+        """Tell whether the kernel uses local memory."""
         return bool(self.stack_bytes or self.local_bytes or self.spill_loads or self.spill_stores)
 
 
@@ -112,12 +113,14 @@ def hang_trap() -> bool:
 
 
 def options() -> dict:
-    """What kernels are compiled with."""
+    """Return what kernels are compiled with."""
     return OPTIONS | ({"define_macro": "HANG_TRAP"} if hang_trap() else {})
 
 
 def arch_of(device) -> str:
-    """The compile target of a `cuda.core.Device`: on Hopper "sm_90a", whose `a` unlocks wgmma, unless it is `Portable`.
+    """Return the compile target of a `cuda.core.Device`.
+
+    On Hopper "sm_90a", whose `a` unlocks wgmma, unless it is `Portable`.
 
     Where the compiler does not know the GPU, it is the nearest lower target of the same major number, whose machine
     code runs there, too. Raises ValueError, one sentence, for a compute capability below 8.0, or one of a family
@@ -188,7 +191,7 @@ def compile_cubin(
 
 
 def launched_with(cubin: Cubin, count: int) -> Cubin:
-    """The same machine code, launched with `count` registers a thread, fewer than the compiler says it has.
+    """Return the same machine code, launched with `count` registers a thread, fewer than the compiler says it has.
 
     For kernels whose warpgroups exchange registers (setmaxnreg): ptxas holds each instruction against what a thread
     has at launch, also behind a setmaxnreg that gives it more (error C7602). So such a kernel is compiled for what it
@@ -290,7 +293,7 @@ def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
 
 @functools.cache
 def ready(source: Path, entry: str, arch: str):
-    """A kernel that needs no dynamic shared memory, compiled and loaded once in a process."""
+    """Return a kernel that needs no dynamic shared memory, compiled and loaded once in a process."""
     return load(compile_cubin(source, entry, arch))
 
 
@@ -300,7 +303,10 @@ _UNCHANGED_S = 0.1
 
 
 def loaded(source: Path, entry: str, device, dynamic_shared_bytes: int = 0):
-    """A kernel on a `cuda.core.Device`, compiled and loaded: the one of the last time, unless a file was changed."""
+    """Return a kernel on a `cuda.core.Device`, compiled and loaded.
+
+    The one of the last time, unless a file was changed.
+    """
     key = source, entry, device.device_id, arch_of(device), dynamic_shared_bytes
     kernel, files, seen = _loaded.get(key, (None, (), 0.0))
     now = time.monotonic()
@@ -341,12 +347,12 @@ class StreamAt:
 
 
 def resources(cubin: Cubin) -> Resources:
-    """Registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
+    """Return registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
     return reports([cubin])[0][0]
 
 
 def instruction_mix(cubin: Cubin) -> dict[str, int]:
-    """Static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
+    """Return static count of each instruction with its modifiers, e.g. {"LDG.E.128": 4, "FFMA": 16}."""
     return reports([cubin])[0][1]
 
 
@@ -375,7 +381,7 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
 
 
 def disassemble(cubin: Cubin) -> str:
-    """The SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
+    """Return the SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
     path = _kept(cubin, ".sass", b"")
     with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8")
@@ -392,7 +398,7 @@ def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
 
 
 def _read_report(path: Path) -> dict | None:
-    """A report from the cache; None where it has none, or not a whole one."""
+    """Return a report from the cache; None where it has none, or not a whole one."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         used, mix = Resources(**report["resources"]), report["mix"]
@@ -403,7 +409,7 @@ def _read_report(path: Path) -> dict | None:
 
 
 def _report(usage: Mapping[str, int], mix: Mapping[str, int]) -> dict:
-    """What is kept of a kernel."""
+    """Return what is kept of a kernel."""
     used = {
         "registers": usage["REG"],
         "shared_bytes": usage["SHARED"],
@@ -416,7 +422,7 @@ def _report(usage: Mapping[str, int], mix: Mapping[str, int]) -> dict:
 
 
 def _usage(cubin: Cubin) -> dict[str, int]:
-    """What cuobjdump says of the entry: REG, STACK, SHARED and LOCAL."""
+    """Return what cuobjdump says of the entry: REG, STACK, SHARED and LOCAL."""
     # A kernel that is no template is in every cubin of its file; only the entry is meant.
     text = _tool("cuobjdump", cubin.code, cubin, "--dump-resource-usage")
     (line,) = re.findall(rf"Function {re.escape(cubin.symbol)}:\s*\n(.*)", text)
@@ -424,8 +430,10 @@ def _usage(cubin: Cubin) -> dict[str, int]:
 
 
 def _mixes(cubins: list[Cubin]) -> list[Counter]:
-    """The instruction mix of each of several kernels of one architecture: their instructions are disassembled as
-    if they followed each other in memory, which takes one process for all."""
+    """Return the instruction mix of each of several kernels of one architecture.
+
+    Their instructions are disassembled as if they followed each other in memory, which takes one process for all.
+    """
     code = [_instructions(cubin) for cubin in cubins]
     ends = list(itertools.accumulate(map(len, code)))
     target = cubins[0].arch.replace("sm_", "SM")
@@ -438,7 +446,7 @@ def _mixes(cubins: list[Cubin]) -> list[Counter]:
 
 
 def _instructions(cubin: Cubin) -> bytes:
-    """The machine code of the entry alone: the section .text.<symbol> of the cubin."""
+    """Return the machine code of the entry alone: the section .text.<symbol> of the cubin."""
     name = f".text.{cubin.symbol}"
     sections = _sections(cubin)
     if name not in sections:
@@ -478,7 +486,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
 
 
 def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
-    """The source and every header of ours that it reaches: the cache must see a changed header.
+    """Return the source and every header of ours that it reaches: the cache must see a changed header.
 
     folders: where else headers may lie, after the file's own folder and `COMMON`.
     """
@@ -486,7 +494,7 @@ def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
 
 
 def _reached(source: Path, folders: Iterable[str | Path] = ()) -> dict[Path, str]:
-    """The source and every header of ours that it reaches: path -> text."""
+    """Return the source and every header of ours that it reaches: path -> text."""
     seen: dict[Path, str] = {}
     todo = [source]
     while todo:
@@ -520,7 +528,7 @@ def _tool_path(name: str) -> str:
 
 
 def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
-    """What a binary utility prints about a file that holds `code`; `of` is whose it is, or the first one's."""
+    """Return what a binary utility prints about a file that holds `code`; `of` is whose it is, or the first one's."""
     # cuobjdump looks for nvdisasm on the PATH.
     path = os.pathsep.join((str(Path(_tool_path("nvdisasm")).parent), os.environ.get("PATH", "")))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -558,7 +566,7 @@ def _keep(files: dict[Path, bytes]) -> bool:
     except OSError as error:
         _say_once(
             f"The folder of compiled kernels, {cache_folder()}, cannot be written "
-            f"({error.strerror or error}), so every run compiles anew: make room there, or set "
+            f"({error.strerror or error}), so every run compiles anew: make system there, or set "
             "SPARSITY_CACHE to another folder."
         )
         return False

@@ -35,12 +35,12 @@ class Exchange:
     taken: int  #: what each of the others takes
 
     def needed(self, warpgroups: int) -> int:
-        """Registers of a thread that a launch of so many warpgroups has to begin with."""
+        """Return registers of a thread that a launch of so many warpgroups has to begin with."""
         return -(-(self.given + (warpgroups - 1) * self.taken) // warpgroups)
 
 
 def exchange(code: bytes) -> Exchange | None:
-    """What warpgroups exchange in the instructions of a kernel; None where they exchange nothing.
+    """Return what warpgroups exchange in the instructions of a kernel; None where they exchange nothing.
 
     Raises ValueError where they do so otherwise than one giving, in one place, and the others taking.
     """
@@ -86,7 +86,7 @@ def require_before(code: bytes, count: int) -> None:
 
 
 def used_before(code: bytes) -> int:
-    """Registers of a thread that suffice for the instructions before the first exchange on every path, or more.
+    """Return the registers of a thread that suffice before the first exchange on every path, or more.
 
     Each register that may be named counts as the first of four. Raises ValueError where that cannot be told: at a
     jump to who knows where, or a matrix instruction.

@@ -25,7 +25,7 @@ def random_u32(key: int, index: np.ndarray) -> np.ndarray:
 
 
 def positions(part: range, xp=np):
-    """A run of positions, uint64; `xp` is NumPy or CuPy."""
+    """Return a run of positions, uint64; `xp` is NumPy or CuPy."""
     return xp.arange(part.start, part.stop, dtype=xp.uint64)
 
 
@@ -36,7 +36,7 @@ def symmetric(x):
 
 
 def uniform(key: int, size: int, dtype: str, xp=np):
-    """The first `size` numbers of a stream, uniform in (-1, 1) and never 0, flat, NumPy or CuPy (`xp`).
+    """Return the first `size` numbers of a stream, uniform in (-1, 1) and never 0, flat, NumPy or CuPy (`xp`).
 
     dtype: "bfloat16" or "float16", rounded to uint16 bit patterns; "float32"; "tf32", float32 cut to
     what TF32 holds. Raises ValueError, one sentence, for another dtype.

@@ -55,12 +55,15 @@ class Mapped:
 
 
 def tensor_map(array, box: tuple[int, int], swizzle: int = 0, ahead: int = 0) -> Mapped:
-    """What a tensor map says of a row-major CuPy matrix. What a box reads beyond it is zero, and is not written."""
+    """Return what a tensor map says of a row-major CuPy matrix.
+
+    What a box reads beyond it is zero, and is not written.
+    """
     return Mapped(array.data.ptr, tuple(array.shape), tuple(array.strides), array.dtype.str, box, swizzle, ahead)
 
 
 def encoded(said: Mapped):
-    """The `cuda.core.TensorMapDescriptor`, an argument of `cuda.core.launch`."""
+    """Return the `cuda.core.TensorMapDescriptor`, an argument of `cuda.core.launch`."""
     # The enumeration of swizzles has no public name of its own; its members are what the options take.
     usual = core.TensorMapDescriptorOptions(said.box)
     named = {"swizzle": type(usual.swizzle)[SWIZZLES[said.swizzle]]}
@@ -70,7 +73,7 @@ def encoded(said: Mapped):
 
 
 def mapped(address: int, shape: tuple[int, int], box: tuple[int, int], kind: str, swizzle: int = 0, ahead: int = 0):
-    """`encoded` of a row-major matrix without gaps at an address; kind: of its elements, as NumPy writes it."""
+    """Return `encoded` of a row-major matrix without gaps at an address; kind: of its elements, as NumPy writes it."""
     size = int(kind[-1])
     return encoded(Mapped(address, shape, (shape[1] * size, size), kind, box, swizzle, ahead))
 

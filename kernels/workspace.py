@@ -33,10 +33,12 @@ class Workspace:
         _did(driver.cuMemsetD8(self.sums, 0, _BYTES))
         self.found = int(_did(driver.cuMemHostAlloc(_BYTES, 0)))  #: address of memory that both sides see
         self._memory = (ctypes.c_char * _BYTES).from_address(self.found)
-        self._tiles, self._room, self._launch = 0, 0, 0
+        self._tiles, self._system, self._launch = 0, 0, 0
 
     def read(self, kind: struct.Struct | np.dtype, at: int = 0):
-        """A record in the host's memory, its numbers or NumPy's: what kernels found, once the stream was waited for.
+        """Return a record in the host's memory, its numbers or NumPy's.
+
+        What kernels found, once the stream was waited for.
 
         at: bytes before it.
         """
@@ -48,13 +50,13 @@ class Workspace:
         """(address of a scan's words for so many numbers, which launch it is); others' words count as none."""
         need = max(1, ceil(size / TILE))
         self._launch += 1
-        if need > self._room or self._launch > _LAUNCHES:
+        if need > self._system or self._launch > _LAUNCHES:
             if self._tiles:
                 self.device.sync()
                 _did(driver.cuMemFree(self._tiles))
-            self._room, self._launch = max(need, 2 * self._room, 1024), 1
-            self._tiles = int(_did(driver.cuMemAlloc(8 * self._room)))
-            _did(driver.cuMemsetD8(self._tiles, 0, 8 * self._room))
+            self._system, self._launch = max(need, 2 * self._system, 1024), 1
+            self._tiles = int(_did(driver.cuMemAlloc(8 * self._system)))
+            _did(driver.cuMemsetD8(self._tiles, 0, 8 * self._system))
         return self._tiles, np.uint32(self._launch)
 
 
@@ -63,7 +65,7 @@ _making = threading.Lock()
 
 
 def of(device) -> Workspace:
-    """The workspace of a current `cuda.core.Device`."""
+    """Return the workspace of a current `cuda.core.Device`."""
     found = _all.get(device.device_id)
     if found is None:
         with _making:
@@ -73,7 +75,7 @@ def of(device) -> Workspace:
 
 @functools.lru_cache(1024)
 def config(blocks: int, threads: int | tuple[int, ...]):
-    """The `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
+    """Return the `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
     return core.LaunchConfig(grid=blocks, block=threads)
 
 
@@ -98,7 +100,7 @@ _streams: dict[tuple[int, int], object] = {}
 
 
 def stream_at(address: int, device):
-    """The `cuda.core.Stream` at an address, on a `cuda.core.Device`; kept, since to make one takes long."""
+    """Return the `cuda.core.Stream` at an address, on a `cuda.core.Device`; kept, since to make one takes long."""
     key = device.device_id, address
     found = _streams.get(key)
     if found is None:
@@ -107,5 +109,5 @@ def stream_at(address: int, device):
 
 
 def _did(result: tuple):
-    """What a call of the driver returned besides success. Raises RuntimeError, one sentence, where it failed."""
+    """Return what a call of the driver returned besides success. Raises RuntimeError, one sentence, where it failed."""
     return gpu.succeeded(result, "the driver cannot prepare a workspace ({}): free memory of the GPU")

@@ -118,7 +118,7 @@ def each_kernel_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def device():
-    """The GPU as a `cuda.core.Device`, current in this thread, with the kernels of all rooms compiled for it."""
+    """The GPU as a `cuda.core.Device`, current in this thread, with the kernels of all systems compiled for it."""
     opened = gpu.require().open()
     arch, jobs = jit.arch_of(opened), set()
     for module in pkgutil.iter_modules(kernels.__path__, "kernels."):

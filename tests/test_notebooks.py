@@ -18,7 +18,7 @@ from artifact.paths import BUILD, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 RECORDED = ROOT / "artifact" / "recorded" / "nvidia-h200"
-#: Experiments of real matrices, of which a kick takes few: (room, experiment).
+#: Experiments of real matrices, of which a kick takes few: (system, experiment).
 KICKED_MATRICES = [
     ("casper_sparse", "real"),
     *(
@@ -73,7 +73,7 @@ def test_committed_clean_and_short_enough_to_read(path):
     assert set().union(*kept) <= {"tags", "editable", "slideshow"} and text.endswith("\n")
     assert notebook.metadata.kernelspec.name == "python3"
     lines = [len(cell.source.splitlines()) for cell in code]
-    assert max(lines) <= LONGEST_CELL, "what it does belongs into the room's modules"
+    assert max(lines) <= LONGEST_CELL, "what it does belongs into the system's modules"
     assert sum(lines) <= LONGEST_CHAPTER
 
 
@@ -100,8 +100,8 @@ def kicked(tmp_path_factory) -> Path:
     """The shipped records, of real matrices what a kick leaves: the first three, at the smallest N."""
     target = tmp_path_factory.mktemp("kicked") / RECORDED.name
     shutil.copytree(RECORDED, target)
-    for room, experiment in KICKED_MATRICES:
-        path = target / room / f"{experiment}.csv"
+    for system, experiment in KICKED_MATRICES:
+        path = target / system / f"{experiment}.csv"
         df = records.read(path)
         few = df["label"].isin(df["label"].unique()[:3]) & (df["n"] == df["n"].min())
         path.unlink()
@@ -110,23 +110,23 @@ def kicked(tmp_path_factory) -> Path:
     return target.parent
 
 
-@pytest.mark.parametrize("room", dict(KICKED_MATRICES))
-def test_a_chapter_runs_as_a_kick(room, kicked, tmp_path):
-    target = tmp_path / "notebooks" / f"{room}.ipynb"
+@pytest.mark.parametrize("system", dict(KICKED_MATRICES))
+def test_a_chapter_runs_as_a_kick(system, kicked, tmp_path):
+    target = tmp_path / "notebooks" / f"{system}.ipynb"
     options = ("--mode", "recorded", "--preset", "kick", "--records", str(kicked))
     result = execute(ROOT / "notebooks" / target.name, target, tmp_path, *options)
     assert result.returncode == 0, result.stderr
     no_complaint(target)
 
 
-@pytest.mark.parametrize("room", [room for room in registry.find() if (RECORDED / room).is_dir()])
-def test_what_a_kick_asks_for_is_in_the_records(room):
+@pytest.mark.parametrize("system", [system for system in registry.find() if (RECORDED / system).is_dir()])
+def test_what_a_kick_asks_for_is_in_the_records(system):
     """A point that is asked for and is not recorded ends a chapter; so does an experiment without a file."""
     shape = ["m", "n", "k", "density"]
-    for experiment, asked in importlib.import_module(f"kernels.{room}").sweeps("kick").items():
-        folder, name = RECORDED / room, f"{experiment}.csv"
+    for experiment, asked in importlib.import_module(f"kernels.{system}").sweeps("kick").items():
+        folder, name = RECORDED / system, f"{experiment}.csv"
         paths = [folder / name] if (folder / name).is_file() else [*folder.glob(f"{experiment}_*.csv")]
-        assert asked and paths, f"{room} has no record of {experiment}"
+        assert asked and paths, f"{system} has no record of {experiment}"
         for path in paths:
             points = records.read(path)[list(records.POINT)].drop_duplicates()[shape].astype(float)
             wanted = Counter(tuple(float(s[key]) for key in shape) for s in asked)

@@ -23,12 +23,12 @@ from packaging.requirements import Requirement
 import kernels
 from artifact.paths import ROOT
 from kernels import jit
-from kernels.tuning import __main__ as tuning
+from kernels.autotune import __main__ as tuning
 
 NAME = jit.INSTALLED
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TARGET = "sm_90a"  #: what every room compiles for
-SOME = "tensor_core_24"  #: a room that ships choices
+TARGET = "sm_90a"  #: what every system compiles for
+SOME = "tensor_core_24"  #: a system that ships choices
 
 
 def run(*command, cwd: Path, **environment: str) -> str:
@@ -144,18 +144,18 @@ foreign = ("kernels", "artifact", "cupy", "torch", "scipy", "pandas")
 print(*(name for name in foreign if importlib.util.find_spec(name) or name in sys.modules))
 """
     first, foreign = python(site, code, tmp_path).split("\n")[:2]
-    file, version, *rooms = first.split()
+    file, version, *systems = first.split()
     assert Path(file).is_relative_to(site) and version == kernels.__version__
-    assert rooms == list(kernels.rooms()) and len(rooms) >= 5
+    assert systems == list(kernels.systems()) and len(systems) >= 5
     assert foreign == "", "the environment is not empty"
 
 
-def test_a_kernel_of_each_room_compiles_and_is_kept_in_the_users_own_cache(site, tmp_path):
+def test_a_kernel_of_each_system_compiles_and_is_kept_in_the_users_own_cache(site, tmp_path):
     code = f"""
 import {NAME} as trial
 from {NAME} import jit
-for name, room in trial.rooms().items():
-    kernel = next(k for k in room.VARIANTS.values() if k.entries and {TARGET!r} in k.targets)
+for name, system in trial.rooms().items():
+    kernel = next(k for k in system.VARIANTS.values() if k.entries and {TARGET!r} in k.targets)
     cubin = jit.compile_cubin(kernel.source, kernel.entries[0], {TARGET!r})
     assert cubin.code[:4] == b"\\x7fELF"
     print(name, kernel.source)
@@ -163,7 +163,7 @@ for name, room in trial.rooms().items():
     caches = tmp_path / "caches"
     lines = python(site, code, tmp_path, XDG_CACHE_HOME=str(caches)).splitlines()
     compiled = dict(line.split() for line in lines)
-    assert compiled.keys() == kernels.rooms().keys()
+    assert compiled.keys() == kernels.systems().keys()
     assert all(Path(path).is_relative_to(site) for path in compiled.values())
     kept = list((caches / NAME / "cubin").glob("*.cubin"))
     assert len(kept) == len(compiled)
@@ -171,12 +171,14 @@ for name, room in trial.rooms().items():
 
 
 def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, tmp_path, capsys, monkeypatch):
-    """Those of one room: all of them take long."""
-    monkeypatch.setattr(tuning, "rooms", lambda every=tuning.rooms: {SOME: every()[SOME]})
+    """Those of one system: all of them take long."""
+    monkeypatch.setattr(tuning, "systems", lambda every=tuning.systems: {SOME: every()[SOME]})
     tuning.main([])
     here = capsys.readouterr().out
     assert re.search(r": [1-9]\d* of [1-9]\d* choices", here)
-    code = f"from {NAME}.tuning import __main__ as t; room = t.rooms()[{SOME!r}]; t.rooms = lambda: {{{SOME!r}: room}}"
+    code = (
+        f"from {NAME}.tuning import __main__ as t; room = t.rooms()[{SOME!r}]; t.rooms = lambda: {{{SOME!r}: system}}"
+    )
     assert python(site, f"{code}; t.main([])", tmp_path) == here
 
 
@@ -185,7 +187,7 @@ def test_without_a_gpu_a_call_says_so_in_one_sentence(site, tmp_path):
 import {NAME} as trial
 problem = trial.rooms()["casper_sparse"].problem(m=64, n=64, k=64, density=0.1)
 assert problem.host().a.nnz == problem.nnz
-for call in (lambda: trial.bind("any_n", problem), problem.device):
+for call in (lambda: trial.prepare("any_n", problem), problem.device):
     try:
         call()
     except trial.NoGpu as error:
@@ -206,7 +208,7 @@ import numpy as np
 import {NAME} as trial
 from {NAME} import formats
 problem = trial.rooms()["casper_sparse"].problem(m=256, n=128, k=192, density=0.1)
-bound = trial.bind("any_n", problem)
+bound = trial.prepare("any_n", problem)
 device = trial.open_device()
 stream = device.create_stream()
 device.sync()

@@ -36,6 +36,7 @@ def text_of(notebook: Path) -> str:
 
 
 def visible(markup: str) -> str:
+    """Return the text that a reader sees, alternative texts included."""
     soup = BeautifulSoup(markup, "html.parser")
     for hidden in soup(["svg", "style", "script"]):
         hidden.decompose()
@@ -44,7 +45,7 @@ def visible(markup: str) -> str:
 
 
 def numbers(text: str) -> dict[str, list[str]]:
-    """Number → the words around each of its places."""
+    """Return number → the words around each of its places."""
     found: dict[str, list[str]] = {}
     for at in NUMBER.finditer(text):
         near = text[max(0, at.start() - AROUND) : at.end() + AROUND]
@@ -93,6 +94,7 @@ def same(old: Path, new: Path) -> bool:
 
 
 def main(old: Path, new: Path, *pages: str) -> int:
+    """Compare the pages of two builds, and print what is gone and what was added."""
     gone = 0
     for path in sorted((old / "notebooks").glob("*.ipynb")):
         if pages and path.stem not in pages:

@@ -1,5 +1,8 @@
-"""What modules on a library share: a `Bound`, what is destroyed with it, the sentence of a refusal, and the search for
-the fastest of several algorithms."""
+"""What modules on a library share.
+
+A `PreparedKernel`, what is destroyed with it, the sentence of a refusal, and the search for the fastest of several
+algorithms.
+"""
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -31,12 +34,12 @@ FINALISTS = 3
 ROUGH_S, FINE_S = 0.002, bench.BUDGET_S / 3
 
 
-Makes = Callable[[Problem], "Bound"]
+Makes = Callable[[Problem], "PreparedKernel"]
 
 
 @dataclass(eq=False)
-class Bound:
-    """A `kernels.contract.Bound` over a library; `close()` destroys early what `hold` gave it."""
+class PreparedKernel:
+    """A `kernels.contract.PreparedKernel` over a library; `close()` destroys early what `hold` gave it."""
 
     name: str
     prepare_ms: float
@@ -57,15 +60,20 @@ class Bound:
         return self.output
 
 
-def offers(bind: Callable[..., Bound], names: Mapping[str, tuple]) -> Callable[[Any], dict[str, Makes]]:
-    """Return a module's `contenders`, a function of the device: name in the records -> what makes a `Bound` of a
-    problem. names: name -> the first arguments of `bind`, before the problem."""
-    return lambda device: {name: partial(bind, *first, device=device) for name, first in names.items()}
+def offers(prepare: Callable[..., PreparedKernel], names: Mapping[str, tuple]) -> Callable[[Any], dict[str, Makes]]:
+    """Return a module's `contenders`, a function of the device.
+
+    Name in the records -> what makes a `PreparedKernel` of a problem. names: name -> the first arguments of `prepare`,
+    before the problem.
+    """
+    return lambda device: {name: partial(prepare, *first, device=device) for name, first in names.items()}
 
 
-def hold(bound: Bound, stack: ExitStack, *keep: Any) -> Bound:
-    """Let a `Bound` destroy what a stack has when it is closed or forgotten; `keep`, the arrays behind the raw
-    addresses, lives as long."""
+def hold(bound: PreparedKernel, stack: ExitStack, *keep: Any) -> PreparedKernel:
+    """Let a `PreparedKernel` destroy what a stack has when it is closed or forgotten.
+
+    `keep`, the arrays behind the raw addresses, lives as long.
+    """
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     bound.close = weakref.finalize(bound, lambda stack, _: stack.close(), stack.pop_all(), keep)
     return bound
@@ -79,8 +87,10 @@ def owned(stack: ExitStack, destroy: Callable[[Any], Any], thing: Any) -> Any:
 
 @contextmanager
 def refusing(says: str, *errors: type[Exception], words: Callable[[Any], str] = first_line) -> Iterator[ExitStack]:
-    """Give a stack of what to destroy where the block fails. Make ValueError, one sentence that begins with `says`, of
-    a library's own errors."""
+    """Give a stack of what to destroy where the block fails.
+
+    Make ValueError, one sentence that begins with `says`, of a library's own errors.
+    """
     with ExitStack() as stack:
         try:
             yield stack
@@ -131,7 +141,7 @@ def on_stream(set_stream: Callable[[int], Any], call: Callable[[], Any]) -> Call
 
 
 def fastest(candidates: Mapping[str, Any], device) -> list[str]:
-    """Return the names of the `FINALISTS` fastest of some `Bound`s, the fastest first.
+    """Return the names of the `FINALISTS` fastest of some `PreparedKernel`s, the fastest first.
 
     All are timed briefly by `bench.time`, from cold caches; those that lead, again and for longer.
     """

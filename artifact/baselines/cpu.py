@@ -35,8 +35,8 @@ FLAGS = ("-std=c99", "-O3", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 
 
-class Bound(_library.Bound):
-    """A `kernels.contract.Bound` on the CPU: `launch` returns when the product is there."""
+class PreparedKernel(_library.PreparedKernel):
+    """A `kernels.contract.PreparedKernel` on the CPU: `launch` returns when the product is there."""
 
     on_cpu = True  #: the GPU idles meanwhile, so its clock says nothing
 
@@ -45,7 +45,7 @@ class Bound(_library.Bound):
         self.output = self.call(0)
 
 
-def bind(name: str, problem: Problem) -> Bound:
+def prepare(name: str, problem: Problem) -> PreparedKernel:
     """Make one contender ready.
 
     Raises FileNotFoundError where "cpu_loop" finds no C compiler.
@@ -58,21 +58,21 @@ def bind(name: str, problem: Problem) -> Bound:
     prepare_ms = (time.perf_counter() - began) * 1e3
     output = np.full((problem.m, problem.n), np.nan, np.float32)
     # No memory of a device is taken, and `bench.time` would see nothing of it.
-    return Bound(name, prepare_ms, 0, lambda _: multiply(), output, needs_host_clock=True)
+    return PreparedKernel(name, prepare_ms, 0, lambda _: multiply(), output, needs_host_clock=True)
 
 
-def contenders(device=None) -> dict[str, Callable[[Problem], Bound]]:
+def contenders(device=None) -> dict[str, Callable[[Problem], PreparedKernel]]:
     """All three, by the names that the records use; the device is ignored. See `available`."""
-    return {name: partial(bind, name) for name in _PREPARE}
+    return {name: partial(prepare, name) for name in _PREPARE}
 
 
 def available() -> tuple[str, ...]:
-    """The contenders that can run here: without "cpu_loop" where there is no C compiler."""
+    """Return the contenders that can run here: without "cpu_loop" where there is no C compiler."""
     return tuple(name for name in _PREPARE if name != "cpu_loop" or compiler() is not None)
 
 
 def _loop(operands: Operands) -> Callable[[], np.ndarray]:
-    """A column-major, B and C row-major, as the report has them."""
+    """Return A column-major, B and C row-major, as the report has them."""
     a = np.asfortranarray(formats.to_dense(operands.a))
     b = np.ascontiguousarray(formats.to_dense(operands.b))
     c = np.full((a.shape[0], b.shape[1]), np.nan, np.float32)
@@ -88,8 +88,11 @@ def _loop(operands: Operands) -> Callable[[], np.ndarray]:
 
 
 def _scipy(operands: Operands) -> Callable[[], np.ndarray]:
-    """CSR times row-major. Where B is the sparse one that is CSR of B^T times A^T, and A^T is
-    row-major because A is column-major; the result is C^T."""
+    """CSR times row-major.
+
+    Where B is the sparse one that is CSR of B^T times A^T, and A^T is row-major because A is column-major; the result
+    is C^T.
+    """
     a_is_sparse = formats.is_sparse(operands.a)
     matrix = csr_array(formats.to_dense(operands.a) if a_is_sparse else formats.to_dense(operands.b).T)
     dense = np.ascontiguousarray(operands.b if a_is_sparse else operands.a.T)
@@ -109,7 +112,7 @@ _PREPARE = {"cpu_loop": _loop, "cpu_scipy": _scipy, "cpu_blas": _blas}
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The loop, compiled once in a process.
+    """Return the loop, compiled once in a process.
 
     Raises FileNotFoundError where there is no C compiler, RuntimeError where it fails.
     """
@@ -131,6 +134,6 @@ def library() -> ctypes.CDLL:
 
 
 def compiler() -> tuple[str, ...] | None:
-    """The system's C compiler: $CC, or the first of `COMPILERS` on the PATH; None without."""
+    """Return the system's C compiler: $CC, or the first of `COMPILERS` on the PATH; None without."""
     known = (shlex.split(os.environ.get("CC", "")), *([name] for name in COMPILERS))
     return next((tuple(words) for words in known if words and shutil.which(words[0])), None)

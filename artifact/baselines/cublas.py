@@ -1,6 +1,6 @@
 """cuBLAS's dense float32 multiplication of the same operands, and what else a timing may contain.
 
-The sparse B is made dense in `bind`, once: that is `prepare_ms`. CUBLAS_COMPUTE_32F in the default
+The sparse B is made dense in `prepare`, once: that is `prepare_ms`. CUBLAS_COMPUTE_32F in the default
 math mode multiplies in full float32; TF32 would need another mode or another compute type.
 
 `READINGS` put more and more into a call, to find out what a published number contains:
@@ -23,7 +23,7 @@ import numpy as np
 from artifact.baselines._library import (
     ALPHA,
     BETA,
-    Bound,
+    PreparedKernel,
     cublas,
     data_type,
     hold,
@@ -41,7 +41,7 @@ from kernels.lazy import cupy, runtime
 READINGS = ("cublas", "cublas_transfers", "cublas_allocation", "cublas_handle")
 
 
-def bind(reading: str, problem: Problem, device) -> Bound:
+def prepare(reading: str, problem: Problem, device) -> PreparedKernel:
     """Make cuBLAS ready: a handle, B dense in Fortran order, and what the reading needs besides.
 
     reading: one of READINGS. device: `cuda.core.Device`, current. Raises ValueError for a problem
@@ -58,14 +58,16 @@ def bind(reading: str, problem: Problem, device) -> Bound:
     with refusing(f"cuBLAS refuses a handle at {sizes(problem)}", cublas.cuBLASError) as stack:
         ours = Operands(operands.a, dense, operands.c)
         call, output, *keep = _READY[reading](owned(stack, cublas.destroy, cublas.create()), ours)
-        made = Bound(reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas")
+        made = PreparedKernel(
+            reading, prepare_ms, int(dense.nbytes), call, output, needs_host_clock=reading != "cublas"
+        )
         return hold(made, stack, ours, keep)
 
 
 #: What a kernel is compared with.
-contenders = offers(bind, {"cublas": ("cublas",)})
+contenders = offers(prepare, {"cublas": ("cublas",)})
 #: Every reading as a contender of `bench.time_calls`.
-readings = offers(bind, {name: (name,) for name in READINGS})
+readings = offers(prepare, {name: (name,) for name in READINGS})
 
 
 def require_column_major(contender: str, problem: Problem, operands: Operands) -> None:
@@ -79,7 +81,7 @@ def require_column_major(contender: str, problem: Problem, operands: Operands) -
 
 
 def gemm_arguments(a, b, c, dtype: str = "float32", compute: str = "COMPUTE_32F") -> tuple:
-    """What gemm_ex takes after the handle for c = a · b, with the algorithm left to the library.
+    """Return what gemm_ex takes after the handle for c = a · b, with the algorithm left to the library.
 
     a (m, k), b (k, n), c (m, n): CuPy arrays without gaps, each row-major or column-major; a
     row-major c is computed as its transpose, which is what lies there by columns. dtype: of all
@@ -113,8 +115,11 @@ def _kernel(handle: int, ours: Operands) -> tuple:
 
 
 def _transfers(handle: int, ours: Operands) -> tuple:
-    """The output is the copy on the host, which `check` poisons. The arrays on the device begin as
-    NaN and belong to this contender alone, so that a copy left out cannot go unnoticed."""
+    """Return the output, which is the copy on the host that `check` poisons.
+
+    The arrays on the device begin as NaN and belong to this contender alone, so that a copy left out cannot go
+    unnoticed.
+    """
     kinds = runtime.cudaMemcpyKind
     a, b = (array.get(order="F") for array in (ours.a, ours.b))  # pageable, as malloc gives it
     c = np.full(ours.c.shape, np.nan, np.float32, order="F")
@@ -133,8 +138,10 @@ def _transfers(handle: int, ours: Operands) -> tuple:
 
 
 def _allocation(handle: int, ours: Operands) -> tuple:
-    """Fresh memory holds no operands unless something copies them there, which is another reading:
-    so the product is still that of the operands that stay, and the fresh memory only costs time."""
+    """Fresh memory holds no operands unless something copies them there, which is another reading.
+
+    So the product is still that of the operands that stay, and the fresh memory only costs time.
+    """
     multiply, sizes = _float32(handle, ours), [array.nbytes for array in (ours.a, ours.b, ours.c)]
 
     def call(stream: int) -> None:
@@ -151,7 +158,7 @@ def _allocation(handle: int, ours: Operands) -> tuple:
 
 
 def _handle(handle: int, ours: Operands) -> tuple:
-    """A handle of its own for every call; the one that `bind` made stays unused."""
+    """Return a handle of its own for every call; the one that `prepare` made stays unused."""
     arguments = gemm_arguments(ours.a, ours.b, ours.c)
 
     def call(stream: int) -> None:

@@ -1,15 +1,15 @@
-"""The dense library on the operands of a block-sparse problem: A in BCSR is made dense in `bind`.
+"""The dense library on the operands of a block-sparse problem: A in BCSR is made dense in `prepare`.
 
     cublas_dense           the fastest of cuBLASLt's algorithms (`cublaslt.tune`), for either order of A
     cublas_dense_default   cublasGemmEx as torch.mm calls it: A row-major, as a layer has its weights,
                            and the algorithm left to the library
 
 bfloat16 and float16 with sums in float32, or float32 in TF32. B and C each lie by rows or by columns,
-as the room has them. Making A dense is `prepare_ms`, and the dense A and a workspace `prepare_bytes`.
+as the system has them. Making A dense is `prepare_ms`, and the dense A and a workspace `prepare_bytes`.
 """
 
 from artifact.baselines import cublas_tensor
-from artifact.baselines._library import Bound, cublas, hold, offers, owned, refusing, sizes
+from artifact.baselines._library import PreparedKernel, cublas, hold, offers, owned, refusing, sizes
 from artifact.baselines.cublas import gemm_arguments, multiplication
 from artifact.baselines.cusparse import require_blocks
 from kernels.contract import Operands, Problem, require, timed
@@ -21,7 +21,7 @@ NAMES = ("cublas_dense", "cublas_dense_default")
 _ORDERS = {", A row-major": "C", ", A column-major": "F"}
 
 
-def bind(name: str, problem: Problem, device) -> Bound:
+def prepare(name: str, problem: Problem, device) -> PreparedKernel:
     """Make the library ready: A dense, and an algorithm and its workspace. Overwrites C.
 
     name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError
@@ -44,10 +44,10 @@ def bind(name: str, problem: Problem, device) -> Bound:
     return cublas_tensor.in_best_order(name, operands.a, dtype, _ORDERS, lambda a: (a, b, c), problem, device)
 
 
-contenders = offers(bind, {name: (name,) for name in NAMES})
+contenders = offers(prepare, {name: (name,) for name in NAMES})
 
 
-def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
+def _default(dtype: str, problem: Problem, operands: Operands) -> PreparedKernel:
     """cublasGemmEx on the dense A, launched once: the first launch loads code and may be refused."""
     a, prepare_ms = timed(lambda: cublas_tensor.made_dense(operands.a, dtype, "C"))
     compute = "COMPUTE_32F" + "_FAST_TF32" * (dtype == "tf32")
@@ -56,4 +56,4 @@ def _default(dtype: str, problem: Problem, operands: Operands) -> Bound:
         call = multiplication(owned(stack, cublas.destroy, cublas.create()), arguments)
         call(cupy.cuda.get_current_stream().ptr)
         how = int(a.nbytes), call, operands.c, "the library's default"
-        return hold(Bound("cublas_dense_default", prepare_ms, *how), stack, a, operands)
+        return hold(PreparedKernel("cublas_dense_default", prepare_ms, *how), stack, a, operands)

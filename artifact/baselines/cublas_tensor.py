@@ -3,9 +3,9 @@
     cublas_tf32   float32 arrays whose values TF32 holds, C float32
     cublas_bf16   A and C bfloat16, B's float32 values ones that bfloat16 holds
 
-Sums are in float32. B is made dense in `bind`, once, which is `prepare_ms`. No kernel prescribes how
-that B lies, so it is made in both orders, and algorithms for both are candidates: `Bound.choice`
-says which won, and the other B is freed. A and C stay as the room has them.
+Sums are in float32. B is made dense in `prepare`, once, which is `prepare_ms`. No kernel prescribes how
+that B lies, so it is made in both orders, and algorithms for both are candidates: `PreparedKernel.choice`
+says which won, and the other B is freed. A and C stay as the system has them.
 
 The library is cuBLASLt, tuned by `cublaslt.tune`; cuBLAS's own calls end in its algorithms.
 `in_best_order` is all of this but for the operands: `cublas_dense` calls it with others.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, offers, require_taken, sizes
+from artifact.baselines._library import PreparedKernel, offers, require_taken, sizes
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import half, nm
@@ -33,7 +33,7 @@ _LOST = {"tf32": 0x1FFF, "bfloat16": 0xFFFF}
 _ORDERS = {", B column-major": "F", ", B row-major": "C"}
 
 
-def bind(dtype: str, problem: Problem, device) -> Bound:
+def prepare(dtype: str, problem: Problem, device) -> PreparedKernel:
     """Make cuBLASLt ready: B dense, its better order, an algorithm and its workspace. Overwrites C.
 
     dtype: "tf32" or "bfloat16". device: `cuda.core.Device`, current. Raises ValueError
@@ -50,11 +50,11 @@ def bind(dtype: str, problem: Problem, device) -> Bound:
     return in_best_order(NAMES[dtype], operands.b, dtype, _ORDERS, lambda b: (a, b, c), problem, device)
 
 
-contenders = offers(bind, {name: (dtype,) for dtype, name in NAMES.items()})
+contenders = offers(prepare, {name: (dtype,) for dtype, name in NAMES.items()})
 
 
 def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
-    """A and C as the arrays behind them, or ValueError where the operands are not of that dtype."""
+    """Return A and C as the arrays behind them, or ValueError where the operands are not of that dtype."""
     halves = dtype == "bfloat16"
     arrays = [x.bits if halves and isinstance(x, Half) and x.dtype == dtype else x for x in (operands.a, operands.c)]
     number = np.uint16 if halves else np.float32
@@ -67,8 +67,10 @@ def _arrays(dtype: str, problem: Problem, operands: Operands) -> tuple:
 
 
 def require_exact(contender: str, dtype: str, operands: Mapping[str, Any], problem: Problem) -> None:
-    """Raise ValueError, naming the operand, for float32 values that a dtype of `_LOST` does not hold:
-    rounding them would make it another product."""
+    """Raise ValueError, naming the operand, for float32 values that a dtype of `_LOST` does not hold.
+
+    Rounding them would make it another product.
+    """
     for name, values in operands.items():
         lost = values.view(np.uint32) & np.uint32(_LOST[dtype])
         require_taken(not lost.any(), contender, f"values of {name} that {dtype} holds exactly", problem)
@@ -82,11 +84,11 @@ def in_best_order(
     place: Callable[[Any], tuple],
     problem: Problem,
     device,
-) -> Bound:
+) -> PreparedKernel:
     """cuBLASLt ready to multiply with a sparse operand made dense in the order that suits it best.
 
     sparse: a matrix of `kernels.formats` that `dtype` holds exactly. dtype: "bfloat16", "float16" or
-    "tf32". orders: what `Bound.choice` says of an order -> the order, "C" or "F". place: the dense
+    "tf32". orders: what `PreparedKernel.choice` says of an order -> the order, "C" or "F". place: the dense
     operand -> A, B and C, CuPy arrays of `cublaslt.tune`. Overwrites C. Raises ValueError where the
     library refuses the problem.
     """
@@ -98,6 +100,6 @@ def in_best_order(
 
 
 def made_dense(sparse: Any, dtype: str, order: str):
-    """A sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
+    """Return a sparse matrix in a memory order: float32, or the bits of a 16-bit dtype."""
     dense = formats.to_dense(sparse)
     return cupy.array(half.to_bits(dense, dtype) if dtype in half.DTYPES else dense, order=order)

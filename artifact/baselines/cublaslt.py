@@ -1,10 +1,10 @@
 """cuBLASLt's dense multiplication of the same operands: 16-bit floats, sums in float32, as B and C lie.
 
-A is made dense in `bind`, once: that is `prepare_ms`.
+A is made dense in `prepare`, once: that is `prepare_ms`.
 
 `nvmath.linalg.advanced.Matmul` asks the library for its `PLANNED` likeliest algorithms and times them
 (autotuning). The host's time counts there, which decides among kernels of some microseconds, so
-`bench.time` has the last word on the `TUNED` fastest; `Bound.choice` says which one that was.
+`bench.time` has the last word on the `TUNED` fastest; `PreparedKernel.choice` says which one that was.
 Neither is in `prepare_ms`.
 
 A launch calls `cublasLtMatmul` with that algorithm through nvmath's bindings: `Matmul.execute` records
@@ -24,7 +24,7 @@ import numpy as np
 from artifact.baselines._library import (
     ALPHA,
     BETA,
-    Bound,
+    PreparedKernel,
     cublas,
     cublasLt,
     data_type,
@@ -55,7 +55,7 @@ class NoAlgorithm(Exception):
     """The library knows no algorithm for a problem."""
 
 
-def bind(problem: Problem, device) -> Bound:
+def prepare(problem: Problem, device) -> PreparedKernel:
     """Make cuBLASLt ready: A dense, an algorithm and its workspace. Overwrites C.
 
     device: `cuda.core.Device`, current. Raises ValueError where A is not 2:4 or B not 16-bit of the
@@ -73,11 +73,11 @@ def bind(problem: Problem, device) -> Bound:
     return bound("cublaslt", tuned, a, prepare_ms, operands)
 
 
-contenders = offers(bind, {"cublaslt": ()})
+contenders = offers(prepare, {"cublaslt": ()})
 
 
 #: The fastest algorithm in words, ready to launch, and what is to be destroyed with it.
-Tuned = tuple[str, Bound, ExitStack]
+Tuned = tuple[str, PreparedKernel, ExitStack]
 
 
 def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) -> Tuned:
@@ -89,7 +89,7 @@ def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) ->
     Overwrites C. Raises ValueError where the library refuses the problem.
     """
 
-    def propose(handle: int, stack: ExitStack) -> dict[str, Bound]:
+    def propose(handle: int, stack: ExitStack) -> dict[str, PreparedKernel]:
         return {
             words + product: candidate(handle, *described, matrices, algorithm, product)
             for product, matrices in products.items()
@@ -101,8 +101,11 @@ def tune(products: Mapping[str, tuple], dtype: str, problem: Problem, device) ->
 
 
 def search(propose: Callable[[int, ExitStack], dict], dtype: str, problem: Problem, device) -> Tuned:
-    """Find the fastest of the candidates that `propose` makes of the library's handle and a stack of what to destroy.
-    Overwrites C. Raises ValueError where the library refuses the problem, or knows no algorithm."""
+    """Find the fastest of the library's candidates for a problem.
+
+    `propose` makes them of the library's handle and a stack of what to destroy. Overwrites C. Raises ValueError where
+    the library refuses the problem, or knows no algorithm.
+    """
     with refusing(f"cuBLASLt refuses {sizes(problem)} in {dtype}", cublasLt.cuBLASLtError, NoAlgorithm) as stack:
         candidates = propose(owned(stack, cublasLt.destroy, cublasLt.create()), stack)
         if not candidates:
@@ -111,11 +114,16 @@ def search(propose: Callable[[int, ExitStack], dict], dtype: str, problem: Probl
         return choice, candidates[choice], stack.pop_all()
 
 
-def bound(name: str, tuned: Tuned, dense: Any, prepare_ms: float, operands, *keep: Any) -> Bound:
-    """Make a `Bound` of what was tuned. dense: made of the sparse operand; keep: other arrays that are read."""
+def bound(name: str, tuned: Tuned, dense: Any, prepare_ms: float, operands, *keep: Any) -> PreparedKernel:
+    """Make a `PreparedKernel` of what was tuned.
+
+    dense: made of the sparse operand; keep: other arrays that are read.
+    """
     choice, won, stack = tuned
     nbytes = int(dense.nbytes) + won.prepare_bytes
-    return hold(Bound(name, prepare_ms, nbytes, won.call, operands.c, choice), stack, dense, operands, keep, won)
+    return hold(
+        PreparedKernel(name, prepare_ms, nbytes, won.call, operands.c, choice), stack, dense, operands, keep, won
+    )
 
 
 def _tuned(handle: int, dtype: str, a, b, c) -> dict[str, np.ndarray]:
@@ -169,12 +177,14 @@ def layout(dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool =
     return owned(stack, cublasLt.matrix_layout_destroy, made)
 
 
-def candidate(handle: int, operation: int, layouts, matrices, algorithm, product: str) -> Bound:
-    """Return an algorithm, a result of the library's heuristics, with a workspace of its own: a contender of
-    `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s."""
+def candidate(handle: int, operation: int, layouts, matrices, algorithm, product: str) -> PreparedKernel:
+    """Return an algorithm, a result of the library's heuristics, with a workspace of its own.
+
+    A contender of `bench.time`. matrices: CuPy arrays; product: its name, one of `tune`'s.
+    """
     (a, b, c), (layout_a, layout_b, layout_c) = (matrix.data.ptr for matrix in matrices), layouts
     workspace = cupy.empty(int(algorithm["workspace_size"][0]), cupy.uint8)
     factors = ALPHA.ctypes.data, a, layout_a, b, layout_b, BETA.ctypes.data
     how = algorithm.ctypes.data, workspace.data.ptr, workspace.nbytes
     call = partial(cublasLt.matmul, handle, operation, *factors, c, layout_c, c, layout_c, *how)
-    return Bound(product, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))
+    return PreparedKernel(product, 0.0, int(workspace.nbytes), call, matrices[2], keep=(workspace, algorithm))

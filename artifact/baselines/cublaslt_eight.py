@@ -1,6 +1,6 @@
 """cuBLASLt's dense multiplication of the same operands in e4m3, sums in float32, C bfloat16.
 
-A is made dense in `bind`, once: that is `prepare_ms`. The library multiplies 8-bit operands only where k is
+A is made dense in `prepare`, once: that is `prepare_ms`. The library multiplies 8-bit operands only where k is
 contiguous in both and C lies column-major. Where C lies by rows it is asked for C^T = B^T · A^T, whose matrices are
 ours as they lie, and for C = A · B where it lies by columns.
 Scales, one for each operand, are handed over as device addresses.
@@ -8,7 +8,7 @@ Scales, one for each operand, are handed over as device addresses.
     fast         sums stay in the tensor cores, as those of the kernels here do
     promoted     now and then they are added up in float32 registers: more accurate, slower
 
-`bench.time` decides among the `PLANNED` likeliest algorithms of both (`Bound.choice` says which one won).
+`bench.time` decides among the `PLANNED` likeliest algorithms of both (`PreparedKernel.choice` says which one won).
 """
 
 from contextlib import ExitStack, suppress
@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 import numpy as np
 
 from artifact.baselines import cublaslt
-from artifact.baselines._library import Bound, cublas, cublasLt, offers, owned, put, sizes
+from artifact.baselines._library import PreparedKernel, cublas, cublasLt, offers, owned, put, sizes
 from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, description, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
 from kernels.contract import Problem, require, timed
@@ -28,7 +28,7 @@ NAME = "cublaslt_eight"
 SUMS = {"fast": 1, "promoted": 0}
 
 
-def bind(problem: Problem, device) -> Bound:
+def prepare(problem: Problem, device) -> PreparedKernel:
     """Make cuBLASLt ready: A dense, an algorithm and its workspace. Overwrites C.
 
     device: `cuda.core.Device`, current. Raises ValueError where the operands are no e4m3 with one scale each and a
@@ -44,16 +44,16 @@ def bind(problem: Problem, device) -> Bound:
     )
     a, prepare_ms = timed(lambda: two_four_eight.to_dense_bits(operands.a))
 
-    def propose(handle: int, stack: ExitStack) -> dict[str, Bound]:
+    def propose(handle: int, stack: ExitStack) -> dict[str, PreparedKernel]:
         return {words: made for sums in SUMS for words, made in _candidates(handle, problem, a, sums, stack).items()}
 
     return cublaslt.bound(NAME, cublaslt.search(propose, "e4m3", problem, device), a, prepare_ms, operands)
 
 
-contenders = offers(bind, {NAME: ()})
+contenders = offers(prepare, {NAME: ()})
 
 
-def _candidates(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, Bound]:
+def _candidates(handle: int, problem: Problem, a, sums: str, stack: ExitStack) -> dict[str, PreparedKernel]:
     """Words -> candidate, of every algorithm that the library proposes and runs."""
     operands = problem.device()
     # (bits, scale, lines of k) of both, in the library's order

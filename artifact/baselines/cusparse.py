@@ -1,18 +1,18 @@
 """cuSPARSE's CSR times dense: every algorithm that the library has.
 
 A matrix in CSR is multiplied as it is: float32, B and C row-major. Where B is bfloat16 or float16, A's values are
-rounded to that in `bind`, whose time is in `prepare_ms`.
+rounded to that in `prepare`, whose time is in `prepare_ms`.
 
 Where B is the sparse one, N:M with column-major A and C, the same call computes C^T = B^T · A^T: A^T
-and C^T are row-major as they lie, and B^T is made CSR in `bind`, whose time is in `prepare_ms` too.
+and C^T are row-major as they lie, and B^T is made CSR in `prepare`, whose time is in `prepare_ms` too.
 
-Where A is in blocks (BCSR), it is made CSR in `bind`, zeros left out, and that time counts likewise.
+Where A is in blocks (BCSR), it is made CSR in `prepare`, zeros left out, and that time counts likewise.
 Values, B and C are bfloat16 or float16, or float32; sums are in float32. B and C each lie by rows or by
 columns: `ready` says how the library is told.
 
 cuSPARSE documents `cusparseSpMM_preprocess` as useful for CSR_ALG1 and CSR_ALG3 and without effect
-otherwise; it is called for all, once, in `bind`, and its time is `prepare_ms`. A preprocessed
-buffer belongs to one matrix descriptor and one algorithm, so every `bind` makes its own.
+otherwise; it is called for all, once, in `prepare`, and its time is `prepare_ms`. A preprocessed
+buffer belongs to one matrix descriptor and one algorithm, so every `prepare` makes its own.
 
 `ready` is all of this but for the sparse matrix: `cusparse_block` calls it with others.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from artifact.baselines._library import (
     ALPHA,
     BETA,
-    Bound,
+    PreparedKernel,
     cusparse,
     data_type,
     hold,
@@ -67,7 +67,7 @@ class Sparse:
     preprocess: bool = False  #: whether cusparseSpMM_preprocess does anything for it
 
 
-def bind(algorithm: str, problem: Problem, device) -> Bound:
+def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     """Make cuSPARSE ready: descriptors, work buffer, preprocessing; CSR of an N:M B or a BCSR A.
 
     algorithm: one of ALGORITHMS. device: `cuda.core.Device`, current. Overwrites C. Raises ValueError
@@ -111,7 +111,7 @@ def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
     return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr, index, index, int(cusparse.IndexBase.ZERO)
 
 
-def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
+def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> PreparedKernel:
     """Descriptors, work buffer and preprocessing of a matrix times b into c, whose view is `output`.
 
     b, c: CuPy arrays or `Half`s without gaps, each row-major or column-major. Where they lie in two
@@ -136,11 +136,11 @@ def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> Bound:
         cupy.cuda.get_current_stream().synchronize()
         prepare_ms = sparse.ms + (time.perf_counter() - begin) * 1e3
         call = on_stream(partial(cusparse.set_stream, handle), partial(cusparse.sp_mm, *arguments))
-        bound = Bound(name, prepare_ms, int(buffer.nbytes) + int(sparse.nbytes), call, output)
+        bound = PreparedKernel(name, prepare_ms, int(buffer.nbytes) + int(sparse.nbytes), call, output)
         return hold(bound, stack, buffer, sparse.keep, b, c)
 
 
-contenders = offers(bind, {f"cusparse_{algorithm}": (algorithm,) for algorithm in ALGORITHMS})
+contenders = offers(prepare, {f"cusparse_{algorithm}": (algorithm,) for algorithm in ALGORITHMS})
 
 
 def transposed_csr(b: Nm) -> Csr:
@@ -156,7 +156,7 @@ def transposed_csr(b: Nm) -> Csr:
 
 
 def csr_of_blocks(a: Bcsr) -> Csr:
-    """A (m, k) as CSR without the zeros of its blocks, on the side where it lives.
+    """Return A (m, k) as CSR without the zeros of its blocks, on the side where it lives.
 
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
     """
@@ -183,13 +183,15 @@ def require_blocks(contender: str, problem: Problem, operands: Operands) -> None
 
 
 def number(x) -> str:
-    """The dtype of a dense operand: "bfloat16", "float16", "float32"."""
+    """Return the dtype of a dense operand: "bfloat16", "float16", "float32"."""
     return x.dtype if isinstance(x, Half) else np.dtype(x.dtype).name
 
 
 def _first_way(prepare: Callable, ways: tuple[bool, ...]) -> bool:
-    """Return the first of the ways, to transpose B or not, in which the library multiplies. Raise its first refusal
-    where there is none."""
+    """Return the first of the ways, to transpose B or not, in which the library multiplies.
+
+    Raise its first refusal where there is none.
+    """
     refused = []
     for transpose in ways:
         try:

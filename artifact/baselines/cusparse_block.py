@@ -13,7 +13,7 @@ cudaDataType there, which has no TF32. Its documentation lists float32 in Blocke
 tensor cores from compute capability 8.0 on, hence in TF32; BSR in float32 is named with CSR's types.
 
 Both take B and C by rows or by columns: `cusparse.ready` says how, and what the library refuses is a
-ValueError. Blocked-ELL is made in `bind`: its time is `prepare_ms`, its arrays and the work buffer are
+ValueError. Blocked-ELL is made in `prepare`: its time is `prepare_ms`, its arrays and the work buffer are
 `prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A, and, of an A in CSR, the
 blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 """
@@ -21,7 +21,7 @@ blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 from dataclasses import replace
 from typing import Any
 
-from artifact.baselines._library import Bound, cusparse, offers
+from artifact.baselines._library import PreparedKernel, cusparse, offers
 from artifact.baselines.cusparse import Sparse, number, pointers, ready, require_blocks, require_work
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr
@@ -34,7 +34,7 @@ FORMATS = ("bell", "bsr")
 BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of
 
 
-def bind(format: str, problem: Problem, device) -> Bound:
+def prepare(format: str, problem: Problem, device) -> PreparedKernel:
     """Make cuSPARSE ready: the format, descriptors, work buffer. Overwrites C.
 
     format: one of FORMATS. device: `cuda.core.Device`, current. Raises ValueError for a problem
@@ -48,12 +48,13 @@ def bind(format: str, problem: Problem, device) -> Bound:
     return ready(f"cusparse_{format}", sparse, whole.b, whole.c, output, problem)
 
 
-contenders = offers(bind, {f"cusparse_{format}": (format,) for format in FORMATS})
+contenders = offers(prepare, {f"cusparse_{format}": (format,) for format in FORMATS})
 
 
 def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, int]:
-    """Return operands whose sizes are multiples of the blocks, on the device, C (m, n) as a view of their C, and what
-    making them took: milliseconds, and bytes that were made.
+    """Return operands whose sizes are multiples of the blocks, and what making them took.
+
+    They lie on the device, C (m, n) as a view of their C; the cost is (milliseconds, bytes).
 
     name: the contender's. An A in CSR becomes blocks of 64 x 64 in B's dtype. Raises ValueError for a problem without
     non-zeros, and where A is not CSR, or BCSR with a B and a C of its dtype.
@@ -156,7 +157,7 @@ def _width(a: Bcsr) -> int:
 
 
 def _matrix(like, shape: tuple[int, int], zeros: bool = False):
-    """A dense operand of another shape, in the order and dtype of one that is there."""
+    """Return a dense operand of another shape, in the order and dtype of one that is there."""
     array = array_of(like)
     xp = array_module(array)
     order = "C" if array.flags.c_contiguous else "F"

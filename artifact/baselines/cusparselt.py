@@ -9,7 +9,7 @@ no 8-bit operand; both scales are alpha; C is bfloat16.
 The library's search (cusparseLtMatmulSearch) does not say how it times, nor whether its operands lie
 in a cache meanwhile. So what it finds is one candidate; the others are every algorithm by its number,
 and the fastest of these again with every way to split k. `bench.time` decides between them as it
-decides between kernels, from cold caches; `Bound.choice` says which one won.
+decides between kernels, from cold caches; `PreparedKernel.choice` says which one won.
 
 The library compresses A itself (cusparseLtSpMMACompress2), from a dense copy, for all algorithms
 alike: the time of that is `prepare_ms`. Searching prepares no operand and is not in it.
@@ -29,7 +29,7 @@ import numpy as np
 from artifact.baselines._library import (
     ALPHA,
     BETA,
-    Bound,
+    PreparedKernel,
     cusparse,
     data_type,
     fastest,
@@ -72,9 +72,10 @@ class Product:
     addresses: tuple[int, int, int]  #: of compressed A, B and C
     alpha: np.ndarray = field(repr=False)
 
-    def planned(self, most: int = 0, **attributes: int) -> Bound:
-        """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute): a contender of
-        `bench.time`, which keeps its selection and its workspace.
+    def planned(self, most: int = 0, **attributes: int) -> PreparedKernel:
+        """Plan the default algorithm, but for these attributes of its selection (MatmulAlgAttribute).
+
+        It is a contender of `bench.time`, which keeps its selection and its workspace.
 
         most: bytes of a workspace for all algorithms, with which the library searches; it leaves a plan that it has put
         in order itself. 0: it does not search.
@@ -106,7 +107,7 @@ class Product:
             choice = f"algorithm {number}, split-K {split}, {library.SplitKMode(mode).name}"
             choice += ", as the library's search left it" * bool(most)
             held, nbytes = (selection, workspace), int(workspace.nbytes)
-            return Bound("", 0.0, nbytes, call, None, choice, keep=held, close=stack.pop_all().close)
+            return PreparedKernel("", 0.0, nbytes, call, None, choice, keep=held, close=stack.pop_all().close)
 
     def get(self, selection: int, name: str) -> int:
         """Return an attribute of a selection."""
@@ -115,7 +116,7 @@ class Product:
         return int(number[0])
 
 
-def bind(algorithm: str, problem: Problem, device) -> Bound:
+def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     """Make cuSPARSELt ready: descriptors, A compressed, an algorithm and its workspace.
 
     algorithm: one of NAMES. device: `cuda.core.Device`, current. Overwrites C. Raises ValueError where A is not
@@ -142,11 +143,11 @@ def bind(algorithm: str, problem: Problem, device) -> Bound:
         won = product.planned() if algorithm == "default" else _best(product, device)
         stack.callback(won.close)
         nbytes = int(a.nbytes) + won.prepare_bytes
-        bound = Bound(NAMES[algorithm], prepare_ms, nbytes, won.call, operands.c, won.choice)
+        bound = PreparedKernel(NAMES[algorithm], prepare_ms, nbytes, won.call, operands.c, won.choice)
         return hold(bound, stack, a, operands, alpha, won)
 
 
-contenders = offers(bind, {name: (algorithm,) for algorithm, name in NAMES.items()})
+contenders = offers(prepare, {name: (algorithm,) for algorithm, name in NAMES.items()})
 
 
 def require_two_four(library: str, problem: Problem, operands) -> None:
@@ -203,7 +204,7 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
     return compressed, ms, description
 
 
-def _best(product: Product, device) -> Bound:
+def _best(product: Product, device) -> PreparedKernel:
     """Return the fastest algorithm of a product; what loses is destroyed. Overwrites C."""
     planned = [product.planned()]  # where even this one is refused, the problem is
     try:
@@ -226,9 +227,13 @@ def _best(product: Product, device) -> Bound:
             loser.close()
 
 
-def _add(product: Product, made: dict[str, Bound], planned: list[Bound], most: int = 0, **attributes: int) -> None:
-    """Plan one more algorithm, or let the library search for one, and launch it once, unless it is there or the library
-    refuses it."""
+def _add(
+    product: Product, made: dict[str, PreparedKernel], planned: list[PreparedKernel], most: int = 0, **attributes: int
+) -> None:
+    """Plan one more algorithm, or let the library search for one, and launch it once.
+
+    Does nothing where it is there or the library refuses it.
+    """
     with suppress(product.library.cuSPARSELtError):
         candidate = product.planned(most, **attributes)
         planned.append(candidate)

@@ -8,7 +8,7 @@
 bfloat16 and float16, sums in float32. Of float32 operands PyTorch forbids TF32 and adds products up in float64, so that
 tensor cores do not multiply: what AsyncSparse compares with as TorchAO "in TF32" is this call. B and C are taken
 by rows or by columns as they lie, and shared with PyTorch, not copied; so is A. Only where m or k is no
-multiple of the block are B and C padded, in `bind` (`cusparse_block.padded`): their time is `prepare_ms`,
+multiple of the block are B and C padded, in `prepare` (`cusparse_block.padded`): their time is `prepare_ms`,
 their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_whole_blocks`).
 Compiling and tuning prepare no operand and are in neither.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from artifact.baselines._library import Bound, fastest, offers, refusing, sizes
+from artifact.baselines._library import PreparedKernel, fastest, offers, refusing, sizes
 from artifact.baselines.cusparse_block import in_whole_blocks
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require
@@ -41,7 +41,7 @@ LEAST = 16
 MOST_ELEMENTS = 2**31 - 1
 
 
-def bind(name: str, problem: Problem, device) -> Bound:
+def prepare(name: str, problem: Problem, device) -> PreparedKernel:
     """Make PyTorch ready: tensors, and a compiled kernel. Overwrites C.
 
     name: one of `NAMES`. device: `cuda.core.Device`, current. Raises ValueError without PyTorch, its
@@ -66,7 +66,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
     torch, ops = _pytorch(name)
     bsr, dense, out = _tensors(torch, whole)
 
-    def made(choice: str, multiply: Callable[[], Any]) -> Bound:
+    def made(choice: str, multiply: Callable[[], Any]) -> PreparedKernel:
         """Compile by a launch, and wait. Raise ValueError, one sentence, where PyTorch refuses."""
         # Triton's, PyTorch's and the driver's errors have no class in common.
         says = f"PyTorch's bsr_dense_mm refuses {sizes(problem)} with {choice}"
@@ -74,7 +74,7 @@ def bind(name: str, problem: Problem, device) -> Bound:
             warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
             multiply()
             torch.cuda.synchronize()
-        return Bound(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
+        return PreparedKernel(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
 
     default = made("PyTorch's own parameters", partial(ops.bsr_dense_mm, bsr, dense, out=out))
     if name == "triton_bsr":
@@ -90,8 +90,10 @@ def bind(name: str, problem: Problem, device) -> Bound:
 
 
 def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
-    """Return what multiplies on a stream, given by its handle. It may be under capture once a launch on it has been
-    made: PyTorch allocates a scalar there, and keeps its memory."""
+    """Return what multiplies on a stream, given by its handle.
+
+    It may be under capture once a launch on it has been made: PyTorch allocates a scalar there, and keeps its memory.
+    """
     external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
 
     def call(handle: int) -> None:
@@ -101,11 +103,11 @@ def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
     return call
 
 
-contenders = offers(bind, {name: (name,) for name in NAMES})
+contenders = offers(prepare, {name: (name,) for name in NAMES})
 
 
 def parameters(n: int) -> list[dict[str, int]]:
-    """The kernel's parameters to try for n columns, each as `bsr_dense_addmm` takes them."""
+    """Return the kernel's parameters to try for n columns, each as `bsr_dense_addmm` takes them."""
     return [
         {"SPLIT_N": n // tile, "GROUP_SIZE_ROW": GROUP_SIZE_ROW, "num_stages": stages, "num_warps": warps}
         for tile in TILES
@@ -135,7 +137,7 @@ def _pytorch(name: str) -> tuple[Any, Any]:
 
 
 def _tensors(torch, whole: Operands) -> tuple[Any, Any, Any]:
-    """A as a sparse BSR tensor, B and C, all on the memory of the operands."""
+    """Return A as a sparse BSR tensor, B and C, all on the memory of the operands."""
     a, dtype = whole.a, getattr(torch, whole.a.dtype)
 
     def numbers(array):

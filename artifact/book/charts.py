@@ -55,7 +55,7 @@ class About:
 
     labels: Mapping[str, str] = field(default_factory=dict)  #: column → what an axis says
     names: Mapping[str, str] = field(default_factory=dict)  #: level → what it is called
-    order: Sequence[str] = ()  #: the room's variants, the published kernel first and our best last
+    order: Sequence[str] = ()  #: the system's variants, the published kernel first and our best last
     row: str = ""  #: column of which each value has a row of panels
     col: str = ""
     titles: str = "{}"  #: of a panel, filled with the values of `row` and `col`
@@ -69,6 +69,7 @@ class About:
         return self.names.get(str(level), usual)
 
     def label(self, column: str) -> str:
+        """Return how a column's name is written."""
         return self.labels.get(column, column)
 
     def panels(
@@ -81,9 +82,11 @@ class About:
         keyed: pd.DataFrame | None = None,
         width: float = WIDTH,
     ):
-        """Return a figure of a panel for each value of `row` and `col`, so many inches high, on which `draw(axes,
-        rows)` has drawn; one without rows is left empty. With handles it has a legend, of so many columns at most, that
-        says what is stated and which ceilings there are in `keyed`, by default the table."""
+        """Return a figure with a panel for each value of `row` and `col`, drawn by `draw(axes, rows)`.
+
+        height: inches. A panel without rows is left empty. With handles the figure has a legend, of so many columns at
+        most, that says what is stated and which ceilings there are in `keyed`, by default the table.
+        """
         rows, cols = _levels(df, self.row), _levels(df, self.col)
         shape = {"height": height, "aspect": width / max(1, len(cols)) / height}
         of = {"row": self.row or None, "col": self.col or None, "row_order": rows or None, "col_order": cols or None}
@@ -109,8 +112,10 @@ class About:
         return self.titles.format(*said) if said else ""
 
     def key(self, fig, handles: Mapping[str, object], df: pd.DataFrame, columns: int = 4, bands: bool = False) -> None:
-        """Write the legend: `handles`, and what is stated and which ceilings there are in the table. bands: what is
-        stated is drawn as such."""
+        """Write the legend: `handles`, and what is stated and which ceilings there are in the table. bands.
+
+        What is stated is drawn as such.
+        """
         _, stated, ceilings = parts(df)
         every = dict(handles)
         if len(stated):
@@ -135,7 +140,7 @@ def looks(levels: Iterable[Any], order: Sequence[str] = ()) -> dict[Any, dict[st
 
 
 def _semantics(of: Levels, hue: str) -> dict[str, Any]:
-    """What seaborn takes for the looks of the levels of a column."""
+    """Return what seaborn takes for the looks of the levels of a column."""
     palette, markers = ({level: look[what] for level, look in of.items()} for what in ("color", "marker"))
     return {"hue": hue, "style": hue, "palette": palette, "markers": markers, "legend": False}
 
@@ -163,7 +168,7 @@ def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 
 
 def _long(df: pd.DataFrame, quantities: Sequence[str]) -> pd.DataFrame:
-    """A row for each value of each quantity; rows that name their quantity have it in `low` and `high`."""
+    """Return a row for each value of each quantity; rows that name their quantity have it in `low` and `high`."""
     df = df.assign(**{QUANTITY: df.get(QUANTITY)})
     long = df[df[QUANTITY].isna()].drop(columns=QUANTITY)
     long = long.melt([c for c in long if c not in quantities], quantities, QUANTITY, "value").dropna(subset=["value"])
@@ -181,8 +186,10 @@ def _levels(df: pd.DataFrame, column: str) -> list[Any]:
 
 
 def _scaled(ax, axis: str, scale: str, values: Iterable[float], reference: float | None) -> None:
-    """Set the scale of an axis, "x" or "y": size, log, fine (a log axis with more labels), ratio, zero or linear; with
-    a line at the reference."""
+    """Set the scale of an axis, "x" or "y": size, log, fine (a log axis with more labels), ratio, zero or linear.
+
+    With a line at the reference.
+    """
     of = getattr(ax, f"{axis}axis")
     known = [v for v in values if np.isfinite(v)] + [v for v in [reference] if v is not None]
     if scale == "size":
@@ -286,8 +293,11 @@ def _ends(df: pd.DataFrame, x: str, y: str, hue: str, of: Levels, about: About) 
 def _stated_along(
     ax, said: pd.DataFrame, x: str, y: str, of: Levels, hue: str, dashed: Mapping[Any, tuple[int, ...]]
 ) -> None:
-    """Draw what is stated: at a size hollow, with a bar where it is a range, with an arrow where it is one end of it,
-    joined where it is of several sizes; of no size as a band. dashed: those that are lines without markers."""
+    """Draw what is stated.
+
+    At a size hollow, with a bar where it is a range, with an arrow where it is one end of it, joined where it is of
+    several sizes; of no size as a band. dashed: those that are lines without markers.
+    """
     for row in said.to_dict("records"):
         low, high = row.get("low", np.nan), row.get("high", np.nan)
         edges = [v for v in (low, high) if v == v and v > 0]
@@ -381,8 +391,10 @@ def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
-    """Write columns of text right of the axes: in the lane of each row of the table, or once where all of a category
-    say the same."""
+    """Write columns of text right of the axes.
+
+    In the lane of each row of the table, or once where all of a category say the same.
+    """
     right = 0.0
     for column in columns:
         wrap, form = column.get("wrap", 0), column.get("as", "{}")
@@ -449,8 +461,10 @@ def bars(
     text: Text = (),
     height: float = ROW,
 ):
-    """Draw a row for each level of `y` and a bar for each level of `hue`, hatched; ceilings as lines across, what is
-    stated hollow. best: all bars grey but those of the row with the largest value."""
+    """Draw a row for each level of `y` and a bar for each level of `hue`, hatched.
+
+    Ceilings as lines across, what is stated hollow. best: all bars grey but those of the row with the largest value.
+    """
     measured, _, ceilings = parts(df)
     rows, groups = _levels(measured, y), _levels(measured, hue)
     of, top = looks(rows, about.order), measured.loc[measured[x].idxmax(), y]
@@ -558,8 +572,9 @@ def cloud(
     height: float = 3.6,
     size: float = 26,
 ):
-    """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange: columns of the ends of each
-    point's range; histogram: of all points along `y`, beside them.
+    """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange.
+
+    Columns of the ends of each point's range; histogram: of all points along `y`, beside them.
 
     Rows whose source is "ceiling" make it a roofline, both axes logarithmic: they bound a panel, by `slope`, in the
     units of y over x, up to the least level `y`.
@@ -626,8 +641,10 @@ def heat(
     frame: str = "",
     height: float = 0.3,
 ):
-    """Draw a table of ratios: green above 1, orange below, the stronger the farther; what is stated in brackets. frame:
-    a column that tells which values have a frame."""
+    """Draw a table of ratios: green above 1, orange below, the stronger the farther.
+
+    What is stated in brackets. frame: a column that tells which values have a frame.
+    """
     measured, stated, _ = parts(df)
     rows, columns = _levels(measured, y), sorted(_levels(measured, x))
     table = measured.pivot_table(index=y, columns=x, values=value, sort=False).reindex(index=rows, columns=columns)

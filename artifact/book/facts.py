@@ -1,9 +1,9 @@
 """Facts: a tidy table of a chapter's numbers, name → value, from the records of one GPU.
 
-A room's `facts.py` yields (name, value); names have dots, as "ratio.wide.mean". The table of each shipped GPU lies
+A system's `facts.py` yields (name, value); names have dots, as "ratio.wide.mean". The table of each shipped GPU lies
 beside its records, so that a reviewer can search it:
 
-    python -m artifact.book.facts        writes artifact/recorded/<gpu>/<room>/facts.csv anew
+    python -m artifact.book.facts        writes artifact/recorded/<gpu>/<system>/facts.csv anew
 """
 
 import functools
@@ -30,8 +30,10 @@ def summary(values: pd.Series) -> dict[str, Value]:
 
 
 def flat(values: Mapping[Any, Any] | pd.Series) -> Iterator[Fact]:
-    """Yield the facts of nested mappings, series and tables, of which each row is one, named by their keys with dots
-    between; what is NaN or None was not measured, and is no fact."""
+    """Yield the facts of nested mappings, series and tables, named by their keys with dots between.
+
+    Each row of a table is one. What is NaN or None was not measured, and is no fact.
+    """
     for key, value in values.items():
         value = value.to_dict("index") if isinstance(value, pd.DataFrame) else value
         if isinstance(value, Mapping | pd.Series):
@@ -81,22 +83,23 @@ def read(path: Path) -> list[Fact]:
 
 
 def having_facts(root: Path = paths.RECORDED) -> Iterator[tuple[str, str]]:
-    """Yield (room, GPU) of every shipped record whose room makes facts of it."""
+    """Yield (system, GPU) of every shipped record whose system makes facts of it."""
     for gpu in sorted(path.name for path in root.iterdir() if path.is_dir()):
-        for room in records.rooms(root / gpu):
-            if (registry.FOLDER / room / "chapter.md").is_file():
-                yield room, gpu
+        for system in records.systems(root / gpu):
+            if (registry.FOLDER / system / "chapter.md").is_file():
+                yield system, gpu
 
 
-def of(room: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
-    """Make the facts of a room's records of a GPU, in the folder of that name in `root`."""
-    return list(registry.module(room, "facts").of(run.start(room, "recorded", gpu, records=root)))
+def of(system: str, gpu: str, root: Path = paths.RECORDED) -> list[Fact]:
+    """Make the facts of a system's records of a GPU, in the folder of that name in `root`."""
+    return list(registry.module(system, "facts").of(run.start(system, "recorded", gpu, records=root)))
 
 
 def main() -> None:
-    for room, gpu in having_facts():
-        path = paths.RECORDED / gpu / room / FILE
-        records.write_text(path, to_csv(of(room, gpu)))
+    """Write the facts of every system and GPU beside its records."""
+    for system, gpu in having_facts():
+        path = paths.RECORDED / gpu / system / FILE
+        records.write_text(path, to_csv(of(system, gpu)))
         print(path.relative_to(paths.ROOT))
 
 

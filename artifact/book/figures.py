@@ -1,4 +1,4 @@
-"""Figures as data: a room's `figures.toml` says what each shows, `charts` draws it, Sphinx numbers it.
+"""Figures as data: a system's `figures.toml` says what each shows, `charts` draws it, Sphinx numbers it.
 
     [real]
     kind = "dots"                                   of `charts`, with its arguments below; none for a picture by code
@@ -33,7 +33,7 @@ from pydantic import ConfigDict
 
 from artifact import paths, registry
 from artifact.book import charts, text
-from artifact.drawing import plot, style, words
+from artifact.drawing import formatting, plot, style
 from artifact.measure import records
 
 FILE = "figures.toml"
@@ -50,10 +50,12 @@ FIGURE = registry.keys(
 
 
 @cache
-def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their figures, by their names. Raises ValueError for a
-    kind that is none."""
-    path = registry.home(room) / FILE
+def specs(system: str) -> dict[str, Spec]:
+    """Return what a system, or the pages of none ("book"), say of their figures, by their names.
+
+    Raises ValueError for a kind that is none.
+    """
+    path = registry.home(system) / FILE
     found = registry.toml(path) if path.is_file() else {}
     return {name: registry.checked(FIGURE, spec, f"{path}, [{name}]") for name, spec in found.items()}
 
@@ -68,8 +70,10 @@ def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
-    """Return the rows that are drawn (`drawn_rows`), as their specification says; order: a room's variants, for their
-    looks; names: what it calls them."""
+    """Return the rows that are drawn (`drawn_rows`), as their specification says; order.
+
+    A system's variants, for their looks; names: what it calls them.
+    """
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     common = {f.name: arguments.pop(f.name) for f in fields(charts.About) if f.name in arguments}
     common = {"order": order} | common | {"names": {**(names or {}), **common.get("names", {})}}
@@ -101,7 +105,9 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     for source, rows in df.groupby(df.get("source", pd.Series(charts.MEASURED, df.index)), sort=False):
         parts = {f"{_level(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
         named = {where: part.groupby(part[by].astype(str).map(style.name), sort=False) for where, part in parts.items()}
-        each = (where + words.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items())
+        each = (
+            where + formatting.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items()
+        )
         texts.append(f"{source}: " * (source != charts.MEASURED) + "; ".join(each))
     return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 
@@ -137,7 +143,7 @@ def _short(value: float) -> str:
 
 
 def _level(column: str, value: Any) -> str:
-    """A value of a column, as a sentence writes it: a density in per cent, a contender by its name."""
+    """Return a value of a column, as a sentence writes it: a density in per cent, a contender by its name."""
     if column == "density":
         return f"{100 * float(value):g}% kept"
     return plot.number(float(value)) if isinstance(value, Real) else style.name(str(value))
@@ -162,37 +168,39 @@ def save(fig: Figure, folder: str, name: str) -> Path:
 
 
 def shown(
-    room: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
+    system: str, name: str, fig: Figure, data: pd.DataFrame, alt: str, caption: str, fold: str = "", narrow: Any = None
 ) -> text.Shown:
-    """Save a figure and the data behind it, and return what displays it. Raises ValueError where no data are behind it,
-    or no alternative text says what it shows."""
+    """Save a figure and the data behind it, and return what displays it.
+
+    Raises ValueError where no data are behind it, or no alternative text says what it shows.
+    """
     if data.empty or not alt.strip():
         raise ValueError(f"The figure {name!r} has no data behind it, or no alternative text.")
-    said, svg, where = " ".join(alt.split()), save(fig, room, name), f"{paths.FROM_PAGES}/{room}"
-    about, number = f":alt: {said}\n:class: themed", f"{room}-{name}".replace("_", "-")
-    small = save(narrow, room, f"{name}-narrow").name if narrow else ""
+    said, svg, where = " ".join(alt.split()), save(fig, system, name), f"{paths.FROM_PAGES}/{system}"
+    about, number = f":alt: {said}\n:class: themed", f"{system}-{name}".replace("_", "-")
+    small = save(narrow, system, f"{name}-narrow").name if narrow else ""
     before = f"```{{image}} {where}/{small}\n{about} narrow\n```\n\n" * bool(small)
     about += f"{' wide' * bool(small)}\n:name: {number}\n\n{caption} {{data}}"
     picture = f"<figure>{svg.read_text(encoding='utf-8')}<figcaption>{html.escape(caption)}</figcaption></figure>"
     directive = f"{before}```{{figure}} {where}/{svg.name}\n{about}\n```"
-    return text.Shown(directive, picture, f"Figure: {said}", text.kept(room, name, data), fold, svg)
+    return text.Shown(directive, picture, f"Figure: {said}", text.kept(system, name, data), fold, svg)
 
 
 Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | tuple[Figure, pd.DataFrame, Figure] | None
 
 
 def shower(
-    room: str, said: text.Text | None = None, order: Iterable[str] = (), names: Mapping[str, str] | None = None
+    system: str, said: text.Text | None = None, order: Iterable[str] = (), names: Mapping[str, str] | None = None
 ) -> Callable[..., None]:
-    """Return a chapter's `show(name, df)`, which displays a figure of the room's file.
+    """Return a chapter's `show(name, df)`, which displays a figure of the system's file.
 
-    said: the chapter's text, whose facts captions may name. order: the room's variants, for their looks; names: what it
+    said: the chapter's text, of which captions name facts. order: the variants, for their looks; names: what it
     calls contenders. `show(name, (figure, df))` takes a picture that code has drawn, and as a third the same for a
     narrow page; `alt` and `caption` may be given with it. None and a table of which nothing that is drawn was measured
     show nothing.
     """
     style.apply()
-    known = specs(room)
+    known = specs(system)
 
     def show(name: str, drawn: Drawn, **given: str) -> None:
         spec, rows = given or known[name], drawn
@@ -205,6 +213,6 @@ def shower(
         facts = said.facts if said and not given else {}
         caption, told = (text.rendered(spec[key], facts) for key in ("caption", "alt"))
         about = (alt({**spec, "alt": told}, rows), caption, text.rendered(spec.get("fold", ""), facts))
-        display(shown(room, name, fig, data, *about, *narrow))
+        display(shown(system, name, fig, data, *about, *narrow))
 
     return show

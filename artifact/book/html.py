@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from artifact.drawing import words
-from artifact.measure import minutes
+from artifact.drawing import formatting
+from artifact.measure import durations
 from artifact.verdicts import measures, page
 
 FOLDER = Path(__file__).parent / "html"
@@ -41,7 +41,7 @@ def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"code": code, "minutes": minutes.said, "article": words.article}
+    made.filters |= {"code": code, "minutes": durations.said, "article": formatting.article}
     made.globals |= {
         "LOOKS": page.LOOKS,
         "OWN_DATA": page.OWN_DATA,

@@ -37,8 +37,10 @@ class Counters:
         return Counters(where(self.rows, **at))
 
     def get(self, variant: str, metric: str, **at: Any) -> float:
-        """Return a counter at a point, of which only the columns that differ need be given; NaN where it was not
-        counted."""
+        """Return a counter at a point, of which only the columns that differ need be given.
+
+        NaN where it was not counted.
+        """
         if (key := tuple(at)) not in self._known:
             self._known[key] = self.rows.set_index(["variant", "metric", *key])["value"].to_dict()
         return self._known[key].get((variant, metric, *at.values()), np.nan)
@@ -65,7 +67,7 @@ class Study:
         return self.run.machine
 
     def read(self, name: str) -> pd.DataFrame | None:
-        """Return a table of records by its name, "part/name" of a part of the room; None where it was not measured."""
+        """Return a table of records by its name, "part/name" of a part; None where it was not measured."""
         path = self.run.folder / f"{name}.csv"
         return records.read(path) if path.exists() else None
 
@@ -81,18 +83,18 @@ class Study:
 
     @cached_property
     def counters(self) -> Counters:
-        """The counters of the room."""
+        """The counters of the system."""
         return self.counters_of("")
 
     def counters_of(self, part: str) -> Counters:
-        """Return the counters of a part of the room that was profiled beside it."""
+        """Return the counters of a part of the system that was profiled beside it."""
         path = self.run.folder / part / "counters.csv"
         rows = records.read_counters(path) if path.exists() else pd.DataFrame(columns=list(records.COUNTER_COLUMNS))
         return Counters(rows.replace({"metric": {other: usual for usual, other in ncu.OTHER_NAMES.items()}}))
 
     @cached_property
     def ceilings(self) -> pd.DataFrame:
-        """What microbenchmarks reached on the GPU, by their names; measured where the room is measured."""
+        """What microbenchmarks reached on the GPU, by their names; measured where the system is measured."""
         return ceilings.measure(self._open("ceilings")).set_index("variant")
 
     def ceiling(self, name: str, column: str) -> float:
@@ -104,8 +106,10 @@ class Study:
         return records.published(registry.published(self.run.room, figure))
 
     def stated(self, figure: str, quantity: str, **at: Any) -> pd.DataFrame:
-        """Return the rows of a quantity in one of the source's figures that give a number, with their `value`: the
-        geometric middle of a range, or the only bound."""
+        """Return the rows of a quantity in one of the source's figures that give a number, with their `value`.
+
+        The geometric middle of a range, or the only bound.
+        """
         rows = where(self.published(figure), quantity=quantity, **at).dropna(subset=["low", "high"], how="all")
         low, high = rows["low"].fillna(rows["high"]), rows["high"].fillna(rows["low"])
         return rows.assign(value=np.where(low == high, low, np.sqrt(low.astype(float) * high.astype(float))))
@@ -116,16 +120,16 @@ class Study:
         mine = [claim for claim in load.claims() if claim.room == self.run.room]
         return judge.kept(mine, self.run.folder.parent)
 
-    def _open(self, room: str, repeat: bool = False) -> harness.Run:
+    def _open(self, system: str, repeat: bool = False) -> harness.Run:
         how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, self.run.folder.parent.parent)
-        return harness.start(room, *how, repeat=repeat)
+        return harness.start(system, *how, repeat=repeat)
 
 
 def start(
-    room: str, mode: str = "auto", gpu: str = "nvidia-h200", preset: str = "full", seed: int = 0, folder: str = ""
+    system: str, mode: str = "auto", gpu: str = "nvidia-h200", preset: str = "full", seed: int = 0, folder: str = ""
 ) -> Study:
-    """Open a room by the parameters of a notebook; see `artifact.measure.run.start`."""
-    return Study(harness.start(room, mode, gpu, preset, seed, folder))
+    """Open a system by the parameters of a notebook; see `artifact.measure.run.start`."""
+    return Study(harness.start(system, mode, gpu, preset, seed, folder))
 
 
 def given(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,8 +170,10 @@ def ratio(df: pd.DataFrame, variant: str, baseline: str, key: str | list[str] = 
 
 
 def mean(df: pd.DataFrame, variant: str, baseline: str, **at: Any) -> float:
-    """Return the geometric mean of the speedup of a contender over another, of the points at these values that both
-    have."""
+    """Return the geometric mean of one contender's speedup over another.
+
+    It is over the points at these values that both have.
+    """
     return records.geomean(records.speedup(where(df, **at), variant, baseline))
 
 
@@ -184,8 +190,10 @@ def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.Da
 
 @given
 def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of each point in two runs of a measurement, and the second over the first, also in per cent
-    off."""
+    """Return the time of each point in two runs of a measurement, and the second over the first.
+
+    The ratio is given in per cent off as well.
+    """
     key = ["experiment", *records.KEY]
     both = first.merge(second, on=key, suffixes=("_first", "_second"))
     ratio = both["median_us_second"] / both["median_us_first"]
@@ -193,8 +201,10 @@ def repeated(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataFrame:
-    """Return a column of records, a row for each value of `key` and a column for each contender, in the order of the
-    records."""
+    """Return a column of records with a row for each value of `key` and a column for each contender.
+
+    Both are in the order of the records.
+    """
     values = df.set_index([*([key] if isinstance(key, str) else key), "variant"])[column]
     # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
     table = values.unstack("variant")

@@ -1,6 +1,6 @@
 """Tables as data: which columns of a DataFrame a page shows, what they are called there, and how a value is written.
 
-A room's `tables.toml` has a table for each:
+A system's `tables.toml` has a table for each:
 
     [readings]
     caption = "How near each reading comes to the published times."     a template over the chapter's facts
@@ -50,10 +50,12 @@ FORMATS = text.FILTERS | {"name": style.name, "code": html.code, "number": plot.
 
 
 @cache
-def specs(room: str) -> dict[str, Spec]:
-    """Return what a room, or the pages of none ("book"), say of their tables, by their names. Raises ValueError for a
-    key that is none."""
-    path = registry.home(room) / FILE
+def specs(system: str) -> dict[str, Spec]:
+    """Return what a system, or the pages of none ("book"), say of their tables, by their names.
+
+    Raises ValueError for a key that is none.
+    """
+    path = registry.home(system) / FILE
     return {name: registry.checked(TABLE, spec, f"{path}, [{name}]") for name, spec in registry.toml(path).items()}
 
 
@@ -75,7 +77,7 @@ def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None)
     return made.set_caption(html.code(text.rendered(spec["caption"], facts or {})))
 
 
-def shown(room: str, name: str, styler: Styler, spec: Spec, caption: str, fold: str = "") -> text.Shown:
+def shown(system: str, name: str, styler: Styler, spec: Spec, caption: str, fold: str = "") -> text.Shown:
     """Keep the data of a table that `styled` made, and return what displays it."""
     words = styler.data.select_dtypes(exclude="number").columns
     head, *rows = [
@@ -84,18 +86,18 @@ def shown(room: str, name: str, styler: Styler, spec: Spec, caption: str, fold: 
     ]
     rule = " | ".join(":--" if column in words else "--:" for column in styler.data)
     body = "\n".join(f"| {line} |" for line in (head, rule, *rows))
-    about = f":name: {room}-{name}".replace("_", "-") + f"\n:class: {'prose' if spec.get('prose') else 'numbers'}"
+    about = f":name: {system}-{name}".replace("_", "-") + f"\n:class: {'prose' if spec.get('prose') else 'numbers'}"
     table = f":::{{table}} {caption} {{data}}\n{about}\n\n{body}\n:::"
-    return text.Shown(table, styler.to_html(), caption, text.kept(room, name, styler.data), fold)
+    return text.Shown(table, styler.to_html(), caption, text.kept(system, name, styler.data), fold)
 
 
-def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
-    """Return a chapter's `table(name, df)`, which displays a table of the room's file and keeps its data.
+def tabler(system: str, said: text.Text | None = None) -> Callable[..., None]:
+    """Return a chapter's `table(name, df)`, which displays a table of the system's file and keeps its data.
 
     said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
     its specification writes out itself. One that is shown again has a number behind its name.
     """
-    known, times = specs(room), Counter[str]()
+    known, times = specs(system), Counter[str]()
 
     def table(name: str, df: pd.DataFrame | None = None) -> None:
         spec, facts = known[name], said.facts if said else {}
@@ -105,7 +107,7 @@ def tabler(room: str, said: text.Text | None = None) -> Callable[..., None]:
         times[name] += 1
         called = f"table-{name}" + f"-{times[name]}" * (times[name] > 1)
         caption, fold = (text.rendered(spec.get(key, ""), facts) for key in ("caption", "fold"))
-        display(shown(room, called, styled(df, spec, facts), spec, caption, fold))
+        display(shown(system, called, styled(df, spec, facts), spec, caption, fold))
 
     return table
 

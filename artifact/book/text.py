@@ -22,7 +22,7 @@ from jinja2.ext import Extension
 
 from artifact import paths, registry
 from artifact.book.facts import Value, tree
-from artifact.drawing import words
+from artifact.drawing import formatting
 from artifact.measure import records
 
 PAGES = Path(__file__).parent / "pages"
@@ -52,6 +52,7 @@ class Text:
 
     @property
     def blocks(self) -> tuple[str, ...]:
+        """Return the names of the blocks, in order."""
         return tuple(self.template.blocks)
 
 
@@ -69,13 +70,13 @@ def _filled(make: Callable[[], str]) -> str:
         return NOT_MEASURED.format("`{}`".format(re.findall(r"'([^']*)'", str(error))[-1]))
 
 
-def chapter(room: str, name: str = "chapter") -> Text:
-    """Return the text of a room, from its file `name`.md, without facts."""
-    return _text(registry.FOLDER / room / f"{name}.md")
+def chapter(system: str, name: str = "chapter") -> Text:
+    """Return the text of a system, from its file `name`.md, without facts."""
+    return _text(registry.FOLDER / system / f"{name}.md")
 
 
 def page(name: str) -> Text:
-    """Return the text of a page that is of no room, without facts."""
+    """Return the text of a page that is of no system, without facts."""
     return _text(PAGES / f"{name}.md")
 
 
@@ -88,15 +89,17 @@ def rendered(template: str, facts: Mapping[str, Value]) -> str:
     return _filled(lambda: _environment().from_string(template).render(tree(facts)))
 
 
-def kept(room: str, name: str, df: pd.DataFrame) -> Path:
+def kept(system: str, name: str, df: pd.DataFrame) -> Path:
     """Keep the data behind a figure or a table where links in pages lead, and return where."""
-    return records.write_text(paths.FIGURES / room / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
+    return records.write_text(paths.FIGURES / system / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure or a table as a notebook displays it: in the book a directive of MyST, which Sphinx numbers; in
-    JupyterLab HTML."""
+    """A figure or a table as a notebook displays it: in the book a directive of MyST, which Sphinx numbers.
+
+    In JupyterLab HTML.
+    """
 
     directive: str  #: with "{data}" where the link to the data stands
     html: str
@@ -117,13 +120,13 @@ class Shown:
 
 
 def chapters() -> list[tuple[str, str]]:
-    """List (room, name) of every template."""
+    """List (system, name) of every template."""
     return [(path.parent.name, path.stem) for path in sorted(registry.FOLDER.glob("*/*.md")) if path.stem != "README"]
 
 
-def conditions(room: str, name: str = "chapter") -> list[tuple[str, str]]:
-    """List (block, condition) of every explanation in a room's template, in their order."""
-    source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
+def conditions(system: str, name: str = "chapter") -> list[tuple[str, str]]:
+    """List (block, condition) of every explanation in a system's template, in their order."""
+    source = (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock", source, re.DOTALL)
     return [(block, " ".join(said.split())) for block, body in blocks for _, said, _ in _HOLDS.findall(body)]
 
@@ -140,8 +143,10 @@ def holds(text: Text, condition: str) -> bool | None:
 
 
 def _number(form: str, digits: int) -> Callable[..., str]:
-    """Return what writes a number in a form that takes its digits behind the point, of which there are usually so
-    many."""
+    """Return a function that writes a number in a form that takes its digits behind the point.
+
+    digits: how many there usually are.
+    """
 
     def write(value: float, digits: int = digits) -> str:
         return form.format(value, digits)
@@ -157,7 +162,7 @@ sci = _number("{:.{}e}", 1)  # 0.00012 as "1.2e-04"
 
 
 def span(spread: Mapping[str, float], digits: int = 2) -> str:
-    """What `facts.summary` made, of ratios: "0.50× to 2.00×, geometric mean 1.00×"."""
+    """Return what `facts.summary` made, of ratios: "0.50× to 2.00×, geometric mean 1.00×"."""
     low, high, mean = (x(spread[part], digits) for part in ("low", "high", "mean"))
     return f"{low} to {high}, geometric mean {mean}"
 
@@ -171,7 +176,7 @@ def sparsity(pattern: str) -> str:
 def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
     """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
     each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
-    return words.listed(each)
+    return formatting.listed(each)
 
 
 def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
@@ -181,11 +186,11 @@ def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
 
 def at(ratios: Mapping[str, float]) -> str:
     """Ratios by where they are: "1.00× at 4096³ and 2.00× at 8192³"."""
-    return words.listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
+    return formatting.listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
 
 
 def between(loop: jinja2.runtime.LoopContext) -> str:
-    """What stands after an item of a list in a loop: a comma, "and" before the last, nothing after it."""
+    """Return what stands after an item of a list in a loop: a comma, "and" before the last, nothing after it."""
     return "" if loop.last else " and " if loop.revindex == 2 else ", "
 
 
@@ -199,7 +204,7 @@ FILTERS: dict[str, Callable[..., str]] = {"x": x, "pct": pct, "signed": signed, 
     form.__name__: form
     for form in (
         *(span, thousands, at, between, sparsity, by_sparsity, ends),
-        *(words.listed, words.more, words.change, words.times),
+        *(formatting.listed, formatting.more, formatting.change, formatting.times),
     )
 }
 
@@ -235,14 +240,14 @@ class _Holds(Extension):
 
 
 def _numbers_of(condition: nodes.Expr) -> list[nodes.Expr]:
-    """The facts that an expression names, by their whole names."""
+    """Return the facts that an expression names, by their whole names."""
     named = [*nodes.List([condition]).find_all((nodes.Getattr, nodes.Getitem, nodes.Name))]
     within = {id(part) for node in named for part in node.iter_child_nodes()}
     return [node for node in named if id(node) not in within and _path(node)]
 
 
 def _path(node: nodes.Node) -> str:
-    """A fact as a template names it; "" for what is none."""
+    """Return a fact as a template names it; "" for what is none."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):

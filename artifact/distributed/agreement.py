@@ -1,5 +1,6 @@
-"""Do points that were dealt out to several GPUs agree with those of one? What `make measure GPUS=all` made, beside the
-shipped records and their second run.
+"""Do points that were dealt out to several GPUs agree with those of one?
+
+What `make measure GPUS=all` made, beside the shipped records and their second run.
 
     python -m artifact.distributed.agreement --fresh build/records/nvidia-h200 --out dealt.csv
 """
@@ -10,20 +11,22 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import command, paths
-from artifact.measure import dealt, records, run
+from artifact.measure import records, run, sharding
 
 COLUMNS = ["room", "experiment", *records.POINT, "variant", "median_us", "gpu"]
 RATIOS = "room experiment gpus points rows time low high again_low again_high".split()
 
 
 def collected(fresh: Path) -> pd.DataFrame:
-    """`COLUMNS` of all rows under a GPU's folder of records whose point a GPU of several measured; gpu: its name there,
-    and of its host. Raises ValueError, one sentence, where there are none."""
+    """`COLUMNS` of all rows under a GPU's folder of records whose point a GPU of several measured; gpu.
+
+    Its name there, and of its host. Raises ValueError, one sentence, where there are none.
+    """
     found = []
-    for room in records.rooms(fresh):
-        for experiment in records.experiments(fresh / room):
-            known = dealt.marks(fresh / room, experiment)
-            df = records.read(fresh / room / f"{experiment}.csv")
+    for system in records.systems(fresh):
+        for experiment in records.experiments(fresh / system):
+            known = sharding.marks(fresh / system, experiment)
+            df = records.read(fresh / system / f"{experiment}.csv")
             df["gpu"] = [known.get(f"{experiment} {run.point_name(row)}") for row in df.itertuples()]
             found.append(df.loc[df["gpu"].notna(), COLUMNS])
     if not any(map(len, found)):
@@ -32,19 +35,21 @@ def collected(fresh: Path) -> pd.DataFrame:
 
 
 def compared(df: pd.DataFrame, shipped: Path) -> pd.DataFrame:
-    """For each experiment that both have: gpus, points, rows; time, the median of each row's time over the shipped one,
-    with its 5th and 95th percentile (low, high); and the same of the shipped second run (again_low, again_high), NaN
-    without one. shipped: a GPU's folder of records."""
+    """For each experiment that both have: gpus, points, rows.
+
+    Time, the median of each row's time over the shipped one, with its 5th and 95th percentile (low, high); and the
+    same of the shipped second run (again_low, again_high), NaN without one. shipped: a GPU's folder of records.
+    """
     made = []
-    for (room, experiment), mine in df.groupby(["room", "experiment"], sort=False):
-        paths_ = (shipped / room / folder / f"{experiment}.csv" for folder in ("", records.REPEAT))
+    for (system, experiment), mine in df.groupby(["room", "experiment"], sort=False):
+        paths_ = (shipped / system / folder / f"{experiment}.csv" for folder in ("", records.REPEAT))
         before, second = (records.read(path) if path.is_file() else None for path in paths_)
         if before is not None:
             ratio = _ratio(mine, before)
             again = pd.Series(dtype=float) if second is None else _ratio(second, before)
             points = len(mine[list(records.POINT)].drop_duplicates())
             ends = [*ratio.quantile([0.05, 0.95]), *again.quantile([0.05, 0.95])]
-            made.append((room, experiment, mine["gpu"].nunique(), points, len(ratio), ratio.median(), *ends))
+            made.append((system, experiment, mine["gpu"].nunique(), points, len(ratio), ratio.median(), *ends))
     return pd.DataFrame(made, columns=RATIOS)
 
 

@@ -33,7 +33,7 @@ from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import compare
-from kernels.distributed import exchange, generate, partition
+from kernels.distributed import generate, halo, partition
 from kernels.formats import csr
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -79,13 +79,13 @@ def folder(mode: str = "auto", gpu: str = "nvidia-h200") -> Path:
 
 
 def load(where: Path, name: str = SCALING) -> pd.DataFrame:
-    """A folder's records, with their rate and the bytes of A in CSR, with float32 values."""
+    """Return a folder's records, with their rate and the bytes of A in CSR, with float32 values."""
     df = scaling.read(where / name)
     return df.assign(tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9, csr_bytes=8 * df["nnz"] + 4 * df["m"])
 
 
 def ours(df: pd.DataFrame) -> pd.DataFrame:
-    """Records of ours."""
+    """Return records of ours."""
     return study.where(df, contender=OURS)
 
 
@@ -99,7 +99,9 @@ def strong(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def weak(df: pd.DataFrame) -> pd.DataFrame:
-    """What one GPU has of non-zeros, P have P times as many, within 5%: efficiency is a GPU's rate over one alone.
+    """Return what one GPU has of non-zeros, P have P times as many, within 5%.
+
+    Efficiency is a GPU's rate over one alone.
 
     Of each case the series on most numbers of GPUs, of two such the one of larger matrices.
     """
@@ -152,8 +154,10 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
 
 
 def _strong(df: pd.DataFrame) -> dict[str, Any]:
-    """Efficiency on the most GPUs, of the largest matrix of each case, and how many times as long the fastest baseline
-    takes there."""
+    """Return the efficiency on the most GPUs, of the largest matrix of each case.
+
+    With it, how many times as long the fastest baseline takes there.
+    """
     several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
     at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
     others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
@@ -244,7 +248,7 @@ def beyond(where: Path) -> pd.DataFrame:
 
 
 def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
-    """What overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
+    """Return what overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     before, key = load(where, TRIED), [*MATRIX, "gpus"]
     now = before[key].merge(ours(df), on=key)
     first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
@@ -254,7 +258,7 @@ def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
 
 @study.given
 def agreement_table(of: pd.DataFrame) -> pd.DataFrame:
-    """Times of each experiment over those of one GPU: where dealt out, and in that GPU's own second run."""
+    """Return times of each experiment over those of one GPU: where dealt out, and in that GPU's own second run."""
     apart = {
         name: [
             f"{low:.3f} to {high:.3f}" * (low == low) for low, high in zip(of[f"{at}low"], of[f"{at}high"], strict=True)
@@ -265,7 +269,7 @@ def agreement_table(of: pd.DataFrame) -> pd.DataFrame:
 
 
 def fits(df: pd.DataFrame) -> pd.DataFrame:
-    """What the model was fitted to, a row for each case."""
+    """Return what the model was fitted to, a row for each case."""
     found = pd.DataFrame(filter(None, (fit(df, case) for case in CASES)), columns=Fitted._fields)
     return found.assign(case=found["case"].map(CASES))
 
@@ -274,7 +278,7 @@ def fits(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims(df: pd.DataFrame) -> pd.DataFrame:
-    """What this chapter claims: efficiency at four GPUs, and bytes; what was measured, and a verdict."""
+    """Return what this chapter claims: efficiency at four GPUs, and bytes; what was measured, and a verdict."""
     table = strong(df).sort_values("nnz")
     counts = (table["case"] != "graph") | (table["nnz"] >= LEAST_NNZ) & (table["n"] == 512)
     found = table[counts].drop_duplicates(["case", "gpus"], keep="last").sort_values("gpus")
@@ -346,12 +350,12 @@ class Fitted(NamedTuple):
         return together(moved + self.latency_ms * chunks, work, chunks, self.early or own)
 
     def off(self, gpus: int) -> float:
-        """The factor by which a prediction may be off either way."""
+        """Return the factor by which a prediction may be off either way."""
         return exp(2 * self.error) * (1 + PER_DOUBLING) ** max(0.0, log(gpus / self.measured, 2))
 
 
 def fit(df: pd.DataFrame, case: str) -> Fitted | None:
-    """A case's rates from records of ours; None without one GPU, or without several, at the same N."""
+    """Return a case's rates from records of ours; None without one GPU, or without several, at the same N."""
     mine = study.where(ours(df), case=case)
     mine = mine.assign(work=mine["nnz"] * mine["n"] / 1e9, sent=mine["sent_bytes"] / mine["gpus"] / 1e9)
     alone, several = mine[mine["gpus"] == 1], mine[mine["gpus"] > 1]
@@ -381,7 +385,10 @@ def _line(gigabytes: np.ndarray, spent: np.ndarray, chunks: np.ndarray) -> tuple
 
 
 def together(communication: float, multiplication: float, chunks: int, early: float) -> float:
-    """A call of a chunked schedule: the first chunk travels behind what is multiplied early, others behind products."""
+    """Return a call of a chunked schedule.
+
+    The first chunk travels behind what is multiplied early, others behind products.
+    """
     first, rest = communication / chunks, multiplication * (1 - early) / chunks
     end = max(first, early * multiplication)
     for chunk in range(chunks):
@@ -393,8 +400,11 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 
 
 def predict(of: Fitted, like: Any, alone_ms: float, gpus: int, domain: int, way: str) -> dict[str, Any]:
-    """A call on so many GPUs of a matrix like a record's, a row of its table: milliseconds, also over one GPU's
-    `alone_ms`, and bytes of a GPU; the range of what `INFINIBAND` allows and of the model's error."""
+    """Return a call on so many GPUs of a matrix like a record's, a row of its table.
+
+    Milliseconds, also over one GPU's `alone_ms`, and bytes of a GPU; the range of what `INFINIBAND` allows and of the
+    model's error.
+    """
     row_bytes = like.n * _ELEMENT[like.dtype]
     inside, outside = (needed(of.case, like.size, gpus, x) * row_bytes / gpus for x in (1, min(domain, gpus)))
     if way == "flat":
@@ -463,11 +473,13 @@ def drawn_parts(parts: int = 4) -> tuple[Any, pd.DataFrame]:
 
 
 def received(made: generate.Generated, parts: int) -> pd.DataFrame:
-    """Of each part of a generated matrix, small enough for the host: its rows and non-zeros, the rows of B that it
-    receives, also over its own, and those that others have."""
+    """Of each part of a generated matrix, small enough for the host.
+
+    Its rows and non-zeros, the rows of B that it receives, also over its own, and those that others have.
+    """
     a = _whole(made)
     edges = partition.by_nonzeros(a.row_ptr, parts)
-    table, rows = exchange.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
+    table, rows = halo.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
     columns = {
         **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},
         **{"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows},
@@ -476,14 +488,16 @@ def received(made: generate.Generated, parts: int) -> pd.DataFrame:
 
 
 def volumes() -> pd.DataFrame:
-    """Rows of B, or C, that travel for 2 … 64 parts: by the pattern, all of B, by columns, 1.5D with 2 replicas; a
-    row for each way, and how many that are over the rows of B."""
+    """Rows of B, or C, that travel for 2 … 64 parts: by the pattern, all of B, by columns, 1.5D with 2 replicas.
+
+    A row for each way, and how many that are over the rows of B.
+    """
     found = []
     for (case, made), parts in product(SMALL.items(), (2, 4, 8, 16, 32, 64)):
         a = _whole(made)
         edges, half = (partition.by_nonzeros(a.row_ptr, p) for p in (parts, parts // 2))
         ways = {
-            "by rows": exchange.sent(exchange.volumes(a.row_ptr, a.col_idx, edges, edges)),
+            "by rows": halo.sent(halo.volumes(a.row_ptr, a.col_idx, edges, edges)),
             "all of B": (parts - 1) * a.m,
             "by columns": (parts - 1) * a.m,
             "1.5D, 2 replicas": _replicated(a, half) + a.m,
@@ -500,5 +514,5 @@ def _replicated(a: Any, edges: np.ndarray) -> int:
         inside = (a.col_idx >= first) & (a.col_idx < last)
         row_ptr = np.concatenate([[0], np.cumsum(inside)])[a.row_ptr]
         of = partition.even(int(last - first), len(edges) - 1)
-        total += exchange.sent(exchange.volumes(row_ptr, a.col_idx[inside] - first, edges, of))
+        total += halo.sent(halo.volumes(row_ptr, a.col_idx[inside] - first, edges, of))
     return total

@@ -28,7 +28,7 @@ from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import device, records
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
-from kernels.distributed import Panels, Part, generate, machine, partition, streaming
+from kernels.distributed import Panels, Part, backend, generate, partition, streaming
 from kernels.distributed.comm import together
 from kernels.formats import bcsr, csr, half, stored
 from kernels.lazy import Lazy, torch
@@ -100,7 +100,7 @@ class Case:
         return self.dtype in half.DTYPES
 
     def panel(self, x) -> Panels:
-        """A matrix of all N columns."""
+        """Return a matrix of all N columns."""
         return Panels((0, self.n), [x], self.dtype)
 
 
@@ -112,7 +112,7 @@ BEYOND = (
 
 
 def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> list[Case]:
-    """What so many GPUs measure: one size for all, and one that is half of it on one GPU and grows with them."""
+    """Return what so many GPUs measure: one size for all, and one that is half of it on one GPU and grows with them."""
     grown = scale - 1 + int(np.log2(ranks))
     wide = side if ranks == 2 else round((side**3 * ranks / 2) ** (1 / 3))
     return list(
@@ -183,7 +183,7 @@ class Made:
 
 
 def make(case: Case, here: Any, comm: Any) -> Made:
-    """A rank's part of a case, on its GPU; collective."""
+    """Return a rank's part of a case, on its GPU; collective."""
     if case.name == "block":
         return _block(case, here, comm)
     matrix = generate.Rmat(case.size, case.degree, SEED) if case.name == "graph" else generate.Stencil(case.size, SEED)
@@ -197,7 +197,7 @@ def make(case: Case, here: Any, comm: Any) -> Made:
 
 
 def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.1) -> Made:
-    """A block-sparse weight (size x k), 64 x 64, bfloat16; each rank makes its own rows."""
+    """Return a block-sparse weight (size x k), 64 x 64, bfloat16; each rank makes its own rows."""
     xp, unit = here.xp, 64
     edges = partition.even(case.size, comm.size, unit)
     begin, end = int(edges[comm.rank]), int(edges[comm.rank + 1])
@@ -210,7 +210,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
 
     def expected(row: int, columns: np.ndarray):
         first = (row - begin) // unit * unit
-        of = bcsr.to_csr(bcsr.to_host(machine.rows_of(a, first, min(first + unit, a.m))))
+        of = bcsr.to_csr(bcsr.to_host(backend.rows_of(a, first, min(first + unit, a.m))))
         inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
         b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
         products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
@@ -220,7 +220,10 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
 
 
 def checked(made: Made, case: Case, out: Panels, comm) -> float:
-    """The largest error at sampled rows of C, of which `out` has those of this rank; collective. Raises Wrong."""
+    """Return the largest error at sampled rows of C, of which `out` has those of this rank; collective.
+
+    Raises Wrong.
+    """
     rng, begin = np.random.default_rng(SEED + comm.rank), int(made.part.rows[comm.rank])
     rows, errors = out.arrays[0].shape[0], [0.0]
     local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0))
@@ -283,8 +286,10 @@ def _products(made: Made, case: Case, signs, xp):
 
 
 def _slices(slabs, most: int):
-    """(row, CSR of some rows from there on) of slabs of consecutive rows: at most so many rows, and about `CHUNK`
-    non-zeros."""
+    """(row, CSR of some rows from there on) of slabs of consecutive rows.
+
+    At most so many rows, and about `CHUNK` non-zeros.
+    """
     base = 0
     for slab in slabs:
         rows, columns = getattr(slab, "block", (1, 1))
@@ -292,7 +297,7 @@ def _slices(slabs, most: int):
         for first, last in streaming.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
             end = min(last * rows, slab.m)
             for at in range(first * rows, end, step):
-                yield base + at, formats.to_csr(machine.rows_of(slab, at, min(at + step, end)))
+                yield base + at, formats.to_csr(backend.rows_of(slab, at, min(at + step, end)))
         base += slab.m
 
 
@@ -315,7 +320,7 @@ class Ready(NamedTuple):
 
 
 def ours(case: Case, made: Made, here: Any, comm: Any) -> Ready:
-    """A plan of the library."""
+    """Return a plan of the library."""
     # One GPU multiplies in chunks as well: what stands for B and C while a kernel is chosen has to fit beside them.
     chunks = 4 if case.dtype == "float32" and not case.beyond else None
     plan: Any = distributed.plan(
@@ -355,7 +360,7 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         make_device=lambda: operands,
     )
     library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
-    bound: Any = together(comm, lambda: library.bind(algorithm, problem, here.device))
+    bound: Any = together(comm, lambda: library.prepare(algorithm, problem, here.device))
     stream = here.xp.cuda.Stream(non_blocking=True)
     bound.keep = bound.keep, stream  # `flow` and `at` are but its address
     flow, tensors, at = here._stream(stream), [], None
@@ -401,7 +406,7 @@ def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
 
 
 def streamed(case: Case, made: Made, here: Any, comm: Any) -> Ready:
-    """A in host memory, on one GPU."""
+    """Return A in host memory, on one GPU."""
     if comm.size > 1 or case.name != "graph" or made.part.nnz > MOST_STREAMED:
         raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
     a = csr.to_host(made.part.a)
@@ -419,7 +424,7 @@ CONTENDERS = {OURS: ours, GATHERED: gathered, DTENSOR: dtensor, STREAMED: stream
 
 
 def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) -> Row:
-    """What a record says of a contender, which is made ready, checked and timed; collective. Raises Wrong."""
+    """Return what a record says of a contender, which is made ready, checked and timed; collective. Raises Wrong."""
     begin = time.perf_counter()
     ready = CONTENDERS[name](case, made, here, comm)
     here.sync()

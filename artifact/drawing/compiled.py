@@ -13,8 +13,10 @@ HOPPER = "sm_90a"  #: whose machine code pages show
 
 
 def instructions(kernel: Kernel, target: str = HOPPER, anew: bool = False) -> list[str]:
-    """Return the SASS of a kernel's first instantiation, an instruction each, without addresses. anew: of another
-    compilation than the one that is kept."""
+    """Return the SASS of a kernel's first instantiation, an instruction each, without addresses. anew.
+
+    Of another compilation than the one that is kept.
+    """
     text = jit.disassemble(jit.compile_cubin(kernel.source, kernel.entries[0], target, anew=anew))
     return [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", text)]
 
@@ -26,8 +28,10 @@ def registers(used: pd.DataFrame) -> pd.Series:
 
 
 def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.DataFrame:
-    """Return a row for each of these entries, or variants: `registers` and, of Hopper's machine code, the other columns
-    of a compile report."""
+    """Return a row for each of these entries, or variants.
+
+    `registers` and, of Hopper's machine code, the other columns of a compile report.
+    """
     df = report.drop_duplicates([by, "target"])
     used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
     hopper = df[df["target"] == HOPPER].set_index(by).drop(columns="registers")
@@ -35,8 +39,11 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
 
 
 def own(entries: Mapping[str, tuple[Path, str]], target: str) -> pd.DataFrame:
-    """Return what a reader's own problem is compiled to: variant, kernel (its template instantiation), registers a
-    thread, instructions, FFMA, useful (their share). entries: variant -> source, entry."""
+    """Return what a reader's own problem is compiled to.
+
+    Variant, kernel (its template instantiation), registers a thread, instructions, FFMA, useful (their share).
+    entries: variant -> source, entry.
+    """
     reports = jit.reports(jit.compile_cubin(*at, target) for at in entries.values())
     rows = [
         {"variant": variant, "kernel": entry, "registers": used.registers, "instructions": sum(mix.values())}

@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 
 from artifact import command, paths
 from artifact.book import figures
-from artifact.drawing import prose, style
+from artifact.drawing import provenance, style
 from artifact.drawing.pages import front
 from artifact.measure import records
 from artifact.verdicts import judge, load
@@ -20,9 +20,11 @@ _SCHEME = "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rot
 
 
 def readme(folder: Path, target: Path = README_FIGURE) -> Path:
-    """Write the README's figure, an SVG that stands alone: a GPU's records in `folder`, and those beside it. Raises
-    FileNotFoundError where no kernel raced a library of the vendor."""
-    found = prose.folders(folder, folder.parent)
+    """Write the README's figure, an SVG that stands alone: a GPU's records in `folder`, and those beside it.
+
+    Raises FileNotFoundError where no kernel raced a library of the vendor.
+    """
+    found = provenance.folders(folder, folder.parent)
     style.apply()
     drawn, said = front.raced(found, judge.everywhere(load.claims(), found))
     if drawn is None:

@@ -23,8 +23,10 @@ def number(value: float, _=None) -> str:
 
 
 def size_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels for sizes, one notation for the whole axis: 2ⁿ if all are powers of two and the
-    largest is at least 2¹⁵, else digits in groups of three."""
+    """Labels for sizes, one notation for the whole axis.
+
+    2ⁿ if all are powers of two and the largest is at least 2¹⁵, else digits in groups of three.
+    """
     powers = [round(np.log2(tick)) for tick in ticks]
     if max(ticks) >= 2**15 and all(t == 2**p for t, p in zip(ticks, powers, strict=True)):
         return ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
@@ -39,7 +41,7 @@ def ticks(axis, at: Sequence[float], form=number) -> None:
 
 
 def log(axis, fine: bool = False) -> None:
-    """A log axis labelled at 1, 10, 100 … (also at 2 and 5 if `fine` or if it spans little)."""
+    """Make an axis logarithmic, labelled at 1, 10, 100 … (also at 2 and 5 if `fine` or if it spans little)."""
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
     usual = (1, 2, 5) if fine or decades < 1.6 else (1,)
@@ -50,8 +52,10 @@ def log(axis, fine: bool = False) -> None:
 
 
 def sizes(ax, values: Sequence[float], most: int = 4) -> None:
-    """Log x axis with ticks at the sizes measured, every second or third one labelled if there are
-    many."""
+    """Make the x axis logarithmic, with ticks at the measured sizes.
+
+    Where there are many, every second or third tick is labelled.
+    """
     values = sorted(set(values))
     labelled = values[::-1][:: -(-len(values) // most)][::-1]
     ax.set_xscale("log", base=2)
@@ -76,8 +80,11 @@ def percent(density: float) -> str:
 
 
 def legend(fig, handles: Mapping[str, object], columns: int = 4) -> None:
-    """A legend above the axes, outside all of them, so that it can cover nothing: one row if that fits into the figure,
-    else rows of at most so many columns, as even as can be, and never wider than the figure."""
+    """Place a legend above the axes, outside all of them, so that it can cover nothing.
+
+    It has one row if that fits into the figure, else rows of at most so many columns, as even as can be, and is never
+    wider than the figure.
+    """
     count, renderer = len(handles), fig.canvas.get_renderer()
     tried = [count, *(-(-count // rows) for rows in range(1, count + 1))]
     for ncols in dict.fromkeys(n for n in tried if n in (1, count) or n <= columns):
@@ -109,15 +116,17 @@ def hollow(marker="o") -> dict:
 
 
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
-    """The table behind a figure: what was measured, and below it what was stated."""
+    """Return the table behind a figure: what was measured, and below it what was stated."""
     parts = [data.assign(source="measured"), *(rows.assign(source="stated") for rows in stated if len(rows))]
     columns = dict.fromkeys(c for part in parts for c in part.columns if c != "source")
     return pd.concat(parts, ignore_index=True)[["source", *columns]]
 
 
 def right(ax, y: float, points: float, text: str, **how) -> None:
-    """Right-aligned text in the margin, so many points right of the axes: a width that the layout
-    knows, where a share of the axes would change with it."""
+    """Right-aligned text in the margin, so many points right of the axes.
+
+    A width that the layout knows, where a share of the axes would change with it.
+    """
     ax.annotate(
         text,
         (1, y),
@@ -144,9 +153,12 @@ NEAR = 0.8
 
 
 def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
-    """Names of lines where they end, in place of a legend, `apart` points apart where they would lie on each other,
-    each with a thin line to its end: in the right margin if that is near, else beside the last point; on the left of a
-    point that stands alone. The axes' limits and scales must be final."""
+    """Write the names of lines where they end, in place of a legend.
+
+    They are `apart` points apart where they would lie on each other, each with a thin line to its end: in the right
+    margin if that is near, else beside the last point; on the left of a point that stands alone. The axes' limits and
+    scales must be final.
+    """
     fig = ax.get_figure()
     fig.draw_without_rendering()  # the layout must be settled before heights mean anything
     height = ax.get_window_extent().height / fig.dpi * 72
@@ -169,7 +181,9 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
 
 
 def spaced(places: Sequence[float], apart: float) -> list[float]:
-    """Places between 0 and 1 in ascending order, moved until each is `apart` from the next: those that would meet
-    spread around their mean, and none leaves 0 to 1 while all have room there."""
+    """Places between 0 and 1 in ascending order, moved until each is `apart` from the next.
+
+    Those that would meet spread around their mean, and none leaves 0 to 1 while all have room there.
+    """
     steps = apart * np.arange(len(places))
     return (np.clip(isotonic_regression(places - steps).x, 0, max(0, 1 - steps[-1])) + steps).tolist()

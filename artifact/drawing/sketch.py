@@ -42,7 +42,7 @@ def put(ax, x: float, y: float, text: object, **how) -> None:
 
 
 def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch="") -> None:
-    """A cell with its text, tinted so that text in the page's own colour reads on it in both modes."""
+    """Draw a cell with its text, tinted so that text in the page's own colour reads on it in both modes."""
     ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=0.28, linewidth=0))
     ax.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=colour, linewidth=1, hatch=hatch))
     if text:
@@ -50,18 +50,18 @@ def box(ax, x, y, text, colour, width=1.0, height=1.0, size=8, rotation=0, hatch
 
 
 def frame(ax, x: float, y: float, width: float, height: float, **how) -> None:
-    """The outline of a rectangle."""
+    """Draw the outline of a rectangle."""
     outline: dict[str, Any] = {"fill": False, "edgecolor": INK} | how
     ax.add_patch(Rectangle((x, y), width, height, **outline))
 
 
 def rule(ax, x, y, thick: bool) -> None:
-    """A line between cells: thick where groups meet, else faint."""
+    """Draw a line between cells: thick where groups meet, else faint."""
     ax.plot(x, y, **({"color": INK} | (THICK if thick else THICK | {"linewidth": 0.5, "alpha": 0.35})))
 
 
 def segment(ax, x0: float, y0: float, x1: float, y1: float, **how) -> None:
-    """A line from one point to another."""
+    """Draw a line from one point to another."""
     ax.plot([x0, x1], [y0, y1], **({"color": INK} | how))
 
 
@@ -75,12 +75,12 @@ def grid(ax, x: float, rows: int, columns: int, down: int, across: int, cell: fl
 
 
 def pointer(ax, x0: float, y0: float, x1: float, y1: float, colour: str, **how) -> None:
-    """An `arrow` from one point to another."""
+    """Draw an `arrow` from one point to another."""
     arrow(ax, (x0, y0), (x1, y1), colour, **how)
 
 
 def arrow(ax, start, end, colour, **how) -> None:
-    """An arrow between two points, (x, y) each."""
+    """Draw an arrow between two points, (x, y) each."""
     more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
     ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
 

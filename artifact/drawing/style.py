@@ -54,7 +54,7 @@ ROWS = (PUBLISHED, BASELINE, BEST, RUNGS[1], CLAIM, RUNGS[0], RUNGS[3])
 #: Text, axes and outlines.
 INK = "#010203"
 
-#: Prefixes of what rooms are compared with; of those, what one room alone is compared with.
+#: Prefixes of what systems are compared with; of those, what one system alone is compared with.
 BASELINES = registry.PREFIXES
 OWN_BASELINES = tuple(name for name, module in registry.modules().items() if module.startswith(registry.PACKAGE))
 #: How contenders are called in figures; the others as they are.
@@ -83,7 +83,7 @@ NAMES = {
     "cpu_loop": "CPU, one thread",
     "cpu_scipy": "CPU, SciPy",
     "cpu_blas": "CPU, BLAS on all cores",
-} | {key: name for room in registry.find().values() for key, name in room.names.items()}
+} | {key: name for system in registry.find().values() for key, name in system.names.items()}
 #: A library's contender, or the last word of it -> marker and dashes. cuSPARSELt and cuBLASLt look as their elders do,
 #: what multiplies blocks as cuBLAS and the CPU: no figure shows them beside each other.
 LOOKS = {
@@ -124,9 +124,9 @@ def name(variant: str) -> str:
 
 
 def look(variant: str, variants: Sequence[str]) -> dict[str, Any]:
-    """Colour, marker and dashes of `variant`, the same in every figure of a room.
+    """Colour, marker and dashes of `variant`, the same in every figure of a system.
 
-    `variants` are the room's own in ladder order: the first is the published kernel, the last our best. Baselines are
+    `variants` are the system's own in ladder order: the first is the published kernel, the last our best. Baselines are
     known by their prefix and need not be in it.
     """
     rungs = [(RUNGS[i % 9], MARKERS[i % 9], DASHES[i % 3]) for i in range(len(variants) - 2)]

@@ -1,4 +1,4 @@
-"""What scripts of a room measure apart: CSV beside them, below a line that says on which GPU and when."""
+"""What scripts of a system measure apart: CSV beside them, below a line that says on which GPU and when."""
 
 import datetime
 import functools
@@ -13,11 +13,12 @@ from kernels.lazy import cupy, torch
 
 
 def read(path: Path) -> pd.DataFrame:
+    """Return a CSV file whose comments begin with #."""
     return pd.read_csv(path, comment="#")
 
 
 def origin(path: Path) -> str:
-    """The GPU and the day that a file says it is of."""
+    """Return the GPU and the day that a file says it is of."""
     return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").partition(":")[0]
 
 

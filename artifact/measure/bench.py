@@ -164,8 +164,10 @@ def measure(
 
 
 def host_us(launch: Callable[[Any], None], stopwatch: Stopwatch) -> float:
-    """Return the microseconds for which a launch keeps the host: the median of some, after one that loads the code and
-    sets the stream of a library's handle."""
+    """Return the microseconds for which a launch keeps the host.
+
+    The median of some, after one that loads the code and sets the stream of a library's handle.
+    """
     began = host_clock.perf_counter()
     launch(stopwatch.stream)
     stopwatch.stream.sync()
@@ -206,13 +208,13 @@ def stable(before_us: float, after_us: float) -> bool:
 
 
 def sample_count(launch_us: float, flush_us: float, budget_s: float, min_samples: int, max_samples: int) -> int:
-    """Samples that a budget (s) pays for, when each costs a flush and a launch (µs)."""
+    """Return samples that a budget (s) pays for, when each costs a flush and a launch (µs)."""
     affordable = budget_s * 1e6 / max(launch_us + flush_us, 1e-3)
     return int(min(max(affordable, min_samples), max_samples))
 
 
 def schedule(counts: Mapping[str, int]) -> list[str]:
-    """The order of all launches: rounds of A B C; fewer samples are spread over all rounds."""
+    """Return the order of all launches: rounds of A B C; fewer samples are spread over all rounds."""
     rounds = max(counts.values(), default=0)
     return [
         name
@@ -229,8 +231,10 @@ def timings(
     samples: Mapping[str, int],
     graphs: Collection[str] = (),
 ) -> dict[str, Timing]:
-    """Sum up the times of every contender (µs), and what was seen of the machine; graphs: names of those that ran from
-    one."""
+    """Sum up the times of every contender (µs), and what was seen of the machine; graphs.
+
+    Names of those that ran from one.
+    """
     machine = summarise_samples(seen)._asdict()
     found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
     return {
@@ -256,7 +260,7 @@ def summarise_samples(samples: Sequence[Sample]) -> Sample:
 
 
 def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
-    """What `look` sees at once, and then every `SAMPLE_EVERY_S` until `done`."""
+    """Return what `look` sees at once, and then every `SAMPLE_EVERY_S` until `done`."""
     seen, next_look = [look()], host_clock.perf_counter() + SAMPLE_EVERY_S
     while not done():
         host_clock.sleep(2e-4)  # short, so that the GPU hardly ever waits for the next batch
@@ -354,7 +358,7 @@ def time_calls(
 
 
 def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> Plan:
-    """What of a plan a budget (s) pays for, when a call takes `call_us` (µs); one call at least.
+    """Return what of a plan a budget (s) pays for, when a call takes `call_us` (µs); one call at least.
 
     First the loops and their warm-up get shorter, then there are fewer of them.
     """
@@ -385,7 +389,7 @@ class Graph:
 
 
 def capture(name: str, bound, stream) -> Graph:
-    """What `bound` launches, as a graph; RuntimeError, one sentence, where CUDA refuses that.
+    """Return what `bound` launches, as a graph; RuntimeError, one sentence, where CUDA refuses that.
 
     With the driver's own calls, because after a refusal the stream must be usable again.
     """

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact.measure import check, records
+from artifact.measure import records, verification
 from artifact.measure.run import Run, measure_alone
 from kernels import ceilings
 from kernels.contract import Problem
@@ -36,7 +36,7 @@ def measure(run: Run) -> pd.DataFrame:
 
 
 def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
-    """The measured ceilings of tensor cores beside what the machine's description promises.
+    """Return the measured ceilings of tensor cores beside what the machine's description promises.
 
     df: the record. Columns: variant, idea, measured and promised (TFLOP/s, dense-equivalent
     for the sparse ones), share (of the promise), over_dense (ratio to the dense one of the same
@@ -63,8 +63,10 @@ def tensor_cores(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def least_mhz(name: str, tflops: float, machine: Mapping[str, Any]) -> float:
-    """The lowest SM clock, MHz, at which the tensor cores can do a microbenchmark's rate; NaN where nothing
-    is published of what they do in a clock."""
+    """Return the lowest SM clock, MHz, at which the tensor cores can do a microbenchmark's rate.
+
+    NaN where nothing is published of what they do in a clock.
+    """
     return tflops / (_per_clock(name, machine) / 1e6)
 
 
@@ -76,10 +78,10 @@ def _per_clock(name: str, machine: Mapping[str, Any]) -> float:
 
 
 def _measure(run: Run, name: str) -> dict:
-    ceiling = ceilings.bind(name, run.device, run.seed)
+    ceiling = ceilings.prepare(name, run.device, run.seed)
     out = ceiling.bound.result()
 
-    def verify(_: str, launch: Callable[[], Any]) -> check.Errors:
+    def verify(_: str, launch: Callable[[], Any]) -> verification.Errors:
         out.fill(float("nan"))
         run.device.sync()
         launch()
@@ -88,19 +90,22 @@ def _measure(run: Run, name: str) -> dict:
     return measure_alone(run, _as_problem(name, ceiling, run.seed), records.CEILINGS, ceiling.bound, verify)
 
 
-def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> check.Errors:
+def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> verification.Errors:
     # Not `check.compare`: its limits are for products, and these sum one product many times.
     off = abs(out.astype("float64") - expected) / abs(expected).mean()
     worst = float(off.max())
     if not worst <= tolerance:  # NaN, an element left unwritten, fails as well
-        raise check.WrongResult(
+        raise verification.WrongResult(
             f"microbenchmark {name} is off by {worst:.1e}, above {tolerance:.0e}: its rate means nothing"
         )
-    return check.Errors(float((off**2).mean() ** 0.5), worst)
+    return verification.Errors(float((off**2).mean() ** 0.5), worst)
 
 
 def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
-    """The record's columns speak of multiplications; only the work of a launch means something here."""
+    """Return a record whose work is that of a launch, since nothing is multiplied.
+
+    The columns speak of multiplications; only the work of a launch means something here.
+    """
 
     def nothing():
         raise NotImplementedError(f"microbenchmark {name} has no operands")

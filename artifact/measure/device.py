@@ -95,7 +95,7 @@ class DeviceInfo:
     memory_bytes: int
 
     def open(self) -> Any:
-        """The `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
+        """Return the `cuda.core.Device`, made current in this thread (CuPy then shares its context)."""
         return open_device()
 
 
@@ -153,7 +153,7 @@ def _broken(why: str) -> NoGpu:
 
 
 def require() -> DeviceInfo:
-    """The GPU, ready to be measured.
+    """Return the GPU, ready to be measured.
 
     Raises NoGpu, one sentence, where there is none, its driver does not work, or a package that
     measuring needs is missing.
@@ -186,7 +186,7 @@ def require_memory(info: DeviceInfo, m: int, n: int, k: int) -> None:
 
 
 def slug(name: str) -> str:
-    """A GPU's name as a folder: "NVIDIA H200" -> "nvidia-h200"."""
+    """Return a GPU's name as a folder: "NVIDIA H200" -> "nvidia-h200"."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
@@ -206,7 +206,7 @@ def throttle_words(bits: int) -> str:
 
 
 def first_line(error: object) -> str:
-    """What an error says, as part of a sentence: CUDA's own messages run over several lines."""
+    """Return what an error says, as part of a sentence: CUDA's own messages run over several lines."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
@@ -249,8 +249,10 @@ def package_versions() -> dict[str, str]:
 
 
 def git(*arguments: str) -> str:
-    """Return what git says of the checkout. Raises OSError where there is no git, RuntimeError with its reason where it
-    fails."""
+    """Return what git says of the checkout.
+
+    Raises OSError where there is no git, RuntimeError with its reason where it fails.
+    """
     command = ("git", "-C", str(paths.ROOT), *arguments)
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
@@ -279,11 +281,12 @@ def commit() -> str:
         return "unknown"
 
 
-def sources(room: str) -> str:
-    """Digest of what a room's numbers come from: its kernels, what rooms share, the choices that tuning
-    made and the room ships, its BASELINES, timer, check.
+def sources(system: str) -> str:
+    """Digest of what a system's numbers come from.
 
-    Of a baseline that is made of other baselines, or of another room's kernels, those too. Records of
+    Its kernels, what systems share, the choices that tuning made and the system ships, its BASELINES, timer, check.
+
+    Of a baseline that is made of other baselines, or of another system's kernels, those too. Records of
     one digest belong together, whether it was committed or not, and whatever else a commit changed.
     """
     from artifact import registry
@@ -291,18 +294,18 @@ def sources(room: str) -> str:
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
     modules = {name: module.replace(".", "/") for name, module in registry.modules().items()}
     shared = {f.name for f in kernels.iterdir() if f.is_dir() and not (f / "launch.py").exists()}
-    rooms, baselines = {room} | shared, list(getattr(importlib.import_module(f"kernels.{room}"), "BASELINES", ()))
+    systems, baselines = {system} | shared, list(getattr(importlib.import_module(f"kernels.{system}"), "BASELINES", ()))
     for baseline in baselines:  # which grows meanwhile
         for package, _, name in (x.rpartition(".") for x in _imported(paths.ROOT / f"{modules[baseline]}.py")):
             if package == "artifact.baselines" and name in {*modules} - {*baselines}:
                 baselines.append(name)
             elif package == "kernels" and (kernels / name).is_dir():
-                rooms.add(name)
+                systems.add(name)
     files = [
         *kernels.glob("*.py"),
-        *(f for name in rooms for f in (kernels / name).rglob("*")),
+        *(f for name in systems for f in (kernels / name).rglob("*")),
         artifact / "measure" / "bench.py",
-        artifact / "measure" / "check.py",
+        artifact / "measure" / "verification.py",
         *(paths.ROOT / f"{modules[name]}.py" for name in baselines),
         *(artifact / "baselines").glob("_library.py"),
         *(f for name in baselines for f in (artifact / "baselines").glob(f"{name}_*.c")),
@@ -337,7 +340,7 @@ def _nvml(pci_bus_id: str) -> tuple[Any, Any]:
 
 
 def _answers(device, questions: Questions) -> dict[str, Any]:
-    """What NVML says of a `cuda.core.Device`."""
+    """Return what NVML says of a `cuda.core.Device`."""
     nvml, gpu = _ask(lambda: _nvml(device.pci_bus_id), (None, None))
     return {name: _ask(lambda ask=ask: ask(nvml, gpu), otherwise) for name, (ask, otherwise) in questions.items()}
 
@@ -365,7 +368,9 @@ def _library_version(name: str) -> str | None:
 
 
 def cusparselt():
-    """The module nvmath.bindings.cusparseLt, over the file that $SPARSITY_CUSPARSELT names, else what nvmath finds.
+    """Return the module nvmath.bindings.cusparseLt.
+
+    It is loaded over the file that $SPARSITY_CUSPARSELT names, else over what nvmath finds.
 
     Every version of the library has one soname, and nvmath calls whichever file with that name the process
     loaded first (cuda.pathfinder.load_nvidia_dynamic_lib, "Search order"). So the chosen file is loaded before
@@ -414,7 +419,7 @@ def _file_version(path: str) -> str:
 
 
 def _property_version(get_property) -> str:
-    """A library's version from its libraryPropertyType 0, 1, 2: major, minor, patch."""
+    """Return a library's version from its libraryPropertyType 0, 1, 2: major, minor, patch."""
     return ".".join(str(get_property(part)) for part in range(3))
 
 

@@ -1,6 +1,6 @@
 """Real sparse matrices, read from a folder of the user's; they are not part of this repository.
 
-`matrices.csv`, here or in a room's folder, lists them with their names in the SuiteSparse Matrix
+`matrices.csv`, here or in a system's folder, lists them with their names in the SuiteSparse Matrix
 Collection, whence they come as Matrix Market files: `python -m artifact matrices --download` fetches
 them. The environment variable SPARSITY_MATRICES names the folder, which holds `<name>.npz`
 (`scipy.sparse.save_npz`), `<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack.
@@ -28,7 +28,7 @@ COLLECTION = "https://sparse.tamu.edu/MM"  #: <group>/<name>.tar.gz below it
 
 
 def listed(path: Path = LIST) -> pd.DataFrame:
-    """The matrices of a list: columns name, group (in the collection, "" for what is not there), domain.
+    """Return the matrices of a list: columns name, group (in the collection, "" for what is not there), domain.
 
     A list may have columns more, such as rows, cols and nnz. Raises FileNotFoundError for no list.
     """
@@ -44,7 +44,7 @@ def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
 
 
 def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
-    """A sentence on what of a list is not there, for whoever measures without it; "" if all of it is."""
+    """Return a sentence on what of a list is not there, for whoever measures without it; "" if all of it is."""
     missing = [name for name in matrices["name"] if name not in set(there["name"])]
     few = ", ".join([*missing[:5], *(["…"] if len(missing) > 5 else [])])
     said = f"{len(there)} of {len(matrices)} listed matrices are in the folder of {VARIABLE}; left out: {few}"
@@ -52,7 +52,7 @@ def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
 
 
 def find(name: str, where: Path) -> Path | None:
-    """The file of one matrix; None where it is not in the folder."""
+    """Return the file of one matrix; None where it is not in the folder."""
     places = (where / f"{name}.npz", where / f"{name}.mtx", where / name / f"{name}.mtx")
     return next((place for place in places if place.is_file()), None)
 
@@ -96,7 +96,7 @@ def _fetch(group: str, name: str, where: Path) -> None:
 
 
 def folder() -> Path | None:
-    """The user's folder of matrices; None where $SPARSITY_MATRICES is not set.
+    """Return the user's folder of matrices; None where $SPARSITY_MATRICES is not set.
 
     Raises FileNotFoundError where it is set, but is no folder.
     """
@@ -107,7 +107,7 @@ def folder() -> Path | None:
 
 
 def read(path: Path) -> csr.Csr:
-    """The matrix of a file, `scipy.sparse.save_npz`'s .npz or Matrix Market's .mtx, in float32.
+    """Return the matrix of a file, `scipy.sparse.save_npz`'s .npz or Matrix Market's .mtx, in float32.
 
     Raises FileNotFoundError for no file, ValueError where it holds no matrix, or more than memory does.
     """
@@ -125,7 +125,7 @@ def read(path: Path) -> csr.Csr:
 
 
 def load(name: str, where: Path) -> csr.Csr:
-    """The pattern of one matrix with random values in place of its own, which are mostly ones.
+    """Return the pattern of one matrix with random values in place of its own, which are mostly ones.
 
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.

@@ -31,30 +31,33 @@ class Point(NamedTuple):
     """A problem for which routes lead other GPUs to another kernel than here."""
 
     what: str  #: of `--only`
-    elsewhere: str  #: the room's variant that routes lead other GPUs to
+    elsewhere: str  #: the system's variant that routes lead other GPUs to
     own: str  #: the one that they lead to here
     make: Callable[[], Problem]
 
 
 def points() -> list[tuple[str, Point]]:
-    """(room, point) of the rooms that have a portable.py."""
-    rooms = [room for room in registry.find() if (registry.FOLDER / room / "portable.py").is_file()]
-    return [(room, point) for room in rooms for point in registry.module(room, "portable").points()]
+    """(system, point) of the systems that have a portable.py."""
+    systems = [system for system in registry.find() if (registry.FOLDER / system / "portable.py").is_file()]
+    return [(system, point) for system in systems for point in registry.module(system, "portable").points()]
 
 
 def measure(
     opened, only: str = "", budget_s: float = BUDGETS_S["kick"], say: Callable[[str], None] = print
 ) -> pd.DataFrame:
-    """A row for each point and contender: the forced kernels, with all and with a GeForce's shared memory, the GPU's
-    own, and dense cuBLAS; who does not take a point is left out, which is said. opened: `cuda.core.Device`, current."""
+    """Return a row for each point and contender.
+
+    The forced kernels, with all and with a GeForce's shared memory, the GPU's own, and dense cuBLAS; who does not take
+    a point is left out, which is said. opened: `cuda.core.Device`, current.
+    """
     rows: list[dict[str, Any]] = []
-    for room, point in ((r, p) for r, p in points() if only in ("", p.what)):
-        module, problem = importlib.import_module(f"kernels.{room}"), point.make()
+    for system, point in ((r, p) for r, p in points() if only in ("", p.what)):
+        module, problem = importlib.import_module(f"kernels.{system}"), point.make()
         dense = registry.contenders([name for name in module.BASELINES if name.startswith("cublas")], opened)
         contenders: dict[str, Contender] = {
-            PORTABLE: partial(module.bind, point.elsewhere, device=gpu.Portable(opened)),
-            SMALLER: partial(module.bind, point.elsewhere, device=gpu.Portable(opened, GEFORCE)),
-            point.own: partial(module.bind, point.own, device=opened),
+            PORTABLE: partial(module.prepare, point.elsewhere, device=gpu.Portable(opened)),
+            SMALLER: partial(module.prepare, point.elsewhere, device=gpu.Portable(opened, GEFORCE)),
+            point.own: partial(module.prepare, point.own, device=opened),
             **dense,
         }
         found = willing(
@@ -83,6 +86,7 @@ def measure(
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Check and time one point of each system on this GPU, and write the rows."""
     options = (
         command.option("--out", type=Path, help="a CSV file of the rows"),
         command.option("--only", default="", choices=sorted({p.what for _, p in points()} | {""})),

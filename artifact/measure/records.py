@@ -1,11 +1,11 @@
 """Records of measurements: one CSV per experiment, one row per (variant, shape, density).
 
-    <root>/<gpu slug>/<room>/<experiment>.csv          the measurement
-    <root>/<gpu slug>/<room>/repeat/<experiment>.csv   the same measurement a second time
-    <root>/<gpu slug>/<room>/machine.json              the machine that both were measured on
-    <root>/<gpu slug>/<room>/plan.json                 how many points and rows each record is to have
-    <root>/<gpu slug>/<room>/counters.csv              hardware counters of the profiler
-    <root>/<gpu slug>/<room>/counters.json             the GPU and the checksum of counters.csv
+    <root>/<gpu slug>/<system>/<experiment>.csv          the measurement
+    <root>/<gpu slug>/<system>/repeat/<experiment>.csv   the same measurement a second time
+    <root>/<gpu slug>/<system>/machine.json              the machine that both were measured on
+    <root>/<gpu slug>/<system>/plan.json                 how many points and rows each record is to have
+    <root>/<gpu slug>/<system>/counters.csv              hardware counters of the profiler
+    <root>/<gpu slug>/<system>/counters.json             the GPU and the checksum of counters.csv
 
 `COLUMNS` says what every column means, in which unit, and which values it may hold; `SCHEMA` what rows must
 agree on, too. A file that is truncated, incomplete or foreign, that contradicts itself or lies where it does not
@@ -38,7 +38,7 @@ import pandas as pd
 import pandera.pandas as pa
 
 from artifact import registry
-from artifact.measure import check
+from artifact.measure import verification
 from artifact.measure.device import slug
 from kernels.contract import require
 
@@ -89,8 +89,8 @@ class Column:
 
 COLUMNS: dict[str, Column] = {
     "room": Column("text", "", "folder under kernels/ that was measured"),
-    "experiment": Column("text", "", "sweep of that room; also the name of the file"),
-    "variant": Column("text", "", "kernel of the room, or a library's algorithm such as cusparse_alg2"),
+    "experiment": Column("text", "", "sweep of that system; also the name of the file"),
+    "variant": Column("text", "", "kernel of the system, or a library's algorithm such as cusparse_alg2"),
     "label": Column("text", "", "name of a real matrix or of a pattern; empty for the usual one", optional=True),
     "m": Column("int", "rows", "rows of A and of C"),
     "n": Column("int", "columns", "columns of B and of C"),
@@ -140,7 +140,7 @@ RATES = {"tflops": ("useful_flops", 1e6), "gbps": ("least_bytes", 1e3)}
 #: Error limits of 8-bit operands, which labels tell from all others. That of an element counts only where `bound` does
 #: not say what it was held to.
 EIGHT_BITS, EIGHT_LIMITS = "e4m3", ("fp8", "fp8_e4m3")
-#: In a room's `limits`, of the experiments that it does not name; room and experiment of the microbenchmarks.
+#: In a system's `limits`, of the experiments that it does not name; system and experiment of the microbenchmarks.
 USUAL, CEILINGS = "usual", "ceilings"
 
 COUNTER_CELLS: dict[str, Column] = {
@@ -152,10 +152,10 @@ COUNTER_CELLS: dict[str, Column] = {
 COUNTER_COLUMNS = tuple(COUNTER_CELLS)
 #: Files beside records: the machine; how many rows there are to be; rows that a record does not have, and the reason.
 MACHINE, PLAN, ABSENT = "machine.json", "plan.json", "absent.json"
-#: Folders in that of a room: the second measurement; those with other versions of a library, each in a folder of its
+#: Folders in that of a system: the second measurement; those with other versions of a library, each in a folder of its
 #: version's name.
 REPEAT, LIBRARIES = "repeat", "libraries"
-#: CSV beside records that are none: the profiler's counters, and what is said of a room's records by name.
+#: CSV beside records that are none: the profiler's counters, and what is said of a system's records by name.
 COUNTERS, FACTS = "counters", "facts"
 #: What a machine.json holds at least.
 MACHINE_KEYS = ("gpu", "slug", "date", "commit", "driver", "cuda", "python", "packages")
@@ -171,8 +171,10 @@ def _refuse(name: str | Path, row: int, column: str, what: str) -> NoReturn:
 
 
 def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, str]] = ()) -> pa.DataFrameSchema:
-    """Return what must hold of a table: the ranges of numbers, and rules: the column that is wrong, which rows are
-    right, and what is said of one that is not, a format of its cells."""
+    """Return what must hold of a table: the ranges of numbers, and rules.
+
+    The column that is wrong, which rows are right, and what is said of one that is not, a format of its cells.
+    """
 
     def within(name: str, of: Column, df: pd.DataFrame) -> pd.Series:
         return df[name].between(of.least, of.most) | df[name].isna()
@@ -221,19 +223,21 @@ def _table(
 
 
 def _most(df: pd.DataFrame, error: str) -> np.ndarray | float:
-    """Return the largest error, "rel_err" or "max_err", of a row's result that counts as right: of the limit that the
-    room names for the experiment, of those of 8-bit operands, else of the widest of all others, since a row does not
-    say to which one it was held."""
-    room, experiment = df[["room", "experiment"]].iloc[0]
-    if room == CEILINGS:  # what is no product, and has tolerances of its own
+    """Return the largest error, "rel_err" or "max_err", of a row's result that counts as right.
+
+    Of the limit that the system names for the experiment, of those of 8-bit operands, else of the widest of all
+    others, since a row does not say to which one it was held.
+    """
+    system, experiment = df[["room", "experiment"]].iloc[0]
+    if system == CEILINGS:  # what is no product, and has tolerances of its own
         return math.inf
     known = registry.find()
-    limits = known[room].limits if room in known else {}
+    limits = known[system].limits if system in known else {}
     said = limits.get(experiment, limits.get(USUAL))
-    others = [said] if said else set(check.LIMITS) - {*EIGHT_LIMITS}
-    eight, most = (max(getattr(check.LIMITS[x], error) for x in kinds) for kinds in (EIGHT_LIMITS, others))
+    others = [said] if said else set(verification.LIMITS) - {*EIGHT_LIMITS}
+    eight, most = (max(getattr(verification.LIMITS[x], error) for x in kinds) for kinds in (EIGHT_LIMITS, others))
     # Where a bound is, each element was held to its own products, and the norm to those of long sums.
-    more = math.inf if error == "max_err" else check.IN_LONG_SUMS * np.sqrt(df[["k", "nnz"]].min(axis=1))
+    more = math.inf if error == "max_err" else verification.IN_LONG_SUMS * np.sqrt(df[["k", "nnz"]].min(axis=1))
     is_eight = df["label"].str.split(" ").str[0] == EIGHT_BITS
     return np.where(is_eight, eight, most) + np.where(df["bound"].isna(), 0, more)
 
@@ -312,13 +316,15 @@ def _valid(text: str, name: str, place: tuple[tuple[str, str, str], ...]) -> pd.
 def _place(path: Path) -> tuple[tuple[str, str, str], ...]:
     """Return what the rows of the record at `path` must hold because it lies there: columns, their values, why."""
     experiment = "experiment", path.name.partition(".")[0], "after which the file is named"
-    room = next(x for x in path.absolute().parents if x.name not in (REPEAT, LIBRARIES) and x.parent.name != LIBRARIES)
+    system = next(
+        x for x in path.absolute().parents if x.name not in (REPEAT, LIBRARIES) and x.parent.name != LIBRARIES
+    )
     # A repetition may have a machine.json of its own.
-    described = next((x for x in (path.parent, room) if (x / MACHINE).exists()), None)
+    described = next((x for x in (path.parent, system) if (x / MACHINE).exists()), None)
     if described is None:
         return (experiment,)
     gpu = read_machine(described)["gpu"], f"the GPU of {MACHINE} beside it"
-    return experiment, ("room", room.name, "in whose folder the file lies"), ("gpu", *gpu)
+    return experiment, ("room", system.name, "in whose folder the file lies"), ("gpu", *gpu)
 
 
 def _text(df: pd.DataFrame, path: Path) -> str:
@@ -333,8 +339,10 @@ def _text(df: pd.DataFrame, path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write `text` to `path` whole or not at all: to a temporary file in the same folder, then
-    renamed."""
+    """Write `text` to `path` whole or not at all.
+
+    To a temporary file in the same folder, then renamed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -353,8 +361,10 @@ def write_json(path: Path, content: Any) -> Path:
 
 
 def write(path: Path, df: pd.DataFrame) -> Path:
-    """Replace the record at `path` by `df` (every column of COLUMNS). Raises ValueError and writes
-    nothing if invalid."""
+    """Replace the record at `path` by `df` (every column of COLUMNS).
+
+    Raises ValueError and writes nothing if invalid.
+    """
     return write_text(path, _text(df, path))
 
 
@@ -388,8 +398,10 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def _read(path: Path, missing: str) -> str:
-    """Return the text of a file; bytes that are none become a character that no name has. Raises FileNotFoundError, one
-    sentence that says what is missing."""
+    """Return the text of a file; bytes that are none become a character that no name has.
+
+    Raises FileNotFoundError, one sentence that says what is missing.
+    """
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -405,8 +417,9 @@ def _read_json(path: Path, otherwise: Any) -> Any:
 
 
 def complete(df: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """`df`, the record at `path` as `read` gives it, if every point has every variant of the file, and if all
-    points are there that were planned (see `whole`).
+    """Return `df`, the record at `path`, if it is complete.
+
+    That is, if every point has every variant of the file and all planned points are there (see `whole`).
 
     What was left out on purpose (`leave_out`) is not missed. Raises ValueError (file, first row of the
     point, missing variant) otherwise: the file was cut between two rows, or a measurement that adds a
@@ -446,8 +459,10 @@ def whole(df: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def plan(path: Path, keys: Iterable[tuple]) -> None:
-    """Write down that the record at `path` is to have the rows `keys`, each as in KEY, and those that
-    it has already: before the first of them is measured, so that an interruption shows."""
+    """Write down which rows the record at `path` is to have, before the first is measured.
+
+    They are `keys`, each as in KEY, and those that it has already, so that an interruption shows.
+    """
     there = read(path)[list(KEY)].itertuples(index=False, name=None) if path.exists() else ()
     rows = {_rounded(key) for key in (*keys, *there)}
     plans = read_plan(path.parent) | {path.stem: {"points": len({row[1:] for row in rows}), "rows": len(rows)}}
@@ -455,8 +470,10 @@ def plan(path: Path, keys: Iterable[tuple]) -> None:
 
 
 def read_plan(folder: Path) -> dict[str, dict[str, int]]:
-    """experiment -> {"points": …, "rows": …} that its record in `folder` is to have; empty where
-    nothing was written down. Raises ValueError, one sentence, for a file that was cut."""
+    """experiment -> {"points": …, "rows": …} that its record in `folder` is to have.
+
+    Empty where nothing was written down. Raises ValueError, one sentence, for a file that was cut.
+    """
     return _read_json(folder / PLAN, {})
 
 
@@ -473,8 +490,10 @@ def leave_out(path: Path, key: tuple, why: str) -> None:
 
 
 def read_absent(folder: Path) -> dict[str, dict[tuple, str]]:
-    """experiment -> {row as in KEY -> why its record in `folder` does not have it}; empty where nothing was left out.
-    Raises ValueError, one sentence, for a file that was cut."""
+    """experiment -> {row as in KEY -> why its record in `folder` does not have it}.
+
+    Empty where nothing was left out. Raises ValueError, one sentence, for a file that was cut.
+    """
     found: dict[str, dict[tuple, str]] = {}
     for entry in _read_json(folder / ABSENT, []):
         found.setdefault(entry["experiment"], {})[_rounded([entry[name] for name in KEY])] = entry["why"]
@@ -488,8 +507,10 @@ def _rounded(key: Sequence) -> tuple:
 
 
 def read_counters(path: Path) -> pd.DataFrame:
-    """Hardware counters, tidy: one row per (variant, m, n, k, density, metric). Errors as
-    `read`; ValueError too where they are not those that the file beside them tells of, or another GPU's."""
+    """Hardware counters, tidy: one row per (variant, m, n, k, density, metric).
+
+    Errors as `read`; ValueError too where they are not those that the file beside them tells of, or another GPU's.
+    """
     text, about = _read(path, "there are no hardware counters; `make profile` records them"), path.with_suffix(".json")
     df = _table(text, str(path), COUNTER_CELLS, "table of counters", COUNTER_SCHEMA)
     said = _read_json(about, {})
@@ -499,15 +520,17 @@ def read_counters(path: Path) -> pd.DataFrame:
         f"{path}: these {len(df)} rows are not those that {about.name} tells of: the file was cut or changed, so "
         "profile again.",
     )
-    # The folder above is of the room, or of a part of it.
+    # The folder above is of the system, or of a part of it.
     above = [folder.name for folder in path.absolute().parents[1:3]]
     require(slug(gpu) in above, f"{about}: counters of an {gpu} do not belong in this folder.")
     return df
 
 
 def write_counters(path: Path, df: pd.DataFrame, gpu: str) -> Path:
-    """Write a table of counters, COUNTER_COLUMNS, of the GPU with this name, and beside it what tells that it is
-    whole."""
+    """Write a table of counters of a GPU, and beside it what tells that it is whole.
+
+    df: COUNTER_COLUMNS.
+    """
     text = df[list(COUNTER_COLUMNS)].to_csv(index=False, lineterminator="\n")
     write_json(path.with_suffix(".json"), _about(text, len(df), gpu))
     return write_text(path, text)
@@ -518,8 +541,10 @@ def _about(text: str, rows: int, gpu: str) -> dict[str, Any]:
 
 
 def published(path: Path) -> pd.DataFrame:
-    """A paper's numbers: a CSV whose first lines, after '#', say where they come from (in
-    `.attrs["source"]`)."""
+    """Return a paper's numbers.
+
+    A CSV whose first lines, after '#', say where they come from (in `.attrs["source"]`).
+    """
     known = ", ".join(sorted(p.name for p in path.parent.glob("*.csv"))) or "none"
     return _published(_read(path, f"there are no such published numbers; known: {known}"), str(path)).copy()
 
@@ -537,14 +562,18 @@ def _published(text: str, name: str) -> pd.DataFrame:
 
 
 def write_machine(folder: Path, machine: Mapping) -> Path:
-    """Write `machine` (at least MACHINE_KEYS) as folder/machine.json. Raises ValueError naming the
-    missing key."""
+    """Write `machine` (at least MACHINE_KEYS) as folder/machine.json.
+
+    Raises ValueError naming the missing key.
+    """
     return write_json(folder / MACHINE, _checked_machine(dict(machine), folder / MACHINE))
 
 
 def read_machine(folder: Path) -> dict[str, Any]:
-    """The machine that the records in `folder` were measured on. Errors are one sentence, as in
-    `read`."""
+    """Return the machine that the records in `folder` were measured on.
+
+    Errors are one sentence, as in `read`.
+    """
     machine = _read_json(folder / MACHINE, None)
     if machine is None:
         raise FileNotFoundError(f"{folder / MACHINE}: the record of the machine is missing.")
@@ -566,10 +595,12 @@ def _checked_machine(machine: dict[str, Any], path: Path) -> dict[str, Any]:
     return machine
 
 
-def check_room(folder: Path) -> None:
-    """Raise ValueError or FileNotFoundError, one sentence, where what lies in the folder of a room does not belong
-    together: records without their machine.json, a record that was planned and is not there, a plan or a list of what
-    is absent that was cut, and as `check_machines`."""
+def check_system(folder: Path) -> None:
+    """Raise ValueError or FileNotFoundError, one sentence, where a system's folder is not consistent.
+
+    That is: records without their machine.json, a record that was planned and is not there, a plan or a list of what
+    is absent that was cut, and what `check_machines` finds.
+    """
     plans, absent = read_plan(folder), read_absent(folder)
     if experiments(folder) or plans:
         read_machine(folder)
@@ -584,8 +615,10 @@ def check_room(folder: Path) -> None:
 
 
 def check_machines(folder: Path) -> None:
-    """Raise ValueError, one sentence, where the machine of a room's records, or that of a second measurement, is of
-    another GPU than the one after which the folder above is named."""
+    """Raise ValueError, one sentence, where a system's machine is of another GPU than its folder.
+
+    Looks at its records and at a second measurement; the folder above is named after the GPU.
+    """
     named = folder.absolute().parent.name
     for path in (path for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}{MACHINE}")):
         machine = read_machine(path.parent)
@@ -611,19 +644,21 @@ def made(machine: Mapping) -> list[Made]:
 
 
 def experiments(folder: Path) -> list[str]:
-    """Experiments with a record in a room's folder; hardware counters and facts are not experiments."""
+    """Experiments with a record in a system's folder; hardware counters and facts are not experiments."""
     return sorted(path.stem for path in folder.glob("*.csv") if path.stem not in (COUNTERS, FACTS))
 
 
-def rooms(gpu_folder: Path) -> list[str]:
-    """Rooms with records under one GPU's folder."""
+def systems(gpu_folder: Path) -> list[str]:
+    """Systems with records under one GPU's folder."""
     return sorted({path.parent.name for path in gpu_folder.glob(f"*/{MACHINE}")} - {REPEAT})
 
 
 def list_gpus(root: Path) -> list[str]:
-    """Slugs of the GPUs with records under `root`. Raises ValueError, one sentence, where that is the folder of one
-    GPU."""
-    found = rooms(root)
+    """Slugs of the GPUs with records under `root`.
+
+    Raises ValueError, one sentence, where that is the folder of one GPU.
+    """
+    found = systems(root)
     require(
         not found,
         f"{root}: this is the folder of one GPU, with records of {', '.join(found)}: name the folder above it.",
@@ -645,8 +680,8 @@ def resolve(gpu: str, root: Path) -> Path:
     """
     known, wanted = list_gpus(root), slug(gpu)
     require(wanted in known, f"There are no records of a GPU {gpu!r}; known: {', '.join(known) or 'none'}.")
-    for room in rooms(root / wanted):
-        check_machines(root / wanted / room)
+    for system in systems(root / wanted):
+        check_machines(root / wanted / system)
     return root / wanted
 
 
@@ -663,8 +698,9 @@ def ceilings(gpu_folder: Path) -> dict[str, dict[str, float]]:
 
 
 def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_best") -> pd.DataFrame:
-    """`df` and, for each point, its fastest row among the variants that start with `prefix`, again
-    under `name`.
+    """Return `df` with each point's fastest row again, under `name`.
+
+    Only variants that start with `prefix` count.
 
     A column `best_of` says which variant that was, and is empty in the other rows. Raises
     ValueError if no variant starts with `prefix`.
@@ -678,8 +714,9 @@ def best_of(df: pd.DataFrame, prefix: str = "cusparse", name: str = "cusparse_be
 
 
 def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
-    """Time of `baseline` over time of `variant`, per point that both have; over 1 means that
-    `variant` is faster.
+    """Time of `baseline` over time of `variant`, per point that both have.
+
+    Over 1 means that `variant` is faster.
 
     The index holds experiment and POINT, in the order of the records. Raises ValueError if one has
     no rows, or if they share no point.
@@ -695,8 +732,10 @@ def speedup(df: pd.DataFrame, variant: str, baseline: str) -> pd.Series:
 
 
 def geomean(values: Sequence[float] | pd.Series) -> float:
-    """Geometric mean. Raises ValueError for no values, or for one that is not positive and
-    finite."""
+    """Geometric mean.
+
+    Raises ValueError for no values, or for one that is not positive and finite.
+    """
     values = np.asarray(values, dtype=float)
     require(
         bool(values.size and np.all(np.isfinite(values) & (values > 0))),

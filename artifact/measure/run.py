@@ -1,6 +1,6 @@
 """What a notebook does with the harness: start, measure (or read).
 
-run = start(room, mode, gpu, preset, seed, records)
+run = start(system, mode, gpu, preset, seed, records)
 df = run.measure("wide", problems, contenders)   # measures what is missing, or reads the records
 """
 
@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.measure import bench, check, dealt, device, records
+from artifact.measure import bench, device, records, sharding, verification
 from kernels import jit
-from kernels.contract import Bound, Problem, require
+from kernels.autotune import probe
+from kernels.contract import PreparedKernel, Problem, require
 from kernels.lazy import cupy
-from kernels.tuning import probe
 
 MODES = ("auto", "measure", "recorded")
 #: preset -> device time per contender and point, in seconds.
@@ -35,7 +35,7 @@ BUDGETS_S = {"full": bench.BUDGET_S, "kick": bench.BUDGET_S / 3}
 #: no number.
 SAME = ("gpu", "sources", "driver", "cuda", "cublas", "cusparse", "cusparselt", "cpu", "cpu_cores", "packages")
 SEEDS = 2**32 - 1  #: the largest seed that every generator of operands takes
-#: SASS opcodes that tell kernels of these rooms apart; for loads and stores the width of one access
+#: SASS opcodes that tell kernels of these systems apart; for loads and stores the width of one access
 #: counts as well.
 MEMORY_OPS = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL")
 OTHER_OPS = (
@@ -58,7 +58,7 @@ SET_ASIDE = ".stale"
 
 _say = partial(print, flush=True)
 
-Contender = Callable[[Problem], Bound]
+Contender = Callable[[Problem], PreparedKernel]
 Result = TypeVar("Result")
 #: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
@@ -73,7 +73,7 @@ class Prepared(NamedTuple):
 
 @dataclass
 class Run:
-    """One room, measured here or read from records. Made by `start`."""
+    """One system, measured here or read from records. Made by `start`."""
 
     room: str
     mode: str  #: "measure" or "recorded": what it does, not what it was asked for
@@ -81,19 +81,21 @@ class Run:
     gpu: str  #: slug of the GPU whose numbers these are
     preset: str
     seed: int
-    folder: Path  #: of this room's records of this GPU
+    folder: Path  #: of this system's records of this GPU
     machine: dict[str, Any]  #: content of machine.json
     device: Any = field(default=None, repr=False)  #: `cuda.core.Device`; None when recorded
 
     def variants(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
-        """The room's variants (all, or those named) as contenders of a measurement."""
+        """Return the system's variants (all, or those named) as contenders of a measurement."""
         module = importlib.import_module(f"kernels.{self.room}")
         chosen = list(module.VARIANTS if names is None else names)
-        return {name: partial(module.bind, name, device=self.device) for name in chosen}
+        return {name: partial(module.prepare, name, device=self.device) for name in chosen}
 
     def baselines(self, names: Iterable[str] | None = None) -> dict[str, Contender]:
-        """What the room is compared with (its BASELINES, or the modules of `artifact.baselines`
-        that are named) as contenders of a measurement."""
+        """Return the system's baselines as contenders of a measurement.
+
+        names: modules of `artifact.baselines`; by default the system's BASELINES.
+        """
         usual = getattr(importlib.import_module(f"kernels.{self.room}"), "BASELINES", ())
         return registry.contenders(usual if names is None else names, self.device)
 
@@ -150,11 +152,11 @@ class Run:
         def work(problem: Problem) -> dict:
             return measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
 
-        for number, (problem, who, timed) in enumerate(dealt.each(work, todo), done + 1):
+        for number, (problem, who, timed) in enumerate(sharding.each(work, todo), done + 1):
             said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
             rows = [row(problem, name, experiment, *result, **said) for name, result in timed.items()]
             records.append(path, rows)
-            dealt.mark(self.folder, experiment, f"{experiment} {point_name(problem)}", who)
+            sharding.mark(self.folder, experiment, f"{experiment} {point_name(problem)}", who)
             best = min(rows, key=lambda r: r["median_us"])
             took, began = time.perf_counter() - began, time.perf_counter()
             _say(
@@ -163,12 +165,12 @@ class Run:
             )
 
     def compile_report(self, target: str | None = None) -> pd.DataFrame:
-        """`compile_report` of this room."""
+        """`compile_report` of this system."""
         return compile_report(self.room, target=target)
 
 
 def start(
-    room: str,
+    system: str,
     mode: str = "auto",
     gpu: str = "nvidia-h200",
     preset: str = "full",
@@ -189,14 +191,15 @@ def start(
     """
     validate(mode, preset, seed)
     require(
-        bool(re.fullmatch(r"[a-z0-9_]+", room)), f"room is {room!r}, but must be the name of a folder under kernels/"
+        bool(re.fullmatch(r"[a-z0-9_]+", system)),
+        f"system is {system!r}, but must be the name of a folder under kernels/",
     )
     begin = _measuring if mode == "measure" or (mode == "auto" and device.find()) else _recorded
-    return begin(room, mode, gpu, preset, seed, Path(records) if records else None, repeat)
+    return begin(system, mode, gpu, preset, seed, Path(records) if records else None, repeat)
 
 
 def validate(mode: object, preset: object, seed: object) -> None:
-    """Raises ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
+    """Raise ValueError, one sentence, for a mode, preset or seed that `start` does not take."""
     for name, value, known in (("mode", mode, MODES), ("preset", preset, tuple(BUDGETS_S))):
         require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
     require(
@@ -205,35 +208,37 @@ def validate(mode: object, preset: object, seed: object) -> None:
     )
 
 
-def _measuring(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
+def _measuring(system: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
     require(
         not jit.hang_trap(),
         f"kernels are compiled with a hang trap, which costs time, as {jit.HANG_TRAP} is set: unset it to measure",
     )
     info = device.require()
     opened = info.open()
-    folder = (root or paths.RECORDS) / info.slug / room / (records.REPEAT if repeat else "")
-    machine = device.describe(opened) | {"sources": device.sources(room)}
+    folder = (root or paths.RECORDS) / info.slug / system / (records.REPEAT if repeat else "")
+    machine = device.describe(opened) | {"sources": device.sources(system)}
     for name in set_aside(folder, machine, seed):
-        _say(f"{room}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}")
+        _say(
+            f"{system}: {name} comes from other code or another machine, or has another seed: kept as {name}{SET_ASIDE}"
+        )
     # Before the first row, so that no row ever lies there without its machine.
     records.write_machine(folder, machine)
     # Reading takes no time that a line would have to explain, and `banner` says it on the page.
-    _say(f"{room}: measuring on {info.gpu} (mode={asked}, preset={preset}, seed={seed})")
-    return Run(room, "measure", asked, info.slug, preset, seed, folder, machine, opened)
+    _say(f"{system}: measuring on {info.gpu} (mode={asked}, preset={preset}, seed={seed})")
+    return Run(system, "measure", asked, info.slug, preset, seed, folder, machine, opened)
 
 
-def _recorded(room: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
+def _recorded(system: str, asked: str, gpu: str, preset: str, seed: int, root: Path | None, repeat: bool) -> Run:
     known = records.resolve(gpu, root or paths.RECORDED)
-    folder = known / room / (records.REPEAT if repeat else "")
+    folder = known / system / (records.REPEAT if repeat else "")
     # A repetition on the same machine needs no second description of it.
-    described = folder if (folder / records.MACHINE).exists() else known / room
+    described = folder if (folder / records.MACHINE).exists() else known / system
     if not described.is_dir():
         raise FileNotFoundError(
-            f"there are no records of room {room!r} on {known.name} "
-            f"(recorded: {', '.join(records.rooms(known)) or 'none'}): measure it on a GPU"
+            f"there are no records of system {system!r} on {known.name} "
+            f"(recorded: {', '.join(records.systems(known)) or 'none'}): measure it on a GPU"
         )
-    return Run(room, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
+    return Run(system, "recorded", asked, known.name, preset, seed, folder, records.read_machine(described))
 
 
 def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
@@ -255,7 +260,10 @@ def set_aside(folder: Path, machine: Mapping[str, Any], seed: int) -> list[str]:
 
 
 def _seed(path: Path) -> int | None:
-    """That of a record's first row, which is that of all; None of a file that is no record, which is left as it is."""
+    """Return that of a record's first row, which is that of all.
+
+    None of a file that is no record, which is left as it is.
+    """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         first = next(csv.DictReader(file), {})
     return int(first["seed"]) if str(first.get("seed")).isdecimal() else None
@@ -267,26 +275,26 @@ def measure_point(
     opened,
     budget_s: float,
     timer: Timer = bench.time,
-) -> dict[str, tuple[Prepared, check.Errors, bench.Timing]]:
+) -> dict[str, tuple[Prepared, verification.Errors, bench.Timing]]:
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
     opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
-    wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `bind`,
+    wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `prepare`,
     for one that does not take the problem.
     """
     reference: Any = None
     bounds: Any = None
     try:
         # First, so that a contender which changes the operands is wrong, and not the reference.
-        reference = check.oracle(problem)
+        reference = verification.oracle(problem)
         _free_memory()  # of its temporaries, which CuPy would keep from others
         check_exactly(problem, contenders, opened)
-        bounds = {name: bind(problem) for name, bind in contenders.items()}
+        bounds = {name: prepare(problem) for name, prepare in contenders.items()}
         errors, timings = check_and_time(bounds, problem, reference, opened, partial(timer, budget_s=budget_s))
         costs = {name: Prepared(float(b.prepare_ms), int(b.prepare_bytes)) for name, b in bounds.items()}
         return {name: (costs[name], errors[name], timings[name]) for name in costs}
     finally:
-        # The next point may need all the memory there is; `Bound`s hold on to operands, so they go
+        # The next point may need all the memory there is; `PreparedKernel`s hold on to operands, so they go
         # first.
         bounds = reference = None
         problem.release()
@@ -296,16 +304,16 @@ def measure_point(
 def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened) -> None:
     """Launch every contender once on operands whose product is exact, of the problem's sizes and pattern.
 
-    Each is made ready for it anew, one after the other, since what `bind` makes of A holds its numbers; so this comes
+    Each is prepared for it anew, one after the other, since what `prepare` makes of A holds its numbers; so this comes
     before the contenders are bound to the problem itself. Raises `check.WrongResult` for the first one that is wrong,
-    and what its `bind` raises.
+    and what its `prepare` raises.
     """
     exact, stream = probe.exact(problem), opened.create_stream()
     product: Any = None
     try:
-        product = check.oracle(exact, sizes=False)
-        for bind in contenders.values():
-            check.exactly(bind(exact), exact, product, stream)
+        product = verification.oracle(exact, sizes=False)
+        for prepare in contenders.values():
+            verification.exactly(prepare(exact), exact, product, stream)
             _free_memory()
     finally:
         product = None
@@ -315,12 +323,12 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
 
 
 def check_and_time(
-    bounds: Mapping[str, Bound],
+    bounds: Mapping[str, PreparedKernel],
     problem: Problem,
-    reference: check.Reference,
+    reference: verification.Reference,
     opened,
     timer: Timer = bench.time,
-) -> tuple[dict[str, check.Errors], dict[str, bench.Timing]]:
+) -> tuple[dict[str, verification.Errors], dict[str, bench.Timing]]:
     """Check every contender, time them, and check each again, launched as it was timed.
 
     reference: `check.oracle(problem)`, made before the contenders were bound. opened:
@@ -329,18 +337,23 @@ def check_and_time(
     """
 
     def again(name: str, launch: Callable[[], Any]) -> None:
-        check.check(bounds[name], problem, reference, launch=launch, when="after timing")
+        verification.check(bounds[name], problem, reference, launch=launch, when="after timing")
 
     stream = opened.create_stream()
     try:
-        errors = {name: check.check(bound, problem, reference, stream) for name, bound in bounds.items()}
+        errors = {name: verification.check(bound, problem, reference, stream) for name, bound in bounds.items()}
         return errors, timer(bounds, opened, verify=again)
     finally:
         close(stream)
 
 
 def measure_alone(
-    run: Run, problem: Problem, experiment: str, bound: Bound, verify: bench.Verify, budget_s: float = bench.BUDGET_S
+    run: Run,
+    problem: Problem,
+    experiment: str,
+    bound: PreparedKernel,
+    verify: bench.Verify,
+    budget_s: float = bench.BUDGET_S,
 ) -> dict[str, Any]:
     """Return the row of what multiplies no operands: checked by `verify`, timed, and checked once more.
 
@@ -366,8 +379,8 @@ def row(
     problem: Problem,
     variant: str,
     experiment: str,
-    bound: Bound | Prepared,
-    errors: check.Errors,
+    bound: PreparedKernel | Prepared,
+    errors: verification.Errors,
     timing: bench.Timing,
     *,
     gpu: str,
@@ -390,7 +403,7 @@ def row(
 
 
 def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: str) -> pd.DataFrame:
-    """The rows of `df` for these problems and contenders, in their order.
+    """Return the rows of `df` for these problems and contenders, in their order.
 
     Raises ValueError, one sentence, that names the first point that is not there and how many more
     are missing.
@@ -427,17 +440,19 @@ def willing(
     left_out: Callable[[str, str], Any],
     must: str = "",
 ) -> Result:
-    """What `work` makes of the contenders, without those that refuse, or are a library that is wrong.
+    """Return what `work` makes of the contenders, without those that refuse, or are a library that is wrong.
 
     work: measures all that it is given, and raises what their binding and their check raise. left_out: hears each
     name, and why. must: the one that is not left out. Raises `check.WrongResult` for a wrong contender that is no
     library, ValueError as `must` does, and Refused by the last one where nobody is left.
     """
-    here = {name: bind if name == must else partial(_refusing, name, bind) for name, bind in contenders.items()}
+    here = {
+        name: prepare if name == must else partial(_refusing, name, prepare) for name, prepare in contenders.items()
+    }
     while True:
         try:
             return work(here)
-        except (Refused, check.WrongResult) as error:
+        except (Refused, verification.WrongResult) as error:
             name = getattr(error, "name", str(error).split(" ", 1)[0])
             library = isinstance(error, Refused) or name.startswith(registry.PREFIXES)
             if here.pop(name if library else "", None) is None or not here:
@@ -445,9 +460,9 @@ def willing(
             left_out(name, str(error))
 
 
-def _refusing(name: str, bind: Contender, problem: Problem) -> Bound:
+def _refusing(name: str, prepare: Contender, problem: Problem) -> PreparedKernel:
     try:
-        return bind(problem)
+        return prepare(problem)
     except ValueError as error:
         raise Refused(name, str(error)) from error
 
@@ -455,14 +470,14 @@ def _refusing(name: str, bind: Contender, problem: Problem) -> Bound:
 # ---------------------------------------------------------------- what the compiler made
 
 
-def compile_report(room: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
-    """Every entry of every variant of a room, or of some, compiled for all of its targets, or one; no GPU is needed.
+def compile_report(system: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
+    """Every entry of every variant of a system, or of some, compiled for all of its targets, or one; no GPU is needed.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
     access), "FFMA" or "HMMA.SP", where any kernel has them.
     """
-    module = importlib.import_module(f"kernels.{room}")
+    module = importlib.import_module(f"kernels.{system}")
     jobs = [
         (kernel, entry, made)
         for kernel in module.VARIANTS.values()
@@ -517,13 +532,13 @@ def count_instructions(mix: Mapping[str, int]) -> dict[str, int]:
 
 
 def _key(variant: str, point: Any) -> tuple:
-    """What tells rows of a record apart; point: a problem, or a row."""
+    """Return what tells rows of a record apart; point: a problem, or a row."""
     # Densities are decimal fractions that went through text: nine digits tell any two of them apart.
     return variant, point.label, point.m, point.n, point.k, round(point.density, 9), point.seed
 
 
 def point_name(problem: Problem) -> str:
-    """What a line of progress and the dealing out of points call a point; a record's row has the same fields."""
+    """Return what a line of progress and the dealing out of points call a point; a record's row has the same fields."""
     where = f"m={problem.m}, n={problem.n}, k={problem.k}, density={problem.density:.3g}"
     return ", ".join(filter(None, (problem.label, where)))
 

@@ -1,4 +1,4 @@
-"""Are records of these kernels? Whether the compiler makes the same machine code of a room as at the records' commit.
+"""Are records of these kernels? Whether the compiler makes the same machine code of a system as at the records' commit.
 
     python -m artifact.measure.same_code [FOLDER ...]
 
@@ -22,7 +22,7 @@ from artifact.measure import device, records
 from kernels import jit
 
 ARCH = "sm_90a"
-#: Runs in a tree, with the folder on Python's path: every entry of a room's variants that is made for `ARCH`.
+#: Runs in a tree, with the folder on Python's path: every entry of a system's variants that is made for `ARCH`.
 COMPILE = """
 import base64, importlib, json, sys
 from kernels import jit
@@ -35,10 +35,10 @@ json.dump({name: [base64.b64encode(c.code).decode(), c.symbol] for name, c in ma
 """
 
 
-def sass(tree: Path, room: str) -> dict[str, str]:
-    """SASS of a room's kernels in a tree, by "file: entry"; RuntimeError where they do not compile."""
+def sass(tree: Path, system: str) -> dict[str, str]:
+    """SASS of a system's kernels in a tree, by "file: entry"; RuntimeError where they do not compile."""
     run = subprocess.run(
-        [sys.executable, "-c", COMPILE, room, ARCH],
+        [sys.executable, "-c", COMPILE, system, ARCH],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
         capture_output=True,
@@ -47,7 +47,7 @@ def sass(tree: Path, room: str) -> dict[str, str]:
         errors="replace",
     )
     if run.returncode:
-        raise RuntimeError(f"{room} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}")
+        raise RuntimeError(f"{system} does not compile in {tree}: {run.stderr.strip().splitlines()[-1]}")
     made = json.loads(run.stdout)
     return {
         # Names of templates' parameters are in the symbol alone, which is no code.
@@ -66,28 +66,28 @@ def compare(here: Mapping[str, str], there: Mapping[str, str]) -> dict[str, list
     }
 
 
-def said(room: str, commit: str, found: Mapping[str, Sequence[str]]) -> str:
-    """A line of what compared so."""
+def said(system: str, commit: str, found: Mapping[str, Sequence[str]]) -> str:
+    """Return a line of what compared so."""
     others = [f"; {how}: {', '.join(names)}" for how, names in found.items() if names and how != "same"]
-    return f"{room} at {commit}: {len(found['same'])} kernels with the same machine code{''.join(others)}"
+    return f"{system} at {commit}: {len(found['same'])} kernels with the same machine code{''.join(others)}"
 
 
 def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[str]]]:
-    """(room, commit) of each folder of a room's records -> how they compare; rooms without variants are left out.
+    """(system, commit) of each folder of a system's records -> how they compare; systems without variants are left out.
 
     Raises FileNotFoundError or ValueError where a folder has no machine.json, RuntimeError where git lacks the commit.
     """
     parts = ((folder.name, part) for folder in folders for part in records.made(records.read_machine(folder)))
-    every = dict.fromkeys((room, part.commit.rstrip("+")) for room, part in parts)
+    every = dict.fromkeys((system, part.commit.rstrip("+")) for system, part in parts)
     asked = [key for key in every if hasattr(importlib.import_module(f"kernels.{key[0]}"), "VARIANTS")]
-    here = {room: sass(paths.ROOT, room) for room in dict.fromkeys(room for room, _ in asked)}
+    here = {system: sass(paths.ROOT, system) for system in dict.fromkeys(system for system, _ in asked)}
     found = {}
-    for room, commit in asked:
+    for system, commit in asked:
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder) / "tree"
             device.git("worktree", "add", "--detach", str(tree), commit)
             try:
-                found[room, commit] = compare(here[room], sass(tree, room))
+                found[system, commit] = compare(here[system], sass(tree, system))
             finally:
                 device.git("worktree", "remove", "--force", str(tree))
     return found
@@ -96,10 +96,10 @@ def of_records(folders: Sequence[Path]) -> dict[tuple[str, str], dict[str, list[
 @command.program(
     "artifact.measure.same_code",
     __doc__,
-    command.option("folders", nargs="*", type=Path, help="of a room's records; default: all that are shipped"),
+    command.option("folders", nargs="*", type=Path, help="of a system's records; default: all that are shipped"),
 )
 def main(given: command.Options) -> int:
-    """Say of each room and commit what differs in machine code; 1 where anything does."""
+    """Say of each system and commit what differs in machine code; 1 where anything does."""
     found = of_records(given.folders or [path.parent for path in sorted(paths.RECORDED.glob("*/*/machine.json"))])
     print(*(said(*key, compared) for key, compared in found.items()), sep="\n")
     return int(any(compared["differ"] for compared in found.values()))

@@ -1,8 +1,8 @@
 """Hardware counters through Nsight Compute: profiling, and reading any .ncu-rep as a tidy table.
 
     df = read(path)                                            # every launch, every numeric metric
-    df = profile(room, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
-                 ["warp_per_row", "cusparse_alg2"], folder=records / room)
+    df = profile(system, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
+                 ["warp_per_row", "cusparse_alg2"], folder=records / system)
 
 `profile` has `ncu` run `artifact.profiling.ncu_target`, one launch of each contender at each shape. ncu replays
 each kernel from a flushed cache until every counter was read, and leaves the clocks alone
@@ -53,7 +53,7 @@ STALLS = (
 )
 #: Its counter, of a reason.
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-#: What every room is profiled for; a room adds its own in profiles.toml.
+#: What every system is profiled for; a system adds its own in profiles.toml.
 METRICS = (
     # time and memory
     "gpu__time_duration.sum",
@@ -133,7 +133,7 @@ ATTEMPTS = 8
 READ = ("range", "launch", "kernel", "grid", "block", "metric", "value", "unit")
 POINT = ("variant", "m", "n", "k", "density")
 COLUMNS = (*POINT, *READ[1:])
-#: Beside a room's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
+#: Beside a system's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
 #: lies with it where it was made; it names the machine and its folders, so what is shipped is this table and
 #: counters.csv.
 LAUNCHES = Path("profiles", "launches.csv")
@@ -231,17 +231,19 @@ def _silence() -> Iterator[None]:
 
 
 def launches(folder: Path) -> pd.DataFrame:
-    """The launches that were profiled for a room, from its folder of records: columns LAUNCH_COLUMNS,
-    one row each; empty where none were."""
+    """Return the launches that were profiled for a system, from its folder of records.
+
+    Columns LAUNCH_COLUMNS, one row each; empty where none were.
+    """
     path = folder / LAUNCHES
     return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
 
 
-# ---------------------------------------------------------------- the contenders of a room
+# ---------------------------------------------------------------- the contenders of a system
 
 
 def profile(
-    room: str,
+    system: str,
     shapes: Sequence[Mapping[str, Any]],
     contenders: Sequence[str],
     metrics: Iterable[str] = METRICS,
@@ -252,8 +254,8 @@ def profile(
 ) -> pd.DataFrame:
     """Counters of one launch of every contender at every shape: one row per (launch, metric).
 
-    shapes: keyword arguments of the room's `problem`, m, n, k and density among them. contenders:
-    names of the room's variants and of its BASELINES' contenders. folder: where to keep counters.csv,
+    shapes: keyword arguments of the system's `problem`, m, n, k and density among them. contenders:
+    names of the system's variants and of its BASELINES' contenders. folder: where to keep counters.csv,
     LAUNCHES and profiles/<folder's name>.ncu-rep, all or none; by default nowhere. gpu: the name of the GPU, for
     what tells of the counters in that folder. Columns: COLUMNS;
     launch counts from 0 within a contender, and a metric that this GPU lacks has NaN.
@@ -265,7 +267,7 @@ def profile(
             "Nsight Compute's ncu is not on the PATH: install it (a CUDA toolkit has it); without "
             "it the book uses the shipped profiles"
         )
-    task, metrics = dict(room=room, shapes=[*shapes], seed=seed, contenders=[*contenders]), [*dict.fromkeys(metrics)]
+    task, metrics = dict(room=system, shapes=[*shapes], seed=seed, contenders=[*contenders]), [*dict.fromkeys(metrics)]
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "whole.ncu-rep"
         collected = _collect(ncu, [*metrics, *DIMENSIONS], path, task)
@@ -309,7 +311,7 @@ def command(
     task: Mapping[str, Any],
     lean: Iterable[Sequence[str]] = LEAN,
 ) -> list[str]:
-    """The command line that profiles `task`, an argument of `artifact.profiling.ncu_target`."""
+    """Return the command line that profiles `task`, an argument of `artifact.profiling.ncu_target`."""
     return [
         *(ncu, "--clock-control", "none", "--profile-from-start", "off"),
         *("--target-processes", "all", "--force-overwrite", "--export", str(report)),
@@ -331,7 +333,7 @@ def _named(result: subprocess.CompletedProcess, names: Iterable[str]) -> list[st
 
 
 def explain(output: str) -> Exception:
-    """What went wrong, from what ncu printed, as an exception of one sentence."""
+    """Return what went wrong, from what ncu printed, as an exception of one sentence."""
     if "ERR_NVGPUCTRPERM" in output:
         return PermissionError(
             "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): run as root, or let the "
@@ -352,7 +354,7 @@ def _errors(output: str) -> list[str]:
 
 
 def attribute(df: pd.DataFrame, order: Sequence[tuple[Mapping[str, Any], str]]) -> pd.DataFrame:
-    """The table of `read` by contender: the k-th marker announces the k-th (shape, contender).
+    """Return the table of `read` by contender: the k-th marker announces the k-th (shape, contender).
 
     Columns: COLUMNS; launch counts from 0 within a contender, and markers are left out. Raises
     RuntimeError for a report whose markers are not those of `order`.

@@ -2,7 +2,7 @@
 
     python -m artifact.profiling.ncu_target '{"room": …, "shapes": […], "contenders": […], "seed": 0}'
 
-A room is a module in `kernels`: its name, or "room.part" for a part of one. Contenders are prepared outside the
+A system is a module in `kernels`: its name, or "room.part" for a part of one. Contenders are prepared outside the
 profiled range. Inside it an empty kernel is launched before each of them, so that all kernels up to the next marker
 are that contender's.
 """
@@ -20,21 +20,23 @@ MARKER = "contender_marker"
 
 
 def main(task: Mapping[str, Any]) -> None:
+    """Launch what a task names, each launch after a marker kernel, for ncu to profile."""
     from cuda.bindings import driver
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
     opened = device.require().open()
-    room = importlib.import_module(f"kernels.{task['room']}")
-    others = registry.contenders(room.BASELINES, opened)
+    system = importlib.import_module(f"kernels.{task['room']}")
+    others = registry.contenders(system.BASELINES, opened)
     options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
     code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
     marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
 
     stream = opened.create_stream()
     for shape in task["shapes"]:
-        problem = room.problem(**shape, seed=task["seed"])
+        problem = system.problem(**shape, seed=task["seed"])
         bounds: Any = [
-            others[name](problem) if name in others else room.bind(name, problem, opened) for name in task["contenders"]
+            others[name](problem) if name in others else system.prepare(name, problem, opened)
+            for name in task["contenders"]
         ]
         opened.sync()
         driver.cuProfilerStart()

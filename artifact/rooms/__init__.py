@@ -1,1 +1,5 @@
-"""The rooms on trial: a folder each. `artifact.registry` finds them and says what is in one."""
+"""Former name of `artifact.systems`: imports and `python -m` of its modules still work."""
+
+from artifact import systems
+
+__path__ = systems.__path__

@@ -1,4 +1,4 @@
-"""Run every kernel under memcheck, initcheck, synccheck and racecheck, a process for each room and tool.
+"""Run every kernel under memcheck, initcheck, synccheck and racecheck, a process for each system and tool.
 
     python -m artifact.sanitize [--rooms ...] [--tools ...] [--only TEXT] [--jobs N] [--limit SECONDS]
 
@@ -43,7 +43,10 @@ CHILD = (sys.executable, "-m", "artifact.sanitize.child")
 
 
 def sanitizer() -> str:
-    """The path of compute-sanitizer: on the PATH, else in the environment. Raises FileNotFoundError, one sentence."""
+    """Return the path of compute-sanitizer: on the PATH, else in the environment.
+
+    Raises FileNotFoundError, one sentence.
+    """
     installed = (
         str(x)
         for at in filter(None, sys.path)
@@ -75,12 +78,14 @@ class Report(namedtuple("Report", "kind kernel where")):
 
 
 def grouped(reports: Iterable[Report], kernels: Collection[str] = ()) -> list[tuple[Report, int]]:
-    """Reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
+    """Return reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
     return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common()
 
 
 def read_log(text: str) -> tuple[list[Report], int | None]:
-    """The reports in a log of any tool, and errors or hazards as the tool counts them; None where it came to no end.
+    """Return the reports in a log of any tool, and errors or hazards as the tool counts them.
+
+    None where it came to no end.
 
     A report is a line that begins it and indented ones, the first place of which is its own.
     """
@@ -127,11 +132,12 @@ class Ran:
 
     @property
     def is_right(self) -> bool:
+        """Tell whether every case ran, was right and gave no report."""
         return not (self.found or self.failed or self.never or self.broken)
 
 
 def words(
-    room: str,
+    system: str,
     tool: str,
     folder: Path,
     kernels: Iterable[str],
@@ -140,8 +146,11 @@ def words(
     only: str = "",
     child: Sequence[str] = CHILD,
 ) -> list[str]:
-    """What is executed. kernels: that the tool looks at; number: of the job, for a port of its own; only: of cases."""
-    inner = [*child, room, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
+    """Return what is executed. kernels: that the tool looks at; number: of the job, for a port of its own; only.
+
+    Of cases.
+    """
+    inner = [*child, system, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
     if not tool:
         return inner
     # The mangled names of kernels, which are no members of anything.
@@ -156,19 +165,19 @@ def words(
     ]
 
 
-def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
-    """Run a job in `folder`, a new one, for at most `limit_s` seconds. kernels: of the room, where they are known.
+def run(system: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: float, **more) -> Ran:
+    """Run a job in `folder`, a new one, for at most `limit_s` seconds. kernels: of the system, where they are known.
 
     A process that hangs is ended, and the case that it was at is named.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    made = Ran(room, tool)
+    made = Ran(system, tool)
     watched = [name for name, copies in kernels.items() if tool != "racecheck" or not copies]
     begin = time.perf_counter()
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            words(room, tool, folder, watched, **more),
+            words(system, tool, folder, watched, **more),
             cwd=paths.ROOT,
             stdout=output,
             stderr=output,
@@ -202,7 +211,10 @@ def run(room: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s: f
 
 
 def _read_cases(made: Ran, path: Path) -> tuple[str, bool]:
-    """(the case that was begun and not ended, whether the process came to its end); fills in what came of cases."""
+    """Return (the case that was begun and not ended, whether the process came to its end).
+
+    Fills in what came of cases.
+    """
     whole = [line for line in _text(path).splitlines(True) if line.endswith("\n")]  # the last one may be cut
     lines: list[dict[str, Any]] = [{}, *map(json.loads, whole)]
     kinds, done = ("refused", "unseen", "failed"), [line for line in lines if "done" in line]
@@ -233,6 +245,7 @@ def declared(root: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the cases of the chosen systems under the chosen tools, and print the report."""
     names, option = list(cases.find()), command.option
     options = (
         option("--rooms", nargs="+", choices=names, default=names),
@@ -245,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _all(given: command.Options) -> int:
-    """All rooms alone, and then under every tool; the exit status."""
+    """All systems alone, and then under every tool; the exit status."""
     try:
         if given.tools:
             sanitizer()
@@ -253,20 +266,20 @@ def _all(given: command.Options) -> int:
     except RuntimeError as error:
         return command.failed(error)
 
-    def job(number: int, room: str, tool: str, kernels: dict[str, bool]) -> Ran:
-        folder = paths.BUILD / "sanitize" / f"{room}-{tool or 'alone'}"
-        made = run(room, tool, folder, kernels, given.limit, number=number, only=given.only)
+    def job(number: int, system: str, tool: str, kernels: dict[str, bool]) -> Ran:
+        folder = paths.BUILD / "sanitize" / f"{system}-{tool or 'alone'}"
+        made = run(system, tool, folder, kernels, given.limit, number=number, only=given.only)
         print(row(made), flush=True)
         return made
 
     with ThreadPoolExecutor(given.jobs) as pool:
         print(HEAD, flush=True)
-        alone = list(pool.map(lambda number, room: job(number, room, "", {}), count(), given.rooms))
+        alone = list(pool.map(lambda number, system: job(number, system, "", {}), count(), given.rooms))
         kernels = {made.room: made.kernels for made in alone}
         asked = [
-            (room, tool, kernels[room])
-            for room, tool in product(given.rooms, given.tools)
-            if tool != "racecheck" or not all(kernels[room].values())
+            (system, tool, kernels[system])
+            for system, tool in product(given.rooms, given.tools)
+            if tool != "racecheck" or not all(kernels[system].values())
         ]
         every = [*alone, *pool.map(lambda number, asked: job(number, *asked), count(), asked)]
     whole = not given.only and set(given.rooms) == set(cases.find())
@@ -276,13 +289,13 @@ def _all(given: command.Options) -> int:
 
 
 def _compile_all() -> None:
-    """Every declared entry of every room, on all cores; raises RuntimeError, one sentence, where there is no GPU."""
+    """Every declared entry of every system, on all cores; raises RuntimeError, one sentence, where there is no GPU."""
     from artifact.measure import device
     from kernels import jit
 
     arch = jit.arch_of(device.require().open())
-    rooms = [importlib.import_module(f"kernels.{name}").VARIANTS.values() for name in registry.profiles()]
-    asked = {(x.source, entry, arch) for room in rooms for x in room if arch in x.targets for entry in x.entries}
+    systems = [importlib.import_module(f"kernels.{name}").VARIANTS.values() for name in registry.profiles()]
+    asked = {(x.source, entry, arch) for system in systems for x in system if arch in x.targets for entry in x.entries}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(asked)))
 
@@ -292,7 +305,7 @@ HEAD = FORM.format("room", "tool", "cases", "kernels", "seconds", "errors", "wro
 
 
 def row(made: Ran) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     errors = sum(count for _, count in made.found)
     counts = len(made.ran), len(made.kernels), f"{made.seconds:.0f}", errors, len(made.failed)
     said = made.broken or ("" if made.is_right else "see below")
@@ -300,7 +313,7 @@ def row(made: Ran) -> str:
 
 
 def details(every: Sequence[Ran]) -> list[str]:
-    """What is not right, a line each; what fails in the same way is said once with its number."""
+    """Return what is not right, a line each; what fails in the same way is said once with its number."""
     said = []
     for made in every:
         alike = {why: [case for case in made.failed if made.failed[case] == why] for why in made.failed.values()}
@@ -318,10 +331,10 @@ def details(every: Sequence[Ran]) -> list[str]:
 
 
 def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / "kernels") -> list[str]:
-    """Kernels in the sources that no room has loaded, a line each."""
+    """Kernels in the sources that no system has loaded, a line each."""
     ran = {name for found in kernels.values() for name in found}
     return [
-        f"{name} of {file} is run by no case: add one to its room's sanitize.py, or to artifact/sanitize/cases.py"
+        f"{name} of {file} is run by no case: add one to its system's sanitize.py, or to artifact/sanitize/cases.py"
         for name, file in declared(root).items()
         if name not in ran and not file.startswith("ceilings/")  # which measure, and compute nothing
     ]

@@ -1,6 +1,7 @@
-"""What is run of no room, the library and the formats' own kernels, and what the rooms' cases share: every variant that
-is a kernel of its own, whatever else its `bind` takes, on problems with several tiles, ragged edges, cut rows and split
-sums (`artifact/rooms/<room>/sanitize.py`).
+"""What is run of no system, the library and the formats' own kernels, and what the systems' cases share.
+
+Every variant that is a kernel of its own, whatever else its `prepare` takes, on problems with several tiles, ragged
+edges, cut rows and split sums (`artifact/systems/<system>/sanitize.py`).
 
 A kernel is told of few multiprocessors (`few`), so that blocks that stay have several tiles each of a problem this
 small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
@@ -17,11 +18,11 @@ import numpy as np
 
 import kernels
 from artifact import registry
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import distributed, formats, tma
 from kernels.contract import Problem
 from kernels.distributed import generate
-from kernels.distributed.machine import Gpu
+from kernels.distributed.backend import Gpu
 from kernels.formats import bcsr, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half, array_module, array_of
@@ -49,7 +50,7 @@ class Told:
 
 
 def few(device: Any) -> Any:
-    """A `cuda.core.Device` that says it has `SMS` multiprocessors."""
+    """Return a `cuda.core.Device` that says it has `SMS` multiprocessors."""
     return Told(device, properties=Told(device.properties, multiprocessor_count=SMS))
 
 
@@ -63,25 +64,30 @@ class Lab:
     def products(
         self, problem: Problem, binds: Mapping[str, Callable[[Problem, Any], Any]], right=None
     ) -> Iterable[Case]:
-        """A case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device; right:
-        what comes out, where that is not the product in float64 of the host's operands."""
-        expected = cache(lambda: right or check.oracle(problem, on="cpu"))
-        for name, bind in binds.items():
-            yield f"{name}, {check.describe(problem)}", partial(self.product, problem, name, bind, expected)
+        """Yield a case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device.
 
-    def product(self, problem: Problem, name: str, bind: Callable, right: Callable[[], check.Reference]) -> None:
-        bound = bind(problem, self.device if name in WHOLE else self.few)
+        Right: what comes out, where that is not the product in float64 of the host's operands.
+        """
+        expected = cache(lambda: right or verification.oracle(problem, on="cpu"))
+        for name, prepare in binds.items():
+            yield f"{name}, {verification.describe(problem)}", partial(self.product, problem, name, prepare, expected)
+
+    def product(
+        self, problem: Problem, name: str, prepare: Callable, right: Callable[[], verification.Reference]
+    ) -> None:
+        """Check one kernel's product against `right`."""
+        bound = prepare(problem, self.device if name in WHOLE else self.few)
         given = [x for *_, arguments in getattr(bound, "named", ()) for x in arguments]
         self.ready(bound.result(), [x for x in given if isinstance(x, tma.Mapped)])
         for _ in range(2):  # counters, flags and sums are as the first launch has left them
             bound.launch(self.stream)
             self.stream.sync()
-        check.compare(here(bound.result()), right(), name, problem.limit)
+        verification.compare(here(bound.result()), right(), name, problem.limit)
 
     def compare(self, out: Any, right: np.ndarray, name: str, limit: str) -> None:
         """Raise WrongResult unless what a GPU makes is a product, float64 on the host."""
         self.device.sync()
-        check.compare(here(out), check.reference(right), name, limit)
+        verification.compare(here(out), verification.reference(right), name, limit)
 
     def ready(self, out: Any, maps: Iterable[tma.Mapped] = ()) -> None:
         """Whatever CuPy enqueued is done, and out is NaN; but for initcheck, which finds who reads what nobody wrote.
@@ -99,7 +105,7 @@ class Lab:
 
 
 def here(x: Any) -> Any:
-    """A result on the host, in its memory order: no kernel of CuPy's brings it into another."""
+    """Return a result on the host, in its memory order: no kernel of CuPy's brings it into another."""
     if isinstance(x, Half):
         return Half(x.dtype, here(x.bits))
     if isinstance(x, Eight):
@@ -116,7 +122,7 @@ def _rewrite(said: tma.Mapped) -> None:
     runtime.memcpy(said.address, held.ctypes.data, size, runtime.memcpyHostToDevice)
 
 
-# ---------------------------------------------------------------- what rooms run
+# ---------------------------------------------------------------- what systems run
 
 #: Variants that choose among others, beside those that are called so.
 CHOOSING = ("v3_searched",)
@@ -141,7 +147,7 @@ PRUNED = {
 
 
 def scattered(m: int = 333, k: int = 457) -> csr.Csr:
-    """A matrix with empty rows, and two full ones, which are cut."""
+    """Return a matrix with empty rows, and two full ones, which are cut."""
     where = np.random.default_rng(0).random((m, k)) < 0.05
     where[[7, m - 1]] = True
     where[50:60] = False
@@ -150,18 +156,22 @@ def scattered(m: int = 333, k: int = 457) -> csr.Csr:
     return csr.Csr(m, k, row_ptr, np.nonzero(where)[1].astype(np.int32), val)
 
 
-def own(room) -> dict[str, Callable]:
+def own(system) -> dict[str, Callable]:
     """name -> bind of the variants that choose among no others."""
-    return {name: partial(room.bind, name) for name in room.VARIANTS if "auto" not in name and name not in CHOOSING}
+    return {
+        name: partial(system.prepare, name) for name in system.VARIANTS if "auto" not in name and name not in CHOOSING
+    }
 
 
-def configured(bind: Callable, config, problem, device, **more):
-    return bind("trial", problem, device, config, **more)
+def configured(prepare: Callable, config, problem, device, **more):
+    """Prepare a configuration as a trial of the tuner does."""
+    return prepare("trial", problem, device, config, **more)
 
 
 def require_right(name: str, holds: bool) -> None:
+    """Raise WrongResult, with the name, unless it holds."""
     if not holds:
-        raise check.WrongResult(f"{name} is wrong")
+        raise verification.WrongResult(f"{name} is wrong")
 
 
 def require_close(name: str, found: np.ndarray, right: np.ndarray, limit: float) -> None:
@@ -216,7 +226,7 @@ def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
-    """A dense operand on the GPU, in a memory order."""
+    """Return a dense operand on the GPU, in a memory order."""
     in_half = dtype in half.DTYPES
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
     return Half(dtype, made) if in_half else made
@@ -238,11 +248,11 @@ def _planned(lab: Lab, a, dtype: str, accuracy: str | None, n: int, **more) -> N
         lab.compare(out, right, "a plan", limit)
     made(b, out=out, alpha=0.5, beta=2.0)
     lab.device.sync()
-    require_close("a plan that adds", formats.to_dense(here(out)), 2.5 * right, 3 * check.LIMITS[limit].max_err)
+    require_close("a plan that adds", formats.to_dense(here(out)), 2.5 * right, 3 * verification.LIMITS[limit].max_err)
 
 
 def _pruned(lab: Lab, prune: str) -> None:
-    """A dense matrix on the GPU, pruned there: its largest values are few enough to stay, so nothing is lost."""
+    """Prune a dense matrix on the GPU: its largest values are few enough to stay, so nothing is lost."""
     (dtype, where, share), dense = PRUNED[prune], np.zeros((192, 256), np.float32)
     dense[where] = np.random.default_rng(11).integers(1, 9, dense[where].shape)
     numbers = np.random.default_rng(12).integers(-4, 5, (256, 40)).astype(np.float32)
@@ -290,7 +300,10 @@ def _generated(lab: Lab, made) -> None:
 
 
 def conversions(lab: Lab) -> Iterable[Case]:
-    """The formats' own kernels: what prunes, what looks whether a matrix is one, what makes one format of another."""
+    """Return the formats' own kernels.
+
+    What prunes, what looks whether a matrix is one, what makes one format of another.
+    """
     return [
         *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
         *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _one_of_each_format()),
@@ -347,7 +360,7 @@ def _on_gpu(given: Any) -> Any:
 
 
 def _converted(convert: Callable, given: Any) -> None:
-    """What a GPU makes of a matrix is what NumPy does."""
+    """Check that a GPU makes of a matrix what NumPy makes of it."""
     _require_same(convert(_on_gpu(given)), convert(given))
 
 
@@ -358,7 +371,7 @@ def _require_same(made: Any, right: Any) -> None:
 
 
 def _looked_at(given: Any) -> None:
-    """A GPU takes what the host takes, and finds the same fault."""
+    """Check that a GPU takes what the host takes, and finds the same fault."""
     formats.validate(formats.to_device(given))
     name = next(x for x in ("meta", "index", "col_idx") if hasattr(given, x))
     wrong = getattr(given, name).copy()
@@ -403,11 +416,14 @@ def _as_float32() -> None:
         require_right("a cast to float32", np.array_equal(here(made), view(x).astype(np.float32)))
 
 
-#: What one process runs of no room: name -> its cases.
+#: What one process runs of no system: name -> its cases.
 SHARED = {"library": library, "generated": generated, "conversions": conversions}
 
 
 def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
-    """What one process runs: name -> its cases; the rooms' own, from their sanitize.py, and those of no room."""
-    of_rooms = (registry.module(room, "sanitize").CASES for room in registry.find())
-    return {name: cases for found in (*of_rooms, SHARED) for name, cases in found.items()}
+    """Return what one process runs: name -> its cases.
+
+    The systems' own, from their sanitize.py, and those of no system.
+    """
+    of_systems = (registry.module(system, "sanitize").CASES for system in registry.find())
+    return {name: cases for found in (*of_systems, SHARED) for name, cases in found.items()}

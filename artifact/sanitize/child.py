@@ -1,6 +1,6 @@
-"""One process of `python -m artifact.sanitize`: the cases of a room, one after the other, as compute-sanitizer watches.
+"""One process of `python -m artifact.sanitize`: the cases of a system in turn, as compute-sanitizer watches.
 
-    python -m artifact.sanitize.child ROOM OUT [--tool TOOL] [--only TEXT]
+    python -m artifact.sanitize.child SYSTEM OUT [--tool TOOL] [--only TEXT]
 
 Writes a line of JSON to OUT before each case, its name, and one after it: what came of it, and which kernels it loaded.
 So a case that hangs or ends the process is known by its name.
@@ -80,6 +80,7 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
     command.option("--only", default="", help="cases whose name has this text"),
 )
 def main(given: command.Options) -> None:
+    """Run the cases of one process, and write what was run and what was wrong."""
     import cupy
 
     from artifact.sanitize import cases

@@ -41,7 +41,7 @@ class Comparison:
 
     points: experiment, variant, POINT, median_us_fresh, median_us_shipped, time_ratio, and, where
     there is a baseline, speedup_fresh, speedup_shipped and speedup_ratio. summary: one row per
-    experiment and variant with the medians of these ratios and `agrees`. verdicts: one row per claim: id, room, says,
+    experiment and variant with the medians of these ratios and `agrees`. verdicts: one row per claim: id, system, says,
     extension, of each side its verdict, `_measured` and `_value`, agrees; basis: what the two rest on, OWN, NO_GPU or
     TWO_KINDS where both are given; times: name -> ratio of the times of each contender that the claim names. covered:
     of the `total` points (shapes and densities) of the shipped records, those that the fresh ones have too. ceilings:
@@ -59,27 +59,31 @@ class Comparison:
 
     @property
     def same_gpu(self) -> bool:
+        """Tell whether both sides are of one kind of GPU."""
         return self.fresh == self.shipped
 
     @property
     def agrees(self) -> bool:
-        """On the same GPU: every experiment and variant within tolerance. On another: every verdict
-        the same that both could give, which are enough."""
+        """On the same GPU: every experiment and variant within tolerance.
+
+        On another: every verdict the same that both could give, which are enough.
+        """
         return bool(self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all())
 
     @property
     def exit_code(self) -> int:
+        """Return 0 if both sides agree, else 1."""
         return AGREE if self.agrees else DIFFER
 
 
 def compare(
     fresh: str | Path,
     shipped: str | Path,
-    room: str | None = None,
+    system: str | None = None,
     speedup_tolerance: float = SPEEDUP_TOLERANCE,
     time_tolerance: float = TIME_TOLERANCE,
 ) -> Comparison:
-    """Compare two GPUs' folders, all rooms that both have or just `room`.
+    """Compare two GPUs' folders, all systems that both have or just `room`.
 
     Raises FileNotFoundError or ValueError, one sentence, if a folder has no records, a record is
     not valid or not complete, or the two have too little in common (COVERAGE).
@@ -90,20 +94,20 @@ def compare(
         if not tolerance > 0:
             raise ValueError(f"A tolerance must be a positive number, not {tolerance}.")
     for folder in sides:
-        if not records.rooms(folder):
-            raise FileNotFoundError(f"{folder}: there are no records of any room; `make measure` makes them.")
-    common = [name for name in records.rooms(fresh) if name in records.rooms(shipped) and name != CEILINGS]
-    rooms = [name for name in common if room in (None, name)]
-    if not rooms:
-        which, known = f"The room {room!r} has no" if room else "No room has", ", ".join(common) or "none"
+        if not records.systems(folder):
+            raise FileNotFoundError(f"{folder}: there are no records of any system; `make measure` makes them.")
+    common = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+    systems = [name for name in common if system in (None, name)]
+    if not systems:
+        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(common) or "none"
         raise ValueError(f"{which} records on both sides; those that have: {known}.")
-    gpus = [[records.read_machine(side / name) for name in rooms][0]["gpu"] for side in sides]
-    every = [room] if room else [name for name in records.rooms(shipped) if name != CEILINGS]
+    gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
+    every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
-    points, rows = _points(fresh, shipped, rooms), total[total["room"].isin(rooms)]
+    points, rows = _points(fresh, shipped, systems), total[total["room"].isin(systems)]
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
-    _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(rooms)} in {shipped}", "`make measure` measures")
-    verdicts = _verdicts([claim for claim in load.claims() if claim.room in rooms], sides, points)
+    _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
+    verdicts = _verdicts([claim for claim in load.claims() if claim.room in systems], sides, points)
     if gpus[0] != gpus[1]:
         known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
         given, how = int((known["fresh"] != measures.NOT_MEASURED).sum()), "`make measure` and `make profile` measure"
@@ -133,14 +137,14 @@ def _enough(have: int, of: int, who: str, what: str, how: str) -> None:
 
 
 def _rows(folder: Path, places: Iterable[tuple[str, str]], read: Callable = records.read) -> pd.DataFrame:
-    """Return every row of these experiments, (room, name) each, as `read` gives them."""
-    made = [read(folder / room / f"{experiment}.csv") for room, experiment in places]
+    """Return every row of these experiments, (system, name) each, as `read` gives them."""
+    made = [read(folder / system / f"{experiment}.csv") for system, experiment in places]
     return pd.concat(made or [pd.DataFrame(columns=["variant", *_POINT, "median_us", "speedup"])], ignore_index=True)
 
 
-def _points(fresh: Path, shipped: Path, rooms: Iterable[str]) -> pd.DataFrame:
+def _points(fresh: Path, shipped: Path, systems: Iterable[str]) -> pd.DataFrame:
     """Return what both have, with the ratios of times and of speedups over the library."""
-    having = {name: {*records.experiments(fresh / name)} & {*records.experiments(shipped / name)} for name in rooms}
+    having = {name: {*records.experiments(fresh / name)} & {*records.experiments(shipped / name)} for name in systems}
     common, key = [(name, e) for name, both in having.items() for e in sorted(both)], ["variant", *_POINT]
     one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in (fresh, shipped))
     both = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
@@ -194,8 +198,10 @@ def _basis(here: tuple[str, ...], there: tuple[str, ...]) -> str:
 
 
 def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
-    """Return the ratio of the times of each contender that a claim names, the geometric mean over the points of its
-    experiments."""
+    """Return the ratio of the times of each contender that a claim names.
+
+    It is the geometric mean over the points of its experiments.
+    """
     given = claim.rule.quantity.keywords
     named = [name for key in ("of", "over") for name in quantities.contenders(given.get(key) or ())]
     df = points[(points["room"] == claim.room) & points["experiment"].isin(claim.experiment)]

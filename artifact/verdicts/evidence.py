@@ -1,4 +1,4 @@
-"""The records of one GPU for one room, as the evidence for its claims."""
+"""The records of one GPU for one system, as the evidence for its claims."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import others, records
+from artifact.measure import external, records
 from artifact.measure.device import slug
 
-CEILINGS = "ceilings"  #: its own room, used by claims of any room
+CEILINGS = "ceilings"  #: its own system, used by claims of any system
 NOT_SWEEPS = (records.COUNTERS, CEILINGS)  #: may stand among a claim's experiments, but hold no times of kernels
-#: Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the room.
+#: Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the system.
 BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  #: in the name of an experiment that is a published series: <figure>@<gpu>
 OTHERS = f"{registry.OTHERS}/"  #: begins the name of an experiment that ran the code of others: others/<name>
@@ -52,7 +52,7 @@ class Frame:
 
 @dataclass
 class Evidence:
-    """The records of one GPU for one room, read when first needed.
+    """The records of one GPU for one system, read when first needed.
 
     Raises FileNotFoundError or ValueError if it is not known on which machine they were measured, or if
     one that was planned is not there, ValueError if a record is not valid or not complete.
@@ -67,20 +67,24 @@ class Evidence:
     seen: set[str] = field(default_factory=set)  #: experiments, COUNTERS, CEILINGS: what was used
 
     def __post_init__(self) -> None:
-        # A room that was not measured has no machine; counters may lie there before its records.
-        records.check_room(self.folder / self.room)
+        # A system that was not measured has no machine; counters may lie there before its records.
+        records.check_system(self.folder / self.room)
 
     def only(self, where: Mapping[str, object], repeats: bool = False) -> Evidence:
-        """Return the same evidence, of the rows alone whose columns have these values; with `repeats`,
-        experiments that are read together are runs of one measurement."""
+        """Return the same evidence, of the rows alone whose columns have these values.
+
+        With `repeats`, experiments that are read together are runs of one measurement.
+        """
         made = copy(self)  # the folder has been looked at
         made.where, made.repeats, made.seen = where, repeats, set()
         return made
 
     def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
-        """Return records of these experiments with the rows of BEST and ROOM_BEST, runs of one measurement
-        as one experiment; NotMeasured if one is missing, or if none is left of what `where`
-        keeps. Nobody may change it."""
+        """Return records of these experiments with the rows of BEST and ROOM_BEST.
+
+        Runs of one measurement are one experiment. Raises NotMeasured if one is missing, or if none is left of what
+        `where` keeps. Nobody may change the result.
+        """
         return self._framed(experiments).df
 
     def rows(self, experiments: Iterable[str], variants: Iterable[str]) -> pd.DataFrame:
@@ -89,8 +93,10 @@ class Evidence:
         return df[df["variant"].isin(list(variants))]
 
     def ratio(self, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
-        """Return time of `baseline` over that of `variant` at each point that both have, indexed by INDEX;
-        NotMeasured if there is none."""
+        """Return time of `baseline` over that of `variant` at each point that both have, indexed by INDEX.
+
+        NotMeasured if there is none.
+        """
         times = self._framed(experiments, baseline, variant).times
         found = (times[baseline] / times[variant]).dropna().rename("speedup")
         if found.empty:
@@ -132,7 +138,7 @@ class Evidence:
     def _records(self, name: str) -> pd.DataFrame:
         path = place(name, self.folder, self.room)
         if name == CEILINGS:
-            records.check_room(path.parent)
+            records.check_system(path.parent)
             return pd.DataFrame(ceilings(self.folder))
         if name.startswith(OTHERS):
             return _as_records(_of_others(self.room, name, self.folder.name), self.room, name)
@@ -140,7 +146,7 @@ class Evidence:
             return _as_records(_series(path, name), self.room, name)
         if not os.path.lexists(path):  # a link to nothing is an error, not a gap
             none = f"is no record of the experiment {name!r}."
-            counters = "are no hardware counters of this room on this GPU (make profile)."
+            counters = "are no hardware counters of this system on this GPU (make profile)."
             raise NotMeasured(f"There {counters if name == records.COUNTERS else none}")
         return (
             records.read_counters(path)
@@ -158,7 +164,7 @@ class Evidence:
 
     @property
     def counters(self) -> pd.DataFrame:
-        """The hardware counters of the room; NotMeasured where there are none."""
+        """The hardware counters of the system; NotMeasured where there are none."""
         return self._one(records.COUNTERS)
 
     def counter(self, variant: str, metric: str, experiments: Iterable[str]) -> pd.Series:
@@ -196,13 +202,13 @@ def sweeps(experiments: Iterable[str]) -> list[str]:
     return [e for e in experiments if e not in NOT_SWEEPS]
 
 
-def place(experiment: str, folder: Path, room: str) -> Path:
+def place(experiment: str, folder: Path, system: str) -> Path:
     """Return where an experiment's numbers lie, if they are there. folder: of the GPU."""
     if experiment.startswith(OTHERS):
-        return registry.others(room, experiment.removeprefix(OTHERS), folder.name)
+        return registry.others(system, experiment.removeprefix(OTHERS), folder.name)
     if SERIES in experiment:
-        return registry.published(room, experiment.partition(SERIES)[0])
-    return folder / (CEILINGS if experiment == CEILINGS else room) / f"{experiment}.csv"
+        return registry.published(system, experiment.partition(SERIES)[0])
+    return folder / (CEILINGS if experiment == CEILINGS else system) / f"{experiment}.csv"
 
 
 def ceilings(folder: Path) -> dict[str, dict[str, float]]:
@@ -214,9 +220,12 @@ def ceilings(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def _series(path: Path, experiment: str) -> pd.DataFrame:
-    """Return a published series: <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the
-    dense product. A library at density 1 alone is a dense one, and stands beside the others at each of their
-    densities. FileNotFoundError or ValueError, one sentence, where there is none."""
+    """Return a published series.
+
+    <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the dense product. A library at
+    density 1 alone is a dense one, and stands beside the others at each of their densities. FileNotFoundError or
+    ValueError, one sentence, where there is none.
+    """
     gpu, df = experiment.partition(SERIES)[2], records.published(path)
     df = df[df["gpu"] == gpu]
     if df.empty:
@@ -226,26 +235,28 @@ def _series(path: Path, experiment: str) -> pd.DataFrame:
     return pd.concat([df[~dense], beside], ignore_index=True)
 
 
-def _of_others(room: str, experiment: str, gpu: str) -> pd.DataFrame:
+def _of_others(system: str, experiment: str, gpu: str) -> pd.DataFrame:
     """Return what the code of others gave on this GPU; where that is speedups, also those of the baseline, 1."""
-    measured = others.nearest(room, name := experiment.removeprefix(OTHERS), gpu)
+    measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
     if slug(measured.gpu) != gpu:
-        ran = " and ".join(f"an {m.gpu}" for m in others.find(room, name=name))
+        ran = " and ".join(f"an {m.gpu}" for m in external.find(system, name=name))
         raise NotMeasured(f"The code of others did not run on this GPU, only on {ran}.")
     df = measured.numbers()
     over = df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)
     return df if "tflops" in df else pd.concat([df, over], ignore_index=True)
 
 
-def _as_records(df: pd.DataFrame, room: str, experiment: str) -> pd.DataFrame:
-    """Return the numbers of libraries as records: TFLOP/s of the dense product, or speedups. Of these, times are in
-    units of the baseline's at each point, so that ratios of them are right; rates are there where the baseline's is
-    known."""
+def _as_records(df: pd.DataFrame, system: str, experiment: str) -> pd.DataFrame:
+    """Return the numbers of libraries as records: TFLOP/s of the dense product, or speedups.
+
+    Of these, times are in units of the baseline's at each point, so that ratios of them are right; rates are there
+    where the baseline's is known.
+    """
     flops = 2.0 * df["m"] * df["n"] * df["k"]
     timed = "tflops" in df
     rate = df["tflops"] if timed else df["speedup"] * df.get("over_tflops", np.nan)
     return df.rename(columns={"library": "variant"}).assign(
-        room=room,
+        room=system,
         experiment=experiment,
         label="",
         median_us=flops / rate / 1e6 if timed else 1 / df["speedup"],
@@ -255,8 +266,11 @@ def _as_records(df: pd.DataFrame, room: str, experiment: str) -> pd.DataFrame:
 
 
 def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
-    """Return several experiments as one: times and rates of each contender at each point are geometric
-    means over the experiments that have it, other columns those of the first."""
+    """Return several experiments as one.
+
+    Times and rates of each contender at each point are geometric means over the experiments that have it, other
+    columns those of the first.
+    """
     runs = df.groupby(list(records.KEY), sort=False)
     mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
     first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])))

@@ -15,9 +15,9 @@ Why a claim is not reproduced is the sentence of its claims.toml, its placeholde
 - `{least}`, `{most}`, `{mean}` (geometric), `{median}`: of the quantity over all points that the claim is judged at;
 - `{speedup A / B}`: the geometric mean over these points of the time of B over that of A;
 - `{counter METRIC of A}`: the median of a hardware counter there; with `A / B` the geometric mean of the ratios;
-- `{claim ID}`: what was measured for another claim of the room, as the ledger shows it, or "not measured here".
+- `{claim ID}`: what was measured for another claim of the system, as the ledger shows it, or "not measured here".
 
-Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the room,
+Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the system,
 those of others' code among them.
 """
 
@@ -55,21 +55,22 @@ _OTHERS = {"ti", "super", "d"}
 
 
 def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
-    """Return verdicts from the records in `folder`, that of one GPU: one row per claim, columns
-    LEDGER_COLUMNS.
+    """Return verdicts from the records in `folder`, that of one GPU.
+
+    One row per claim, columns LEDGER_COLUMNS.
 
     A record that is there but not valid raises ValueError, one without its machine.json
     FileNotFoundError: a broken file is no verdict.
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    found = {room: Evidence(folder, room) for room in dict.fromkeys(claim.room for claim in claims)}
+    found = {system: Evidence(folder, system) for system in dict.fromkeys(claim.room for claim in claims)}
 
     @cache
     def outcome(i: str) -> Outcome:
         """Of any claim: a reason may speak of one that is not judged."""
-        room = known[i].room
-        return _outcome(known[i], found[room] if room in found else Evidence(folder, room))
+        system = known[i].room
+        return _outcome(known[i], found[system] if system in found else Evidence(folder, system))
 
     rows = (_row(claim, found[claim.room], outcome, folder.name) for claim in claims)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
@@ -88,8 +89,11 @@ def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str)
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
-    """Return `judge`; by shipped records from a table of all claims that lies in the build folder, as long as no file
-    changes that it follows from: pages judge the same again and again."""
+    """Return `judge`.
+
+    By shipped records from a table of all claims that lies in the build folder, as long as no file changes that it
+    follows from: pages judge the same again and again.
+    """
     claims, known = list(claims), {claim.id: claim for claim in load.claims()}
     if folder.parent != paths.RECORDED or not all(known.get(claim.id) is claim for claim in claims):
         return judge(claims, folder)
@@ -108,8 +112,10 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
 
 
 def _state() -> str:
-    """Return a checksum of where the shipped records lie, and of the sizes and times of all files that their verdicts
-    follow from."""
+    """Return a checksum of the shipped records' place and of all files that their verdicts follow from.
+
+    It is made of the files' sizes and times.
+    """
     files = sorted(path for folder in ("artifact", "kernels") for path in (paths.ROOT / folder).rglob("*.*"))
     found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.suffix in FOLLOWED]
     return hashlib.sha256(repr((str(paths.RECORDED), found)).encode()).hexdigest()
@@ -127,8 +133,10 @@ def counted(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the `counted` verdicts apart: those that something measured here decides, and those that series of the
-    source's own do."""
+    """Return the `counted` verdicts apart.
+
+    Those that something measured here decides, and those that series of the source's own do.
+    """
     claims = counted(df)
     own = claims["own"].astype(bool)
     return claims[~own], claims[own]
@@ -141,8 +149,10 @@ def carried(claim: Claim, gpu: str) -> bool:
 
 
 def same_gpu(said: str, measured: str) -> bool:
-    """Tell whether a source that says `said` ("RTX 4070", "H100 96 GB") speaks of the GPU `measured`, a name or a slug
-    of one, or of one with the same chip."""
+    """Tell whether a source speaks of the GPU `measured`, or of one with the same chip.
+
+    said: "RTX 4070", "H100 96 GB"; measured: a name or a slug.
+    """
     said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
     ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
     starts = range(len(ours) - len(theirs) + 1)
@@ -198,8 +208,10 @@ _REDUCED: Mapping[str, Callable[[pd.Series], float]] = {
 
 
 def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
-    """Return the claim's reason with numbers; what was asked and what came if it has none, as on a GPU on which a claim
-    fails that holds on others, or if a record that it speaks of is not there, counters say.
+    """Return the claim's reason with numbers.
+
+    What was asked and what came if it has none, as on a GPU on which a claim fails that holds on others, or if a
+    record that it speaks of is not there, counters say.
 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.

@@ -1,4 +1,4 @@
-"""Claims: what they are, and reading them from a room's claims.toml.
+"""Claims: what they are, and reading them from a system's claims.toml.
 
 A claim of a source is judged by a rule, which the file states in full:
 
@@ -15,7 +15,7 @@ A claim of a source is judged by a rule, which the file states in full:
     published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
 
 - `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
-  of the room's own `measures.py`; each function's docstring is its definition, and the
+  of the system's own `measures.py`; each function's docstring is its definition, and the
   ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is
   the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
   parameter.
@@ -29,7 +29,7 @@ A claim of a source is judged by a rule, which the file states in full:
   are judged; what is a limit in one direction is `at_least` or `at_most`.
 - `extension = true`: the source asks it as an open question, or what is judged is ours. The ledger lists it and
   does not count it among the claims.
-- `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the room's room.toml, or the one whose
+- `gpu = ["A100"]`: the GPUs that the source speaks of; by default those of the system's system.toml, or the one whose
   published series decides.
 - `depends_on`: "gpu" for what the source measured on its GPU, "method" for what it says in general, for what follows
   from the programs or from arithmetic, and for what fails for a reason that is known to be another than the GPU. By
@@ -43,12 +43,12 @@ A claim of a source is judged by a rule, which the file states in full:
   the file's `[notes]`; a note is then that name, or a list of names and sentences.
 - `also_over = "cusparse_default"` in a quantity gives the verdict against a second baseline beside the first,
   where a source does not say which algorithm of its library it ran.
-- An experiment "others/anchors" is what the code of others gave on this GPU, `others/<gpu>/anchors.csv` of the room:
+- An experiment "others/anchors" is what the code of others gave on this GPU, `others/<gpu>/anchors.csv` of the system:
   the verdict is on the source's own program, where ours is no faithful rebuilding. On other GPUs it is not measured.
 - With `repeats` times and rates count by the geometric mean over the runs that have a point, and each run's own
   verdict is given beside.
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
-  the records of the home GPU do not tell (`took`): counters, a single point, a room that was not measured there yet.
+  the records of the home GPU do not tell (`took`): counters, a single point, a system that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
   `reason`; `page.py` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
@@ -69,7 +69,7 @@ import pandas as pd
 from pydantic import with_config
 
 from artifact import paths, registry
-from artifact.measure import minutes, records
+from artifact.measure import durations, records
 from artifact.verdicts import evidence, measures, quantities
 
 SAID = "published"  #: in the numbers of an expectation: those of the source
@@ -86,6 +86,8 @@ COUNTERS = ("metric", "beside", "share_of", "plus")
 
 @dataclass(frozen=True)
 class Claim:
+    """What a source claims, and the rule that judges it: a `[[claim]]` of claims.toml."""
+
     id: str
     room: str
     source: str  #: the system's name
@@ -135,17 +137,19 @@ TABLE = registry.keys(
 
 @cache
 def claims() -> list[Claim]:
-    """Return the claims of every room, as `read` does, read once."""
+    """Return the claims of every system, as `read` does, read once."""
     return read(registry.FOLDER)
 
 
 def read(folder: Path) -> list[Claim]:
-    """Return the claims of every room below `folder`, in the order of the rooms and of their files.
+    """Return the claims of every system below `folder`, in the order of the systems and of their files.
 
     Raises ValueError, one sentence, for a claim that is not well formed: a key that is missing or
     unknown, an unknown experiment, part of a rule or parameter, an id used twice.
     """
-    found = [_claim(table, room, data, path) for room, data, path in _files(folder) for table in data.get("claim", ())]
+    found = [
+        _claim(table, system, data, path) for system, data, path in _files(folder) for table in data.get("claim", ())
+    ]
     ids = [claim.id for claim in found]
     for claim in found:
         _refuse(
@@ -156,11 +160,11 @@ def read(folder: Path) -> list[Claim]:
     return found
 
 
-def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.Room, dict[str, Any], Path]]:
-    """Yield every room that has claims, what its claims.toml says, and where that lies."""
-    for room in registry.find(folder).values():
-        if (path := folder / room.room / registry.CLAIMS).is_file():
-            yield room, registry.toml(path), path
+def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.System, dict[str, Any], Path]]:
+    """Yield every system that has claims, what its claims.toml says, and where that lies."""
+    for system in registry.find(folder).values():
+        if (path := folder / system.room / registry.CLAIMS).is_file():
+            yield system, registry.toml(path), path
 
 
 def _refuse(name: str, *wrong: Iterable[str]) -> None:
@@ -170,59 +174,65 @@ def _refuse(name: str, *wrong: Iterable[str]) -> None:
 
 
 def took(claim: Claim, folder: Path) -> float:
-    """Return minutes that the experiments of a claim took, by the records of one GPU in `folder`; those of claims.toml
-    for an experiment whose record is not there or does not tell, as of counters and of a single point."""
+    """Return minutes that the experiments of a claim took, by the records of one GPU in `folder`.
+
+    Those of claims.toml for an experiment whose record is not there or does not tell, as of counters and of a single
+    point.
+    """
     others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
     measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
-    found = {e: minutes.of_record(evidence.place(e, folder, claim.room)) for e in measured}
+    found = {e: durations.of_record(evidence.place(e, folder, claim.room)) for e in measured}
     told = {e: took for e, took in found.items() if took is not None}
     return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
 
 
 def figures_of() -> dict[str, dict[str, str]]:
-    """Return room -> experiment -> the figure of the source that it regenerates."""
-    return {room.room: data.get("source", {}).get("figures", {}) for room, data, _ in _files()}
+    """Return system -> experiment -> the figure of the source that it regenerates."""
+    return {system.room: data.get("source", {}).get("figures", {}) for system, data, _ in _files()}
 
 
 def untested() -> list[Untested]:
-    """Return what the sources say and no experiment tests, in the order of the rooms and of their files."""
+    """Return what the sources say and no experiment tests, in the order of the systems and of their files."""
     return [
-        registry.checked(Untested, {"room": room.room} | table, path)
-        for room, data, path in _files()
+        registry.checked(Untested, {"room": system.room} | table, path)
+        for system, data, path in _files()
         for table in data.get("untested", ())
     ]
 
 
-def _claim(table: Mapping[str, Any], room: registry.Room, data: Mapping[str, Any], path: Path) -> Claim:
-    """Return a claim of a room's file, which holds `data`."""
+def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str, Any], path: Path) -> Claim:
+    """Return a claim of a system's file, which holds `data`."""
     name, typed = f"{path}: the claim {table.get('id', '?')!r}", data.get("minutes", {})
     table, experiments = registry.checked(TABLE, table, name), tuple(table.get("experiment", ()))
     _refuse(name, [f"asks for the experiment {e!r}; known: {', '.join(typed)}" for e in experiments if e not in typed])
     said, of_source = table["published"], isinstance(table["published"], Mapping)
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
-    rule = _rule(table, experiments, numbers, room.room, name)
+    rule = _rule(table, experiments, numbers, system.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
     metrics = _counters(rule.quantity)
     of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
     of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
     return Claim(
-        room=room.room,
-        source=room.name,
+        room=system.room,
+        source=system.name,
         experiment=experiments,
         rule=rule,
         published=said,
         typed={experiment: float(typed[experiment]) for experiment in experiments},
         note=_note(table.get("note", ""), data.get("notes", {}), name),
         contradicts=tuple(table.get("contradicts", ())),
-        gpu=tuple(table.get("gpu", series or room.gpus)),
+        gpu=tuple(table.get("gpu", series or system.gpus)),
         depends_on=table.get("depends_on", GPU if of_source and not of_the_program else METHOD),
         **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
 
 
 def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
-    """Return a note as its file has it: a text, or a list of texts and of names in `notes`, which hold what several
-    claims say. Raises ValueError, one sentence, for one word that is no name there."""
+    """Return a note as its file has it.
+
+    A text, or a list of texts and of names in `notes`, which hold what several claims say. Raises ValueError, one
+    sentence, for one word that is no name there.
+    """
     parts = [said] if isinstance(said, str) else said
     unknown = [part for part in parts if part and " " not in part and part not in notes]
     known = ", ".join(notes) or "none"
@@ -230,7 +240,7 @@ def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
     return " ".join(notes.get(part, part) for part in parts)
 
 
-def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: str, name: str) -> measures.Rule:
+def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
     alone = repeats and len(evidence.sweeps(experiments)) < 2
     _refuse(name, ["has 'repeats' and no two experiments that repeat each other"] * alone)
@@ -241,7 +251,7 @@ def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, room: 
     endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
     _refuse(name, [f"has the number {v} in its 'expect'; {told}" for v in endless])
-    parts = {key: measures.part(key, word, room, name) for key, word in words.items()}
+    parts = {key: measures.part(key, word, system, name) for key, word in words.items()}
     over = parts["quantity"].keywords.get("over")
     beside = bool(over) and isinstance(over, str)
     _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not beside))

@@ -6,7 +6,7 @@ what was reduced and of what the claim says, as in `expect = { at_least = 1.10, 
 and which value lies close to a threshold that would change it (`edge`): within 5% of the threshold, or within half of
 a tolerance that is narrower. All three return numbers; `words` makes sentences of them.
 
-A claim may also name what its room adds in its own `artifact/rooms/<room>/measures.py`, found by looking.
+A claim may also name what its system adds in its own `artifact/systems/<system>/measures.py`, found by looking.
 """
 
 import inspect
@@ -43,7 +43,7 @@ ANSWERS = {
     NOT_REPRODUCED: "does not hold here",
     NOT_CARRIED: "does not hold here",
 }
-#: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of rooms.
+#: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of systems.
 OF_PROGRAMS = {"column", "true_density", "prepared_bytes", "added_memory", "stored_over_blocks", "machine_code"}
 #: Each of what a mean may be taken over apart -> the levels of the index that tell them apart.
 GROUPS: dict[str, list[str]] = {
@@ -80,34 +80,36 @@ def each_point(v: Values) -> Reduced:
 
 
 def geometric_mean(v: Values, of: str = "all") -> Reduced:
-    """The geometric mean over all points, or over those of "each experiment" or of "each density" in
-    each experiment."""
+    """Return the geometric mean over all points, or by `of`.
+
+    of: "each experiment", or "each density" in each experiment.
+    """
     need(bool((v.all > 0).all()), "A value is not positive, so that there is no geometric mean.")
     return _reduced(v, records.geomean, of)
 
 
 def mean(v: Values) -> Reduced:
-    """The arithmetic mean over all points."""
+    """Return the arithmetic mean over all points."""
     return _reduced(v, pd.Series.mean)
 
 
 def median(v: Values, of: str = "all") -> Reduced:
-    """The median over all points, or over those of "each n"."""
+    """Return the median over all points, or over those of "each n"."""
     return _reduced(v, pd.Series.median, of)
 
 
 def largest(v: Values) -> Reduced:
-    """The largest value of any point."""
+    """Return the largest value of any point."""
     return _reduced(v, pd.Series.max)
 
 
 def smallest(v: Values) -> Reduced:
-    """The smallest value of any point."""
+    """Return the smallest value of any point."""
     return _reduced(v, pd.Series.min)
 
 
 def quantile(v: Values, share: float) -> Reduced:
-    """The value below which this share of the points lies: 0.1 is what nine in ten points reach."""
+    """Return the value below which this share of the points lies: 0.1 is what nine in ten points reach."""
     return _reduced(v, lambda s: s.quantile(share))
 
 
@@ -117,18 +119,20 @@ def _reduced(v: Values, take: Callable[[pd.Series], float], of: str = "all") -> 
 
 
 def share_of_points_above(v: Values, limit: float) -> Reduced:
-    """The share of the points whose value is over `limit`."""
+    """Return the share of the points whose value is over `limit`."""
     return _share(v, v.all > limit)
 
 
 def share_of_points_below(v: Values, limit: float) -> Reduced:
-    """The share of the points whose value is under `limit`."""
+    """Return the share of the points whose value is under `limit`."""
     return _share(v, v.all < limit)
 
 
 def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) -> Reduced:
-    """The share of the points whose value is not under `limit` by more than the relative
-    `tolerance`."""
+    """Return the share of the points whose value is at least `limit`.
+
+    A value may be under it by the relative `tolerance`.
+    """
     return _share(v, v.all * (1 + tolerance) >= limit)
 
 
@@ -143,16 +147,21 @@ def trend(
     by: str = "mean",
     order: Sequence[Any] = (),
 ) -> Reduced:
-    """The values along a level ("m", "n", "useful_flops", "density", "label", "contender"), for each of `apart` on its
-    own; where several points have one size, their mean, or as `by` says. With `order` at these places alone, in this
-    order; along "denser" a place is all points that are denser than it."""
+    """Return the values along a level, for each of `apart` on its own.
+
+    along: "m", "n", "useful_flops", "density", "label" or "contender"; where several points have one size, their mean,
+    or as `by` says. With `order` at these places alone, in this order; along "denser" a place is all points that are
+    denser than it.
+    """
     course = _lines(v, along, list(apart), by, 2, order)
     return Reduced(v, pd.Series(dtype=float) if apart else course[0][1], lines=True, course=course)
 
 
 def power_law(v: Values, along: str, scatter: float) -> Reduced:
-    """The exponent of the values as a power of a size, fitted on log axes in each experiment and at
-    each density; none where a point is further than the factor `scatter` from its fit."""
+    """Return the exponent of the values as a power of a size, fitted on log axes.
+
+    In each experiment and at each density; none where a point is further than the factor `scatter` from its fit.
+    """
     lines = _lines(v, along, ["contender", "experiment", "density"], "mean", 3)
     fits = pd.DataFrame([_fit(line) for _, line in lines], columns=["slope", "off"])
     return Reduced(v, fits["slope"].where(fits["off"] <= scatter), lines=True, data={"fits": fits})
@@ -166,8 +175,11 @@ def _fit(line: pd.Series) -> tuple[float, float]:
 
 
 def knee(v: Values, along: str, flat: float) -> Reduced:
-    """Where the values stop rising along a size: the smallest size at which they are within the share `flat` of
-    their largest, for each contender, experiment and density of three sizes or more."""
+    """Where the values stop rising along a size.
+
+    The smallest size at which they are within the share `flat` of their largest, for each contender, experiment and
+    density of three sizes or more.
+    """
     lines = _lines(v, along, ["contender", "experiment", "density"], "largest", 3)
     knees = [float(line.index[line >= (1 - flat) * line.max()].min()) for _, line in lines]
     return Reduced(v, pd.Series(knees), lines=True, course=lines)
@@ -176,8 +188,10 @@ def knee(v: Values, along: str, flat: float) -> Reduced:
 def _lines(
     v: Values, along: str, apart: list[str], by: str, least: int, order: Sequence[Any] = ()
 ) -> list[tuple[dict[str, Any], pd.Series]]:
-    """Return what tells a line from the others, and its values, of each line that has so many sizes; NotMeasured if
-    none has. Arguments as those of `trend`."""
+    """Return what tells a line from the others, and its values, of each line that has so many sizes.
+
+    NotMeasured if none has. Arguments as those of `trend`.
+    """
     groups = v.all.groupby(level=apart, sort=False) if apart else [((), v.all)]
     means(v, order if along == "contender" else ())
     found = []
@@ -191,8 +205,10 @@ def _lines(
 
 
 def over_best(v: Values, of: Mapping[str, Sequence[str]]) -> Reduced:
-    """The geometric mean of each of these contenders over that of the best of those listed for it, as far as they were
-    measured; of all others where none is listed."""
+    """Return the geometric mean of each of these contenders over that of the best of those listed for it.
+
+    As far as they were measured; of all others where none is listed.
+    """
     mean = means(v, of)
     beside = {name: means(v).drop(name).reindex(list(others) or None).dropna() for name, others in of.items()}
     need(all(map(len, beside.values())), f"What {', '.join(of)} stand beside was not measured.")
@@ -218,6 +234,8 @@ REDUCERS = (
 
 @dataclass(frozen=True)
 class Judged:
+    """What a rule says of a value."""
+
     verdict: str
     threshold: tuple[float | None, float | None] = (None, None)  #: between which what is judged is as claimed
     edge: tuple[float, float, float] | None = None  #: by how much a value lies close to a limit, the two
@@ -225,8 +243,9 @@ class Judged:
 
 
 def edge(values: Iterable[float], limits: Mapping[float, float]) -> tuple[float, float, float] | None:
-    """Return by how much a value is off a limit, the value and the limit, of those that lie closest; None where none
-    is close.
+    """Return by how much a value is off a limit, the value and the limit, of those that lie closest.
+
+    None where none is close.
 
     limits: limit → what counts as close, relative. A value that is the limit itself, as "all points" are, lies on no
     edge.
@@ -246,14 +265,18 @@ def all_of(verdicts: Sequence[str]) -> str:
 
 
 def at_least(r: Reduced, limit: float, partly: float) -> Judged:
-    """Reproduced if the value is at least `limit`, partly if it is at least `partly`; of several
-    values (contenders, experiments) all must be, and partly if they differ."""
+    """Reproduced if the value is at least `limit`, partly if it is at least `partly`.
+
+    Of several values (contenders, experiments) all must be, and partly if they differ.
+    """
     return _bound(r, limit, partly, (limit, None), 1)
 
 
 def at_most(r: Reduced, limit: float, partly: float) -> Judged:
-    """Reproduced if the value is at most `limit`, partly if it is at most `partly`; of several
-    values (contenders, experiments) all must be, and partly if they differ."""
+    """Reproduced if the value is at most `limit`, partly if it is at most `partly`.
+
+    Of several values (contenders, experiments) all must be, and partly if they differ.
+    """
     return _bound(r, limit, partly, (None, limit), -1)
 
 
@@ -263,9 +286,11 @@ def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | Non
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
-    """Near the stated range, by factors: reproduced if nine in ten of the values lie within the
-    factor `factor` of [low, high], partly if nine in ten lie within the factor `partly`. Lines are
-    judged one by one instead: reproduced if all are, partly if they differ."""
+    """Near the stated range, by factors.
+
+    Reproduced if nine in ten of the values lie within the factor `factor` of [low, high], partly if nine in ten lie
+    within the factor `partly`. Lines are judged one by one instead: reproduced if all are, partly if they differ.
+    """
     groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
     verdicts, off = zip(*(_near(group, between, factor, partly) for group in groups), strict=True)
     return _by_factors(all_of(verdicts), off, between, factor, partly)
@@ -286,10 +311,12 @@ def _near(values: pd.Series, between: Sequence[float], factor: float, partly: fl
 
 
 def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
-    """The values have the stated range, both ends of it: the smallest value is that end within the
-    factor `factor` and the largest the other, partly within `partly` or if the ends differ in this;
-    and the verdict is no better than that of `near` on all values, reproduced if nine in ten lie in
-    the range, widened by `factor`, partly by `partly`."""
+    """Reproduced if the values have the stated range, both ends of it.
+
+    The smallest value must be that end within the factor `factor` and the largest the other, partly within `partly` or
+    if the ends differ in this; and the verdict is no better than that of `near` on all values, reproduced if nine in
+    ten lie in the range, widened by `factor`, partly by `partly`.
+    """
     inside, _ = _near(r.values, between, factor, partly)
     ends = zip((r.values.min(), r.values.max()), between, strict=True)
     verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly) for v, end in ends), strict=True)
@@ -297,9 +324,11 @@ def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) ->
 
 
 def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
-    """In the stated range, widened by `tolerance` on each side: reproduced if nine in ten of the
-    values are, and every line. With `partly`, a wider tolerance, partly if nine in ten are within
-    that; without, partly if half of the values are, or the geometric mean of the points."""
+    """In the stated range, widened by `tolerance` on each side.
+
+    Reproduced if nine in ten of the values are, and every line. With `partly`, a wider tolerance, partly if nine in
+    ten are within that; without, partly if half of the values are, or the geometric mean of the points.
+    """
     low, high = between
     often = 1.0 if r.lines else OFTEN
     inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
@@ -318,16 +347,20 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
-    """From the smallest to the largest size the value rises by more than the relative `change`, and
-    the rank correlation is positive. With `each_step` a line that follows counts half if it does not
-    rise from every size to the next. Reproduced if every line follows, partly if half do."""
+    """Reproduced if the value rises from the smallest to the largest size by more than the relative `change`.
+
+    The rank correlation must be positive. With `each_step` a line that follows counts half if it does not rise from
+    every size to the next. Reproduced if every line follows, partly if half do.
+    """
     return _moves(r, change, each_step, (1 + change, None), 1)
 
 
 def falls(r: Reduced, change: float, each_step: bool = False) -> Judged:
-    """From the smallest to the largest size the value falls by more than the share `change`, and the
-    rank correlation is negative. With `each_step` a line that follows counts half if it does not fall
-    from every size to the next. Reproduced if every line follows, partly if half do."""
+    """Reproduced if the value falls from the smallest to the largest size by more than the share `change`.
+
+    The rank correlation must be negative. With `each_step` a line that follows counts half if it does not fall from
+    every size to the next. Reproduced if every line follows, partly if half do.
+    """
     return _moves(r, change, each_step, (None, 1 - change), -1)
 
 
@@ -343,8 +376,10 @@ def _moves(
 
 
 def larger_in(r: Reduced, larger: Sequence[str], than_in: Sequence[str], by: float) -> Judged:
-    """Reproduced if the value of the experiments `larger`, taken together, exceeds that of each of
-    `than_in` by more than the relative `by`; partly if it exceeds some, or if none differs by more."""
+    """Reproduced if the value of the experiments `larger` exceeds that of each of `than_in`.
+
+    Taken together, by more than the relative `by`; partly if it exceeds some, or if none differs by more.
+    """
 
     def value(names: Sequence[str]) -> float:
         assert r.again is not None, "of a reducer that makes one number"
@@ -363,9 +398,11 @@ def larger_in(r: Reduced, larger: Sequence[str], than_in: Sequence[str], by: flo
 
 
 def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
-    """Memory limits the kernel rather than arithmetic: its use is at least `busy` and more than that
-    of the FMA units. Reproduced if both hold at a share `at_points` of the points, partly if only
-    "more" does."""
+    """Memory limits the kernel rather than arithmetic.
+
+    Its use is at least `busy` and more than that of the FMA units. Reproduced if both hold at a share `at_points` of
+    the points, partly if only "more" does.
+    """
     used, fma = r.of.by["memory"], r.of.by["FMA units"]
     more, both = (used > fma).mean(), ((used > fma) & (used >= busy)).mean()
     verdict = REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED
@@ -377,7 +414,7 @@ EXPECTATIONS = (at_least, at_most, near, spans, within, rises, falls, larger_in,
 
 # ---------------------------------------------------------------- rules
 
-#: Key of a claim -> the functions that all rooms share, what a room's own are listed as, and how many of their
+#: Key of a claim -> the functions that all systems share, what a system's own are listed as, and how many of their
 #: parameters are no words of the claim: evidence and experiments, then what came of the one before.
 PARTS: dict[str, tuple[tuple[Callable, ...], str, int]] = {
     "quantity": (QUANTITIES, "QUANTITIES", 2),
@@ -454,18 +491,23 @@ def judged(rule: Rule, values: Values) -> Outcome:
     return replace(below, measured=f"between {below.measured} and {above.measured}")
 
 
-def table(part: str, room: str) -> dict[str, Callable[..., Any]]:
-    """Return every function that a claim of the room may name as this part, by name."""
+def table(part: str, system: str) -> dict[str, Callable[..., Any]]:
+    """Return every function that a claim of the system may name as this part, by name."""
     shared, listed, _ = PARTS[part]
-    here = (registry.FOLDER / room / "measures.py").is_file()
-    return {f.__name__: f for f in (*shared, *(getattr(registry.module(room, "measures"), listed, ()) if here else ()))}
+    here = (registry.FOLDER / system / "measures.py").is_file()
+    return {
+        f.__name__: f for f in (*shared, *(getattr(registry.module(system, "measures"), listed, ()) if here else ()))
+    }
 
 
-def part(key: str, words: Mapping[Any, Any], room: str, name: str) -> partial:
-    """Return a part of a rule from what a claim says under `key`, {name: its first parameter or None, parameter:
-    value …}, with all parameters. Raises ValueError, one sentence that begins with `name`."""
+def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
+    """Return a part of a rule, with all parameters, from what a claim says under `key`.
+
+    That is {name: its first parameter or None, parameter: value …}. Raises ValueError, one sentence that begins with
+    `name`.
+    """
     (first, value), *rest = words.items()
-    said, known = str(first).replace(" ", "_"), table(key, room)
+    said, known = str(first).replace(" ", "_"), table(key, system)
     if said not in known:
         raise ValueError(f"{name} names {said!r} as its {key!r}; known: {', '.join(known)}.")
     skip = PARTS[key][2]

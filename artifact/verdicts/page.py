@@ -1,7 +1,9 @@
-"""Verdicts told: how each looks, how many there are of each, rules in words, what sources say against themselves, and
-what of a source is judged, section by section: claims, experiments, figures, and what no experiment can test.
+"""Verdicts told.
 
-A room's room.toml lists the sections of its source; `where` of a claim, and of what is untested, names one or more of
+How each looks, how many there are of each, rules in words, what sources say against themselves, and what of a source
+is judged, section by section: claims, experiments, figures, and what no experiment can test.
+
+A system.toml lists the sections of its source; `where` of a claim, and of what is untested, names one or more of
 them, as in "IV-B; Table II; Fig. 6".
 """
 
@@ -31,8 +33,10 @@ LOOKS = {
 
 
 def counts(df: pd.DataFrame, own: str = OWN_DATA) -> dict[str, int]:
-    """Count the claims of the sources by verdict, in the order of LOOKS. own: what those are called that a series of
-    the source's own decides, whatever the verdict."""
+    """Count the claims of the sources by verdict, in the order of LOOKS. own.
+
+    What those are called that a series of the source's own decides, whatever the verdict.
+    """
     claims = judge.counted(df)
     told = claims["verdict"].mask(claims["own"].astype(bool), own).value_counts()
     return {verdict: int(told[verdict]) for verdict in (*VERDICTS, own) if verdict in told}
@@ -47,8 +51,10 @@ def totals(df: pd.DataFrame) -> str:
 
 
 def markdown(df: pd.DataFrame, gpu: str) -> str:
-    """Return the verdicts of `judge` as a table in Markdown, with a line that counts them and names the GPU of the
-    records."""
+    """Return the verdicts of `judge` as a table in Markdown.
+
+    With a line that counts them and names the GPU of the records.
+    """
     words = [measures.said(*row) for row in zip(df["verdict"], df["extension"], strict=True)]
     shown = {
         "claim": "`" + df["id"] + "`",
@@ -86,9 +92,11 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
 
 
 def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
-    """Return what the rules of these claims are made of: part (quantity, reduce or expect), name, definition
-    (the function's docstring on one line), claims (ids); one row per function, in the order of the
-    parts and then of the claims."""
+    """Return what the rules of these claims are made of.
+
+    Part (quantity, reduce or expect), name, definition (the function's docstring on one line), claims (ids); one row
+    per function, in the order of the parts and then of the claims.
+    """
     used = [(part, getattr(claim.rule, part).func, claim.id) for part in measures.PARTS for claim in known]
     df = pd.DataFrame(used, columns=["part", "name", "claims"])
     df = df.groupby(["part", "name"], sort=False)["claims"].agg(list).reset_index()
@@ -99,7 +107,7 @@ def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
 
 
 def written(value: object) -> str:
-    """A part of a claim as its file has it: a text, a number, a list or a table in one line."""
+    """Return a part of a claim as its file has it: a text, a number, a list or a table in one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {written(v)}" for key, v in value.items()) + " }"
     if isinstance(value, list):
@@ -117,8 +125,10 @@ COVERAGE = ("section", "title", "claims", "says", "experiment", "figure", "reaso
 
 
 def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the sections that `where` names, in their order, and its figures and tables. Sections that are themselves
-    figures count where there is no other. Raises ValueError, one sentence, where it names none, or something else.
+    """Return the sections that `where` names, in their order, and its figures and tables.
+
+    Sections that are themselves figures count where there is no other. Raises ValueError, one sentence, where it names
+    none, or something else.
     """
     figures, rest, found = FIGURE.findall(where), FIGURE.sub("", where), set()
     # The longest first, so that "V.D" is not "V".
@@ -135,25 +145,27 @@ def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str
 
 
 def coverage(
-    room: registry.Room, claims: Sequence[load.Claim], untested: Sequence[load.Untested], figures: Mapping[str, str]
+    system: registry.System, claims: Sequence[load.Claim], untested: Sequence[load.Untested], figures: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return COVERAGE: a row for each section and choice of experiments with the ids of its claims, then one for each
-    statement that is untested, with its reason; a section of which there is nothing has a row of its own.
+    """Return COVERAGE.
+
+    A row for each section and choice of experiments with the ids of its claims, then one for each statement that is
+    untested, with its reason; a section of which there is nothing has a row of its own.
 
     figures: experiment -> the figure of the source that it regenerates. Errors as `places`.
     """
     rows = []
-    for claim in (claim for claim in claims if claim.room == room.room):
-        sections, named = places(claim.where, room.sections)
+    for claim in (claim for claim in claims if claim.room == system.room):
+        sections, named = places(claim.where, system.sections)
         sweeps = [e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment)]
         told = [figures[sweep] for sweep in sweeps if sweep in figures] + named
         rows += [(section, ", ".join(claim.experiment), "", "", [claim.id], told) for section in sections]
-    for entry in (entry for entry in untested if entry.room == room.room):
-        sections, named = places(entry.where, room.sections)
+    for entry in (entry for entry in untested if entry.room == system.room):
+        sections, named = places(entry.where, system.sections)
         rows += [(section, "", entry.says, entry.reason, [], named) for section in sections]
-    rows += [(section, "", "", "", [], []) for section in room.sections if section not in {row[0] for row in rows}]
+    rows += [(section, "", "", "", [], []) for section in system.sections if section not in {row[0] for row in rows}]
     key = ["section", "experiment", "says", "reason"]
     df = pd.DataFrame(rows, columns=[*key, "claims", "figure"]).groupby(key, sort=False)
     df = df.agg(lambda lists: [*dict.fromkeys(sum(lists, []))]).reset_index()
-    df = df.assign(title=df["section"].map(room.sections), figure=df["figure"].map(", ".join))
-    return df.sort_values("section", key=lambda c: c.map([*room.sections].index), kind="stable")[list(COVERAGE)]
+    df = df.assign(title=df["section"].map(system.sections), figure=df["figure"].map(", ".join))
+    return df.sort_values("section", key=lambda c: c.map([*system.sections].index), kind="stable")[list(COVERAGE)]

@@ -98,17 +98,22 @@ def span(values: Sequence[float] | np.ndarray | pd.Series, form: str) -> str:
 
 
 def contenders(of: str | Sequence[str]) -> list[str]:
+    """Return one contender or several as a list."""
     return [of] if isinstance(of, str) else list(of)
 
 
 def counted(metric: str, per: float = 1.0) -> tuple[str, str]:
-    """(unit, what is counted) of a hardware counter in units of `per`; of one that is not in COUNTERS, its own name."""
+    """Return (unit, what is counted) of a hardware counter in units of `per`.
+
+    Of one that is not in COUNTERS, its own name.
+    """
     unit, what = COUNTERS.get(metric, ("%" if "pct" in metric else "", metric))
     told = unit == " bytes" and per in _BYTES
     return (f" {_BYTES[per]}", what) if told else (unit, what + f", in units of {per:g}" * (per != 1))
 
 
 def density(fraction: float) -> str:
+    """Return a density as pages write it: "density 5 %"."""
     return f"density {fraction * 100:g} %"
 
 
@@ -148,9 +153,11 @@ def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, than:
 
 
 def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float = -1.0) -> Values:
-    """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one. Over
-    several baselines it is the speedup over the fastest of them at each point. With `than`, on the matrices that are
-    denser than this share of non-zeros."""
+    """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one.
+
+    Over several baselines it is the speedup over the fastest of them at each point. With `than`, on the matrices that
+    are denser than this share of non-zeros.
+    """
     if isinstance(over, str):
         by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
         return Values({name: denser(s, than) for name, s in by.items()}, unit="×")
@@ -168,10 +175,13 @@ def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
 def tflops(
     e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful", than: float = -1.0, matrices: int = 0
 ) -> Values:
-    """TFLOP/s. Records give every contender the useful FLOPs of the sparse product; with
-    `flops = "dense"` those of the dense product count, useful FLOPs over density, as a source counts
-    them for a dense library. With `than`, on the matrices that are denser than this share of non-zeros. A mean of rates
-    belongs to its set, so for one of the source a record of fewer than so many `matrices` decides nothing."""
+    """TFLOP/s.
+
+    Records give every contender the useful FLOPs of the sparse product; with `flops = "dense"` those of the dense
+    product count, useful FLOPs over density, as a source counts them for a dense library. With `than`, on the matrices
+    that are denser than this share of non-zeros. A mean of rates belongs to its set, so for one of the source a record
+    of fewer than so many `matrices` decides nothing.
+    """
     take = {"useful": lambda df: df["tflops"], "dense": lambda df: df["tflops"] / df["density"]}[flops]
     count = rows(e, experiments, *contenders(of))["label"].nunique()
     need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
@@ -179,8 +189,10 @@ def tflops(
 
 
 def share_of_ceiling(e: Evidence, experiments, ceiling: str | float, of: str, rate: str) -> Values:
-    """The contender's `rate`, "tflops" or "gbps", as a share of the ceiling that a microbenchmark
-    measured on the same GPU, or of a number, the peak that the source states."""
+    """Return the contender's `rate` as a share of the ceiling measured on the same GPU.
+
+    rate: "tflops" or "gbps". The ceiling is a microbenchmark's, or a number, the peak that the source states.
+    """
     top = e.ceiling(ceiling, rate) if isinstance(ceiling, str) else ceiling
     data = {"top": top, "per": RATES[rate]}
     return _of(e, experiments, of, lambda df: df[rate] / top, format=".0f", scale=100, unit="%", data=data)
@@ -190,15 +202,17 @@ def share_of_ceiling(e: Evidence, experiments, ceiling: str | float, of: str, ra
 
 
 def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Values:
-    """A column of the records, such as "rel_err", over all points of all the contenders."""
+    """Return a column of the records, such as "rel_err", over all points of all the contenders."""
     df = rows(e, experiments, *contenders(of))
     by, worst = {COLUMNS.get(column, column): df.set_index(INDEX)[column]}, df.loc[df[column].idxmax()]
     return Values(by, ".1e", named=True, data={"worst": worst})
 
 
 def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
-    """Non-zeros of the generated matrices over the elements of the sparse `operand`, m × k of "A" or
-    k × n of "B", over the density that they are labelled with."""
+    """Return the density of the generated matrices over the one that they are labelled with.
+
+    Non-zeros over the elements of the sparse `operand`, m × k of "A" or k × n of "B".
+    """
     df = e.frame(experiments)
     df = df[(df["variant"] == of) & (df["label"] == "")]
     need(not df.empty, "No generated matrix was measured.")
@@ -207,8 +221,10 @@ def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Value
 
 
 def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
-    """Device memory that a contender keeps beside the values of its sparse operand, such as indices, in bytes for each
-    stored value."""
+    """Return the device memory that a contender keeps beside the values of its sparse operand.
+
+    Such as indices, in bytes for each stored value.
+    """
     return _of(e, experiments, of, lambda df: df["prepare_bytes"] / df["nnz"], format=".3g", unit=" bytes")
 
 
@@ -216,8 +232,10 @@ def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
 
 
 def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0, than="") -> Values:
-    """A hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of
-    `over`; with `than`, by how much it is less than that of `than`."""
+    """Return a hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of `over`.
+
+    With `than`, by how much it is less than that of `than`.
+    """
     by = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}
     if over:
         theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
@@ -232,8 +250,10 @@ def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over
 
 
 def _quotient(part: pd.Series, whole: pd.Series, said: str) -> pd.Series:
-    """Return one counter over another where both were read; NotMeasured, which says `said`, where that is not above
-    0."""
+    """Return one counter over another where both were read.
+
+    NotMeasured, which says `said`, where that is not above 0.
+    """
     part, whole = part.align(whole, join="inner")
     need(not part.empty and bool((whole > 0).all()), said)
     return part / whole
@@ -248,8 +268,10 @@ def counter_share(
     plus: Sequence[str] = (),
     stated: float = 0.0,
 ) -> Values:
-    """A hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`. With `stated`, bytes
-    over a time in ns, as a share of the bandwidth that the source states for its GPU, in GB/s."""
+    """Return a hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`.
+
+    With `stated`, bytes over a time in ns, as a share of the bandwidth that the source states for its GPU, in GB/s.
+    """
     metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
     parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
     by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
@@ -261,8 +283,10 @@ def counter_share(
 def _dram(
     e: Evidence, experiments, names: Sequence[str], metric: str
 ) -> tuple[list[dict[str, pd.Series]], NotMeasured | None]:
-    """Return the share of the DRAM bandwidth in use of each contender by the counter `metric`; without it two bounds,
-    least and requested bytes over the copy ceiling, and what was not measured."""
+    """Return the share of the DRAM bandwidth in use of each contender by the counter `metric`.
+
+    Without it two bounds, least and requested bytes over the copy ceiling, and what was not measured.
+    """
     try:
         return [{name: e.counter(name, metric, experiments) / 100 for name in names}], None
     except NotMeasured as missing:

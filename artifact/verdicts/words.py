@@ -1,6 +1,6 @@
 """A verdict in words: what was measured, why, and what lies close, from the numbers of a rule.
 
-The sentences stand in `words.j2`, here and beside each room's `measures.py`: macros called <function>_<what>, as
+The sentences stand in `words.j2`, here and beside each system's `measures.py`: macros called <function>_<what>, as
 `median_measured`. A macro gets the parameters that the claim gives the function, and what came of it.
 """
 
@@ -79,6 +79,7 @@ def _environment() -> jinja2.Environment:
 
 
 def points(count: int) -> str:
+    """Return a number of points in words."""
     return f"{count} point" + ("s" if count != 1 else "")
 
 

@@ -1,2 +1,5 @@
-"""Which kernel for my matrix? What the records say of it: `statistics` of a matrix, the `atlas` of what was measured
-and of what wins where, a `model` of times fitted to it, and the `advice` for a matrix."""
+"""Former name of `artifact.recommend`: imports and `python -m` of its modules still work."""
+
+from artifact import recommend
+
+__path__ = recommend.__path__

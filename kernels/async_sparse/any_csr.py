@@ -8,10 +8,10 @@
 from functools import cache, partial
 from pathlib import Path
 
-from .. import jit, tuning
+from .. import autotune, jit
+from ..autotune import Choices, Rounds
 from ..contract import Family, Kernel, Launch, Problem
 from ..formats import half, intake
-from ..tuning import Choices, Rounds
 from . import family, model, planning, union, windows
 from .model import statistics
 from .union import Union
@@ -63,7 +63,7 @@ CHOICES: Choices[Union | Windows] = Choices(
 
 
 def key(problem: Problem, accuracy: str) -> tuple:
-    """What a choice is kept under: sizes, where non-zeros are, not their values, and the accuracy, or 16-bit dtype.
+    """Return what a choice is kept under: sizes, places of non-zeros, and the accuracy, or 16-bit dtype.
 
     Raises ValueError, one sentence, where A is not CSR, or B and C are not row-major.
     """
@@ -74,10 +74,10 @@ def key(problem: Problem, accuracy: str) -> tuple:
     return problem.m, problem.n, problem.k, a.nnz, f"{intake.facts_of(a).fingerprint:016x}", kind
 
 
-def bind_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:
-    """A configuration ready to run."""
+def prepare_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:
+    """Return a configuration ready to run."""
     module = union if isinstance(config, Union) else windows
-    return module.bind(name, problem, device, config)
+    return module.prepare(name, problem, device, config)
 
 
 def fits(config: Union | Windows, problem: Problem, device) -> bool:
@@ -88,8 +88,10 @@ def fits(config: Union | Windows, problem: Problem, device) -> bool:
 
 
 def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Union | Windows]:
-    """What takes the problem, the best first by the model; at_a_glance: which looks at few numbers of A, and leaves out
-    what is costly to make of it."""
+    """Return what takes the problem, the best first by the model; at_a_glance.
+
+    Which looks at few numbers of A, and leaves out what is costly to make of it.
+    """
     of = statistics(problem.device().a, at_a_glance)
     cheap = of.ascending or not at_a_glance
     every = (c for c in model.candidates(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
@@ -97,15 +99,15 @@ def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True
     return [c for c in every if isinstance(c, Union) or windows_fit(c.exact)]
 
 
-def tune(problem: Problem, device, accuracy: str) -> tuning.Winner:
-    """The fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
+def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
+    """Return the fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
     configs = candidates(problem, device, accuracy, False)[:MOST]
     dtype = family.dtype_of(problem.device().b)
-    return tuning.tune(
+    return autotune.tune(
         problem,
         configs,
-        lambda p, config: bind_config("auto", p, device, config),
-        (lambda p: union.bind("single rows", p, device, Union(1)),),
+        lambda p, config: prepare_config("auto", p, device, config),
+        (lambda p: union.prepare("single rows", p, device, Union(1)),),
         device,
         ROUNDS,
         [entry_of(config, problem.n, dtype) for config in configs],
@@ -122,7 +124,7 @@ def entry_of(config: Union | Windows, n: int, dtype: str = "tf32") -> tuple[Path
 
 FAMILIES = {
     name: Family(
-        bind_config,
+        prepare_config,
         partial(candidates, accuracy=accuracy),
         fits,
         partial(tune, accuracy=accuracy),

@@ -52,13 +52,15 @@ def shared_bytes(tile: Tile, b_row: int) -> int:
 
 
 def filled(columns: int, b_row: int, most: int) -> Tile:
-    """A tile whose ring is so deep that two share an SM; most: bytes of shared memory that a block may have."""
+    """Return a tile whose ring is so deep that two share an SM; most: bytes of shared memory that a block may have."""
     each = (most + DRIVER) // TOGETHER - DRIVER
     return Tile(columns, min(MOST_STAGES, each // shared_bytes(Tile(columns, 1), b_row)))
 
 
 def chosen(shape: Shape, blocks: int, rows: int, n: int, device) -> Tile:
-    """The tile that is expected to be the fastest: wide ones read A less often, narrow ones keep more SMs at work.
+    """Return the tile that is expected to be the fastest.
+
+    Wide ones read A less often, narrow ones keep more SMs at work.
 
     blocks: of A; rows: of blocks.
     """
@@ -75,7 +77,7 @@ def chosen(shape: Shape, blocks: int, rows: int, n: int, device) -> Tile:
 
 
 def entry(tile: Tile, shape: Shape) -> str:
-    """The template instantiation."""
+    """Return the template instantiation."""
     by_columns = shape.b_order == "F", shape.c_order == "F"
     return instance(NAME, shape.dtype, shape.b_row, shape.b_col, *by_columns, tile.columns, tile.stages)
 
@@ -106,8 +108,10 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def bind(name: str, problem: Problem, device, tile: Tile | None = None) -> Launch:
-    """The kernel ready to run, in the tile given or in `chosen`'s. `prepare_ms` is the order of rows of blocks.
+def prepare(name: str, problem: Problem, device, tile: Tile | None = None) -> Launch:
+    """Return the kernel ready to run, in the tile given or in `chosen`'s.
+
+    `prepare_ms` is the order of rows of blocks.
 
     Launches may overlap unless B has to be copied. Raises ValueError where B is not of 16 bits, or a grid would have
     too many blocks of threads.

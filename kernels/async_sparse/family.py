@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from .. import jit
+from ..autotune import Choices, Rounds
 from ..contract import Problem, require
 from ..formats.half import Half, array_of
-from ..tuning import Choices, Rounds
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "unit_ring.cu"
@@ -94,17 +94,17 @@ class Shape:
 
 
 def order(matrix) -> str:
-    """ "F" for a column-major array or `Half`, "C" for a row-major one; a single row or column is either."""
+    """Return "F" for a column-major array or `Half`, "C" for a row-major one; a single row or column is either."""
     return "F" if array_of(matrix).flags.f_contiguous else "C"
 
 
 def dtype_of(b) -> str:
-    """The dtype of a dense operand: float32 arrays are multiplied as TF32."""
+    """Return the dtype of a dense operand: float32 arrays are multiplied as TF32."""
     return b.dtype if isinstance(b, Half) else "tf32"
 
 
 def shape_of(problem: Problem) -> Shape:
-    """The shape of a problem on the device, its blocks stacked to 64 rows."""
+    """Return the shape of a problem on the device, its blocks stacked to 64 rows."""
     operands = problem.device()
     b_row, b_col = operands.a.block
     return Shape(dtype_of(operands.b), max(ROWS, b_row), b_col, order(operands.b), order(operands.c))
@@ -118,6 +118,7 @@ def box_columns(n: int, size: int, c_order: str, widest: int = 64) -> int:
 
 
 def box_bytes(n: int, size: int, c_order: str, widest: int = 64) -> int:
+    """Return the bytes of a box of C."""
     return ROWS * box_columns(n, size, c_order, widest) * size
 
 
@@ -131,7 +132,7 @@ def shared_bytes(config: Unit, shape: Shape) -> int:
 
 @functools.lru_cache(1024)
 def filled(config: Unit, shape: Shape, most: int) -> Unit:
-    """The configuration with rings as deep as a block's shared memory takes; most: its bytes."""
+    """Return the configuration with rings as deep as a block's shared memory takes; most: its bytes."""
     left = most - STATIC - shared_bytes(replace(config, shared=0, private=0), shape)
     b = config.width * LINE
     both, own = (b, A_BYTES) if config.tall else (A_BYTES, b)
@@ -142,13 +143,13 @@ def filled(config: Unit, shape: Shape, most: int) -> Unit:
 
 
 def instance(kernel: str, *of) -> str:
-    """A template instantiation; of: its arguments, truths as Python has them, dtypes of `DTYPES`."""
+    """Return a template instantiation; of: its arguments, truths as Python has them, dtypes of `DTYPES`."""
     said = (str(x).lower() if isinstance(x, bool) else DTYPES[x][0] if x in DTYPES else str(x) for x in of)
     return f"{kernel}<{', '.join(said)}>"
 
 
 def entry(config: Unit, shape: Shape) -> str:
-    """The template instantiation."""
+    """Return the template instantiation."""
     major, rings = "K_MAJOR" if shape.b_order == "F" else "MN_MAJOR", (config.shared, config.private, config.buffers)
     column = shape.c_order == "F"
     return instance("unit_ring", shape.dtype, major, column, config.tall, config.width, *rings, shape.pieces)
@@ -201,14 +202,19 @@ def fits(config: Unit, problem: Problem, device) -> bool:
 
 
 def tiles(shape: Shape, most: int) -> list[Unit]:
-    """A tile of each width that takes a shape, its rings as deep as a block's shared memory takes; most: its bytes."""
+    """Return a tile of each width that takes a shape, its rings as deep as a block's shared memory takes; most.
+
+    Its bytes.
+    """
     every = (filled(Unit(width, tall=shape.b_row == 128), shape, most) for width in WIDTHS)
     return [config for config in every if takes(config, shape, most)]
 
 
 def dealt(config: Unit, shape: Shape, m: int, n: int, k: int, device) -> tuple[int, tuple]:
-    """(blocks of threads, the last arguments of unit_ring and gated: rows of blocks, panels, how many of these are
-    worked on together, steps of a block) for C (m, n)."""
+    """Return the blocks of threads and the last arguments of unit_ring and gated for C (m, n).
+
+    The arguments: rows of blocks, panels, how many of these are worked on together, steps of a block.
+    """
     rows, panels = ceil(m / shape.b_row), ceil(n / config.columns)
     group = config.group_kib * 1024 // (k * shape.size * config.columns)
     numbers = tuple(map(np.int32, (rows, panels, min(panels, max(1, group)), shape.steps)))
@@ -246,12 +252,13 @@ FILL = 3000  # cycles until the first step has come from DRAM
 
 
 def key(problem: Problem) -> tuple:
+    """Return what a choice is kept under."""
     a, shape = problem.device().a, shape_of(problem)
     return (problem.m, problem.n, problem.k, a.blocks, *a.block, shape.dtype, shape.b_order, shape.c_order)
 
 
 def candidates(problem: Problem, device) -> list[Unit]:
-    """What takes the problem on this GPU, the best first by `predict`, at most `MOST`."""
+    """Return what takes the problem on this GPU, the best first by `predict`, at most `MOST`."""
     shape, properties = shape_of(problem), device.properties
     blocks, sms = problem.device().a.blocks, properties.multiprocessor_count
     every = tiles(shape, properties.max_shared_memory_per_block_optin)

@@ -1,4 +1,4 @@
-"""The room's variants: the source's ladder, and ours beyond it."""
+"""The system's variants: the source's ladder, and ours beyond it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import tuning
-from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require, single, timed
+from .. import autotune
+from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require, single, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
 from . import any_csr, blocks, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
-from .operands import BLOCK, ROOM
+from .operands import BLOCK, SYSTEM
 
 BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
 
@@ -30,7 +30,7 @@ _SHAPES = (
 
 
 def _entries(widths: tuple[int, ...]) -> tuple[str, ...]:
-    """Instantiations that stand for all: every shape in the widest tile, the usual shape in every one."""
+    """Return instantiations that stand for all: every shape in the widest tile, the usual shape in every one."""
     pairs = [(shape, widths[0]) for shape in _SHAPES] + [(_USUAL, n) for n in widths[1:]]
     return tuple(
         family.entry(family.filled(Unit(n, tall=shape.b_row == 128), shape, _MOST), shape) for shape, n in pairs
@@ -65,11 +65,11 @@ VARIANTS: dict[str, Kernel] = {
 
 
 #: Who binds what takes a matrix in CSR, and the kernels for blocks that nobody tunes.
-_CSR = {name: module.bind for module in (wcsr, windows, union) for name in (*module.KERNELS, *module.TRIALS)}
-_BLOCKS = dict.fromkeys((*published.KERNELS, *published.SWEEP), published.bind) | {blocks.NAME: blocks.bind}
+_CSR = {name: module.prepare for module in (wcsr, windows, union) for name in (*module.KERNELS, *module.TRIALS)}
+_BLOCKS = dict.fromkeys((*published.KERNELS, *published.SWEEP), published.prepare) | {blocks.NAME: blocks.prepare}
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
     variant: one of VARIANTS, of the TRIALS of `family`, `wcsr`, `windows` or `union`, or "opt5_n8" to "opt5_n256" of
@@ -77,31 +77,31 @@ def bind(variant: str, problem: Problem, device) -> Bound:
     there is no such variant, or where it does not take the problem or the GPU.
     """
     if variant in any_csr.KERNELS:
-        return bind_auto(variant, problem, device)
+        return prepare_auto(variant, problem, device)
     if variant in _CSR:
         return _CSR[variant](variant, problem, device)
     if isinstance(problem.device().a, Csr):
-        return _bind_blocks(variant, problem, device)
+        return _prepare_blocks(variant, problem, device)
     if variant in _BLOCKS:
         return _BLOCKS[variant](variant, problem, device)
     require(
         variant in VARIANTS or variant in family.TRIALS,
-        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     unit.require_hopper(variant, device)
     if variant == "auto":
-        return bind_auto(variant, problem, device)
+        return prepare_auto(variant, problem, device)
     config = family.TRIALS[variant][0] if variant in family.TRIALS else Unit()
-    return unit.bind(variant, problem, device, usual(problem, device, config))
+    return unit.prepare(variant, problem, device, usual(problem, device, config))
 
 
-def _bind_blocks(variant: str, problem: Problem, device) -> Bound:
-    """A kernel for blocks on a CSR matrix, which is made blocks of 64 x 64 first: that time counts."""
+def _prepare_blocks(variant: str, problem: Problem, device) -> PreparedKernel:
+    """Return a kernel for blocks on a CSR matrix, which is made blocks of 64 x 64 first: that time counts."""
     operands = problem.device()
     dtype = family.dtype_of(operands.b)
     a, ms = timed(lambda: bcsr.from_csr(operands.a, block=BLOCK, dtype="float32" if dtype == "tf32" else dtype))
     made = Operands(a, operands.b, operands.c)
-    bound = bind(variant, replace(problem, make_device=lambda: made, _device=None), device)
+    bound = prepare(variant, replace(problem, make_device=lambda: made, _device=None), device)
     bound.prepare_ms += ms
     bound.prepare_bytes += a.nbytes
     return bound
@@ -114,8 +114,8 @@ def usual(problem: Problem, device, config: Unit | None = None) -> Unit:
     return family.filled(replace(config or Unit(), tall=shape.b_row == 128), shape, most)
 
 
-def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
-    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
+    """Return the chosen configuration, ready to run; tunes first where there is no choice yet.
 
     name: one of `FAMILIES` that has choices. file: where to look and to write, instead of the usual places.
     `prepare_ms` is what the choice prepares, the look at the matrix, and the trials where there were any. Raises
@@ -123,21 +123,21 @@ def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) 
     """
     of: Any = FAMILIES[name]
     key, look_ms = timed(lambda: of.key(problem))
-    made = tuning.bind_choice(
+    made = autotune.prepare_choice(
         of.choices,
         key,
         device,
         fits=lambda config: of.fits(config, problem, device),
         make=lambda: of.tune(problem, device),
-        bind=lambda config: of.bind(name, problem, device, config),
+        prepare=lambda config: of.prepare(name, problem, device, config),
         file=file,
     )
     made.prepare_ms += look_ms
     return made
 
 
-def tune(problem: Problem, device) -> tuning.Winner:
-    """The fastest candidate whose output is that of the first of `references` that takes the problem.
+def tune(problem: Problem, device) -> autotune.Winner:
+    """Return the fastest candidate whose output is that of the first of `references` that takes the problem.
 
     Raises ValueError where no configuration does.
     """
@@ -146,10 +146,10 @@ def tune(problem: Problem, device) -> tuning.Winner:
         configs = [usual(problem, device)]
         most = device.properties.max_shared_memory_per_block_optin
         family.check(configs[0], family.shape_of(problem), most)
-    return tuning.tune(
+    return autotune.tune(
         problem,
         configs,
-        lambda p, config: unit.bind("auto", p, device, config),
+        lambda p, config: unit.prepare("auto", p, device, config),
         references(device),
         device,
         family.ROUNDS,
@@ -157,14 +157,17 @@ def tune(problem: Problem, device) -> tuning.Winner:
     )
 
 
-def references(device) -> list[Callable[[Problem], Bound]]:
-    """Simple kernels that say what is right: the source's, and for what they refuse unit_ring as nobody tuned it."""
-    simple = [partial(published.bind, name, device=device) for name in ("opt5", "opt0")]
-    return [*simple, lambda p: unit.bind("unit_ring", p, device, usual(p, device))]
+def references(device) -> list[Callable[[Problem], PreparedKernel]]:
+    """Return simple kernels that say what is right.
+
+    The source's, and for what they refuse unit_ring as nobody tuned it.
+    """
+    simple = [partial(published.prepare, name, device=device) for name in ("opt5", "opt0")]
+    return [*simple, lambda p: unit.prepare("unit_ring", p, device, usual(p, device))]
 
 
 FAMILIES = {
-    "auto": Family(unit.bind, family.candidates, family.fits, tune, family.CHOICES, family.key),
-    blocks.NAME: single(blocks.NAME, blocks.bind),
+    "auto": Family(unit.prepare, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    blocks.NAME: single(blocks.NAME, blocks.prepare),
     **any_csr.FAMILIES,
 }

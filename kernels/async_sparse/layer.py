@@ -1,4 +1,4 @@
-"""The room's kernels as a linear layer calls them: by addresses, for any number of tokens, without trials or copies.
+"""The system's kernels as a linear layer calls them: by addresses, for any number of tokens, without trials or copies.
 
     unit_ring   Y (tokens x m) = X (tokens x k) · Aᵀ
     gated       H (tokens x m) = silu(X · Gᵀ) ∘ (X · Uᵀ), G and U in one list of blocks (gated.cu)
@@ -14,9 +14,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from .. import gpu, jit, tuning
+from .. import autotune, gpu, jit
 from ..contract import require
-from ..pitch import ALIGNMENT
+from ..padding import ALIGNMENT
 from ..tma import mapped, remember
 from . import family, published
 from .family import LINE, ROWS, Shape, Unit
@@ -47,7 +47,7 @@ class Sizes:
 
 
 def whole_lines(size: int) -> int:
-    """The least number of values, at least `size`, whose lines begin at multiples of 16 bytes."""
+    """Return the least number of values, at least `size`, whose lines begin at multiples of 16 bytes."""
     return ceil(size / _EACH) * _EACH
 
 
@@ -69,30 +69,31 @@ def check(sizes: Sizes) -> None:
 
 
 def shape_of(sizes: Sizes) -> Shape:
+    """Return the shape that a layer's kernel is chosen for."""
     return Shape(sizes.dtype, ROWS, ROWS, "F", "C" if sizes.kernel == "opt5" else "F")
 
 
 def config_of(sizes: Sizes, device) -> Unit:
-    """The tile and its rings: tuned where the choices have the sizes, else the best by prediction."""
+    """Return the tile and its rings: tuned where the choices have the sizes, else the best by prediction."""
     shape = shape_of(sizes)
     most = device.properties.max_shared_memory_per_block_optin
     if sizes.kernel == "unit_ring":
         key = (sizes.m, sizes.tokens, sizes.k, sizes.blocks, ROWS, ROWS, sizes.dtype, "F", "F")
-        found = tuning.look_up(family.CHOICES, key, device, fits=lambda config: family.takes(config, shape, most))
+        found = autotune.look_up(family.CHOICES, key, device, fits=lambda config: family.takes(config, shape, most))
         if found is not None:
             return found.config
     return predicted(sizes, most, device.properties.multiprocessor_count)
 
 
 def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
-    """The best by `family.predict`. most: bytes of shared memory that a block may have; sms: of the GPU."""
+    """Return the best by `family.predict`. most: bytes of shared memory that a block may have; sms: of the GPU."""
     shape = shape_of(sizes)
     tiles = family.tiles(shape, most)
     return min(tiles, key=lambda c: family.predict(c, sizes.m, sizes.tokens, sizes.blocks, shape, sms))
 
 
 def entry(sizes: Sizes, config: Unit) -> str:
-    """The template instantiation."""
+    """Return the template instantiation."""
     if sizes.kernel == "gated":
         return family.instance("gated", sizes.dtype, config.width, config.shared, config.private, config.buffers)
     if sizes.kernel == "opt5":
@@ -113,10 +114,12 @@ class Launcher:
     _maps: dict = field(default_factory=dict)
 
     def __call__(self, stream, x: int, y: int, val: int, index: int, col_idx: int, counter: int):
-        """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m (opt5: m x tokens), without gaps, at
-        multiples of 16 bytes; val: the blocks; index: int4 of each block row, as `layout.ordered_rows` has them (opt5:
-        int32 row_ptr); counter: two uint32 zeros, which are zeros again afterwards: no two launches may share
-        them at once."""
+        """Enqueue on a `cuda.core.Stream`. x, y.
+
+        Tokens x k and tokens x m (opt5: m x tokens), without gaps, at multiples of 16 bytes; val: the blocks; index:
+        int4 of each block row, as `layout.ordered_rows` has them (opt5: int32 row_ptr); counter: two uint32 zeros,
+        which are zeros again afterwards: no two launches may share them at once.
+        """
         from cuda.core import launch
 
         s = self.sizes
@@ -137,7 +140,7 @@ class Launcher:
 
 @functools.lru_cache(512)
 def launcher(sizes: Sizes, ordinal: int) -> Launcher:
-    """The kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
+    """Return the kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """

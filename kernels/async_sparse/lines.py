@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from .. import jit, pitch, workspace
+from .. import jit, padding, workspace
 from ..contract import Launch
 from ..formats.half import array_of
 from ..lazy import cupy
@@ -40,7 +40,7 @@ class Lines:
         around: tuple = ((), ()),
         cluster: tuple[int, ...] = (),
     ) -> Launch:
-        """The launch of a kernel between the copies of lines; whatever CuPy's stream does is done before.
+        """Return the launch of a kernel between the copies of lines; whatever CuPy's stream does is done before.
 
         job: (source, entry). shape: (grid, block). need: bytes of dynamic shared memory. held: bytes that preparation
         leaves. around: launches right before and after the kernel. cluster: its blocks, where there are clusters.
@@ -68,12 +68,12 @@ def lines(operands, device, *, by_rows: bool = False, copy_c: bool = True) -> Li
     made = Lines(b, c)
     if _ragged(b):
         made.b = _padded(b)
-        made.before.append(pitch.copy(b, made.b, device))
+        made.before.append(padding.copy(b, made.b, device))
     if copy_c and _ragged(c):
         made.c = _padded(c)
         if made.c.nbytes:  # all bits set is NaN in every dtype
             made.c.data.memset_async(0xFF, made.c.nbytes)
-        made.after.append(pitch.copy(made.c, c, device))
+        made.after.append(padding.copy(made.c, c, device))
     made.copies = tuple(x for x, own in ((made.b, b), (made.c, c)) if x is not own)
     cupy.cuda.get_current_stream().synchronize()  # a launch may come on another stream
     return made
@@ -88,9 +88,9 @@ def _ragged(array) -> bool:
     row = array.shape[1] * array.dtype.itemsize
     # A single line may have any distance to the next, and the copy engine looks at it.
     apart = array.strides[0]
-    return any(x % pitch.ALIGNMENT for x in (row, apart, array.data.ptr))
+    return any(x % padding.ALIGNMENT for x in (row, apart, array.data.ptr))
 
 
 def _padded(array):
-    each = pitch.ALIGNMENT // array.dtype.itemsize
+    each = padding.ALIGNMENT // array.dtype.itemsize
     return cupy.empty((array.shape[0], ceil(array.shape[1] / each) * each), array.dtype)

@@ -1,8 +1,9 @@
-"""What of a matrix decides which kernel for CSR is the fastest, and how long each takes by that: to rank candidates, of
-which a few are tried.
+"""What of a matrix decides which kernel for CSR is the fastest, and how long each takes by that.
+
+To rank candidates, of which a few are tried.
 
 Microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in model.csv
-were fitted to what artifact/rooms/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices on an H200.
+were fitted to what artifact/systems/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices on an H200.
 Elsewhere the ranking may be worse; what is chosen is measured all the same.
 """
 
@@ -60,8 +61,10 @@ class Statistics:
 
 
 def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
-    """Statistics of A by a sample of columns, in both orders of its rows; at_a_glance: in the given one alone, by the
-    sample that its facts have."""
+    """Statistics of A by a sample of columns, in both orders of its rows; at_a_glance.
+
+    In the given one alone, by the sample that its facts have.
+    """
     facts = intake.facts_of(a)
     given = {"": facts.columns}
     columns = given if at_a_glance else {how: intake.shared(tasks.ordered(a, how)[1]) for how in tasks.ORDERS}
@@ -72,7 +75,7 @@ def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
 
 
 def kernel(config: Union | Windows) -> str:
-    """The name of a configuration's weights."""
+    """Return the name of a configuration's weights."""
     if isinstance(config, Union):
         return f"union_rows_{config.rows}_{config.loads}_{config.unroll}"
     return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"

@@ -1,4 +1,4 @@
-"""The room's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR) or CSR, B and C dense.
+"""The system's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR) or CSR, B and C dense.
 
 Every number comes from its position in a stream (`kernels.splitmix`), so NumPy and CuPy make the same
 bits. The source names no values; these are random, because a GPU multiplies zeros with less power and
@@ -16,7 +16,7 @@ from ..formats import bcsr, csr, half, reorder
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import Half
 
-ROOM = "async_sparse"
+SYSTEM = "async_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and column (source, section IV)
 BLOCK = 64  #: rows and columns of the source's blocks
 TILE = 512  #: columns of C in a thread block of the source's: two consumers of 256 (section IV-B)
@@ -83,7 +83,7 @@ def problem_from_csr(
     """C (m, n) = A · B for the pattern of a matrix on the host, with random values on it.
 
     format: "bcsr", A in blocks, or "csr", A a `Csr` whose columns ascend in a row: what else a kernel
-    multiplies, windows of some height or blocks, it makes of that in `bind`, and the time counts
+    multiplies, windows of some height or blocks, it makes of that in `prepare`, and the time counts
     (`prepare_ms`). Values are float32 then, B and C too where dtype is "tf32" or "float32", in which
     values have all digits; `block` is not looked at. layout "": `FORMATS` says which.
 
@@ -129,7 +129,7 @@ def column_vectors(a: Csr, window: int = WINDOW) -> int:
 
 
 def reordered(a: Csr, how: str) -> tuple[Csr, float]:
-    """(A in another order of rows and columns, milliseconds to find it); A itself where none applies.
+    """Return (A in another order of rows and columns, milliseconds to find it); A itself where none applies.
 
     how: one of `REORDERS`. A matrix that is not square keeps its order.
     """
@@ -140,7 +140,7 @@ def reordered(a: Csr, how: str) -> tuple[Csr, float]:
 
 
 def with_values(a: Csr, seed: int, dtype: str) -> Csr:
-    """The pattern of A, repeated entries made one, with random values of a dtype in float32.
+    """Return the pattern of A, repeated entries made one, with random values of a dtype in float32.
 
     Values go to the entries in the order of rows and, in them, of columns.
     """
@@ -174,13 +174,13 @@ def _require(m, n, k, seed, dtype, layout, dtypes=DTYPES) -> None:
     require_seed(seed)
     require(
         dtype in dtypes,
-        f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(dtypes)}",
+        f"dtype is {dtype!r}, but the system's kernels take one of {', '.join(dtypes)}",
     )
     require(layout in LAYOUTS, f"layout is {layout!r}, but must be one of {', '.join(LAYOUTS)}")
 
 
 def _label(block: tuple[int, int], dtype: str, layout: str) -> str:
-    """What tells a problem from the source's: bfloat16, blocks of 64 x 64, C row-major."""
+    """Return what tells a problem from the source's: bfloat16, blocks of 64 x 64, C row-major."""
     parts = [dtype] if dtype != DTYPES[0] else []
     if block != (BLOCK, BLOCK):
         b_row, b_col = block
@@ -194,8 +194,10 @@ def _size(dtype: str) -> int:
 
 
 def _blocks_bytes(m: int, n: int, blocks: int, block: tuple[int, int], size: int) -> tuple[int, int]:
-    """(bytes of A, what the source's kernel asks of A and B): every tile of C reads its row of blocks, and for each
-    block as many rows of B. size: of a value."""
+    """(bytes of A, what the source's kernel asks of A and B).
+
+    Every tile of C reads its row of blocks, and for each block as many rows of B. size: of a value.
+    """
     b_row, b_col = block
     a = size * blocks * b_row * b_col + 4 * (blocks + ceil(m / b_row) + 1)
     return a, ceil(n / TILE) * a + blocks * b_col * n * size
@@ -229,7 +231,7 @@ def _problem(
         return operands(cupy)
 
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         label=label,
         m=m,
         n=n,

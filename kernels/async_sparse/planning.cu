@@ -240,9 +240,9 @@ __global__ void __launch_bounds__(THREADS)
          [&](int i) { return (unsigned)parts_of(row_ptr[i + 1] - row_ptr[i], chunk); });
 }
 
-// Rooms of cut rows, the largest first (32 kinds of them), so that a small one lies in one block
-// and a large one begins with one. begin[j]: where the room of cut row j begins; free[j]: places
-// that are left over in the rooms before it. One block of 1024.
+// Systems of cut rows, the largest first (32 kinds of them), so that a small one lies in one block
+// and a large one begins with one. begin[j]: where the system of cut row j begins; free[j]: places
+// that are left over in the systems before it. One block of 1024.
 template <int = 0>
 __global__ void __launch_bounds__(1024)
     cut_places(const int* __restrict__ row_ptr, const int* __restrict__ cut, int cuts, int chunk,
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0 && others) others[j] = parts - 1;
 }
 
-// Whole rows where rooms of cut ones are not filled, and behind them; where there are too few,
+// Whole rows where systems of cut ones are not filled, and behind them; where there are too few,
 // tasks of no row, `m`, and no column.
 template <int = 0>
 __global__ void __launch_bounds__(THREADS)
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(THREADS)
     const int whole = i < m ? i - (cuts ? rank[i] : 0) : i - cuts;
     int to = room + whole - spare;
     if (whole < spare) {
-        int low = 0, high = cuts;  // the last room before which so many or fewer places are free
+        int low = 0, high = cuts;  // the last system before which so many or fewer places are free
         while (low + 1 < high) {
             const int middle = low + (high - low) / 2;
             if (free[middle] <= whole) low = middle;

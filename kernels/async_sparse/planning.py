@@ -35,10 +35,12 @@ class Tasks:
 
     @property
     def count(self) -> int:
+        """Return the number of tasks."""
         return int(self.table.shape[0])
 
     @property
     def nbytes(self) -> int:
+        """Return the bytes of the tables on the GPU."""
         return sum(x.nbytes for x in (self.table, self.cut, self.others) if x is not None)
 
 
@@ -71,7 +73,7 @@ def flags(x, infinite: int):
 
 
 def tf32(x):
-    """A float32 array rounded to what TF32 holds, contiguous."""
+    """Return a float32 array rounded to what TF32 holds, contiguous."""
     import cupy
 
     x = compress.contiguous(x)
@@ -202,7 +204,7 @@ def _counted(on: On, row_ptr, chunk: int, block: int) -> _Counts:
 
 
 def _without_row(counts: _Counts, m: int) -> int:
-    """Tasks of no row, where there are fewer whole rows than rooms of cut ones have left."""
+    """Tasks of no row, where there are fewer whole rows than systems of cut ones have left."""
     return max(0, counts.room - counts.cut_parts - (m - counts.cuts))
 
 

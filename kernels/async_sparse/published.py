@@ -34,7 +34,7 @@ SWEEP = {f"opt5_n{n}": n for n in WIDTHS}
 
 
 def entry(name: str, dtype: str, c_order: str, n: int, traced: bool = False) -> str:
-    """The template instantiation; c_order: "C" for a row-major C, "F" for a column-major one."""
+    """Return the template instantiation; c_order: "C" for a row-major C, "F" for a column-major one."""
     stages = () if name in ("opt1", "opt2") else (STAGES,)
     return family.instance(name, dtype, c_order == "F", n, *stages, *(True,) * traced)
 
@@ -103,15 +103,15 @@ KERNELS: dict[str, Kernel] = {
 
 
 def wgmma_n(n: int, groups: int = 2) -> int:
-    """The width that section IV-C chooses: the largest WGMMA_N whose tile of `groups` of them divides n.
+    """Return the width that section IV-C chooses: the largest WGMMA_N whose tile of `groups` of them divides n.
 
     Where none does, which the source does not say: the one that pads n the least, the largest of those.
     """
     return min(WIDTHS, key=lambda width: (-n % (groups * width), -width))
 
 
-def bind(name: str, problem: Problem, device, spans=None) -> Launch:
-    """A rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
+def prepare(name: str, problem: Problem, device, spans=None) -> Launch:
+    """Return a rung, or "opt5_n<N>" of the sweep, ready to run: nothing but its kernel in a launch.
 
     spans: CuPy array for the clocks of a rung of `TRACED` (`timeline`); a launch is slower then.
     Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
@@ -226,7 +226,7 @@ def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz:
         )
         spans = cupy.zeros((*KEPT, 2), cupy.int64)
         cupy.cuda.get_current_stream().synchronize()
-        bound = bind(variant, problem, device, spans)
+        bound = prepare(variant, problem, device, spans)
         for _ in range(2):  # the first one finds a cold instruction cache
             bound.launch(stream)
         stream.sync()

@@ -33,7 +33,7 @@ RAGGED = (
 def sweeps(preset: str) -> dict[str, list[dict]]:
     """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (block, dtype, layout).
 
-    Real matrices are no shapes: "ablation", "tile_n", "spmm" and others take them from the room's list. preset:
+    Real matrices are no shapes: "ablation", "tile_n", "spmm" and others take them from the system's list. preset:
     "full" or "kick", a part of it that finishes in seconds; else ValueError.
     """
     require(preset in ("full", "kick"), f"preset is {preset!r}, but must be 'full' or 'kick'")

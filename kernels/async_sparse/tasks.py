@@ -67,7 +67,7 @@ class Parts:
 
 
 def parts(row_ptr, cut, chunk: int) -> Parts | None:
-    """The parts of the windows `cut` that `planning.tasks(row_ptr, chunk)` makes, on the host.
+    """Return the parts of the windows `cut` that `planning.tasks(row_ptr, chunk)` makes, on the host.
 
     None where no window has more than two, whose sum is the same either way round. row_ptr: int32 (windows + 1,); cut:
     `Tasks.cut`; NumPy or CuPy. Raises ValueError where slots are too many.
@@ -89,7 +89,9 @@ def parts(row_ptr, cut, chunk: int) -> Parts | None:
 
 
 def slots(of: Parts | None, strips: int, window: int, width: int) -> tuple[tuple, tuple]:
-    """(what a kernel's arguments end with, device arrays behind it) to add up parts in one order; none without parts.
+    """Return (what a kernel's arguments end with, device arrays behind it) to add up parts in one order.
+
+    None without parts.
 
     strips: ranges of columns of C that different warps add up. Of the arrays launches write all but the first one.
     """
@@ -115,6 +117,7 @@ class Prepared:
 
     @property
     def nbytes(self) -> int:
+        """Return the bytes that preparation leaves on the GPU."""
         return self.work.nbytes + sum(x.nbytes for x in self.own if x is not None)
 
 
@@ -125,7 +128,7 @@ def ordered(a: Csr, how: str) -> tuple[Any, Csr]:
 
 
 def ascending(a: Csr) -> Csr:
-    """A with the columns of each row in order, each once: A itself where they are."""
+    """Return a with the columns of each row in order, each once: A itself where they are."""
     if intake.facts_of(a).ascending:
         return a
     place, val = csr.sorted_sums(csr.rows(a) * a.k + a.col_idx, a.val)
@@ -138,7 +141,9 @@ def pointer(array) -> int:
 
 
 def of_cut(source, entry: str, cut, pointers: tuple, c, m: int, device) -> list[tuple]:
-    """The launch (kernel, config, arguments) of a kernel of cut_windows.cuh on the rows of cut windows; none without.
+    """Return the launch (kernel, config, arguments) of a kernel of cut_windows.cuh on the rows of cut windows.
+
+    None without.
 
     entry: clear_cut, which clears them in C, of pointers to the order of rows (0: theirs) and to C, or round_cut, which
     rounds sums into C and leaves zeros, of pointers to both. c: CuPy (m, any), row-major.

@@ -2,7 +2,7 @@
 
 union_rows.cu is exact float32; union_half.cu has B and C in 16 bits, and float32 products and sums.
 
-What the review of the room's kernels asks for beyond casper's ladder: "a warp takes 4 to 8 rows over their union". A
+What the review of the system's kernels asks for beyond casper's ladder: "a warp takes 4 to 8 rows over their union". A
 group is a window of a `Wcsr` without padding; single rows are CSR itself.
 """
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..autotune import choices
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats import half
 from ..formats.csr import INT32_MAX, Csr
-from ..tuning import choices
 from . import planning, tasks
 from .family import dtype_of, instance
 from .lines import Lines, lines
@@ -30,7 +30,7 @@ LOADS = (1, 2)  #: of a row of B
 MOST_TASKS = 8  #: of a warp, a power of 2
 #: Bytes of B that a warp's tasks load together, where it has several: blocks that run side by side then lie side by
 #: side in A as well, and what one has fetched of B is still in L2 for the next. With fewer, blocks of tasks of two or
-#: three columns would begin more often than they multiply (artifact/rooms/async_sparse/scripts.py).
+#: three columns would begin more often than they multiply (artifact/systems/async_sparse/scripts.py).
 WORK = 48 * 1024
 #: Times L2 that a panel of B is where it is so large that neighbours find nothing of each other's in L2, if rows are so
 #: uneven that groups are cut: there a warp has many tasks, which evens out how long warps of a block take.
@@ -117,7 +117,7 @@ def columns_of(config: Union, dtype: str = "tf32") -> int:
 
 
 def entry(config: Union, dtype: str = "tf32") -> str:
-    """The template instantiation; dtype: of B, "tf32" for float32."""
+    """Return the template instantiation; dtype: of B, "tf32" for float32."""
     c, last = config, (WARPS, blocks_of(config, dtype), config.unroll, *tasks.IN_ORDER * config.in_order)
     if dtype in half.DTYPES:
         return instance("union_half", dtype, c.rows, c.vec, *last)
@@ -149,27 +149,30 @@ HALVES = ("union_half",)  #: variants of 16 bits
 
 
 def config_of(name: str) -> Union:
-    """The configuration of the variant, which nobody tunes, or of a trial."""
+    """Return the configuration of the variant, which nobody tunes, or of a trial."""
     return TRIALS[name][0] if name in TRIALS else Union()
 
 
 def fitted(config: Union, n: int, dtype: str = "tf32") -> Union:
-    """The configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
+    """Return the configuration with loads that divide n; rows of 16-bit types are padded to whole loads instead."""
     if dtype in half.DTYPES or n % config.vec == 0:
         return config
     return replace(config, vec=next(v for v in VECTORS if v <= config.vec and n % v == 0))
 
 
 def per_block(tasks: int, slots: int, loaded: float, cuts: int = 0) -> int:
-    """Tasks of a block. slots: blocks that the GPU holds at once; two rounds of them a panel keep its end from
-    idling SMs. loaded: bytes of B in a task, on average, of which a warp has `WORK` at most, or one task; it has
-    `MOST_TASKS` at most, and a power of 2 of them where groups are cut (`planning.tasks`)."""
+    """Tasks of a block. slots: blocks that the GPU holds at once.
+
+    Two rounds of them a panel keep its end from idling SMs. loaded: bytes of B in a task, on average, of which a warp
+    has `WORK` at most, or one task; it has `MOST_TASKS` at most, and a power of 2 of them where groups are cut
+    (`planning.tasks`).
+    """
     each = max(1, int(min(MOST_TASKS, WORK / max(loaded, 1.0), tasks // (2 * slots * WARPS))))
     return WARPS * (1 << each.bit_length() - 1 if cuts else each)
 
 
-def prepare(a: Csr, config: Union) -> tasks.Prepared:
-    """Groups of A, which lies on a GPU."""
+def convert(a: Csr, config: Union) -> tasks.Prepared:
+    """Return groups of A, which lies on a GPU."""
     order, a = tasks.ordered(a if config.rows == 1 else tasks.ascending(a), config.order)
     asked, block = config.chunk if config.chunk >= 0 else -LONG, WARPS * MOST_TASKS
     if config.rows == 1:
@@ -182,8 +185,8 @@ def prepare(a: Csr, config: Union) -> tasks.Prepared:
     return tasks.Prepared(order, col_idx, val, work, parts, own)
 
 
-def bind(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
-    """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into groups and tasks.
+def prepare(name: str, problem: Problem, device, config: Union | None = None) -> Launch:
+    """Return a configuration ready to run. `prepare_ms` is the conversion of A, CSR, into groups and tasks.
 
     Where a group of several rows names an infinite or NaN row of B, all its rows become NaN. Where one is cut into
     three parts or more, the order of their additions, and with it the last bits of C, changes from launch to launch
@@ -219,7 +222,7 @@ def bind(name: str, problem: Problem, device, config: Union | None = None) -> La
         f"{name} reads B of {problem.k} x {problem.n} in {loads} loads, but counts up to {MOST_LOADS} of them: "
         "multiply in several ranges of columns",
     )
-    made, prepare_ms = timed(partial(prepare, operands.a, config))
+    made, prepare_ms = timed(partial(convert, operands.a, config))
     config = replace(config, in_order=made.parts is not None)
     slots = device.properties.multiprocessor_count * blocks_of(config, dtype)
     cuts = len(made.work.cut)

@@ -15,7 +15,7 @@ from .lines import lines
 
 
 def stacked(a: Bcsr) -> Bcsr:
-    """A with blocks of 64 rows where they are lower: blocks of neighbouring rows stacked, zeros between.
+    """Return a with blocks of 64 rows where they are lower: blocks of neighbouring rows stacked, zeros between.
 
     A stacked block stands where any of its 64 / b_row blocks does: of blocks chosen at random, at density d
     a share of (1 - (1 - d)^s) / (s d) of what is multiplied is not zero, for s of them. A lies on a GPU.
@@ -30,8 +30,8 @@ def stacked(a: Bcsr) -> Bcsr:
     return replace(a, row_ptr=row_ptr, col_idx=col_idx, val=val)
 
 
-def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
-    """A configuration ready to run. `prepare_ms` is the stacking and the order of block rows.
+def prepare(name: str, problem: Problem, device, config: Unit) -> Launch:
+    """Return a configuration ready to run. `prepare_ms` is the stacking and the order of block rows.
 
     Launches of one `Launch` share a counter of tiles: they must not overlap. Raises ValueError where the GPU has no
     wgmma, or the configuration does not take the problem.
@@ -70,7 +70,7 @@ def bind(name: str, problem: Problem, device, config: Unit) -> Launch:
 
 
 def blocks_of(a: Bcsr):
-    """The rows of all blocks, one after another, (blocks * b_row, b_col); of no block at all, one of zeros."""
+    """Return the rows of all blocks, one after another, (blocks * b_row, b_col); of no block at all, one of zeros."""
     xp = array_module(a.val)
     val = a.val if a.blocks else xp.zeros((1, *a.block), a.val.dtype)
     if val.data.ptr % 16:
@@ -79,7 +79,10 @@ def blocks_of(a: Bcsr):
 
 
 def c_map(c, wide: int, shape):
-    """The tensor map of C's boxes (output.cuh): `wide` columns of it, in lines of 128 bytes or of their width."""
+    """Return the tensor map of C's boxes (output.cuh).
+
+    `wide` columns of it, in lines of 128 bytes or of their width.
+    """
     if shape.c_order == "F":
         return tensor_map(c, (wide, LINE // shape.size if shape.size == 4 else ROWS), LINE)
     width = wide * shape.size
@@ -87,6 +90,7 @@ def c_map(c, wide: int, shape):
 
 
 def require_hopper(name: str, device) -> None:
+    """Raise ValueError, one sentence, where the GPU has no wgmma."""
     require(
         jit.arch_of(device) in family.TARGETS,
         f"{name} is made of wgmma, which compute capability 9.0 has and this GPU, "

@@ -53,7 +53,7 @@ TRIALS: dict[str, tuple[Config, str]] = {
 
 
 def entry(dtype: str, width: int) -> str:
-    """The template instantiation; dtype: of `family.DTYPES`."""
+    """Return the template instantiation; dtype: of `family.DTYPES`."""
     return family.instance("wcsr", dtype, width)
 
 
@@ -82,14 +82,14 @@ KERNELS: dict[str, Kernel] = {
 
 
 def config_of(name: str) -> Config:
-    """The configuration of a variant or a trial."""
+    """Return the configuration of a variant or a trial."""
     if name in TRIALS:
         return TRIALS[name][0]
     return Config(chunk=0) if name == "wcsr_whole" else Config()
 
 
-def bind(name: str, problem: Problem, device, config: Config | None = None) -> Launch:
-    """A variant or trial ready to run. `prepare_ms` is the conversion of A, CSR, into windows and tasks.
+def prepare(name: str, problem: Problem, device, config: Config | None = None) -> Launch:
+    """Return a variant or trial ready to run. `prepare_ms` is the conversion of A, CSR, into windows and tasks.
 
     Launches of one `Launch` must not overlap where windows are cut. Raises ValueError where A is not CSR, B and
     C are not row-major, the GPU has no wgmma, TF32 would lose digits, or n is too large for a grid.

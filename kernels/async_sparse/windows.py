@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..autotune import choices
 from ..contract import Kernel, Launch, Problem, require, timed
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
-from ..tuning import choices
 from . import planning, tasks
 from .family import TARGETS, dtype_of, instance
 from .lines import lines
@@ -91,7 +91,7 @@ def stages(config: Windows) -> int:
 
 
 def entry(config: Windows) -> str:
-    """The template instantiation."""
+    """Return the template instantiation."""
     last = tasks.IN_ORDER * config.in_order
     return instance("windows", config.window, config.groups, stages(config), config.exact, *last)
 
@@ -122,13 +122,13 @@ KERNELS: dict[str, Kernel] = {
 
 
 def config_of(name: str, n: int) -> Windows:
-    """The configuration of a variant, which nobody tunes, or of a trial; n: columns of C."""
+    """Return the configuration of a variant, which nobody tunes, or of a trial; n: columns of C."""
     if name in TRIALS:
         return TRIALS[name][0]
     return Windows(groups=2 if n > GROUP_COLUMNS else 1, exact=name == "windows_exact")
 
 
-def prepare(a: Csr, config: Windows, blocks: int, panels: int) -> tasks.Prepared:
+def convert(a: Csr, config: Windows, blocks: int, panels: int) -> tasks.Prepared:
     """Windows of A, which lies on a GPU. blocks: that run at a time; panels: tiles along n."""
     order, rows = tasks.ordered(tasks.ascending(a), config.order)
     row_ptr, col_idx, slices = planning.sliced(rows, config.window, PAD, config.exact)
@@ -154,8 +154,8 @@ def tf32(x):
     return np.where(np.isnan(x), np.float32(np.nan), rounded)  # a carry would make it 0 or infinity
 
 
-def bind(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:
-    """A configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
+def prepare(name: str, problem: Problem, device, config: Windows | None = None) -> Launch:
+    """Return a configuration ready to run. `prepare_ms` is the conversion of A, CSR, into slices and tasks.
 
     Where a window is cut into three parts or more, the order of their additions, and with it the last bits of C,
     changes from launch to launch unless the configuration is `in_order`. Launches of one `Launch` must not overlap
@@ -183,7 +183,7 @@ def bind(name: str, problem: Problem, device, config: Windows | None = None) -> 
     )
     blocks = device.properties.multiprocessor_count * (3 - config.groups)
     panels = ceil(problem.n / (GROUP_COLUMNS * config.groups))
-    made, prepare_ms = timed(partial(prepare, operands.a, config, blocks, panels))
+    made, prepare_ms = timed(partial(convert, operands.a, config, blocks, panels))
     config = replace(config, in_order=made.parts is not None)
     tiles = made.work.count * panels
     require(

@@ -1,7 +1,7 @@
 """casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
 from .family import TRIED, VARIANTS, entry
-from .launch import BASELINES, FAMILIES, bind
+from .launch import BASELINES, FAMILIES, prepare
 from .operands import problem, problem_from_csr
 from .sweeps import sweeps
 
@@ -10,9 +10,11 @@ __all__ = [
     "FAMILIES",
     "TRIED",
     "VARIANTS",
-    "bind",
+    "prepare",
     "entry",
     "problem",
     "problem_from_csr",
     "sweeps",
 ]
+
+bind = prepare  # its former name

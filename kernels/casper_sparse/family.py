@@ -7,8 +7,8 @@ group of lanes keeps. Which variant is the fastest depends on the matrix: `candi
 import math
 from pathlib import Path
 
+from ..autotune import Rounds
 from ..contract import Kernel, Problem, require
-from ..tuning import Rounds
 
 HERE = Path(__file__).parent
 WARPS = 8  # rows of a block in the warp-per-row kernels; the source leaves THREADS_PER_BLOCK open
@@ -30,7 +30,7 @@ def _kernel(name: str, idea: str, prediction: str, *entries: str, source: str = 
 
 
 def _groups(name: str, columns: int) -> tuple[str, ...]:
-    """Instantiations of a kernel whose groups of lanes share a row, for every N and panel width."""
+    """Return instantiations of a kernel whose groups of lanes share a row, for every N and panel width."""
     shapes = {(lanes_of(n, columns), vector_width(n)) for n in range(1, 2 * columns + 1)}
     return tuple(f"{name}<{THREADS}, {lanes}, {vec}, {UNROLL}>" for lanes, vec in sorted(shapes))
 
@@ -41,6 +41,7 @@ def vector_width(n: int) -> int:
 
 
 def tiles_per_warp(n: int) -> int:
+    """Return how many tiles of C a warp computes for n columns."""
     return 2 if n > 32 * vector_width(n) else 1
 
 
@@ -160,7 +161,7 @@ def jobs(problem: Problem, device) -> list[tuple[Path, str]]:
 
 
 def entry(variant: str, n: int, rows: int = SHARED_ROWS[-1]) -> str:
-    """The template instantiation for n columns; `rows` is the row count of shared_tiles' groups.
+    """Return the template instantiation for n columns; `rows` is the row count of shared_tiles' groups.
 
     Raises ValueError where the variant takes no such n.
     """
@@ -238,4 +239,5 @@ def shared_cycles(p: Problem, device, rows: int) -> float:
 
 
 def best_rows(p: Problem, device) -> int:
+    """Return the height of the shared tiles with the fewest predicted cycles."""
     return min(SHARED_ROWS, key=lambda rows: shared_cycles(p, device, rows))

@@ -35,7 +35,7 @@ def row_counts(m: int, k: int, density: float, seed: int) -> np.ndarray:
 
 
 def host_operands(m: int, n: int, k: int, density: float, seed: int) -> Operands:
-    """A as CSR and B (k, n) float32, made with NumPy."""
+    """Return A as CSR and B (k, n) float32, made with NumPy."""
     row_ptr = np.append(0, np.cumsum(row_counts(m, k, density, seed), dtype=np.int64))
     require_int32(int(row_ptr[-1]))
     entries = np.arange(row_ptr[-1], dtype=np.uint32)
@@ -59,7 +59,7 @@ def host_dense(k: int, n: int, seed: int) -> np.ndarray:
 
 
 def device_operands(m: int, n: int, k: int, density: float, seed: int) -> Operands:
-    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    """Return the same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     low, high = row_count_range(k, density)
     counts = cupy.empty(m, cupy.int32)
     _generate("row_counts", m, (np.int32(m), np.int32(low), np.int32(high), np.uint32(seed), counts))

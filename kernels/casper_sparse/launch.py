@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from .. import jit, tuning
-from ..contract import Bound, Family, Launch, Problem, require, timed
+from .. import autotune, jit
+from ..contract import Family, Launch, PreparedKernel, Problem, require, timed
 from ..formats import csr
 from ..formats.half import array_module
 from ..lazy import core
@@ -28,41 +28,41 @@ from .family import (
     vector_width,
     why_not_shared_tiles,
 )
-from .operands import ROOM
+from .operands import SYSTEM
 
 BASELINES = ("cusparse",)
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess, and make it ready.
 
     Raises ValueError where the variant does not exist or does not take these sizes.
     """
     require(
         variant in VARIANTS,
-        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     for name, size in (("m", problem.m), ("n", problem.n)):
         require(
             size <= MOST,
-            f"{name} is {size}, but the kernels of {ROOM} count up to {MOST} rows and columns of C: "
+            f"{name} is {size}, but the kernels of {SYSTEM} count up to {MOST} rows and columns of C: "
             "multiply in several ranges",
         )
     if problem.m == 0:  # nothing to compute, and some kernels divide by the number of row blocks
         return Launch(variant, [], problem.device().c)
-    return _BIND.get(variant, _bind_csr)(variant, problem, device)
+    return _BIND.get(variant, _prepare_csr)(variant, problem, device)
 
 
 def _step(name: str, entry: str, device, blocks: int, threads: int, arguments: tuple, shared: int = 0) -> tuple:
-    """A launch (kernel, config, arguments); numbers become int32 and arrays addresses."""
+    """Return a launch (kernel, config, arguments); numbers become int32 and arrays addresses."""
     require(blocks < 2**31, f"{blocks} blocks exceed a grid's 2^31 - 1: multiply in several column ranges")
     config = core.LaunchConfig(grid=max(blocks, 1), block=threads, shmem_size=shared)
     kernel = jit.load(jit.compile_cubin(VARIANTS[name].source, entry, jit.arch_of(device)), shared)
     return kernel, config, tuple(np.int32(x) if isinstance(x, int) else x.data.ptr for x in arguments)
 
 
-def _bind_csr(variant: str, p: Problem, device) -> Launch:
-    """A kernel that reads A as it is."""
+def _prepare_csr(variant: str, p: Problem, device) -> Launch:
+    """Return a kernel that reads A as it is."""
     ops, threads, numbers = p.device(), 32 * WARPS, [p.m, p.n]
     blocks = math.ceil(p.m / WARPS)
     name = entry(variant, p.n)
@@ -99,7 +99,7 @@ def split(a: csr.Csr, chunk: int | None = None) -> tuple:
     return xp.ascontiguousarray(item), xp.flatnonzero(pieces > 1).astype(np.int32)
 
 
-def _bind_split_rows(variant: str, p: Problem, device) -> Launch:
+def _prepare_split_rows(variant: str, p: Problem, device) -> Launch:
     ops = p.device()
     (items, cut), prepare_ms = timed(lambda: split(ops.a))
     count = items.shape[0]
@@ -140,7 +140,7 @@ def cut_columns(a: csr.Csr, k_tile: int, m_pad: int) -> tuple:
     return order.astype(np.int32), ptr, xp.ascontiguousarray(pair)
 
 
-def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
+def _prepare_shared_tiles(variant: str, p: Problem, device) -> Launch:
     why_not = why_not_shared_tiles(p, device)
     require(not why_not, why_not)
     group_rows = best_rows(p, device)
@@ -154,8 +154,8 @@ def _bind_shared_tiles(variant: str, p: Problem, device) -> Launch:
     return Launch(variant, [step], ops.c, prepare_ms, sum(x.nbytes for x in arrays), keep=arrays)
 
 
-def _bind_auto(variant: str, p: Problem, device) -> Bound:
-    """The fastest of `family.TRIED` on this problem; its preprocessing is all of theirs and the trials.
+def _prepare_auto(variant: str, p: Problem, device) -> PreparedKernel:
+    """Return the fastest of `family.TRIED` on this problem; its preprocessing is all of theirs and the trials.
 
     No choice is kept: it depends on where the non-zeros are, which no short key tells, and a race takes
     some fifty launches of each.
@@ -166,12 +166,12 @@ def _bind_auto(variant: str, p: Problem, device) -> Bound:
     return best
 
 
-def _tuned(p: Problem, device, names: list[str]) -> tuning.Winner:
-    return tuning.tune(
+def _tuned(p: Problem, device, names: list[str]) -> autotune.Winner:
+    return autotune.tune(
         p,
         names,
-        lambda p, name: bind(name, p, device),
-        (lambda p: bind("scalar", p, device),),
+        lambda p, name: prepare(name, p, device),
+        (lambda p: prepare("scalar", p, device),),
         device,
         family.ROUNDS,
         [job for job in family.jobs(p, device) if job[0] in {family.VARIANTS[name].source for name in names}],
@@ -183,11 +183,11 @@ def _in_place(p: Problem, device) -> list[str]:
     return [name for name in family.candidates(p, device) if name != "shared_tiles"]
 
 
-_BIND = {"split_rows": _bind_split_rows, "shared_tiles": _bind_shared_tiles, "auto": _bind_auto}
+_BIND = {"split_rows": _prepare_split_rows, "shared_tiles": _prepare_shared_tiles, "auto": _prepare_auto}
 
 FAMILIES = {
     "in_place": Family(
-        bind=lambda _, p, device, name: bind(name, p, device),
+        prepare=lambda _, p, device, name: prepare(name, p, device),
         candidates=lambda p, device: ["split_rows"],
         fits=lambda name, p, device: name in _in_place(p, device),
         tune=lambda p, device: _tuned(p, device, _in_place(p, device)),

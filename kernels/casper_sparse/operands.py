@@ -1,4 +1,4 @@
-"""The room's problems: C (m, n) = A (m, k) · B (k, n), A in CSR, B and C row-major, all float32."""
+"""The system's problems: C (m, n) = A (m, k) · B (k, n), A in CSR, B and C row-major, all float32."""
 
 import math
 
@@ -9,7 +9,7 @@ from ..formats import csr
 from ..lazy import cupy
 from . import generate
 
-ROOM = "casper_sparse"
+SYSTEM = "casper_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)
 
 
@@ -69,7 +69,7 @@ def _problem(label, m, n, k, nnz, density, seed, on_host, on_device) -> Problem:
     a_bytes = 8 * nnz + 4 * (m + 1)
     column_tiles = math.ceil(n / 128)  # the published kernel reads its row of A again for each
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         label=label,
         m=m,
         n=n,

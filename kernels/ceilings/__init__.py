@@ -1,5 +1,5 @@
-"""Microbenchmarks that find a GPU's ceilings: the roofs under which every room's kernels are drawn."""
+"""Microbenchmarks that find a GPU's ceilings: the roofs under which every system's kernels are drawn."""
 
-from .launch import TOLERANCE, VARIANTS, Ceiling, bind, supports
+from .launch import TOLERANCE, VARIANTS, Ceiling, prepare, supports
 
-__all__ = ["TOLERANCE", "VARIANTS", "Ceiling", "bind", "supports"]
+__all__ = ["TOLERANCE", "VARIANTS", "Ceiling", "prepare", "supports"]

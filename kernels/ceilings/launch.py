@@ -19,7 +19,7 @@ from ..formats import half, two_four
 from ..lazy import core, cupy
 
 HERE = Path(__file__).parent
-ROOM = "ceilings"
+SYSTEM = "ceilings"
 THREADS = 1024
 BLOCKS_PER_SM = 2
 FMA_CHAINS, FMA_ITERATIONS = 8, 8192
@@ -122,12 +122,12 @@ def supports(variant: str, device) -> bool:
     return targets == jit.TARGETS or jit.arch_of(device) in targets
 
 
-def bind(variant: str, device, seed: int = 0) -> Ceiling:
+def prepare(variant: str, device, seed: int = 0) -> Ceiling:
     """Compile and make ready one microbenchmark for a current `cuda.core.Device`.
 
     Raises ValueError for an unknown variant and for a GPU without its instructions.
     """
-    require(variant in VARIANTS, f"{ROOM} has no {variant!r}: choose one of {', '.join(VARIANTS)}")
+    require(variant in VARIANTS, f"{SYSTEM} has no {variant!r}: choose one of {', '.join(VARIANTS)}")
     require(
         supports(variant, device),
         f"{variant} is for {', '.join(VARIANTS[variant].targets)}, but this GPU is {jit.arch_of(device)}: leave it out",
@@ -147,7 +147,7 @@ def _blocks(device) -> int:
     return BLOCKS_PER_SM * device.properties.multiprocessor_count
 
 
-def _bind_fma(device, rng) -> Ceiling:
+def _prepare_fma(device, rng) -> Ceiling:
     threads = _blocks(device) * THREADS
     a = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
     b = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
@@ -158,7 +158,7 @@ def _bind_fma(device, rng) -> Ceiling:
     return Ceiling(bound, 2 * threads * FMA_CHAINS * FMA_ITERATIONS, 0, expected)
 
 
-def _bind_copy(device, rng) -> Ceiling:
+def _prepare_copy(device, rng) -> Ceiling:
     block = 16 * COPY_THREADS
     # A quarter of a small card's free memory at most, for each of the two buffers.
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
@@ -168,7 +168,7 @@ def _bind_copy(device, rng) -> Ceiling:
     return Ceiling(bound, 0, 2 * words.nbytes, words)
 
 
-def _bind_l2_read(device, rng) -> Ceiling:
+def _prepare_l2_read(device, rng) -> Ceiling:
     values = cupy.asarray(rng.random(L2_BYTES // 4, np.float32))
     out = cupy.empty(_blocks(device) * THREADS, cupy.float32)
     arguments = (np.int32(values.size // 4), np.int32(L2_ROUNDS), values.data.ptr, out.data.ptr)
@@ -179,7 +179,7 @@ def _bind_l2_read(device, rng) -> Ceiling:
     return Ceiling(bound, 0, work, cupy.tile(per_thread, _blocks(device)))
 
 
-def _bind_shared_read(device, rng) -> Ceiling:
+def _prepare_shared_read(device, rng) -> Ceiling:
     values = cupy.asarray(rng.random(SHARED_WORDS, np.float32))
     threads = _blocks(device) * THREADS
     out = cupy.empty(threads, cupy.float32)
@@ -192,7 +192,7 @@ def _bind_shared_read(device, rng) -> Ceiling:
 
 
 def _left(rng, rows: int, columns: int, sparse: bool) -> tuple[tuple, np.ndarray]:
-    """(what a kernel reads of A, A in float32)."""
+    """Return (what a kernel reads of A, A in float32)."""
     if sparse:
         a = two_four.random(rows, columns, "bfloat16", int(rng.integers(2**32)))
         return (a.val, a.meta), two_four.to_dense(a)
@@ -200,7 +200,7 @@ def _left(rng, rows: int, columns: int, sparse: bool) -> tuple[tuple, np.ndarray
     return (bits,), half.from_bits(bits, "bfloat16")
 
 
-def _bind_mma(device, rng, variant: str = "mma", k: int = MMA_K) -> Ceiling:
+def _prepare_mma(device, rng, variant: str = "mma", k: int = MMA_K) -> Ceiling:
     left, a = _left(rng, MMA_WARPS * 16 * MMA_DOWN, k, variant != "mma")  # the rows of one warp after another's
     right = _random(rng, MMA_WARPS * 8 * MMA_ACROSS, k)  # B, column-major
     b = half.from_bits(right, "bfloat16").reshape(MMA_WARPS, -1, k)
@@ -208,7 +208,7 @@ def _bind_mma(device, rng, variant: str = "mma", k: int = MMA_K) -> Ceiling:
     return _tensor(variant, device, (*left, right), product, k, MMA_ITERATIONS, 0)
 
 
-def _bind_wgmma(device, rng, variant: str = "wgmma", k: int = WGMMA_K) -> Ceiling:
+def _prepare_wgmma(device, rng, variant: str = "wgmma", k: int = WGMMA_K) -> Ceiling:
     left, a = _left(rng, WGMMA_M, k, variant != "wgmma")
     right = _random(rng, k, WGMMA_N)
     product = a.astype(np.float64) @ half.from_bits(right, "bfloat16").astype(np.float64)
@@ -236,13 +236,13 @@ def _random(rng, rows: int, columns: int) -> np.ndarray:
 
 
 _BIND: dict[str, Callable[..., Ceiling]] = {
-    "fma": _bind_fma,
-    "copy": _bind_copy,
-    "l2_read": _bind_l2_read,
-    "shared_read": _bind_shared_read,
-    "mma": _bind_mma,
-    "mma_sp": partial(_bind_mma, variant="mma_sp", k=MMA_SP_K),
-    "wgmma": _bind_wgmma,
-    "wgmma_sp": partial(_bind_wgmma, variant="wgmma_sp", k=WGMMA_SP_K),
-    "wgmma_sp_ra": partial(_bind_wgmma, variant="wgmma_sp_ra", k=WGMMA_SP_K),
+    "fma": _prepare_fma,
+    "copy": _prepare_copy,
+    "l2_read": _prepare_l2_read,
+    "shared_read": _prepare_shared_read,
+    "mma": _prepare_mma,
+    "mma_sp": partial(_prepare_mma, variant="mma_sp", k=MMA_SP_K),
+    "wgmma": _prepare_wgmma,
+    "wgmma_sp": partial(_prepare_wgmma, variant="wgmma_sp", k=WGMMA_SP_K),
+    "wgmma_sp_ra": partial(_prepare_wgmma, variant="wgmma_sp_ra", k=WGMMA_SP_K),
 }

@@ -1,4 +1,4 @@
-// nmSPARSE's vector-wise kernel as it is written, in pieces, for rooms that put it on trial or
+// nmSPARSE's vector-wise kernel as it is written, in pieces, for systems that put it on trial or
 // descend from it.
 //
 //   C (m x n) = A (m x k) . B (k x n, vector-wise N:M along k),

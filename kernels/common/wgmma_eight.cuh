@@ -8,7 +8,7 @@
 //
 // Sums are float32 in registers, but the tensor cores of sm_90 keep only 13 bits behind the leading
 // one while they add (DeepSeek-AI, "DeepSeek-V3 Technical Report", section 3.5.2: 14 bits in all):
-// artifact/measure/check.py has limits of its own for that.
+// artifact/measure/verification.py has limits of its own for that.
 #pragma once
 
 #include "wgmma_widths.cuh"

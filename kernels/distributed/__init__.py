@@ -11,11 +11,11 @@ streaming  `streamed`: A in host memory, in panels
 generate   matrices made on the devices from a seed
 """
 
+from .backend import Gpu, Host
 from .comm import place, run_threads
-from .faults import start
-from .machine import Gpu, Host
 from .plans import Panels, Part, Plan, plan
 from .streaming import Streamed, streamed
+from .watchdog import start
 
 __all__ = [
     "Gpu",

@@ -46,9 +46,14 @@ class Comm(Protocol):
     rank: int
     size: int
 
-    def gather(self, x: Any) -> list: ...
-    def ready(self, send: list, recv: list) -> Callable[..., None]: ...
-    def split(self, color: int) -> Comm: ...
+    def gather(self, x: Any) -> list:
+        """Return x of every rank, in their order."""
+
+    def ready(self, send: list, recv: list) -> Callable[..., None]:
+        """Return what exchanges these arrays: send[q] goes to rank q, recv[q] comes from it."""
+
+    def split(self, color: int) -> Comm:
+        """Return the communicator of the ranks that give the same color."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class Threads:
         self.rank, self.size, self._barrier, self._slots = rank, len(slots), barrier, slots
 
     def gather(self, x) -> list:
+        """Return x of every rank, in their order."""
         self._slots[self.rank] = x
         self._barrier.wait()
         found = list(self._slots)
@@ -101,6 +107,8 @@ class Threads:
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
+        """Return what exchanges these arrays between threads."""
+
         def move(stream=None) -> None:
             for q, of in enumerate(self.gather(send)):
                 if recv[q].size:
@@ -110,6 +118,7 @@ class Threads:
         return move
 
     def split(self, color: int) -> Threads:
+        """Return the communicator of the ranks that give the same color."""
         members = [q for q, c in enumerate(self.gather(color)) if c == color]
         made = self.gather(_shared(len(members)))  # those of the first one count
         return Threads(members.index(self.rank), *made[members[0]])
@@ -125,7 +134,7 @@ def alone() -> Threads:
 
 
 def run_threads(size: int, work: Callable[[Comm], Any]) -> list:
-    """What `work(comm)` returns on each of `size` threads; an error of any ends all, and is raised."""
+    """Return what `work(comm)` returns on each of `size` threads; an error of any ends all, and is raised."""
     barrier, slots = _shared(size)
 
     def one(rank: int) -> Any:
@@ -154,9 +163,11 @@ class Mpi:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
 
     def gather(self, x) -> list:
+        """Return x of every rank, in their order."""
         return self._comm.allgather(x)
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
+        """Return what exchanges these arrays by MPI."""
         out, into = [_bytes(x) for x in send], [_bytes(x) for x in recv]
 
         def move(stream=None) -> None:
@@ -167,6 +178,7 @@ class Mpi:
         return move
 
     def split(self, color: int) -> Mpi:
+        """Return the communicator of the ranks that give the same color."""
         return Mpi(self._comm.Split(color, self.rank))
 
 
@@ -182,11 +194,13 @@ class Torch:
         self._ranks = dist.get_process_group_ranks(group)
 
     def gather(self, x) -> list:
+        """Return x of every rank, in their order."""
         found = [None] * self.size
         dist.all_gather_object(found, x, group=self._objects)
         return found
 
     def ready(self, send: list, recv: list) -> Callable[..., None]:
+        """Return what exchanges these arrays by torch.distributed."""
         # Of bytes, since NCCL is told fewer dtypes than arrays have; made once, since sharing memory takes host time.
         out, into = [self._tensor(x) for x in send], [self._tensor(x) for x in recv]
         if self._device is None:
@@ -216,6 +230,7 @@ class Torch:
             work.wait()
 
     def split(self, color: int) -> Torch:
+        """Return the communicator of the ranks that give the same color."""
         colors = self.gather(color)
         mine: list = []
         for c in sorted(set(colors)):  # every rank makes every group, in one order
@@ -228,14 +243,16 @@ class Torch:
 
 
 def _bytes(x):
-    """A contiguous array as flat uint8 that shares its memory."""
+    """Return a contiguous array as flat uint8 that shares its memory."""
     return x.reshape(-1).view(np.uint8)
 
 
 @contextmanager
 def started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
-    """`torch.distributed` among processes that torchrun started, or what else sets MASTER_ADDR and MASTER_PORT, until
-    the end of the block; after an error its end could wait for the others, who are told first.
+    """Hold `torch.distributed` among processes that torchrun started, until the end of the block.
+
+    Or what else sets MASTER_ADDR and MASTER_PORT. After an error its end could wait for the others, who are told
+    first.
 
     gpu: NCCL, with GPU `at.local` for this process; without, gloo on the host.
     """
@@ -255,7 +272,10 @@ def started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
 
 
 def together(comm: Comm, work: Callable[[], Any]) -> Any:
-    """What `work()` returns; where it raises ValueError on any rank, all raise it: nobody waits for who gave up."""
+    """Return what `work()` returns; where it raises ValueError on any rank, all raise it.
+
+    Nobody waits for who gave up.
+    """
     made, wrong = None, ""
     try:
         made = work()

@@ -51,6 +51,7 @@ class Rmat:
 
     @property
     def m(self) -> int:
+        """Return the number of rows, which is that of columns."""
         return 1 << self.scale
 
     def _mean(self) -> np.ndarray:
@@ -78,14 +79,14 @@ class Rmat:
         return x ^ x >> np.uint64((self.scale + 1) // 2)
 
     def vertices(self, rows: np.ndarray) -> np.ndarray:
-        """The vertex of R-MAT that each row is: uint64."""
+        """Return the vertex of R-MAT that each row is: uint64."""
         x, mask = rows.astype(np.uint64), np.uint64(self.m - 1)
         for factor in self._factors():
             x = self._folded(x * np.uint64(factor) & mask)
         return x
 
     def rows_of(self, vertices: np.ndarray) -> np.ndarray:
-        """The other way round: uint64."""
+        """Return the other way round: uint64."""
         x, mask = vertices.astype(np.uint64), np.uint64(self.m - 1)
         for factor in self._back():
             x = self._folded(x) * np.uint64(factor) & mask
@@ -113,6 +114,7 @@ class Rmat:
         return self.rows_of(column).astype(np.int32), _values(key, row, entry)
 
     def device_lengths(self, begin: int, end: int):
+        """Return the lengths of rows begin to end - 1, made on the GPU."""
         made = cupy.empty(end - begin, cupy.int32)
         mean = cupy.asarray(self._mean())
         first, second = self._factors()
@@ -160,6 +162,7 @@ class Stencil:
 
     @property
     def m(self) -> int:
+        """Return the number of rows, which is that of columns."""
         return self.side**3
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
@@ -181,6 +184,7 @@ class Stencil:
         return columns.astype(np.int32), splitmix.symmetric(splitmix.random_u32(key, drawn))
 
     def device_lengths(self, begin: int, end: int):
+        """Return the lengths of rows begin to end - 1, made on the GPU."""
         return self.lengths(cupy.arange(begin, end, dtype=cupy.int64))
 
     def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
@@ -206,7 +210,7 @@ def edges(made: Generated, parts: int) -> np.ndarray:
 
 
 def part(made: Generated, rows: np.ndarray, rank: int) -> Part:
-    """A rank's rows, made on the current GPU; in slabs where 32 bits do not count their entries."""
+    """Return a rank's rows, made on the current GPU; in slabs where 32 bits do not count their entries."""
     begin, end = int(rows[rank]), int(rows[rank + 1])
     offsets = _row_ptr(made.device_lengths(begin, end))
     found = []
@@ -221,7 +225,7 @@ def part(made: Generated, rows: np.ndarray, rank: int) -> Part:
 
 
 def host_part(made: Generated, rows: np.ndarray, rank: int) -> Part:
-    """The same rows with NumPy, row by row: for small matrices."""
+    """Return the same rows with NumPy, row by row: for small matrices."""
     begin, end = int(rows[rank]), int(rows[rank + 1])
     found = [made.row(row) for row in range(begin, end)]
     row_ptr = np.concatenate([[0], np.cumsum([len(c) for c, _ in found])]).astype(np.int32)

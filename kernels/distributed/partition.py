@@ -44,6 +44,7 @@ class Grid:
 
     @property
     def rows(self) -> int:
+        """Return the number of rows of the grid."""
         return self.size // self.replicas
 
     def at(self, rank: int) -> tuple[int, int]:
@@ -93,7 +94,7 @@ def slabs(row_ptr) -> list[tuple[int, int]]:
 
 
 def end_of(row_ptr, begin: int, most: int) -> int:
-    """The row past the last of those from `begin` on that have at most `most` entries, or of one row; NumPy or CuPy."""
+    """Return the row past the last of those from `begin` on that have at most `most` entries, or of one row."""
     xp, m = array_module(row_ptr), int(row_ptr.shape[0]) - 1
     last = min(int(row_ptr[begin]) + most, np.iinfo(row_ptr.dtype).max)
     end = int(xp.searchsorted(row_ptr, xp.asarray([last], row_ptr.dtype), side="right")[0]) - 1

@@ -1,5 +1,6 @@
-"""`plan`: out = A · B over several GPUs. Only the rows of B that a part names travel, and while they do, what is there
-already is multiplied.
+"""`plan`: out = A · B over several GPUs.
+
+Only the rows of B that a part names travel, and while they do, what is there already is multiplied.
 
     comm = distributed.start()                      # torchrun, MPI or Slurm started the processes
     made = distributed.plan(a, n, comm)             # collective: who has which rows, who sends what, local plans
@@ -28,8 +29,8 @@ from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import comm as talk
-from . import exchange, partition, pieces
-from .machine import Gpu, Streams, Times, rows_of, units
+from . import halo, partition, split
+from .backend import Gpu, Streams, Times, rows_of, units
 from .partition import Grid
 
 LAYOUTS = ("distributed", "replicated")
@@ -53,14 +54,17 @@ class Part:
 
     @property
     def slabs(self) -> list:
+        """Return the part's matrices, one for each column of the grid."""
         return list(self.a) if isinstance(self.a, list | tuple) else [self.a]
 
     @property
     def nnz(self) -> int:
+        """Return the number of non-zeros."""
         return sum(x.nnz for x in self.slabs)
 
     @property
     def k(self) -> int:
+        """Return the number of columns of a slab."""
         return self.slabs[0].k
 
 
@@ -89,13 +93,13 @@ class Panels:
         return self
 
     def whole(self):
-        """The matrix (rows, n), a copy; without one where there is a single panel."""
+        """Return the matrix (rows, n), a copy; without one where there is a single panel."""
         if len(self.arrays) == 1:
             return self.arrays[0]
         return half.array_module(self.arrays[0]).concatenate(self.arrays, axis=1)
 
     def rows(self, begin: int, end: int) -> Panels:
-        """Some rows of it, shared."""
+        """Return some rows of it, shared."""
         return replace(self, arrays=[x[begin:end] for x in self.arrays])
 
 
@@ -139,14 +143,14 @@ class Plan:
                 f"k is {self.k}, but B is sent in blocks of {unit} rows: make k a multiple, or use CSR",
             )
             named = [x.col_idx for x in slabs]
-            of = exchange.exchange(named, inside, column)
-            named = exchange.compact(named, int(inside[-1]), of.own, of.received, over=asked["consumed"])
+            of = halo.exchange(named, inside, column)
+            named = halo.compact(named, int(inside[-1]), of.own, of.received, over=asked["consumed"])
             k, own_units = of.units * unit, of.own[1] - of.own[0]
-            slabs = [pieces.ascending(replace(x, k=k, col_idx=y)) for x, y in zip(slabs, named, strict=True)]
+            slabs = [split.ascending(replace(x, k=k, col_idx=y)) for x, y in zip(slabs, named, strict=True)]
         # Products before B and C have their memory, of which the conversion of A may need much.
         adds = dtype not in half.DTYPES and not asked["consumed"]
         #: Of the first chunk and of later ones, for each a `pieces.Piece`.
-        self.pieces = pieces.of_slabs(slabs, own_units, asked["first"], adds)
+        self.pieces = split.of_slabs(slabs, own_units, asked["first"], adds)
         #: Of each chunk (product, rows, early, adds).
         self._steps = _products(self, asked["accuracy"], asked["tune"], asked["consumed"])
         self.c_rows = int(rows[i]), int(rows[i + 1])
@@ -213,7 +217,7 @@ class Plan:
             move(self._streams.travels)
 
     def _multiply(self, chunk: int, arrived) -> None:
-        """A chunk's products, and what is left of it then: sums of other parts are added, C is spread."""
+        """Multiply a chunk, then add sums of other parts and spread C."""
         streams, here = self._streams, self.machine
         b, c = self._all.arrays[chunk], self._c.arrays[chunk]
         for product, (begin, end), early, adds in self._steps[chunk]:
@@ -265,7 +269,7 @@ def plan(
     comm = comm or talk.alone()
     machine = machine or Gpu()
     grid = Grid(comm.size, replicas)
-    for name, value, known in (("b", b, LAYOUTS), ("c", c, LAYOUTS), ("first", first, pieces.FIRST)):
+    for name, value, known in (("b", b, LAYOUTS), ("c", c, LAYOUTS), ("first", first, split.FIRST)):
         require(value in known, f"{name} is {value!r}, but must be one of {', '.join(known)}")
     require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     if operands.is_scipy(a) and a.nnz > INT32_MAX:
@@ -293,7 +297,7 @@ def _edges(n: int, chunks: int | None, travels: bool) -> tuple[int, ...]:
 
 
 def _part_of(a, grid: Grid, comm, rows, columns) -> Part:
-    """A rank's rows, in slabs, of a SciPy matrix whose entries 32 bits do not count."""
+    """Return a rank's rows, in slabs, of a SciPy matrix whose entries 32 bits do not count."""
     require(
         grid.replicas == 1,
         f"replicas is {grid.replicas}, but a matrix of {a.nnz} non-zeros is cut by rows alone: leave replicas out",
@@ -310,7 +314,9 @@ def _part_of(a, grid: Grid, comm, rows, columns) -> Part:
 
 
 def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
-    """(this rank's slabs, with columns of its column of the grid; edges of rows; edges of B for each such column).
+    """Return this rank's slabs, the edges of its rows, and the edges of B for each slab.
+
+    Slabs have the columns of the rank's column of the grid.
 
     A column of the grid has the columns columns[j][0] … columns[j][-1] - 1 of A.
     """
@@ -365,12 +371,12 @@ def _cut(a, grid: Grid, comm, rows, columns, accuracy, dtype: str):
 
 
 def _columns_of(a, begin: int, end: int):
-    """The columns of a part in a range, counted from its begin."""
+    """Return the columns of a part in a range, counted from its begin."""
     if (begin, end) == (0, a.k):
         return a
     unit = units(a)[1]
     first, last = begin // unit, -(-end // unit)
-    kept = pieces.kept(a, (a.col_idx >= first) & (a.col_idx < last))
+    kept = split.kept(a, (a.col_idx >= first) & (a.col_idx < last))
     return replace(kept, k=end - begin, col_idx=(kept.col_idx - first).astype(np.int32))
 
 
@@ -388,7 +394,7 @@ def _products(made: Plan, accuracy, tune: bool, in_place: bool) -> list[list[tup
     return steps
 
 
-def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
+def _moves(made: Plan, of: halo.Exchange, unit: int, column) -> None:
     """For each chunk the calls that pack and send its rows.
 
     Where memory allows it, all are packed before the first one travels, so that exchanges follow each other without a
@@ -407,8 +413,8 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
         if complete:
             send = [by_unit[: int(rows)] for rows in of.send_counts]
         else:
-            send = exchange.split(packed, of.send_counts)
-        go = column.ready(send, exchange.split(by_unit[own:], of.recv_counts))
+            send = halo.split(packed, of.send_counts)
+        go = column.ready(send, halo.split(by_unit[own:], of.recv_counts))
 
         def pack(stream, source=by_unit[:own], packed=packed):
             if not complete:
@@ -419,7 +425,7 @@ def _moves(made: Plan, of: exchange.Exchange, unit: int, column) -> None:
 
 
 def _reduces(made: Plan, row) -> None:
-    """Sums of a row of the grid: each of its parts gets the others' sums of its share of the rows, and adds them."""
+    """Add up the sums of a row of the grid: each part gets the others' sums of its share of the rows."""
     first, last = made.c_rows
     edges = partition.even(last - first, row.size)
     begin, end = int(edges[row.rank]), int(edges[row.rank + 1])
@@ -428,7 +434,7 @@ def _reduces(made: Plan, row) -> None:
     for c, mine in zip(made._c.arrays, made._out.arrays, strict=True):
         # What comes of this part itself is there already.
         into = [made.machine.empty((end - begin) * (q != row.rank), c.shape[1], made.dtype) for q in range(row.size)]
-        send = exchange.split(c, counts)
+        send = halo.split(c, counts)
         send[row.rank] = into[row.rank]
 
         def add(mine=mine, into=into):

@@ -16,7 +16,7 @@ from ..formats import csr, foreign
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
 from . import partition
-from .machine import Gpu, Streams, Times
+from .backend import Gpu, Streams, Times
 
 #: Non-zeros of a panel, 8 bytes each: large enough for a link's full rate, and two fit any GPU.
 PANEL = 1 << 26

@@ -33,7 +33,7 @@ def to_host(x: Any) -> Any:
 
 
 def validate(x: Any) -> Any:
-    """A format as it is, or ValueError: one sentence, which array is wrong and where."""
+    """Return a format as it is, or ValueError: one sentence, which array is wrong and where."""
     return _module(x).validate(x)
 
 

@@ -25,6 +25,7 @@ class Arrays:
 
     @property
     def nbytes(self) -> int:
+        """Return the bytes of all arrays."""
         return sum(x.nbytes for x in self.arrays.values())
 
 
@@ -105,7 +106,7 @@ def gravest(checks: Iterable[tuple[int, Any]]) -> tuple[int, int] | None:
 
 
 def require_share(what: str, density) -> float:
-    """A density as Python's number; ValueError where it is no share."""
+    """Return a density as Python's number; ValueError where it is no share."""
     require(
         isinstance(density, (float, int, np.floating, np.integer)) and 0 <= density <= 1,
         f"{what} is {density!r}, but must be a share from 0 to 1",

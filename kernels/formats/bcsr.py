@@ -53,19 +53,22 @@ class Bcsr(Stored):
 
     @property
     def blocks(self) -> int:
+        """Return the number of stored blocks."""
         return int(self.val.shape[0])
 
     @property
     def block_rows(self) -> int:
+        """Return the number of rows of blocks."""
         return -(-self.m // self.val.shape[1])
 
     @property
     def block_columns(self) -> int:
+        """Return the number of columns of blocks."""
         return -(-self.k // self.val.shape[2])
 
 
 def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -> Bcsr:
-    """The blocks of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
+    """Return the blocks of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
 
     block: rows and columns of a block, or one number for both. Values are rounded to `dtype` once;
     repeated entries add up first. nnz counts the positions that are stored, also of a stored zero.
@@ -109,7 +112,7 @@ def blocks_by_row(a, block: int | tuple[int, int] = 64):
 def from_dense(
     dense, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16", density: float | None = None
 ) -> Bcsr:
-    """The blocks of a dense (m, k) matrix that hold a non-zero, on the side where it lives.
+    """Return the blocks of a dense (m, k) matrix that hold a non-zero, on the side where it lives.
 
     dense: float32, rounded to `dtype` first, or a `Half`, which keeps its own dtype. density: keep only the blocks
     with the largest sums of squares, that share of all, of equal ones the first; what is no number counts as infinite.
@@ -169,7 +172,7 @@ def _largest(cells: np.ndarray, count: int) -> np.ndarray:
 
 
 def in_order(a: Bcsr) -> Bcsr:
-    """The same matrix with its blocks in order, where `a` lives; those of one place add up, in float64.
+    """Return the same matrix with its blocks in order, where `a` lives; those of one place add up, in float64.
 
     Its indices lie within the matrix.
     """
@@ -273,7 +276,7 @@ def first_fault(a: Bcsr) -> tuple[int, int] | None:
 
 
 def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
-    """What `checks.bcsr` looks for on a GPU, of a matrix on the host."""
+    """Yield what `checks.bcsr` looks for on a GPU, of a matrix on the host."""
     yield from csr.faults(a.row_ptr, a.col_idx, a.blocks, a.block_columns)
     place = block_rows_of(a) * a.block_columns + a.col_idx
     yield 0, place[1:] <= place[:-1]
@@ -287,7 +290,7 @@ def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
 
 
 def _refused(a: Bcsr, kind: int, at: int) -> ValueError:
-    """The error, one sentence, on a fault."""
+    """Return the error, one sentence, on a fault."""
     if kind < ASCENDS:
         arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
         ends = f"there are {a.col_idx.shape[0]} column indices and {a.blocks} blocks: all three must agree"
@@ -313,7 +316,7 @@ def to_dense(a: Bcsr):
 
 
 def to_csr(a: Bcsr) -> Csr:
-    """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
+    """Return the values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
     xp, (b_row, b_col) = a.xp, a.block
     if a.blocks == 0:
         nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
@@ -328,7 +331,7 @@ def to_csr(a: Bcsr) -> Csr:
 
 
 def block_rows_of(a: Bcsr):
-    """The row of blocks that every block is in: int64 (blocks,), where `a` lives."""
+    """Return the row of blocks that every block is in: int64 (blocks,), where `a` lives."""
     return csr.owners(a.row_ptr, a.blocks)
 
 

@@ -59,8 +59,10 @@ def wcsr(a) -> tuple[int, int] | None:
 
 
 def two_four(a, pairs: int) -> tuple[int, int] | None:
-    """Of a `TwoFour` whose arrays have the right shapes; pairs: bit i, whether i is one. Places: row · groups + group,
-    16 · row + column of the last sixteen."""
+    """Of a `TwoFour` whose arrays have the right shapes; pairs: bit i, whether i is one.
+
+    Places: row · groups + group, 16 · row + column of the last sixteen.
+    """
     return _first("two_four", a.meta.size, a.meta, a.val, np.int64(a.m), np.int64(a.k), np.uint32(pairs))
 
 
@@ -93,7 +95,10 @@ def _index(kind: str, name: str, index) -> str:
 
 
 def _first(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
-    """What a kernel of the source finds, on CuPy's current device and stream: (kind, place), the gravest and first."""
+    """Return what a kernel of the source finds, on CuPy's current device and stream.
+
+    (kind, place), the gravest and first.
+    """
     found = cupy.empty(_KINDS, cupy.uint64)
     found.data.memset_async(0xFF, found.nbytes)
     with On(SOURCE) as on:

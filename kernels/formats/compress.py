@@ -76,7 +76,7 @@ ENTRIES = (
 
 
 def float32(x, check: bool = False) -> tuple[Any, int | None]:
-    """(an array of real numbers as float32, row-major; the place in it of the first that float32 does not hold).
+    """Return an array of real numbers as float32, row-major, and the first place that float32 does not hold.
 
     check: look for that; without it, None, and nothing is waited for.
     """
@@ -88,7 +88,7 @@ def float32(x, check: bool = False) -> tuple[Any, int | None]:
 
 
 def contiguous(x):
-    """A row-major array of float32 or 16 bits: itself, or a copy."""
+    """Return A row-major array of float32 or 16 bits: itself, or a copy."""
     if x.flags.c_contiguous:
         return x
     made = cupy.empty(x.shape, x.dtype)
@@ -297,12 +297,12 @@ def csr_of_windows(a):
 
 
 def csr_of_pairs(a):
-    """A `TwoFour` as CSR."""
+    """Return a `TwoFour` as CSR."""
     return _csr(a.m, a.k, f"pair_rows<{_STORED[a.dtype][0]}>", 32 * a.m, a.meta, a.val, *ints(a.m, a.k_pad // 16))
 
 
 def csr_of_vectors(b):
-    """The transpose of an `Nm` as CSR."""
+    """Return the transpose of an `Nm` as CSR."""
     return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
 
 

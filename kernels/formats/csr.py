@@ -41,6 +41,7 @@ class Csr(Arrays):
 
     @property
     def nnz(self) -> int:
+        """Return the number of stored values."""
         return int(self.val.shape[0])
 
 
@@ -77,7 +78,7 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
 
 
 def must_end(nnz: int) -> str:
-    """What to say of pointers of CSR that end elsewhere."""
+    """Return what to say of pointers of CSR that end elsewhere."""
     return f"there are {nnz} column indices and values: all must agree"
 
 
@@ -105,7 +106,9 @@ def faults(ptr, index, end: int, within: int) -> Iterator[tuple[int, Any]]:
 
 
 def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within: int, what="columns") -> ValueError:
-    """The error, one sentence, on a fault. arrays: name -> pointers, name -> indices, or what has their numbers.
+    """Return the error, one sentence, on a fault. arrays.
+
+    Name -> pointers, name -> indices, or what has their numbers.
 
     ends: the sentence on pointers that end elsewhere. what: what indices count.
     """
@@ -123,12 +126,12 @@ def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within
 
 
 def outside(format: str, name: str, at: int, index: int, what: str, count: int) -> str:
-    """The sentence on an index that is none of 0 to count - 1."""
+    """Return the sentence on an index that is none of 0 to count - 1."""
     return f"{format} {name}[{at}] is {index}, outside the {what} 0 to {count - 1}"
 
 
 def narrowed(format: str, name: str, index, copy: bool = True):
-    """Indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy.
+    """Return indices as int32, or ValueError, one sentence: cut off, 2^32 would be column 0. NumPy or CuPy.
 
     copy: also of what is int32 already.
     """
@@ -161,7 +164,7 @@ def from_scipy(matrix) -> Csr:
 
 
 def to_scipy(a: Csr):
-    """The same matrix as `scipy.sparse.csr_array` on the host, duplicates and order kept.
+    """Return the same matrix as `scipy.sparse.csr_array` on the host, duplicates and order kept.
 
     It shares the arrays of `a`: copy it before an operation that sorts or sums in place.
     """
@@ -179,7 +182,7 @@ def to_dense(a: Csr) -> np.ndarray:
 
 
 def rows(a: Csr):
-    """The row of every entry: int64 (nnz,), where `a` lives."""
+    """Return the row of every entry: int64 (nnz,), where `a` lives."""
     return owners(a.row_ptr, a.nnz)
 
 
@@ -208,7 +211,7 @@ def changes(x):
 
 
 def distinct(x):
-    """The values of an array, ascending, each once; NumPy or CuPy.
+    """Return the values of an array, ascending, each once; NumPy or CuPy.
 
     By a sort, since from 2.3 on NumPy's `unique` hashes, which takes a hundred times as long for millions of integers.
     """

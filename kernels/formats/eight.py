@@ -62,7 +62,7 @@ def to_bits(x, dtype: str):
 
 
 def from_bits(bits, dtype: str):
-    """The float32 array that uint8 bit patterns of `dtype` stand for, without a scale: exact, NumPy or CuPy."""
+    """Return the float32 array that uint8 bit patterns of `dtype` stand for, without a scale: exact, NumPy or CuPy."""
     require_dtype(dtype)
     xp = array_module(bits)
     require(bits.dtype == np.uint8, f"8-bit patterns are uint8, but the array is {bits.dtype}")
@@ -101,7 +101,7 @@ def scales(x, dtype: str, by: str = "tensor"):
 
 
 def from_dense(x, dtype: str, scale="tensor") -> Eight:
-    """A 2-dimensional float32 array over its scales, rounded by `to_bits`, on the side where it lives.
+    """Return a 2-dimensional float32 array over its scales, rounded by `to_bits`, on the side where it lives.
 
     scale: "tensor", "rows" or "columns", for `scales`, or the float32 scales themselves. Raises ValueError as
     `scales` and `validate` do.
@@ -144,7 +144,7 @@ def require_scale(scale, shapes: tuple[tuple[int, int], ...]) -> None:
 
 
 def _numbers() -> np.ndarray:
-    """What the 256 bit patterns of e4m3 stand for."""
+    """Return what the 256 bit patterns of e4m3 stand for."""
     bits = np.arange(256)
     exponent, fraction = bits >> 3 & 15, bits & 7
     size = np.where(exponent > 0, (8 + fraction) * 2.0 ** (exponent - 10), fraction * 2.0**-9)

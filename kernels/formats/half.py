@@ -33,15 +33,17 @@ class Dense(Arrays):
     """What a dense matrix of bit patterns has, its arrays NumPy's or CuPy's, all on one side."""
 
     dtype: str
-    #: uint16 or uint8 (rows, columns), bit patterns of `dtype`; row-major, except where a room says otherwise
+    #: uint16 or uint8 (rows, columns), bit patterns of `dtype`; row-major, except where a system says otherwise
     bits: Any
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Return (rows, columns)."""
         return self.bits.shape
 
     @property
     def size(self) -> int:
+        """Return the number of elements."""
         return self.bits.size
 
     def fill(self, value: float) -> None:
@@ -76,7 +78,7 @@ def to_bits(x, dtype: str):
 
 
 def from_bits(bits, dtype: str):
-    """The float32 array that uint16 bit patterns of `dtype` stand for: exact, NumPy or CuPy."""
+    """Return the float32 array that uint16 bit patterns of `dtype` stand for: exact, NumPy or CuPy."""
     require_dtype(dtype)
     require(bits.dtype == np.uint16, f"bit patterns are uint16, but the array is {bits.dtype}")
     if array_module(bits) is not np:
@@ -87,7 +89,10 @@ def from_bits(bits, dtype: str):
 
 
 def first_not_held(x, dtype: str) -> int | None:
-    """The index, in memory order, of the first element of a float32 array that `dtype` does not hold; NumPy or CuPy."""
+    """Return the index, in memory order, of the first element of a float32 array that `dtype` does not hold.
+
+    NumPy or CuPy.
+    """
     if array_module(x) is np:
         with np.errstate(invalid="ignore"):
             wrong = np.ravel(from_bits(to_bits(x, dtype), dtype) != x, order="K") & ~np.isnan(np.ravel(x, order="K"))
@@ -101,7 +106,7 @@ def first_not_held(x, dtype: str) -> int | None:
 
 
 def _on_gpu(kernel: str, x, dtype: str, kind):
-    """A kernel of half.cu over a CuPy array, element by element, in the same memory order."""
+    """Return a kernel of half.cu over a CuPy array, element by element, in the same memory order."""
     turned = not x.flags.c_contiguous and x.flags.f_contiguous
     x = x.T if turned else _row_major(x)
     made = cupy.empty(x.shape, kind)
@@ -122,7 +127,7 @@ def _row_major(x):
 
 
 def from_dense(dense, dtype: str) -> Half:
-    """A 2-dimensional float32 array rounded to `dtype` by `to_bits`, on the side where it lives.
+    """Return a 2-dimensional float32 array rounded to `dtype` by `to_bits`, on the side where it lives.
 
     Raises ValueError for an array of another dtype or another number of dimensions.
     """
@@ -147,5 +152,5 @@ def require_dtype(dtype) -> None:
 
 
 def array_of(x):
-    """The array behind a dense operand: the bit patterns of a `Half` or an `Eight`, any other array itself."""
+    """Return the array behind a dense operand: the bit patterns of a `Half` or an `Eight`, any other array itself."""
     return getattr(x, "bits", x)

@@ -66,7 +66,7 @@ def looked(
     rows: int = 0,
     columns: int = 0,
 ) -> Facts:
-    """The facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
+    """Return the facts of a CSR matrix on a current `cuda.core.Device`; waits for the stream.
 
     check: raise ValueError, one sentence, where indices are wrong. prints: find the fingerprint. share: and what rows
     share, of indices in int32. rows, columns: addresses to which int32 copies of row_ptr and col_idx are written; 0:
@@ -130,7 +130,7 @@ def _sample(work, device, stream, of: tuple[int, int, int, int], windows: int) -
 
 
 def _scaled(work, m: int, nnz: int) -> tuple[int, ...]:
-    """What a sample found, for the whole matrix."""
+    """Return what a sample found, for the whole matrix."""
     if not m or not nnz:
         return (0,) * len(HEIGHTS)
     columns = work.read(_SHARED, _AT)
@@ -153,7 +153,7 @@ def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
 
 
 def _refused(arrays: Arrays, row: int, entry: int) -> ValueError:
-    """The error of `csr.validate` on the first place that is wrong; row, entry: 2^63 less its index, 0: none."""
+    """Return the error of `csr.validate` on the first place that is wrong; row, entry: 2^63 less its index, 0: none."""
     ptr, index = _There(arrays.row_ptr, arrays.row_bytes), _There(arrays.col_idx, arrays.col_bytes)
     at = _FIRST - (row or entry)
     kind = csr.OUTSIDE if not row else csr.ENDS if at == arrays.m else csr.FALLS
@@ -175,7 +175,7 @@ class _There:
 
 
 def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
-    """A `Csr` of CuPy arrays: indices of 32 or 64 bits, float32 values; int32 indices are shared, not copied.
+    """Return a `Csr` of CuPy arrays: indices of 32 or 64 bits, float32 values; int32 indices are shared, not copied.
 
     Raises ValueError, one sentence, where they make no CSR matrix of that size.
     """
@@ -192,18 +192,18 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
 
 
 def checked(a: Csr) -> Csr:
-    """A `Csr` of CuPy arrays with its facts, or ValueError, one sentence, where its indices are wrong."""
+    """Return a `Csr` of CuPy arrays with its facts, or ValueError, one sentence, where its indices are wrong."""
     arrays = Arrays(a.m, a.k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, 4, 4)
     return replace(a, facts=looked(arrays, *on_cupys_stream(), share=True))
 
 
 def facts_of(a: Csr) -> Facts:
-    """The facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it; with what rows share."""
+    """Return the facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it; with what rows share."""
     return a.facts or checked(a).facts
 
 
 def on_cupys_stream():
-    """(the `cuda.core.Device` where CuPy works, made current; its current stream)."""
+    """Return (the `cuda.core.Device` where CuPy works, made current; its current stream)."""
     from cupy import cuda
 
     device = gpu.current_device(cuda.runtime.getDevice())

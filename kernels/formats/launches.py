@@ -40,7 +40,10 @@ class On:
         self.work.lock.release()
 
     def launch(self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS) -> None:
-        """A kernel with a thread for each of `size` numbers, none where there are none; or with so many blocks."""
+        """Launch a kernel with a thread for each of `size` numbers, or with so many blocks.
+
+        Launches none where there are no numbers.
+        """
         blocks = blocks or ceil(size / threads)
         if blocks:
             workspace.enqueue(
@@ -54,7 +57,7 @@ class On:
             )
 
     def on(self, entry: str, size: int, *arguments) -> None:
-        """A kernel whose threads go on to further ones of `size` numbers."""
+        """Launch a kernel whose threads go on to further ones of `size` numbers."""
         self.launch(entry, 0, *arguments, blocks=min(MOST_BLOCKS, ceil(size / THREADS)))
 
     def scan(self, entry: str, size: int, *arguments) -> Any:
@@ -67,21 +70,23 @@ class On:
         return out
 
     def found(self, kind: struct.Struct) -> tuple:
-        """What kernels wrote to the workspace's memory of the host; waits for the stream."""
+        """Return what kernels wrote to the workspace's memory of the host; waits for the stream."""
         self.stream.sync()
         return self.work.read(kind)
 
 
 def argument(x):
-    """An array as its address, None as none; numbers as they are."""
+    """Return an array as its address, None as none; numbers as they are."""
     if x is None:
         return 0
     return x if isinstance(x, (int, np.generic)) else x.data.ptr
 
 
 def ints(*numbers: int) -> list[np.int32]:
+    """Return numbers as int32 arguments of a kernel."""
     return [np.int32(x) for x in numbers]
 
 
 def longs(*numbers: int) -> list[np.int64]:
+    """Return numbers as int64 arguments of a kernel."""
     return [np.int64(x) for x in numbers]

@@ -1,6 +1,6 @@
 """Sparse matrices on a GPU as kernels read them: layout.cu, launched, on CuPy's current stream.
 
-The rooms say what each layout is, and make the same bits with NumPy.
+The systems say what each layout is, and make the same bits with NumPy.
 """
 
 from math import ceil, gcd
@@ -106,8 +106,10 @@ def stacked(a, high: int, first, groups, columns: int) -> tuple[Any, Any]:
 
 
 def swizzled(meta, rows: int, width: int, ring: bool):
-    """Metadata for `rows` x `width` uint16, of zeros where there is none: `two_four.swizzle`, uint16
-    (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width)."""
+    """Metadata for `rows` x `width` uint16, of zeros where there is none.
+
+    `two_four.swizzle`, uint16 (rows / 2, 2 width), or `wgmma.ring_metadata`, uint32 (rows / 64, 32 width).
+    """
     meta = compress.contiguous(meta)
     shape, kind = ((rows // 64, 32 * width), np.uint32) if ring else ((rows // 2, 2 * width), np.uint16)
     made = cupy.empty(shape, kind)
@@ -164,7 +166,9 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
 
 
 def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
-    """An `Nm` for tiles of 128 columns, as tensor cores read it; size: 4 for TF32, 2 for BF16, to which it is rounded.
+    """Return an `Nm` for tiles of 128 columns, as tensor cores read it; size.
+
+    4 for TF32, 2 for BF16, to which it is rounded.
 
     start: int32 (tiles + 1), the steps of tile j are start[j] to start[j + 1] - 1.
     index: int32 (steps, depth), the rows of A^T that a step multiplies, ascending in a tile; its last one is repeated,

@@ -27,7 +27,7 @@ _FORTRAN = bytes.maketrans(b"Dd", b"Ee")
 
 
 def read(path):
-    """The `scipy.sparse.coo_array` in a file, which may be packed (.gz, .bz2).
+    """Return the `scipy.sparse.coo_array` in a file, which may be packed (.gz, .bz2).
 
     Raises ValueError, one sentence without the file's name, where it is no real matrix, or a number is none.
     """
@@ -52,7 +52,7 @@ def read(path):
 
 
 def _head(file) -> tuple[bytes, tuple[str, str], tuple[int, int], int, int]:
-    """(a file's lines up to its first entry, layout and field, sizes, entries, how many lines there are before)."""
+    """Return a file's lines up to its first entry, layout and field, sizes, entries, and how many lines are before."""
     line = file.readline()
     words, head, number = line.decode("latin-1").lower().split(), line, 2
     require(
@@ -89,7 +89,10 @@ _NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|(?i:inf(?:inity)?
 
 
 def _wrong(text: bytes, entries: int, width: int, field: str, lines: int) -> str:
-    """What is wrong with the text, `entries` lines of `width` numbers each; "" where nothing is. lines: before it."""
+    """Return what is wrong with the text, `entries` lines of `width` numbers each; "" where nothing is. lines.
+
+    Before it.
+    """
     of_line = [_WHOLE] * (2 if width > 1 else 0) + [_NUMBER] * (width != 2)
     if field in ("integer", "unsigned-integer"):
         of_line = [_WHOLE] * width

@@ -100,7 +100,7 @@ def keep_of(density: float, group: int) -> int:
 
 
 def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
-    """A random pattern with random values, on the host; the same bits for the same arguments.
+    """Return a random pattern with random values, on the host; the same bits for the same arguments.
 
     Values are uniform in (0, 1]; each vector's rows are drawn uniformly without replacement from
     its group (selection sampling: Knuth, The Art of Computer Programming, 3.4.2, algorithm S).
@@ -123,7 +123,7 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
 
 
 def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> Nm:
-    """The N:M form of a real (k, n) array, NumPy or CuPy, on the side where the array lives.
+    """Return the N:M form of a real (k, n) array, NumPy or CuPy, on the side where the array lives.
 
     The array is rounded to float32 first where it has another dtype. With `prune`, each vector
     keeps the `keep` rows of a group with the largest sums of magnitudes, the lower row where sums
@@ -187,7 +187,7 @@ def validate(b: Nm) -> Nm:
 
 
 def _said(b: Nm, kind: int, at: int) -> str:
-    """The sentence on a fault."""
+    """Return the sentence on a fault."""
     i, j = divmod(at, b.n if kind == _STORED else b.q)
     if kind == _STORED:
         return f"N:M val[{i}, {j}] is {float(b.val[i, j])}, but a surplus row must be 0"
@@ -208,7 +208,7 @@ _GROUP, _CLIMBS, _SURPLUS, _STORED = range(4)
 
 
 def _faults(b: Nm) -> Iterator[tuple[int, Any]]:
-    """What `checks.nm` looks for on a GPU, of a matrix on the host."""
+    """Yield what `checks.nm` looks for on a GPU, of a matrix on the host."""
     real = b.real
     low = (np.arange(b.w) // b.keep * b.group)[:, None]
     high = np.minimum(low + b.group, b.k)
@@ -241,7 +241,7 @@ def per_column_index(b: Nm):
 
 
 def _sizes(k, n, keep, group, vector) -> tuple[int, int, int, int, int]:
-    """The same as Python's integers, because NumPy's would wrap in the products."""
+    """Return the same as Python's integers, because NumPy's would wrap in the products."""
     sizes = (("k", k), ("n", n), ("group", group), ("vector", vector))
     k, n, group, vector = (require_whole(f"N:M {name}", x, 1, INT32_MAX, "2^31 - 1") for name, x in sizes)
     return k, n, require_whole("N:M keep", keep, 1, group), group, vector
@@ -253,7 +253,7 @@ def _surplus(k: int, keep: int, group: int) -> int:
 
 
 def _chunks(k: int, keep: int, group: int, columns: int):
-    """Runs of whole groups as (first row, end, first compressed row, end), surplus rows left out.
+    """Yield runs of whole groups as (first row, end, first compressed row, end), surplus rows left out.
 
     A short last group is a run of its own, so all groups of a run have the same number of rows.
     """
@@ -268,7 +268,7 @@ def _chunks(k: int, keep: int, group: int, columns: int):
 
 
 def sampled(k: int, keep: int, group: int, q: int, draw: Callable[[range, int, int], np.ndarray]) -> np.ndarray:
-    """The rows that each of q vectors keeps, every choice equally likely: int32 (w, q), an index (algorithm S).
+    """Return the rows that each of q vectors keeps, every choice equally likely: int32 (w, q), by algorithm S.
 
     draw: of some groups, a row of them, and how many rows they have: for each of these groups and vectors a whole
     number from 0 to rows - row - 1.
@@ -295,7 +295,7 @@ def _rows(kept, keep: int):
 
 
 def _sums(cells):
-    """Sums over the last axis, pair by pair: an order that NumPy shares with the kernel, to the last bit."""
+    """Return sums over the last axis, pair by pair: an order that NumPy shares with the kernel, to the last bit."""
     while (width := cells.shape[-1]) > 1:
         pairs = cells[..., 0 : width - 1 : 2] + cells[..., 1::2]
         if width % 2:
@@ -305,7 +305,10 @@ def _sums(cells):
 
 
 def _too_many(dense, wrong: int, keep: int, group: int, vector: int) -> ValueError:
-    """The error on more rows that are not 0 than `keep`; wrong: group · vectors + vector of the first such place."""
+    """Return the error on more rows that are not 0 than `keep`; wrong.
+
+    Group · vectors + vector of the first such place.
+    """
     k, n = dense.shape
     g, v = divmod(wrong, math.ceil(n / vector))
     rows, columns = range(g * group, min(k, (g + 1) * group)), range(v * vector, min(n, (v + 1) * vector))

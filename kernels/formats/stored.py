@@ -38,22 +38,22 @@ class Stored(Arrays):
 
 
 def as_csr(a) -> Csr:
-    """`a` if it is a `Csr`, else a SciPy sparse array as one."""
+    """Return `a` if it is a `Csr`, else a SciPy sparse array as one."""
     return a if isinstance(a, Csr) else csr.from_scipy(a)
 
 
 def storage(dtype: str) -> np.dtype:
-    """What an element of `val` is."""
+    """Return what an element of `val` is."""
     return np.dtype(np.float32 if dtype == "float32" else np.uint16)
 
 
 def rounded(x, dtype: str):
-    """A float32 array as `val` stores it."""
+    """Return a float32 array as `val` stores it."""
     return x if dtype == "float32" else PATTERNS[dtype].to_bits(x, dtype)
 
 
 def numbers(val, dtype: str):
-    """The float32 array that stored values stand for: exact."""
+    """Return the float32 array that stored values stand for: exact."""
     return val if dtype == "float32" else PATTERNS[dtype].from_bits(val, dtype)
 
 
@@ -63,7 +63,7 @@ def nonzero(val):
 
 
 def csr_of(a, at, row, col) -> Csr:
-    """Some stored values on the host as `Csr`, columns ascending.
+    """Return some stored values on the host as `Csr`, columns ascending.
 
     at, row, col: their places in val, rows and columns, int64, in any order.
     """

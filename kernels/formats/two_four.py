@@ -75,7 +75,7 @@ class Pairs(Arrays):
 
     @classmethod
     def empty(cls, xp, m: int, k: int, dtype: str, *scale):
-        """A matrix whose arrays hold nothing yet; xp: NumPy or CuPy."""
+        """Return a matrix whose arrays hold nothing yet; xp: NumPy or CuPy."""
         k_pad = padded(k, cls.UNIT)
         return cls(m, k, dtype, xp.empty((m, k_pad // 2), cls.VALUES), xp.empty((m, k_pad // 16), np.uint16), *scale)
 
@@ -100,7 +100,7 @@ class TwoFour(Pairs):
 
 
 def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
-    """The 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
+    """Return the 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
 
     The array is float32, rounded by `to_bits` first, or uint16 bit patterns of `dtype`. With
     `prune`, each group keeps its two largest magnitudes, the lower columns where they are equal.
@@ -133,7 +133,7 @@ def rounded(dense, dtype: str, scale=None):
 
 
 def filled(a: Any, bits, prune: bool):
-    """`a`, whose arrays hold nothing yet, made of the bit patterns of its dense matrix as `compress` says."""
+    """Return `a`, whose arrays hold nothing yet, made of the bit patterns of its dense matrix as `compress` says."""
     if a.xp is not np:
         _fill_on_gpu(a, bits, prune)
         return a
@@ -184,7 +184,7 @@ def count_threads(m: int, k: int, unit: int = Pairs.UNIT) -> int:
 
 
 def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
-    """A random pattern with random values, on the host; the same bits for the same arguments.
+    """Return a random pattern with random values, on the host; the same bits for the same arguments.
 
     Values are uniform in (-1, 1), rounded to `dtype`, and never zero; each group's two positions
     are drawn uniformly from the six pairs. A last group of one column stores one value and a zero.
@@ -329,7 +329,7 @@ def padded(k: int, unit: int) -> int:
 
 
 def require_sizes(m, k, of: type[Pairs] = Pairs) -> tuple[int, int]:
-    """The same as Python's integers; k is what lets k_pad fit the kernels' int."""
+    """Return the same as Python's integers; k is what lets k_pad fit the kernels' int."""
     most = INT32_MAX - of.UNIT + 1
     return require_whole(f"{of.NAME} m", m, 1, INT32_MAX), require_whole(f"{of.NAME} k", k, 1, most)
 
@@ -356,7 +356,7 @@ def magnitude(bits, dtype: str):
 
 
 def _groups_of(a: Any, bits: np.ndarray) -> np.ndarray:
-    """Some rows of the dense matrix as (rows, k_pad / 4, 4)."""
+    """Return some rows of the dense matrix as (rows, k_pad / 4, 4)."""
     whole = np.zeros((len(bits), a.k_pad), bits.dtype)
     whole[:, : a.k] = bits
     return whole.reshape(len(whole), -1, 4)
@@ -369,7 +369,7 @@ def pack_pairs(pairs: np.ndarray) -> np.ndarray:
 
 
 def unpack_pairs(meta):
-    """The inverse of `pack_pairs`, NumPy or CuPy."""
+    """Return the inverse of `pack_pairs`, NumPy or CuPy."""
     xp = array_module(meta)
     shifts = xp.arange(0, 16, 4, dtype=xp.uint16)
     return (meta[:, :, None] >> shifts & 15).reshape(meta.shape[0], -1)

@@ -68,7 +68,7 @@ class TwoFourEight(Pairs):
 
 
 def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> TwoFourEight:
-    """The 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
+    """Return the 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
 
     The array is float32, which is divided by its scales and rounded by `eight.to_bits` first, or uint8 bit
     patterns of `dtype`. scale: "tensor" or "rows", for `eight.scales`, or the float32 scales themselves, (1, 1) or

@@ -44,6 +44,7 @@ class Wcsr(Stored):
 
     @property
     def windows(self) -> int:
+        """Return the number of windows."""
         return -(-self.m // self.window)
 
     @property
@@ -53,7 +54,7 @@ class Wcsr(Stored):
 
 
 def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> Wcsr:
-    """The windows of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
+    """Return the windows of a `Csr`, on the side where it lives, or of a SciPy sparse array, on the host.
 
     Values are rounded to `dtype` once; repeated entries add up first. nnz counts the positions that
     are stored, also of a stored zero. Raises ValueError, one sentence, for another window, padding or
@@ -108,7 +109,7 @@ _RAGGED, _OUTSIDE, _RISES, _PADDING = 3, 4, 5, 6
 
 
 def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
-    """What `checks.wcsr` looks for on a GPU, of a matrix on the host."""
+    """Yield what `checks.wcsr` looks for on a GPU, of a matrix on the host."""
     yield from csr.pointer_faults(a.row_ptr, a.columns)
     yield 0, a.row_ptr % a.pad != 0
     yield 0, (a.col_idx < -1) | (a.col_idx >= a.k)
@@ -126,7 +127,7 @@ def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
 
 
 def _refused(a: Wcsr, kind: int, at: int) -> ValueError:
-    """The error, one sentence, on a fault."""
+    """Return the error, one sentence, on a fault."""
     if kind <= csr.ENDS:
         there = f"there are {a.col_idx.shape[0]} column indices and {tuple(a.val.shape)} values"
         arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
@@ -162,7 +163,7 @@ def to_dense(a: Wcsr):
 
 
 def to_csr(a: Wcsr) -> csr.Csr:
-    """The values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
+    """Return the values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
     if a.xp is not np:
         return compress.csr_of_windows(a)
     at = np.flatnonzero(stored.nonzero(a.val))

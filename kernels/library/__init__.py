@@ -1,8 +1,8 @@
-"""The rooms' kernels as a library: any sparse A times any dense B, with the kernel that suits them.
+"""The systems' kernels as a library: any sparse A times any dense B, with the kernel that suits them.
 
 operands   A as callers bring it, made one of the formats
 dense      B and out: where they lie, on which stream; and the small kernel around a multiplication
-routes     which room's kernels multiply what
+routes     which system's kernels multiply what
 in_order   which configurations give the same bits at every launch, and what depends on the order of additions
 plans      `plan`, `spmm`, `load_plan`
 sampled    the product of two dense matrices at a sparse one's places: the gradient of A's values

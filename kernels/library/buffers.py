@@ -31,8 +31,10 @@ class Buffers:
     _event: Any = None
 
     def follow(self, pointer: int) -> bool:
-        """Let the stream at an address wait for the call before; False where that cannot be had. After the call comes
-        `done`."""
+        """Let the stream at an address wait for the call before; False where that cannot be had.
+
+        After the call comes `done`.
+        """
         before, self.last = self.last, pointer
         if before is None or before == pointer in LASTING:
             return True
@@ -57,14 +59,14 @@ class Buffers:
 
 
 def copy_of(sizes: tuple[int, ...]) -> Buffers:
-    """A set of its own, of so many bytes each: zeros. It may be made while a stream is captured."""
+    """Return a set of its own, of so many bytes each: zeros. It may be made while a stream is captured."""
     made = Buffers(())
     made.scratch = tuple(zeros(made, size) for size in sizes)
     return made
 
 
 def zeros(buffers: Buffers, size: int) -> int:
-    """The address of so many zeros, which live as long as the set does."""
+    """Return the address of so many zeros, which live as long as the set does."""
     address = allocated(size)
     weakref.finalize(buffers, _free, address)
     return address
@@ -76,8 +78,11 @@ def _free(address: int) -> None:
 
 
 def allocated(size: int) -> int:
-    """The address of zeros on the current GPU, past any library's pool: those wait for streams, which a capture
-    forbids, or are a graph's own. Raises NoGpu, one sentence, where there is no memory."""
+    """Return the address of zeros on the current GPU, past any library's pool.
+
+    Those wait for streams, which a capture forbids, or are a graph's own. Raises NoGpu, one sentence, where there is
+    no memory.
+    """
 
     def did(answer: tuple):
         return gpu.succeeded(
@@ -111,5 +116,5 @@ def is_captured(pointer: int) -> bool:
 
 
 def capture_of(pointer: int) -> int:
-    """The number of the capture that the stream at an address is part of."""
+    """Return the number of the capture that the stream at an address is part of."""
     return int(driver.cuStreamGetCaptureInfo(pointer)[2])

@@ -19,7 +19,9 @@ _lock = threading.Lock()
 
 
 def counter(ordinal: int, stream: int, captured: bool) -> int:
-    """The address of a counter for a launch on the stream at an address, on the current GPU, of CUDA's number ordinal.
+    """Return the address of a counter for a launch on the stream at an address.
+
+    It is on the current GPU, of CUDA's number ordinal.
 
     captured: whether the launch becomes part of a graph.
     """
@@ -31,7 +33,7 @@ def counter(ordinal: int, stream: int, captured: bool) -> int:
 
 
 def _fresh(ordinal: int) -> int:
-    """A counter that nobody else has."""
+    """Return a counter that nobody else has."""
     with _lock:
         spare = _spare.setdefault(ordinal, [])
         if not spare:

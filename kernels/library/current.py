@@ -27,7 +27,7 @@ def gpu_of(a) -> int | None:
 
 @contextmanager
 def opened(ordinal: int):
-    """A GPU, current meanwhile, in CuPy as well where it is there."""
+    """Make a GPU current until the end of the block, in CuPy as well where it is there."""
     before = now()
     device = gpu.current_device(ordinal)
     try:
@@ -39,7 +39,7 @@ def opened(ordinal: int):
 
 @contextmanager
 def settled(ordinal: int):
-    """`opened`, whose work is done at the end, whatever stream comes next."""
+    """Make a GPU current as `opened`; at the end its work is done, whatever stream comes next."""
     with opened(ordinal) as device:
         yield device
         device.sync()

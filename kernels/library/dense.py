@@ -124,7 +124,7 @@ _LEGACY = 1  # DLPack's number of the stream at address 0
 
 
 def _viewed(x, name: str, ordinal: int):
-    """What another library says of its array; ValueError, one sentence, where it says nothing.
+    """Return what another library says of its array; ValueError, one sentence, where it says nothing.
 
     The caller's stream is the one that counts, so nobody waits for another one, which -1 asks for; but JAX takes -1 for
     an address, and gets the current stream, which then waits for what JAX has yet to do.
@@ -153,7 +153,7 @@ def _type(x) -> str:
 
 @functools.cache
 def _named(dtype) -> str:
-    """A library's dtype as it is called here."""
+    """Return a library's dtype as it is called here."""
     return named(getattr(dtype, "name", dtype))
 
 
@@ -181,7 +181,7 @@ def is_laid(x: Dense, order: str) -> bool:
 
 
 def order_of(x: Dense) -> str:
-    """ "F" for what runs along columns, else "C"."""
+    """Return "F" for what runs along columns, else "C"."""
     rows, columns, by_row, by_column = matrix(x)
     return "F" if by_row < by_column and rows > 1 and columns > 1 else "C"
 
@@ -209,8 +209,10 @@ def overlaps_itself(x: Dense) -> bool:
 
 
 def apart(x: Dense, y: Dense) -> bool:
-    """Whether two matrices of a dtype share no memory, if only as columns, or rows, of one larger matrix: their lines
-    are as far from each other, and side by side in each. Other patterns are taken to share some."""
+    """Whether two matrices of a dtype share no memory, if only as columns, or rows, of one larger matrix.
+
+    Their lines are as far from each other, and side by side in each. Other patterns are taken to share some.
+    """
     (first, past), (begin, end) = extent(x), extent(y)
     if x.ptr + past <= y.ptr + begin or y.ptr + end <= x.ptr + first or 0 in (*x.shape, *y.shape):
         return True
@@ -240,7 +242,7 @@ def need_cupy():
 
 
 def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, stream: int | None):
-    """An array of the library of `like`, PyTorch's or else CuPy's, in memory that belongs to a stream.
+    """Return an array of the library of `like`, PyTorch's or else CuPy's, in memory that belongs to a stream.
 
     stream: its address, or None for the library's current one.
     """
@@ -263,7 +265,7 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
 
 
 def address_of(stream) -> int:
-    """The address of a stream: an int, a stream of cuda.core, PyTorch or CuPy, or what has `__cuda_stream__`.
+    """Return the address of a stream: an int, a stream of cuda.core, PyTorch or CuPy, or what has `__cuda_stream__`.
 
     Raises ValueError, one sentence, for anything else.
     """
@@ -282,7 +284,7 @@ def address_of(stream) -> int:
 
 
 def current(like, device: int) -> int:
-    """The address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
+    """Return the address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
     if _library(like.__class__) == "torch":
         torch = sys.modules["torch"]
         # A tenth of the time of what is public.

@@ -43,7 +43,7 @@ class Brought:
 
 
 def brought(a) -> Brought | None:
-    """A as it lies, where it is CSR on a GPU in contiguous arrays of PyTorch or CuPy; None for anything else.
+    """Return A as it lies, where it is CSR on a GPU in contiguous arrays of PyTorch or CuPy; None for anything else.
 
     Raises ValueError, one sentence, where the arrays' lengths make no CSR matrix.
     """

@@ -85,7 +85,10 @@ def ceilings(device) -> Ceilings | None:
 
 
 def dense_is_faster(way, n: int, device) -> str:
-    """A sentence with both times where a dense product is expected to be faster than a `routes.Route`, else ""."""
+    """Return a sentence with both times where a dense product is expected to be faster, else "".
+
+    way: a `routes.Route`.
+    """
     of = ceilings(device)
     if of is None:
         return ""
@@ -100,7 +103,7 @@ def dense_is_faster(way, n: int, device) -> str:
 
 
 def work_of(way, n: int) -> Work:
-    """What a `routes.Route` multiplies by n columns."""
+    """Return what a `routes.Route` multiplies by n columns."""
     a, (m, k) = way.a, operands.size_of(way.a)
     numbers = {"float32": "fp32", "tf32": "tf32"}.get(way.numbers, "16")
     if isinstance(a, Bcsr) and way.room == "async_sparse":
@@ -135,7 +138,7 @@ def vectors(m: int, n: int, k: int, density: float, vector: int, numbers: str) -
 
 
 def dense_of(work: Work) -> Work:
-    """The same product with a dense A."""
+    """Return the same product with a dense A."""
     return Work(f"dense {work.numbers}", work.numbers, work.m, work.n, work.k, work.m * work.k)
 
 

@@ -97,7 +97,7 @@ def table() -> dict[tuple[str, str], dict[str, str]]:
 
 
 def multiplied(asked: tuple[str, str], family: Family) -> str:
-    """What multiplies an entry of `ASKED` on a family of GPUs, by the routes and what they may choose from."""
+    """Return what multiplies an entry of `ASKED` on a family of GPUs, by the routes and what they may choose from."""
     make, dtype, accuracy = ASKED[asked]
     try:
         way = routes.route(make(), dtype, accuracy, family, explicit=True)
@@ -107,7 +107,7 @@ def multiplied(asked: tuple[str, str], family: Family) -> str:
 
 
 def _names(way: routes.Route, family: Family) -> list[str]:
-    """The kernels that a way may take, in the order of `WORDS`."""
+    """Return the kernels that a way may take, in the order of `WORDS`."""
     of = way.family
     if of.choices is None:
         return [way.variant]

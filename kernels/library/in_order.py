@@ -38,7 +38,7 @@ def is_deterministic(config: Any) -> bool:
 
 
 def in_order(config: Any) -> Any:
-    """The configuration itself where it `is_deterministic`, else the same that adds up in one order."""
+    """Return the configuration itself where it `is_deterministic`, else the same that adds up in one order."""
     if isinstance(config, Union | Windows):
         return config if config.chunk == 0 else replace(config, in_order=True)
     if isinstance(config, wcsr.Config):

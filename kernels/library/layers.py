@@ -69,14 +69,14 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
 
 
 def masked(weight, mask):
-    """The weight with zeros where the mask of blocks has none; the block is as large as the mask says."""
+    """Return the weight with zeros where the mask of blocks has none; the block is as large as the mask says."""
     block = _side(weight.shape, mask)
     whole = mask.repeat_interleave(block, 0).repeat_interleave(block, 1)
     return weight * whole[: weight.shape[0], : weight.shape[1]]
 
 
 def _side(shape, mask) -> int:
-    """The multiple of SIDE that a mask's blocks are of, for a weight of a shape."""
+    """Return the multiple of SIDE that a mask's blocks are of, for a weight of a shape."""
     for block in range(SIDE, max(shape) + SIDE, SIDE):
         if tuple(-(-size // block) for size in shape) == tuple(mask.shape):
             return block
@@ -107,8 +107,11 @@ def blocks_of(weight, mask) -> tuple[Any, Any, Any]:
 
 
 def work_order(row_ptr, middle=None):
-    """int32 (block rows, 4): block row, its first block, the one past its last, and `middle`, the first of the second
-    matrix; the longest first. A row in which one of two matrices has no block has none: their product is zero."""
+    """int32 (block rows, 4).
+
+    Block row, its first block, the one past its last, and `middle`, the first of the second matrix; the longest first.
+    A row in which one of two matrices has no block has none: their product is zero.
+    """
     first, end = row_ptr[:-1], row_ptr[1:]
     middle = first if middle is None else middle
     if middle is not first:
@@ -127,7 +130,7 @@ def work_order(row_ptr, middle=None):
 
 @functools.cache
 def operators() -> SimpleNamespace:
-    """The operator `sparsity_on_trial::block_linear`, registered at the first call."""
+    """Return the operator `sparsity_on_trial::block_linear`, registered at the first call."""
     import torch
 
     @torch.library.custom_op(
@@ -170,7 +173,7 @@ def _shape(x, features, kernel: str) -> tuple:
 
 
 def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
-    """What a kernel is launched for, which is more where lines would not begin at multiples of 16 bytes."""
+    """Return what a kernel is launched for, which is more where lines would not begin at multiples of 16 bytes."""
     tokens, k = prod(x.shape[:-1]), x.shape[-1]
     if kernel == "opt5":
         tokens = layer.whole_lines(tokens)
@@ -180,7 +183,7 @@ def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
 
 
 def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
-    """The product for an input (tokens, k) on a GPU: (tokens, features), or of opt5 (features, tokens)."""
+    """Return the product for an input (tokens, k) on a GPU: (tokens, features), or of opt5 (features, tokens)."""
     tokens, k = x.shape
     if (sizes.tokens, sizes.k) != (tokens, k):
         x = torch.nn.functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
@@ -198,7 +201,7 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
 
 
 def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
-    """The same by dense products in float32, rounded where the kernels round."""
+    """Return the same by dense products in float32, rounded where the kernels round."""
 
     def product(first, end):
         return x.float() @ _whole(val.float(), col_idx, first, end, features, x.shape[-1]).t()
@@ -214,7 +217,7 @@ def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
 
 
 def _whole(val, col_idx, first, end, m: int, k: int):
-    """The dense weight (m, k) of the blocks first[r] to end[r] - 1 of each block row r."""
+    """Return the dense weight (m, k) of the blocks first[r] to end[r] - 1 of each block row r."""
     rows, columns = first.shape[0], -(-k // SIDE)
     whole = val.new_zeros(rows, columns, SIDE, SIDE)
     lengths = (end - first).long()
@@ -247,7 +250,7 @@ def classes() -> SimpleNamespace:
             self.register_buffer("col_idx", col_idx)
 
         def product(self, x, features: int):
-            """The product, in the dtype that autocast asks for where it is on."""
+            """Return the product, in the dtype that autocast asks for where it is on."""
             x, val = torch_modes.taken(x, self.val, self.in_features, "blocks")
             return multiply(x, val, self.index, self.col_idx, features, self.kernel)
 
@@ -273,7 +276,7 @@ def classes() -> SimpleNamespace:
 
         @classmethod
         def of(cls, linear, mask, published: bool = False):
-            """The layer whose weight is an nn.Linear's where the mask has blocks, zero elsewhere: a copy."""
+            """Return the layer whose weight is an nn.Linear's where the mask has blocks, zero elsewhere: a copy."""
             m, k = linear.weight.shape
             bias = linear.bias
             if bias is not None:
@@ -442,6 +445,9 @@ def put(model, modules: Mapping[str, Any]) -> dict[str, Any]:
 def sparsify(
     model, density: float = 0.1, block: int = SIDE, *, seed: int = 0, keep: str = "random", published: bool = False
 ):
-    """The model with block-sparse FFNs, in place: of any Qwen2- or Llama-like one, in the sizes of its own layers."""
+    """Return the model with block-sparse FFNs, in place.
+
+    Of any Qwen2- or Llama-like one, in the sizes of its own layers.
+    """
     put(model, replacements(model, density, block, seed=seed, keep=keep, published=published))
     return model

@@ -33,7 +33,7 @@ ACCURACIES = {
 
 
 def resolved(accuracy: str | None, dtype: str) -> str:
-    """What is asked of products: "fp32", "tf32", "fp16" or "bf16"; None is what the dtype of B holds.
+    """Return what is asked of products: "fp32", "tf32", "fp16" or "bf16"; None is what the dtype of B holds.
 
     Raises ValueError, one sentence, where B holds less than is asked, and for a dtype that no kernel multiplies.
     """
@@ -65,7 +65,7 @@ _SPELT = {word: name for name, words in SPELLINGS.items() for word in words}
 
 
 def dtype_name(dtype) -> str | None:
-    """What a dtype is called here, "float32" say; None stays None.
+    """Return what a dtype is called here, "float32" say; None stays None.
 
     dtype: PyTorch's, NumPy's or `ml_dtypes`', a class of theirs, or text: "torch.float16", "fp16", "half", "<f4".
     Raises ValueError, one sentence, for what is no dtype; whether kernels multiply it, `resolved` says.
@@ -104,7 +104,7 @@ def values_of(a):
 
 
 def dtype_named(a) -> str:
-    """The dtype of A's values where kernels multiply it, else float32."""
+    """Return the dtype of A's values where kernels multiply it, else float32."""
     name = named(getattr(a, "dtype", "float32"))
     return name if name in DTYPES else "float32"
 
@@ -121,7 +121,7 @@ def operand(
     block: int = 64,
     check: bool = True,
 ):
-    """A as one of `FORMATS`, on the side where it lives, validated.
+    """Return A as one of `FORMATS`, on the side where it lives, validated.
 
     a: SciPy's or CuPy's sparse matrix of any kind, PyTorch's in COO, CSR, CSC, BSR, BSC or 2:4 semi-structured, what
     becomes one of SciPy's by its `tocsr()`, one of our formats, or with `prune` a dense array of NumPy, CuPy or
@@ -182,7 +182,7 @@ def is_semi_structured(a) -> bool:
 
 
 def _read(a, accuracy):
-    """A sparse matrix as one of `FORMATS`; ValueError, one sentence, for what is none."""
+    """Return a sparse matrix as one of `FORMATS`; ValueError, one sentence, for what is none."""
     if isinstance(a, FORMATS):
         # What was found of its arrays before is not believed: they may have changed.
         return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
@@ -221,7 +221,7 @@ def _of_scipy(a, accuracy):
 
 
 def array(tensor):
-    """A PyTorch tensor as a NumPy or CuPy array that shares its memory."""
+    """Return a PyTorch tensor as a NumPy or CuPy array that shares its memory."""
     tensor = tensor.detach().resolve_neg().contiguous()  # a sign that is a flag does not travel
     if not tensor.is_cuda:
         return tensor.numpy()
@@ -252,15 +252,17 @@ def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
 
 
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):
-    """Blocks (blocks, b_row, b_col) of float32 and of any sides, whose indices were checked: BCSR where it has such
-    sides, else CSR; blocks may come in any order."""
+    """Blocks (blocks, b_row, b_col) of float32 and of any sides, whose indices were checked.
+
+    BCSR where it has such sides, else CSR; blocks may come in any order.
+    """
     nnz = stored.count_nonzero(val)
     made = ascending(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
 
 
 def ascending(a: Bcsr) -> Bcsr:
-    """The same matrix with its blocks in order, repeated ones added up; indices were checked."""
+    """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
     fault = bcsr.first_fault(a)
     return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
 
@@ -269,7 +271,7 @@ def ascending(a: Bcsr) -> Bcsr:
 
 
 def float32(x, accuracy):
-    """An array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
+    """Return an array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
     if x.dtype == np.float32 and x.flags.c_contiguous:
         return x
     xp = array_module(x)
@@ -289,7 +291,10 @@ def float32(x, accuracy):
 
 
 def first_not_same(made, x) -> int | None:
-    """The place, row by row, of the first number of an array that is another one in float32, as made; or None."""
+    """Return the place, row by row, of the first number of an array that is another one in float32, as made.
+
+    Or None.
+    """
     if x.dtype.kind in "iu":  # compared as float64, 2^53 + 1 would be 2^53
         fits = made < 2.0 ** (8 * x.dtype.itemsize - (x.dtype.kind == "i"))
         wrong = ~(fits & (np.where(fits, made, np.float32(0)).astype(x.dtype) == x))
@@ -324,7 +329,10 @@ def require_held(values, dtype: str, accuracy: str | None) -> None:
 
 
 def real(x):
-    """A tensor in a dtype that NumPy has, exact: floats of 16 and 8 bits in float32. ValueError: it is not real."""
+    """Return a tensor in a dtype that NumPy has, exact: floats of 16 and 8 bits in float32.
+
+    ValueError: it is not real.
+    """
     require(not x.is_complex() and not x.is_quantized, f"A holds {named(x.dtype)}, but a matrix is real here")
     if not x.is_floating_point() or x.dtype.itemsize >= 4:
         return x
@@ -335,7 +343,7 @@ def real(x):
 
 
 def _dense(a, accuracy):
-    """A dense array as float32, where it lives."""
+    """Return a dense array as float32, where it lives."""
     require(
         hasattr(a, "dtype") and hasattr(a, "shape"), f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch"
     )

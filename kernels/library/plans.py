@@ -19,7 +19,7 @@ from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..lazy import core
-from ..pitch import ALIGNMENT
+from ..padding import ALIGNMENT
 from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
 from .dense import Dense
@@ -44,7 +44,7 @@ class Step:
     maps: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def at(self, addresses: tuple[int, ...]) -> tuple:
-        """The arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
+        """Return the arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
         arguments = self.arguments
         for place, whose, mapped in self.places:
             address = addresses[whose]
@@ -61,7 +61,7 @@ class Step:
 
 
 def steps_of(launch: Launch, scratch: dict[int, int]) -> list[Step]:
-    """The launches of a bound kernel, with the places that its arguments name.
+    """Return the launches of a bound kernel, with the places that its arguments name.
 
     scratch: address of what launches write besides out -> its place, from `SCRATCH` on. An argument that is a Python
     integer is an address: sizes are NumPy's.
@@ -143,7 +143,7 @@ class Plan:
 
     @property
     def choice(self) -> str:
-        """Which of the room's kernels it is, and how configured; "" where there is nothing to multiply."""
+        """Which of the system's kernels it is, and how configured; "" where there is nothing to multiply."""
         return "" if self._config is None else routes.text(self._way, self._config)
 
     def __repr__(self) -> str:
@@ -154,12 +154,16 @@ class Plan:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Return (m, k), the shape of A."""
         return self.m, self.k
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a caller may want to know: that the choice was made with another compiler, or that a dense product is
-        expected to be faster. A sentence each."""
+        """What a caller may want to know.
+
+        That the choice was made with another compiler, or that a dense product is expected to be faster. A sentence
+        each.
+        """
         slower = expect.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
         return tuple(note for note in (self._note, slower) if note)
 
@@ -221,7 +225,7 @@ class Plan:
             mine.done(pointer)
 
     def _buffers_for(self, pointer: int) -> Buffers:
-        """The buffers of a call on the stream at an address, which nothing uses before this call does."""
+        """Return the buffers of a call on the stream at an address, which nothing uses before this call does."""
         if not buffers.is_captured(pointer):
             if not self._buffers.follow(pointer):
                 self._buffers = buffers.copy_of(self._sizes)
@@ -240,8 +244,10 @@ class Plan:
     # ---- what B and out are like
 
     def _examined(self, array, how: tuple, whose: int) -> tuple[bool, int, int]:
-        """Whether the kernel takes an array as it is, and `dense.extent`, kept for all that lie so; ValueError where it
-        does not fit."""
+        """Whether the kernel takes an array as it is, and `dense.extent`, kept for all that lie so.
+
+        ValueError where it does not fit.
+        """
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
         x = dense.describe(array, name)
         shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
@@ -288,7 +294,7 @@ class Plan:
     # ---- what the kernel does not do itself
 
     def _stage(self, whose: int, mine: Buffers) -> Dense:
-        """A buffer in the kernel's own memory order, kept from its first use on: zeros."""
+        """Return a buffer in the kernel's own memory order, kept from its first use on: zeros."""
         if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
             address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
@@ -393,7 +399,7 @@ def built(
     stream=None,
     deterministic: bool = False,
 ) -> Plan:
-    """The plan of a way, on a current device; choice: one made before, which is tried first."""
+    """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
     made = Plan(way, n, dtype, accuracy, device, stream, deterministic)
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
@@ -404,12 +410,12 @@ def built(
         bound = None
         if config is not None:
             with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
-                bound = routes.bind(way, config, p, device)
+                bound = routes.prepare(way, config, p, device)
         if bound is None:
             trials = (lambda: routes.multiplication(way, n, cupy)) if tune else None
             config, made._note = routes.choose(way, p, device, trials)
             config = in_order.in_order(config) if deterministic else config
-            bound = routes.bind(way, config, p, device)
+            bound = routes.prepare(way, config, p, device)
     device.sync()
     made._repeat(config, bound)
     return made

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import jit, splitmix, tuning
+from .. import autotune, jit, splitmix
 from ..contract import Family, Launch, Multiplication, Operand, Operands, Slot, require
 from ..formats import half
 from ..formats.bcsr import Bcsr
@@ -56,7 +56,7 @@ def _stored(a, dtype: str, accuracy: str | None):
 
 
 def _held(a, dtype: str, accuracy: str | None):
-    """Rounded to the dtype of B, in float32."""
+    """Round to the dtype of B, in float32."""
     operands.require_all_held(a, dtype, accuracy)
     return replace(a, val=half.from_bits(half.to_bits(a.val, dtype), dtype))
 
@@ -83,8 +83,10 @@ _ANY = ("CC", "CF", "FC", "FF")
 
 
 def _sixteen(dtype: str) -> dict[tuple[type, str], tuple[Way, Way]]:
-    """The ways of a dtype of 16 bits. On Hopper rows of B are read by blocks as they lie where those of out lie
-    likewise."""
+    """Return the ways of a dtype of 16 bits.
+
+    On Hopper rows of B are read by blocks as they lie where those of out lie likewise.
+    """
     rows = Way("async_sparse", "auto_half", dtype, _as_csr)
     blocks = Way("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
     pairs = Way("tensor_core_24", "auto", dtype, _stored)
@@ -112,19 +114,20 @@ TABLE: dict[tuple[type, str], tuple[Way, Way | None]] = {
 
 @dataclass(frozen=True)
 class Route:
-    """A room's way to multiply a matrix."""
+    """A system's way to multiply a matrix."""
 
     room: str
-    variant: str  #: of the room's `FAMILIES`
-    a: Any  #: A as the room multiplies it
-    numbers: str  #: what the room reads B as: a dtype, or "tf32"
+    variant: str  #: of the system's `FAMILIES`
+    a: Any  #: A as the system multiplies it
+    numbers: str  #: what the system reads B as: a dtype, or "tf32"
     b_order: str = "C"  #: memory order of B (k, n) that the kernel reads
     c_order: str = "C"  #: and of out (m, n)
-    turned: bool = False  #: the room multiplies outᵀ = Bᵀ · Aᵀ
+    turned: bool = False  #: the system multiplies outᵀ = Bᵀ · Aᵀ
     in_place: bool = False  #: kernels read A's values where they are, so that they may change
 
     @property
     def family(self) -> Family:
+        """Return the system's family of configurations."""
         return importlib.import_module(f"...{self.room}", __name__).FAMILIES[self.variant]
 
 
@@ -139,7 +142,7 @@ def route(
     explicit: bool = False,
     in_place: bool = False,
 ) -> Route:
-    """The way for a matrix of `operands.FORMATS`, on the host or the GPU.
+    """Return the way for a matrix of `operands.FORMATS`, on the host or the GPU.
 
     dtype, accuracy: as `operands.resolved` has them. device: a `cuda.core.Device`. order, out_order: memory orders of
     B and out, which a kernel may take or not. explicit: the caller named the accuracy, so values may be rounded to
@@ -175,7 +178,7 @@ def route(
 
 
 def multiplication(way: Route, n: int, xp=None) -> Multiplication:
-    """What the room multiplies: B and out are `Slot`s, and A's values, too, where they may change.
+    """Return what the system multiplies: B and out are `Slot`s, and A's values, too, where they may change.
 
     xp: CuPy or NumPy, for trials: arrays with random numbers in their place.
     """
@@ -212,7 +215,7 @@ def _laid(flat, rows: int, columns: int, order: str):
 
 
 def choose(way: Route, p: Multiplication, device, trials=None) -> tuple[Any, str]:
-    """(the configuration that is the fastest, what a caller may want to know of the choice, or "").
+    """Return (the configuration that is the fastest, what a caller may want to know of the choice, or "").
 
     By trials or by what was kept of earlier ones. trials: makes the multiplication that there may be trials on; None:
     there may be none, and where nothing is kept, it is the best by prediction. A choice that was kept of another minor
@@ -224,7 +227,7 @@ def choose(way: Route, p: Multiplication, device, trials=None) -> tuple[Any, str
         return family.fits(config, p, device)
 
     key = family.choices and family.key(p)
-    kept = key and tuning.look_up(family.choices, key, device, fits, near=True)
+    kept = key and autotune.look_up(family.choices, key, device, fits, near=True)
     if kept:
         now = jit.nvrtc_version()
         noted = f"the kernel was chosen by trials with NVRTC {kept.nvrtc}, but NVRTC {now} compiles it"
@@ -233,34 +236,37 @@ def choose(way: Route, p: Multiplication, device, trials=None) -> tuple[Any, str
         return family.likely(p, device), ""
     if not key:
         return family.tune(trials(), device).config, ""
-    return tuning.choose(family.choices, key, device, fits=fits, make=lambda: family.tune(trials(), device))[0], ""
+    return autotune.choose(family.choices, key, device, fits=fits, make=lambda: family.tune(trials(), device))[0], ""
 
 
-def bind(way: Route, config, p: Multiplication, device) -> Launch:
-    """A configuration ready to run. Raises ValueError where it does not take p."""
-    return way.family.bind(f"{way.room} {text(way, config).partition(' ')[0]}", p, device, config)
+def prepare(way: Route, config, p: Multiplication, device) -> Launch:
+    """Return a configuration ready to run. Raises ValueError where it does not take p."""
+    return way.family.prepare(f"{way.room} {text(way, config).partition(' ')[0]}", p, device, config)
 
 
 def text(way: Route, config) -> str:
-    """A configuration as a plan's file has it: its name, or "family knobs"."""
+    """Return a configuration as a plan's file has it: its name, or "family knobs"."""
     if way.family.choices is None:
         return config
     name = next(x for x, kind in way.family.choices.families.items() if kind is type(config))
-    return f"{name} {tuning.knobs(config)}"
+    return f"{name} {autotune.knobs(config)}"
 
 
 def written(way: Route, choice: str, p: Multiplication, device):
-    """The configuration that `text` wrote; None where it is none that takes p on this GPU: somebody edited it."""
+    """Return the configuration that `text` wrote; None where it is none that takes p on this GPU.
+
+    Somebody edited it.
+    """
     family, (name, _, knobs) = way.family, choice.partition(" ")
     try:
         config = choice
         if family.choices is not None:
-            config = tuning.choices.parse_knobs(knobs, family.choices.families[name])
+            config = autotune.choices.parse_knobs(knobs, family.choices.families[name])
         return config if family.fits(config, p, device) else None
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
 
 
-def kernels(room: str) -> str:
-    """12 hexadecimal digits of a room's kernels, so that a choice is known to be of others."""
-    return tuning.choices.digest((jit.ROOT / room).glob("*.cu"))
+def kernels(system: str) -> str:
+    """12 hexadecimal digits of a system's kernels, so that a choice is known to be of others."""
+    return autotune.choices.digest((jit.ROOT / system).glob("*.cu"))

@@ -41,7 +41,7 @@ class Sampled:
         device.sync()  # rows are there, whatever stream comes next
 
     def __call__(self, g, b, out=None, *, stream=None):
-        """The values; `out` where it is given. Raises ValueError, one sentence, for other shapes or dtypes."""
+        """Return the values; `out` where it is given. Raises ValueError, one sentence, for other shapes or dtypes."""
         ordinal, nnz = self.device.device_id, self.a.nnz
         require_no_grad(g, "G")
         require_no_grad(b, "B")

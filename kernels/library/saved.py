@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, jit, tuning
+from .. import autotune, formats, jit
 from ..contract import require, require_whole
 from ..formats.csr import INT32_MAX
 from . import current, operands, plans, routes
@@ -44,7 +44,7 @@ def save(made: Plan, path) -> None:
         "deterministic": made.deterministic,
         "room": made.room,
         "choice": made.choice,
-        "gpu": tuning.choices.slug(made.device),
+        "gpu": autotune.choices.slug(made.device),
         "nvrtc": jit.nvrtc_version(),
         "kernels": routes.kernels(made.room),
     }
@@ -55,7 +55,10 @@ def save(made: Plan, path) -> None:
 
 @contextmanager
 def _aside(path: Path):
-    """A file beside `path` to write to, which takes its place once it is whole; what is no file is written as it is."""
+    """Yield a file beside `path` to write to, which takes its place once it is whole.
+
+    What is no file is written as it is.
+    """
     path = path.resolve()  # a link stays one
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -74,9 +77,9 @@ def _aside(path: Path):
 
 
 def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
-    """The plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
+    """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
 
-    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the room's kernels are others,
+    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the system's kernels are others,
     it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged;
     FileNotFoundError, PermissionError; NoGpu.
     """
@@ -94,7 +97,7 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
         )
         same = {
             "room": way.room,
-            "gpu": tuning.choices.slug(device_now),
+            "gpu": autotune.choices.slug(device_now),
             "nvrtc": jit.nvrtc_version(),
             "kernels": routes.kernels(way.room),
         }
@@ -134,7 +137,10 @@ _ABOUT = {
 
 
 def read(path) -> tuple[dict, Any]:
-    """(what a saved plan says of itself, A with NumPy arrays), checked: ValueError, one sentence, where it is wrong."""
+    """Return (what a saved plan says of itself, A with NumPy arrays), checked.
+
+    ValueError, one sentence, where it is wrong.
+    """
     name = Path(path).name
     try:
         _require_stored(path)

@@ -53,7 +53,10 @@ def __getattr__(name: str):
 
 
 def kept(weight):
-    """The mask (outputs, inputs) of the two largest magnitudes of each four inputs, the lower inputs of equal ones."""
+    """Return the mask of the two largest magnitudes of each four inputs, the lower inputs of equal ones.
+
+    weight: (outputs, inputs).
+    """
     m, k = weight.shape
     sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
     groups = sizes.view(m, -1, _GROUP)
@@ -87,7 +90,7 @@ def _places(columns):
 
 
 def _columns(places):
-    """What `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
+    """Return what `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
     words = places.long() & 0xFFFF
     groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
     first = _GROUP * torch.arange(groups.shape[1], device=places.device)
@@ -109,7 +112,10 @@ def _swizzled(pieces):
 
 
 def _made(make, *tensors):
-    """What `make` makes of tensors as arrays of NumPy, or on a GPU of CuPy, which is current meanwhile: a tensor."""
+    """Return what `make` makes of tensors as arrays of NumPy, or on a GPU of CuPy, which is current meanwhile.
+
+    A tensor.
+    """
     where = nullcontext()
     if tensors[0].is_cuda:
         torch.cuda.synchronize(tensors[0].device)
@@ -119,7 +125,7 @@ def _made(make, *tensors):
 
 
 def weight_of(values, places, inputs: int, scales=None):
-    """The dense weight (outputs, inputs); scales: of values in e4m3, as `layer.pack` has them: it is float32."""
+    """Return the dense weight (outputs, inputs); scales: of values in e4m3, as `layer.pack` has them: it is float32."""
     m, columns = places.shape[0], _columns(places)
     if scales is not None:
         values = values[..., : 64 * 64].unflatten(-1, (64, 64))
@@ -135,7 +141,9 @@ def weight_of(values, places, inputs: int, scales=None):
 
 @functools.cache
 def operators() -> SimpleNamespace:
-    """The operators `sparsity_on_trial::semi_structured_linear` and `quantise_tokens`, registered at the first call.
+    """Return the operators `sparsity_on_trial::semi_structured_linear` and `quantise_tokens`.
+
+    They are registered at the first call.
 
     unit: the scales of an input in e4m3; then `beside` are those of the values, and otherwise their metadata.
     """
@@ -222,7 +230,7 @@ def _quantised(x):
 
 
 def _function(activation: str):
-    """An activation as PyTorch has it."""
+    """Return an activation as PyTorch has it."""
     return getattr(torch.nn.functional, activation) if activation else lambda x: x
 
 
@@ -234,13 +242,15 @@ def _sizes(m: int, k: int, tokens: int, dtype, bias: bool, activation: str) -> l
 
 @functools.lru_cache(1024)
 def _launcher(ordinal: int, *how):
-    """(the launcher of a layer's product on a GPU, the GPU); how: what `_sizes` takes."""
+    """Return (the launcher of a layer's product on a GPU, the GPU); how: what `_sizes` takes."""
     return layer.launcher(_sizes(*how), ordinal), gpu_of(ordinal)
 
 
 def _enqueue(x, unit, values, beside, bias, m: int, activation: str):
-    """The product for an input (…, inputs) on a GPU, (…, m); as the operator, but x may be bfloat16 for values of FP8,
-    which is then made e4m3."""
+    """Return the product for an input (…, inputs) on a GPU, (…, m).
+
+    As the operator, but x may be bfloat16 for values of FP8, which is then made e4m3.
+    """
     eight = values.dtype == torch.uint8
     if eight and unit is None:
         x, unit = _enqueue_quantised(x)
@@ -308,8 +318,11 @@ def classes() -> SimpleNamespace:
             return cls(weight, mask, getattr(source, "bias", None), activation, **how)
 
         def _is_plain(self, x, values) -> bool:
-            """Whether an operator would only hand on an input, which takes longer than the launch: of a tensor, no
-            subclass, beside the values on a GPU, where nothing compiles, traces, transforms, casts or listens."""
+            """Whether an operator would only hand on an input, which takes longer than the launch.
+
+            Of a tensor, no subclass, beside the values on a GPU, where nothing compiles, traces, transforms, casts or
+            listens.
+            """
             return (
                 not torch.compiler.is_compiling()
                 and type(x) is torch.Tensor
@@ -460,7 +473,7 @@ def _require_quantised(x, numbers, unit) -> None:
 
 
 def sparsify(model, pattern: str = "2:4", *, dtype: str | None = None, projections=PROJECTIONS, trained: bool = False):
-    """The model, in place: every nn.Linear of these names with multiples of 16 features a 2:4 layer.
+    """Return the model, in place: every nn.Linear of these names with multiples of 16 features a 2:4 layer.
 
     dtype: "e4m3": `SemiStructuredLinearFP8`; None: in the dtype that weights have. trained: kept values are parameters.
     """

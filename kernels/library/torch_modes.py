@@ -7,7 +7,7 @@ import functools
 import sys
 from contextlib import nullcontext
 
-from ..pitch import ALIGNMENT
+from ..padding import ALIGNMENT
 
 
 def require_no_grad(x, name: str) -> None:
@@ -36,7 +36,7 @@ def require_no_tangent(x, instead: str) -> None:
 
 
 def autocast_dtype(x):
-    """The dtype that autocast asks for where a tensor x is; None where it is off."""
+    """Return the dtype that autocast asks for where a tensor x is; None where it is off."""
     import torch
 
     kind = x.device.type
@@ -46,8 +46,10 @@ def autocast_dtype(x):
 
 
 def cast(x, tensor):
-    """A tensor as autocast has nn.Linear cast it for an input x: in its dtype where it is on, but for float64 and
-    integers."""
+    """Return a tensor as autocast has nn.Linear cast it for an input x.
+
+    In its dtype where it is on, but for float64 and integers.
+    """
     dtype = autocast_dtype(x)
     if dtype is None or not tensor.is_floating_point() or tensor.dtype.itemsize == 8:
         return tensor
@@ -55,11 +57,12 @@ def cast(x, tensor):
 
 
 def named(dtype) -> str:
-    """A dtype of PyTorch's as it is called here: "bfloat16"."""
+    """Return a dtype of PyTorch's as it is called here: "bfloat16"."""
     return str(dtype).removeprefix("torch.")
 
 
 def size(x) -> str:
+    """Return a tensor's shape in words: "4096 x 512"."""
     return " x ".join(map(str, x.shape))
 
 
@@ -67,8 +70,10 @@ def size(x) -> str:
 
 
 def taken(x, there, features: int, what: str = "") -> tuple:
-    """(x, there) as a layer multiplies them, cast where autocast asks for it; ValueError, one sentence, where it does
-    not: see `require_input`."""
+    """(x, there) as a layer multiplies them, cast where autocast asks for it.
+
+    ValueError, one sentence, where it does not: see `require_input`.
+    """
     import torch
 
     if not isinstance(x, torch.Tensor):
@@ -114,7 +119,7 @@ def require_bias(bias, outputs: int) -> None:
 
 @functools.cache
 def gpu_of(ordinal: int):
-    """The GPU as a `cuda.core.Device`, whose context is PyTorch's."""
+    """Return the GPU as a `cuda.core.Device`, whose context is PyTorch's."""
     from . import current
 
     with current.opened(ordinal) as device:
@@ -122,14 +127,17 @@ def gpu_of(ordinal: int):
 
 
 def on(ordinal: int):
-    """A context in which a GPU is the current one, as it mostly is."""
+    """Return a context in which a GPU is the current one, as it mostly is."""
     import torch
 
     return nullcontext() if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal)
 
 
 def capturing():
-    """A context for a launch: encoding a tensor map asks the driver about an address, which a capture forbids."""
+    """Return a context for a launch.
+
+    Encoding a tensor map asks the driver about an address, which a capture forbids.
+    """
     import torch
 
     from . import buffers
@@ -138,6 +146,6 @@ def capturing():
 
 
 def aligned(x):
-    """An input without gaps, at an address that the copy engine takes."""
+    """Return an input without gaps, at an address that the copy engine takes."""
     x = x.contiguous()  # as it is, from every layer that comes before an FFN
     return x.clone() if x.data_ptr() % ALIGNMENT else x

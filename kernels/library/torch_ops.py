@@ -100,7 +100,7 @@ class SparseMatrix:
         self._spmm = _torch().ops.sparsity_on_trial.spmm.default
 
     def __getstate__(self) -> dict:
-        """What makes the matrix, without what is made of it: what copies and files have."""
+        """Return what makes the matrix, without what is made of it: what copies and files have."""
         return {name: x for name, x in vars(self).items() if name not in _OWN} | {"a": formats.to_host(self.a)}
 
     def __setstate__(self, state: dict) -> None:
@@ -144,7 +144,7 @@ class SparseMatrix:
     # ---- what the operators call
 
     def multiply(self, b, values, transposed: bool):
-        """A · B, or Aᵀ · B, by a plan; or where there is none for Aᵀ, by PyTorch."""
+        """Return A · B, or Aᵀ · B, by a plan; or where there is none for Aᵀ, by PyTorch."""
         torch = _torch()
         self._settle(b)
         b = b.detach().contiguous()
@@ -239,7 +239,7 @@ def _torch():
 
 
 def matrix_of(number: int) -> SparseMatrix:
-    """The matrix behind an operator's number; ValueError where it is gone."""
+    """Return the matrix behind an operator's number; ValueError where it is gone."""
     found = _matrices.get(number)
     if found is None:
         raise ValueError(
@@ -250,7 +250,7 @@ def matrix_of(number: int) -> SparseMatrix:
 
 @functools.cache
 def operators() -> SimpleNamespace:
-    """The operators `sparsity_on_trial::spmm` and `::sddmm`, registered at the first call."""
+    """Return the operators `sparsity_on_trial::spmm` and `::sddmm`, registered at the first call."""
     torch = _torch()
 
     @torch.library.custom_op(

@@ -4,8 +4,8 @@ from .launch import (
     BASELINES,
     VARIANTS,
     as_gathered,
-    bind,
     entry,
+    prepare,
     problem,
     problem_from_nm,
 )
@@ -15,9 +15,11 @@ __all__ = [
     "BASELINES",
     "VARIANTS",
     "as_gathered",
-    "bind",
+    "prepare",
     "entry",
     "problem",
     "problem_from_nm",
     "sweeps",
 ]
+
+bind = prepare  # its former name

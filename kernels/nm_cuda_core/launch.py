@@ -1,4 +1,4 @@
-"""The room's variants, its problems, and how each variant is configured and launched."""
+"""The system's variants, its problems, and how each variant is configured and launched."""
 
 from dataclasses import replace
 from math import ceil
@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import jit
 from ..contract import (
-    Bound,
     Kernel,
     Launch,
     Operands,
+    PreparedKernel,
     Problem,
     require,
     require_seed,
@@ -21,7 +21,7 @@ from ..contract import (
 from ..formats import nm
 from ..lazy import core, cupy
 
-ROOM = "nm_cuda_core"
+SYSTEM = "nm_cuda_core"
 HERE = Path(__file__).parent
 BASELINES = ("cublas",)
 FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A
@@ -198,7 +198,7 @@ def problem_from_nm(b: nm.Nm, m: int, seed: int = 0, label: str = "") -> Problem
 
 
 def _label(keep: int, group: int, vector: int) -> str:
-    """What tells a pattern from the room's usual one, 2:4 in vectors of 32 columns."""
+    """Return what tells a pattern from the system's usual one, 2:4 in vectors of 32 columns."""
     shared = {TILE: "", 1: " element-wise"}.get(vector, f" vectors of {vector}")
     label = f"{keep}:{group}{shared}"
     return "" if label == "2:4" else label
@@ -211,7 +211,7 @@ def _sizes(m: int, n: int, k: int, seed: int) -> None:
 
 
 def _dense(m: int, k: int, seed: int) -> np.ndarray:
-    """A, float32 (m, k) in Fortran order, uniform in (0, 1]."""
+    """Return A, float32 (m, k) in Fortran order, uniform in (0, 1]."""
     draw = np.random.default_rng([seed, 1]).random((k, m), dtype=np.float32)
     return np.subtract(1, draw, out=draw).T
 
@@ -227,7 +227,7 @@ def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
         return Operands(a, nm.to_device(host.b), cupy.empty((m, n), cupy.float32, order="F"))
 
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         label=label,
         m=m,
         n=n,
@@ -246,8 +246,9 @@ def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
 
 
 def as_gathered(b: nm.Nm) -> nm.Nm:
-    """The matrix that the published kernels multiply with: all columns of a block take the indices
-    of its first one.
+    """Return the matrix that the published kernels multiply with.
+
+    All columns of a block take the indices of its first one.
 
     It is B itself where 32 columns share their indices. NumPy or CuPy arrays, as in `b`.
     """
@@ -256,13 +257,14 @@ def as_gathered(b: nm.Nm) -> nm.Nm:
 
 
 def entry(variant: str, keep: int = 2, group: int = 4) -> str:
-    """The template instantiation behind a variant for the pattern keep:group."""
+    """Return the template instantiation behind a variant for the pattern keep:group."""
     return _element_wise(keep, group) if variant == "element_wise" else VARIANTS[variant].entries[0]
 
 
-def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True) -> Bound:
-    """Compile `variant` for `device` (a current `cuda.core.Device`), expand the indices to the
-    kernels' w x n, and make it ready.
+def prepare(variant: str, problem: Problem, device, *, shared_indices: bool = True) -> PreparedKernel:
+    """Compile `variant` for `device`, expand the indices to the kernels' w x n, and make it ready.
+
+    device: a current `cuda.core.Device`.
 
     shared_indices: whether to insist that the columns of a block share their indices, without
     which every variant but element_wise computes A · `as_gathered(B)`. Raises ValueError where the
@@ -270,7 +272,7 @@ def bind(variant: str, problem: Problem, device, *, shared_indices: bool = True)
     """
     require(
         variant in VARIANTS,
-        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     for name, value in (("m", problem.m), ("n", problem.n)):
         require(

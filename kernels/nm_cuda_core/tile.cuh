@@ -1,4 +1,4 @@
-// What the kernels of this room share: one block's BM x BN tile of C, 4 x 4 of it a thread (the
+// What the kernels of this system share: one block's BM x BN tile of C, 4 x 4 of it a thread (the
 // report, section 3.2).
 //
 //   C (m x n) = A (m x k) . B (k x n, N:M sparse along k),

@@ -90,7 +90,7 @@ TABLE_3 = {
 
 
 def device_of(device, peak_tflops: float, bandwidth_gbs: float) -> Device:
-    """The GPU at hand as in Table III, from the properties of its `cuda.core.Device`.
+    """Return the GPU at hand as in Table III, from the properties of its `cuda.core.Device`.
 
     peak_tflops, bandwidth_gbs: measured, because the driver knows neither. Shared memory is what
     kernels may use of an SM, without the L1's part.
@@ -111,7 +111,7 @@ def device_of(device, peak_tflops: float, bandwidth_gbs: float) -> Device:
 
 
 def needed_share(density: float, vectors: int) -> float:
-    """Expected share of a window's M rows of A^T that a block of `vectors` vectors needs.
+    """Return expected share of a window's M rows of A^T that a block of `vectors` vectors needs.
 
     That is the union of their choices, each N of M rows drawn independently: 1 - (1 - N/M)^q_s. It
     lies between the bounds of section III-A for the footprint of A_s, w_s / k_s (all choices equal)
@@ -146,7 +146,7 @@ def attainable(device: Device, flops_per_byte: float) -> float:
 
 
 def transition(device: Device, rows: int, columns: int, *, vectors: int = 0, depth: float = math.inf) -> float:
-    """The sparsity, 0 to 1, at which Eq. 3's intensity falls under the ridge (section III-A).
+    """Return the sparsity, 0 to 1, at which Eq. 3's intensity falls under the ridge (section III-A).
 
     Above it memory is the limit. 0 where that is so of the dense product already, 1 where it is so
     of no sparsity. vectors: those of a block that packs, as in `needed_share`; 0 without packing.
@@ -189,7 +189,7 @@ def shared_bytes(rows: int, columns: int, windows: int, keep: int, group: int, *
 
 
 def largest_windows(shared: int, rows: int, columns: int, keep: int, group: int, *, vector: int | None = None) -> int:
-    """The most pruning windows of a step: the largest k_s / M, and w_s / N, of Eq. 5.
+    """Return the most pruning windows of a step: the largest k_s / M, and w_s / N, of Eq. 5.
 
     shared: bytes of shared memory of an SM, of which one half is kept for buffers and the rest. With
     `vector` the index counts, Eq. 4. 0 where not even one window fits.
@@ -210,7 +210,7 @@ def cmar(thread_rows: int, thread_columns: int, words: int = 4) -> float:
 
 
 def registers(thread_rows: int, thread_columns: int) -> int:
-    """Registers of a thread for its C, A and B: m_t n_t + m_t + n_t, at most 255 (III-B2)."""
+    """Return registers of a thread for its C, A and B: m_t n_t + m_t + n_t, at most 255 (III-B2)."""
     return thread_rows * thread_columns + thread_rows + thread_columns
 
 
@@ -218,7 +218,7 @@ def registers(thread_rows: int, thread_columns: int) -> int:
 
 
 def class_of(device: Device, m: int, n: int) -> str:
-    """The class of Table I for a C of m x n: the largest that gives every SM `BLOCKS_PER_SM` blocks."""
+    """Return the class of Table I for a C of m x n: the largest that gives every SM `BLOCKS_PER_SM` blocks."""
     for name in ("large", "medium"):
         if TABLE_1[name].blocks(m, n) >= BLOCKS_PER_SM * device.sm_count:
             return name
@@ -226,7 +226,7 @@ def class_of(device: Device, m: int, n: int) -> str:
 
 
 def propose(device: Device, m: int, n: int, k: int, keep: int, group: int, *, resident: int = 1) -> Tile:
-    """The configuration that the analysis gives for C (m, n) = A (m, k) . B (k, n), B N:M.
+    """Return the configuration that the analysis gives for C (m, n) = A (m, k) . B (k, n), B N:M.
 
     Block, warp and thread by `class_of` (Table I); packed above 70% sparsity (III-C1); k_s the
     largest that Eq. 5 allows and k needs. resident: blocks that share an SM's memory; the paper's

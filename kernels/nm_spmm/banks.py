@@ -15,7 +15,7 @@ _BRANCH = re.compile(r"\bBRA(?:\.\w+)*\b.*`\((\.L_\w+)\)")
 
 
 def loop(sass: str) -> str:
-    """The smallest loop that has half of the multiply-adds; "" where none has.
+    """Return the smallest loop that has half of the multiply-adds; "" where none has.
 
     sass: `jit.disassemble` of a cubin; a loop is what lies between a label and a later branch to it.
     """
@@ -40,8 +40,10 @@ def instructions(sass: str) -> int:
 
 
 def conflicts(sass: str) -> dict[str, int]:
-    """ffma: multiply-adds with three registers; two_same, three_same: of them those that read two, or
-    all three, from one bank. sass: `jit.disassemble` of a cubin."""
+    """ffma: multiply-adds with three registers; two_same, three_same.
+
+    Of them those that read two, or all three, from one bank. sass: `jit.disassemble` of a cubin.
+    """
     found = {"ffma": 0, "two_same": 0, "three_same": 0}
     cached: dict[int, int] = {}
     for line in sass.splitlines():

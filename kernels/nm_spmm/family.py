@@ -1,6 +1,6 @@
 """Our FP32 kernels: which configurations exist, which are valid, what they need, how long they may take.
 
-`RUNGS` are the room's variants, each a step beyond the one before; `TRIALS` were tried beside them; the tuner
+`RUNGS` are the system's variants, each a step beyond the one before; `TRIALS` were tried beside them; the tuner
 chooses among `members`, of which `candidates` are worth a trial on a problem.
 """
 
@@ -10,9 +10,9 @@ from math import ceil
 from pathlib import Path
 
 from .. import jit
+from ..autotune import Choices, Rounds
 from ..contract import Kernel, Problem, require
 from ..formats.nm import Nm
-from ..tuning import Choices, Rounds
 from .packing import WARP_COLUMNS, slot_of
 
 HERE = Path(__file__).parent
@@ -43,6 +43,7 @@ class Config:
 
     @property
     def threads(self) -> int:
+        """Return the threads of a block."""
         return self.bm * self.bn // (self.tm * self.tn)
 
 
@@ -96,7 +97,7 @@ RUNGS: dict[str, tuple[Config, str, str]] = {
 }
 
 
-#: Tried beside the ladder, and not kept: name -> configuration, idea, what was expected. `bind` takes these, too.
+#: Tried beside the ladder, and not kept: name -> configuration, idea, what was expected. `prepare` takes these, too.
 TRIALS: dict[str, tuple[Config, str, str]] = {
     "shallow": (
         replace(_BULK, depth=32),
@@ -181,7 +182,7 @@ def shared_bytes(config: Config, keep: int, group: int, slot: int) -> int:
 
 
 def entry(config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, aligned: bool = True) -> str:
-    """The template instantiation of a configuration for a pattern."""
+    """Return the template instantiation of a configuration for a pattern."""
     c = config
     depth, body = windows(c, group) * group, unrolled(c, keep, group)
     tile = c.bm, c.bn, c.tm, c.tn, slot, rows(c, keep, group), depth, c.stages
@@ -193,6 +194,7 @@ def entry(config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, align
 
 
 def source(config: Config) -> Path:
+    """Return the `.cu` file of a configuration."""
     return SOURCES[config.kernel]
 
 
@@ -237,7 +239,7 @@ KERNELS: dict[str, Kernel] = {name: _kernel(name) for name in RUNGS}
 
 
 def named(variant: str, problem: Problem, device) -> Config:
-    """The configuration of one of `RUNGS` or `TRIALS`; in steps half as deep where shared memory asks for it."""
+    """Return the configuration of one of `RUNGS` or `TRIALS`; in steps half as deep where shared memory asks for it."""
     config = (RUNGS | TRIALS)[variant][0]
     b = problem.device().b
     most = device.properties.max_shared_memory_per_block_optin
@@ -249,7 +251,7 @@ def named(variant: str, problem: Problem, device) -> Config:
 
 
 def sources(config: Config) -> list[Path]:
-    """What a configuration was tried against: copies by the threads, or the copy engine's."""
+    """Return what a configuration was tried against: copies by the threads, or the copy engine's."""
     return [path for kernel, path in SOURCES.items() if (kernel == "wide") == (config.kernel == "wide")]
 
 
@@ -266,6 +268,7 @@ ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
 
 
 def key(problem: Problem) -> tuple[int, ...]:
+    """Return what a choice is kept under."""
     b = problem.device().b
     return problem.m, problem.n, problem.k, b.keep, b.group, b.vector
 
@@ -327,7 +330,7 @@ def members(keep: int, group: int) -> tuple[Config, ...]:
 
 
 def candidates(problem: Problem, device) -> list[Config]:
-    """What takes the problem on this GPU, without what a prediction rules out, the best first."""
+    """Return what takes the problem on this GPU, without what a prediction rules out, the best first."""
     b, most = problem.device().b, device.properties
     sizes = problem.m, problem.n, b.w, b.keep, b.group, slot_of(b)
     of_sm = most.multiprocessor_count, most.max_shared_memory_per_multiprocessor
@@ -347,7 +350,7 @@ def _likely(
 
 @functools.lru_cache(64)
 def _taken(keep: int, group: int, slot: int, hopper: bool, most: int) -> tuple[Config, ...]:
-    """The configurations whose steps of a pattern fit a block."""
+    """Return the configurations whose steps of a pattern fit a block."""
     known = members(keep, group) if hopper else WIDE
     return tuple(config for config in known if takes(config, keep, group, slot, most))
 
@@ -369,7 +372,7 @@ def fits(config: Config, problem: Problem, device) -> bool:
 
 
 def jobs(configs: list[Config], problem: Problem) -> list[tuple[Path, str]]:
-    """What has to be compiled for the problem: (source, entry) of each."""
+    """Return what has to be compiled for the problem: (source, entry) of each."""
     b = problem.device().b
     pattern = b.keep, b.group, slot_of(b), problem.m % 4 == 0
     return [(source(config), entry(config, *pattern)) for config in configs]

@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 
-from .. import jit, pitch, tma
+from .. import jit, padding, tma
 from ..contract import Launch, Problem, require, timed
 from ..formats import layout
 from . import family, operands, schedule
@@ -14,12 +14,12 @@ from .family import Config
 MAX_GRID = 65535
 
 
-def bind(variant: str, problem: Problem, device) -> Launch:
+def prepare(variant: str, problem: Problem, device) -> Launch:
     """One of `family.RUNGS` or `family.TRIALS`, ready to run on float32 operands."""
-    return bind_config(variant, problem, device, family.named(variant, problem, device))
+    return prepare_config(variant, problem, device, family.named(variant, problem, device))
 
 
-def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
+def prepare_config(name: str, problem: Problem, device, config: Config) -> Launch:
     """Compile a configuration for `device` (a current `cuda.core.Device`), lay B out, make it ready.
 
     Raises ValueError where the GPU or the configuration does not take the problem.
@@ -47,9 +47,9 @@ def bind_config(name: str, problem: Problem, device, config: Config) -> Launch:
         f"{name} has a grid row for every {c.bn} columns of C and n = {n} needs more than {MAX_GRID}: "
         "multiply in several column ranges",
     )
-    a, lda, copies = pitch.aligned(ops.a, device)
+    a, lda, copies = padding.aligned(ops.a, device)
     shared = family.shared_bytes(c, *pattern, slot)
-    aligned = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
+    aligned = m % 4 == 0 and ops.c.data.ptr % padding.ALIGNMENT == 0
     kernel = jit.loaded(family.source(c), family.entry(c, *pattern, slot, aligned), device, shared)
     cluster = {"cluster": (1, 1, c.split)} if c.kernel == "cluster" else {}
     grid: int | tuple[int, int] = tiles  # with a cluster it counts clusters, which are split blocks deep
@@ -91,7 +91,7 @@ _parts = functools.lru_cache(256)(schedule.parts)
 
 
 def _work(table: np.ndarray, config: Config) -> tuple:
-    """A schedule on the device, for each of its blocks a tile of partial sums, for each warp a `Handover`."""
+    """Return a schedule on the device, for each of its blocks a tile of partial sums, for each warp a `Handover`."""
     import cupy
 
     blocks = len(table)

@@ -1,12 +1,12 @@
-"""The room's variants: the paper's kernels, nmSPARSE's, our FP32 ladder, the tuned choice, and tensor cores."""
+"""The system's variants: the paper's kernels, nmSPARSE's, our FP32 ladder, the tuned choice, and tensor cores."""
 
 from pathlib import Path
 from typing import Any
 
-from .. import tuning
-from ..contract import Bound, Family, Kernel, Launch, Problem, require, single
+from .. import autotune
+from ..contract import Family, Kernel, Launch, PreparedKernel, Problem, require, single
 from . import family, ladder, nmsparse, published, tensor
-from .operands import ROOM, require_float32
+from .operands import SYSTEM, require_float32
 
 HERE = Path(__file__).parent
 BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")
@@ -28,47 +28,47 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess B and make it ready.
 
     Raises ValueError where the variant does not exist, or does not take the problem or the GPU.
     """
     require(
         variant in VARIANTS,
-        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     if variant not in tensor.KERNELS:
         require_float32(variant, problem.device())
     if variant == "auto":
-        return bind_auto(variant, problem, device)
+        return prepare_auto(variant, problem, device)
     of: dict[Any, dict] = {
         published: published.KERNELS,
         nmsparse: nmsparse.KERNELS,
         tensor: tensor.KERNELS,
         ladder: family.RUNGS,
     }
-    return next(module for module, names in of.items() if variant in names).bind(variant, problem, device)
+    return next(module for module, names in of.items() if variant in names).prepare(variant, problem, device)
 
 
-def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
-    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
+    """Return the chosen configuration, ready to run; tunes first where there is no choice yet.
 
     file: where to look and to write, instead of the usual places. `prepare_ms` is the layout of B, and
     the trials where there were any. Raises ValueError where no configuration takes the problem.
     """
-    return tuning.bind_choice(
+    return autotune.prepare_choice(
         family.CHOICES,
         family.key(problem),
         device,
         fits=lambda config: family.fits(config, problem, device),
         make=lambda: tune(problem, device),
-        bind=lambda config: ladder.bind_config(name, problem, device, config),
+        prepare=lambda config: ladder.prepare_config(name, problem, device, config),
         file=file,
     )
 
 
-def tune(problem: Problem, device) -> tuning.Winner:
-    """The fastest candidate whose output is that of the paper's v1, or where v1 cannot run, of `wide`."""
+def tune(problem: Problem, device) -> autotune.Winner:
+    """Return the fastest candidate whose output is that of the paper's v1, or where v1 cannot run, of `wide`."""
     configs = family.candidates(problem, device)
     b = problem.device().b
     require(
@@ -76,11 +76,11 @@ def tune(problem: Problem, device) -> tuning.Winner:
         f"no configuration takes {b.keep}:{b.group} on this GPU: a step of whole windows is too large "
         "for shared memory, see family.TILES",
     )
-    return tuning.tune(
+    return autotune.tune(
         problem,
         configs,
-        lambda p, config: ladder.bind_config("trial", p, device, config),
-        (lambda p: published.bind("v1", p, device), lambda p: ladder.bind("wide", p, device)),
+        lambda p, config: ladder.prepare_config("trial", p, device, config),
+        (lambda p: published.prepare("v1", p, device), lambda p: ladder.prepare("wide", p, device)),
         device,
         family.ROUNDS,
         family.jobs(configs, problem),
@@ -88,6 +88,6 @@ def tune(problem: Problem, device) -> tuning.Winner:
 
 
 FAMILIES = {
-    "auto": Family(ladder.bind_config, family.candidates, family.fits, tune, family.CHOICES, family.key),
-    **{name: single(name, tensor.bind) for name in tensor.KERNELS},
+    "auto": Family(ladder.prepare_config, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    **{name: single(name, tensor.prepare) for name in tensor.KERNELS},
 }

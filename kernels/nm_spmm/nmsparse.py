@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import jit
-from ..contract import Bound, Kernel, Launch, Problem, require, timed
+from ..contract import Kernel, Launch, PreparedKernel, Problem, require, timed
 from ..formats import layout, nm
 from ..formats.nm import INT32_MAX, Nm
 
@@ -18,7 +18,7 @@ MAX_GRID = 2**16 - 1
 
 
 def entry(depth: int) -> str:
-    """The template instantiation for steps of so many rows of B."""
+    """Return the template instantiation for steps of so many rows of B."""
     return f"nmsparse<{TILE}, {TILE}, {depth}>"
 
 
@@ -39,7 +39,7 @@ def depth(keep: int, group: int) -> int:
     return 128 if 2 * keep == group else 256
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile the kernel for `device` (a current `cuda.core.Device`), expand the indices of B and make it ready.
 
     B is padded with zeros to whole steps where k has none (`prepare_ms`). Raises ValueError, one sentence, where m or n

@@ -1,6 +1,6 @@
-"""The room's problems: C (m, n) = A (m, k) · B (k, n), B vector-wise N:M along k.
+"""The system's problems: C (m, n) = A (m, k) · B (k, n), B vector-wise N:M along k.
 
-A and C are column-major (m contiguous), as the authors' kernels read A, and as the room
+A and C are column-major (m contiguous), as the authors' kernels read A, and as the system
 nm_cuda_core has both. `host_operands` and `device_operands` make the same bits, the one with NumPy,
 the other with the kernels of `generate.cu`.
 """
@@ -17,7 +17,7 @@ from ..formats import nm
 from ..formats.half import Half, array_module
 from ..formats.nm import INT32_MAX, Nm
 
-ROOM = "nm_spmm"
+SYSTEM = "nm_spmm"
 FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A
 WINDOW = 32  #: rows of a group and columns of a vector in the paper's patterns
 TILE = (64, 128)  #: rows and columns of C in a block of the paper's large kernel (Table I)
@@ -97,7 +97,7 @@ def problem_from_nm(b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str
 
 
 def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
-    """A, column-major, and B as Nm, made with NumPy."""
+    """Return A, column-major, and B as Nm, made with NumPy."""
     q, w, real = _compressed(n, k, keep, group, vector)
     key = splitmix.key(seed, _PATTERN)
 
@@ -112,7 +112,7 @@ def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, se
 
 
 def device_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
-    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    """Return the same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
     q, w, real = _compressed(n, k, keep, group, vector)
@@ -133,7 +133,7 @@ def device_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, 
 
 
 def host_dense(m: int, k: int, seed: int, dtype: str):
-    """A (m, k) of a seed, column-major: float32, for "bfloat16" a Half."""
+    """Return A (m, k) of a seed, column-major: float32, for "bfloat16" a Half."""
     a = _values(splitmix.key(seed, _A), m * k, dtype)
     if dtype == "bfloat16":
         return Half(dtype, (a.view(np.uint32) >> 16).astype(np.uint16).reshape(k, m).T)
@@ -141,7 +141,7 @@ def host_dense(m: int, k: int, seed: int, dtype: str):
 
 
 def device_dense(m: int, k: int, seed: int, dtype: str):
-    """The same matrix as a CuPy array."""
+    """Return the same matrix as a CuPy array."""
     a = _output(m, k, dtype)
     array = a.bits if dtype == "bfloat16" else a
     _fill(array, splitmix.key(seed, _A), dtype, array.size)
@@ -172,7 +172,7 @@ def _output(m: int, n: int, dtype: str):
 
 
 def _label(keep: int, group: int, vector: int, dtype: str) -> str:
-    """What tells a problem from the room's usual ones, float32 in windows and vectors of 32."""
+    """Return what tells a problem from the system's usual ones, float32 in windows and vectors of 32."""
     pattern = [f"{keep}:{group}"] if group != WINDOW else []
     if vector != WINDOW:
         pattern.append("element-wise" if vector == 1 else f"vectors of {vector}")
@@ -181,7 +181,7 @@ def _label(keep: int, group: int, vector: int, dtype: str) -> str:
 
 
 def _require_dtype(dtype) -> None:
-    require(dtype in MASKS, f"dtype is {dtype!r}, but the room's kernels take one of {', '.join(MASKS)}")
+    require(dtype in MASKS, f"dtype is {dtype!r}, but the system's kernels take one of {', '.join(MASKS)}")
 
 
 def require_float32(name: str, ops: Operands) -> None:
@@ -225,7 +225,7 @@ def _problem(
     # Every block reads its rows of A and its columns of B; a vector may span several blocks.
     requested = columns * a + rows * (val + max(index, 4 * w * columns)) + c
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         label=label,
         m=m,
         n=n,
@@ -244,7 +244,7 @@ def _problem(
 
 
 def _values(key: int, size: int, dtype: str) -> np.ndarray:
-    """The first values of a stream, float32 (size,)."""
+    """Return the first values of a stream, float32 (size,)."""
     made = np.empty(size, np.float32)
     for start in range(0, size, _PANEL):
         part = range(start, min(start + _PANEL, size))

@@ -62,6 +62,7 @@ class Packed:
 
     @property
     def packed(self) -> bool:
+        """Tell whether A is packed by `col_info`."""
         return self.col_info is not None
 
     @property
@@ -85,7 +86,7 @@ def slot_of(b: Nm) -> int:
     return 4
 
 
-def prepare(b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False) -> Packed:
+def convert(b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled: bool = False) -> Packed:
     """B for blocks of `columns` columns and steps of `windows` pruning windows, where B lives.
 
     Any k and n: the last window, step and block may be short. slot: neighbouring columns with one

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit, pitch, tuning
-from ..contract import Bound, Kernel, Launch, Problem, require, timed
+from .. import autotune, jit, padding
+from ..autotune import Rounds
+from ..contract import Kernel, Launch, PreparedKernel, Problem, require, timed
 from ..formats.nm import Nm
-from ..tuning import Rounds
 from . import analysis, packing
 from .analysis import TABLE_1, Tile
 from .packing import slot_of
@@ -83,7 +83,7 @@ def entry(
     add: bool = False,
     vector: bool = True,
 ) -> str:
-    """The template instantiation of v1.cu, v2.cu or v3.cu.
+    """Return the template instantiation of v1.cu, v2.cu or v3.cu.
 
     add: whether partial sums meet in C. vector: whether C is stored 16 bytes at a time.
     """
@@ -93,7 +93,7 @@ def entry(
 
 
 def configured(variant: str, name: str, keep: int, group: int) -> Tile:
-    """A variant's configuration for keep:group with the class `name` of Table I."""
+    """Return a variant's configuration for keep:group with the class `name` of Table I."""
     packed = 1 - keep / group > analysis.HIGH  # (III-A)
     if variant in ("v1", "v3_unpacked"):
         packed = False
@@ -104,7 +104,7 @@ def configured(variant: str, name: str, keep: int, group: int) -> Tile:
 
 
 def source_of(variant: str, packed: bool) -> str:
-    """The stem of the .cu file; v2 packs from 70% sparsity on and is v1 below it (the paper's rule)."""
+    """Return the stem of the .cu file; v2 packs from 70% sparsity on and is v1 below it (the paper's rule)."""
     return {"v1": "v1", "v2": "v2" if packed else "v1"}.get(variant, "v3")
 
 
@@ -174,7 +174,7 @@ def shares(blocks: int, steps: int, sm_count: int) -> int:
     return min(steps, SHARES, max(1, ceil(BLOCKS_PER_SM * sm_count / blocks)))
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess B and make it ready.
 
     Any m, n and k, any N:M of which a window fits shared memory, vectors of any multiple of 4
@@ -184,11 +184,11 @@ def bind(variant: str, problem: Problem, device) -> Bound:
         return search(variant, problem, device)
     # The class depends on the number of SMs only.
     name = analysis.class_of(analysis.device_of(device, nan, nan), problem.m, problem.n)
-    return bind_tile(variant, problem, device, name)
+    return prepare_tile(variant, problem, device, name)
 
 
 def candidates(problem: Problem, sm_count: int) -> list[Timed]:
-    """What the authors time for a problem, without what cannot be faster."""
+    """Return what the authors time for a problem, without what cannot be faster."""
     b = problem.device().b
     found = []
     for name, tile in TILES.items():
@@ -199,8 +199,10 @@ def candidates(problem: Problem, sm_count: int) -> list[Timed]:
     return found
 
 
-def search(variant: str, problem: Problem, device) -> Bound:
-    """The fastest of the authors' tiles and shares of k on this GPU, ready to run; `prepare_ms` holds the trials.
+def search(variant: str, problem: Problem, device) -> PreparedKernel:
+    """Return the fastest of the authors' tiles and shares of k on this GPU, ready to run.
+
+    `prepare_ms` holds the trials.
 
     With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
     """
@@ -217,11 +219,11 @@ def search(variant: str, problem: Problem, device) -> Bound:
         )
         for c in configs
     ]
-    winner = tuning.tune(
+    winner = autotune.tune(
         problem,
         configs,
-        lambda p, c: bind_tile(variant, p, device, c.tile, c.split),
-        (lambda p: bind("v1", p, device),),
+        lambda p, c: prepare_tile(variant, p, device, c.tile, c.split),
+        (lambda p: prepare("v1", p, device),),
         device,
         ROUNDS,
         dict.fromkeys(jobs),
@@ -231,7 +233,7 @@ def search(variant: str, problem: Problem, device) -> Bound:
     return bound
 
 
-def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0) -> Launch:
+def prepare_tile(variant: str, problem: Problem, device, name: str, split: int = 0) -> Launch:
     """One kernel with the tile `name` of TILES, or the variant's own. split: shares of k; 0: the variant's."""
     ops = problem.device()
     b: Nm = ops.b
@@ -257,14 +259,14 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
         f"{variant} has a grid row for every {tile.rows} rows of C and m = {m} needs more than "
         f"{MAX_GRID}: multiply in several row ranges",
     )
-    whole = replace(b, val=b.val.copy()) if b.val.data.ptr % pitch.ALIGNMENT else b  # a view of a larger array
+    whole = replace(b, val=b.val.copy()) if b.val.data.ptr % padding.ALIGNMENT else b  # a view of a larger array
     packed, prepare_ms = timed(
-        lambda: packing.prepare(whole, tile.columns, tile.windows, packed=tile.packed, slot=slot)
+        lambda: packing.convert(whole, tile.columns, tile.windows, packed=tile.packed, slot=slot)
     )
     step_shares = min(split, packed.steps) or 1
     if variant == "v3_split_k":
         step_shares = shares(grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count)
-    vector = m % 4 == 0 and ops.c.data.ptr % pitch.ALIGNMENT == 0
+    vector = m % 4 == 0 and ops.c.data.ptr % padding.ALIGNMENT == 0
     capacity = int(packed.count.max()) if packed.packed else packed.depth
     shared = shared_bytes(source, tile, b.keep, b.group, slot, capacity)
     name = entry(source, tile, b.keep, b.group, slot, add=step_shares > 1, vector=vector)
@@ -272,7 +274,7 @@ def bind_tile(variant: str, problem: Problem, device, name: str, split: int = 0)
     from cuda.core import LaunchConfig
 
     config = LaunchConfig(grid=(*grid, step_shares), block=tile.threads, shmem_size=shared)
-    a, lda, steps = pitch.aligned(ops.a, device)
+    a, lda, steps = padding.aligned(ops.a, device)
     sizes = [m, n, problem.k, lda, packed.steps] + [capacity] * (source != "v1")
     pointers = [a.data.ptr, packed.val.data.ptr, packed.index.data.ptr]
     if source != "v1":

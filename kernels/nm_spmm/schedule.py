@@ -15,7 +15,7 @@ MAX_TILES = 1 << 15  # along m, and along n: a part has 16 bits for each
 
 
 def parts(tiles_m: int, tiles_n: int, steps: int, blocks: int) -> np.ndarray:
-    """What each block does, in order: int32 (blocks, most, 4), the `Part`s of stream.cu.
+    """Return what each block does, in order: int32 (blocks, most, 4), the `Part`s of stream.cu.
 
     tiles_m, tiles_n: tiles of C along m and n; steps: of a tile along k, at least 1; blocks: that run at
     the same time. Fewer come back where there is not work for all.

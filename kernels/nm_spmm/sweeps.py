@@ -29,7 +29,7 @@ LAYERS = (
     (22016, 8192),
 )
 TOKENS = {"full": (256, 512, 1024, 2048, 4096), "kick": (256,)}
-#: (m, n, k) at which the authors' own kernels were measured (artifact/rooms/nm_spmm/others/<gpu>/anchors.csv).
+#: (m, n, k) at which the authors' own kernels were measured (artifact/systems/nm_spmm/others/<gpu>/anchors.csv).
 ANCHORS = (
     (512, 512, 512),
     (512, 1024, 1024),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit, pitch
+from .. import jit, padding
 from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import compress, layout
 from ..formats.half import Half
@@ -63,7 +63,7 @@ def shared_bytes(variant: str) -> int:
     return STAGES * (COLUMNS * LINE + LINE // 4 * (ROWS + 8) * 4)
 
 
-def bind(variant: str, problem: Problem, device) -> Launch:
+def prepare(variant: str, problem: Problem, device) -> Launch:
     """Make "tf32" or "bf16" ready: C = A · B, sums in float32, for "bf16" rounded once.
 
     Operands of a problem with dtype "tf32" (float32 arrays) or "bfloat16" (A and C are `Half`). Where columns of A do
@@ -88,7 +88,7 @@ def bind(variant: str, problem: Problem, device) -> Launch:
         f"{variant} counts rows of {along[1]} tiles in 32 bits, and k = {problem.k} is too many: cut B",
     )
     tiles, prepare_ms = timed(lambda: layout.vector_tiles(operands.b, size))
-    a, lda, before = pitch.aligned(operands.a.bits if size == 2 else operands.a, device)
+    a, lda, before = padding.aligned(operands.a.bits if size == 2 else operands.a, device)
     after = []
     head = a.data.ptr, np.int32(lda), *(x.data.ptr for x in tiles)
     tail = *map(np.int32, along), np.int32(min(BAND, along[1]))
@@ -103,7 +103,7 @@ def bind(variant: str, problem: Problem, device) -> Launch:
         c = bits.T  # row-major, as TMA sees it
         if m % 8 or bits.data.ptr % 16:
             c = cupy.empty((n, ceil(m / 8) * 8), cupy.uint16)
-            after.append(pitch.copy(c, bits.T, device))
+            after.append(padding.copy(c, bits.T, device))
         arguments = (*head, tensor_map(c, (64, 64), 128), *tail)
 
     shared = shared_bytes(variant)

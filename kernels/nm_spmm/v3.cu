@@ -21,7 +21,7 @@
 //                         C by atomicAdd, so C must be zero before the launch
 //            VECTOR       whether C is stored 16 bytes at a time, for m a multiple of 4
 // Launch:    grid (ceil(n / BN), ceil(m / BM), shares), BM * BN / (TM * TN) threads, 2 * 4 *
-//            (capacity * BM + ROWS * BN + ROOM + (PACKED ? DEPTH : 0)) bytes of dynamic shared
+//            (capacity * BM + ROWS * BN + SYSTEM + (PACKED ? DEPTH : 0)) bytes of dynamic shared
 //            memory
 
 #include "cp_async.cuh"

@@ -1,7 +1,9 @@
 """BF16 2:4 on sparse tensor cores: the source's `mma.sp` kernel, and what Hopper adds."""
 
-from .launch import BASELINES, FAMILIES, RUNGS, VARIANTS, bind
+from .launch import BASELINES, FAMILIES, RUNGS, VARIANTS, prepare
 from .operands import problem, problem_from
 from .sweeps import sweeps
 
-__all__ = ["BASELINES", "FAMILIES", "RUNGS", "VARIANTS", "bind", "problem", "problem_from", "sweeps"]
+__all__ = ["BASELINES", "FAMILIES", "RUNGS", "VARIANTS", "prepare", "problem", "problem_from", "sweeps"]
+
+bind = prepare  # its former name

@@ -1,6 +1,6 @@
 """What a step takes where a part of it is left out: kernels that load nothing, or multiply nothing, to be profiled.
 
-A part of the room, as `fp8` is, with the same problems. What these kernels compute is wrong, and nobody checks it: one
+A part of the system, as `fp8` is, with its problems. What these kernels compute is wrong, and nobody checks it: one
 that loads nothing multiplies whatever lies in shared memory, one that multiplies nothing stores whatever lies in
 registers. All else is the rung's own source, with one text changed: barriers, metadata, order, and how C is stored.
 """
@@ -10,13 +10,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from ..contract import Bound, Kernel, Problem, require
+from ..contract import Kernel, PreparedKernel, Problem, require
 from . import wgmma
 from .family import RUNGS, Wgmma
-from .operands import ROOM, problem
+from .operands import SYSTEM, problem
 from .tiles import HERE, TARGETS
 
-__all__ = ["BASELINES", "VARIANTS", "bind", "changed", "problem"]
+__all__ = ["BASELINES", "VARIANTS", "prepare", "changed", "problem"]
 
 BASELINES = ()
 
@@ -66,15 +66,15 @@ def changed(variant: str) -> dict[str, str]:
     return {own: (HERE / own).read_text(encoding="utf-8")} | {file or own: edited}
 
 
-def bind(variant: str, problem: Problem, device) -> Bound:
-    """Compile a variant for `device` and make it ready, as `wgmma.bind` does. Its result means nothing."""
+def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
+    """Compile a variant for `device` and make it ready, as `wgmma.prepare` does. Its result means nothing."""
     require(
         variant in VARIANTS,
-        f"{ROOM}.bounds has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM}.bounds has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     config = TILES[_OF[variant][0]]
     with tempfile.TemporaryDirectory() as folder:
         for file, text in changed(variant).items():
             (Path(folder) / file).write_text(text, encoding="utf-8")
         source = Path(folder) / config.source.name
-        return wgmma.bind(variant, problem, device, config, source=source)
+        return wgmma.prepare(variant, problem, device, config, source=source)

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import jit, pitch
+from .. import jit, padding
+from ..autotune import Choices, Rounds
+from ..autotune.choices import UNSAID
 from ..contract import Problem, require
-from ..tuning import Choices, Rounds
-from ..tuning.choices import UNSAID
 from . import fp8_family, gpcs, tiles
 from .operands import LABELS, ORDERS, label_of
 from .tiles import ACTIVATIONS, HERE, INT32_MAX, KEEP, SHARED_REACHED, TARGETS, Kind, Own, Rules, Tile, limits
@@ -108,7 +108,7 @@ class MmaSp:
         return c
 
     def entry(self, dtype: str, mask: bool = False, align: int = 16, epilogue: str = "PLAIN") -> str:
-        """The template instantiation for a dtype; align: bytes that divide every row of B and C."""
+        """Return the template instantiation for a dtype; align: bytes that divide every row of B and C."""
         c = self.check()
         return (
             f"mma_sp<{_DTYPES[dtype]}, {c.bm}, {c.bn}, {c.bk}, {c.wm}, {c.wn}, {c.stages}, "
@@ -309,7 +309,7 @@ ROW_COST = {16: 2.0, 32: 1.25, 64: 1.1}
 
 def begin_at(n: int) -> int:
     """Bytes at whose multiples rows of n 16-bit elements begin, 128 at most: a line of L2."""
-    return min(2 * n & -2 * n, pitch.LINE)
+    return min(2 * n & -2 * n, padding.LINE)
 
 
 def row_cost(n: int) -> float:
@@ -341,8 +341,10 @@ class Wgmma(Tile):
         return max(self.kind.below, self.share)
 
     def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
-        """The template instantiation for a dtype; extra: with beta·C and bias, or one of `ACTIVATIONS` behind them;
-        orders: of B and C in memory."""
+        """Return the template instantiation for a dtype; extra.
+
+        With beta·C and bias, or one of `ACTIVATIONS` behind them; orders: of B and C in memory.
+        """
         c, kind = self, self.kind
         tile = [c.groups, c.blocks, c.n, c.stages, c.splits if len(kind.splits) > 1 else c.buffers]
         if kind.deep > 1:
@@ -550,8 +552,10 @@ NARROW_FAMILY: tuple[Wgmma, ...] = (
 
 @functools.cache
 def _family(orders: str, apart: bool) -> tuple[Wgmma, ...]:
-    """What there is for memory orders of B and C. apart: lines of B do not begin at whole ones of L2; blocks that wait
-    for each other were nowhere ahead where they do."""
+    """Return what there is for memory orders of B and C. apart: lines of B do not begin at whole ones of L2.
+
+    Blocks that wait for each other were nowhere ahead where they do.
+    """
     family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
     if orders == "FF":
         family += NARROW_FAMILY
@@ -561,12 +565,12 @@ def _family(orders: str, apart: bool) -> tuple[Wgmma, ...]:
 
 @functools.lru_cache(1024)
 def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Wgmma, ...]:
-    """What takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Tile.check`."""
+    """Return what takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Tile.check`."""
     return tiles.likely(_family(orders, row_cost(lines_of(n, k, orders)) > 1), predict, m, n, k, sms, most, orders)
 
 
 def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
-    """What takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
+    """Return what takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
     if jit.arch_of(device) not in TARGETS:
         return [config for config in MMA_SP_FAMILY if config.fits(device)]
     return list(likely(problem.m, problem.n, problem.k, *limits(device), problem.orders))
@@ -581,13 +585,13 @@ def fits(config: Wgmma | MmaSp | fp8_family.Fp8, problem: Problem, device) -> bo
 
 
 def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
-    """(source, entry) to compile for the problem; `mma_sp.bind` compiles its own, which depend on alignment."""
+    """(source, entry) to compile for the problem; `mma_sp.prepare` compiles its own, which depend on alignment."""
     dtype = problem.device().a.dtype
     return [(c.source, c.entry(dtype, orders=problem.orders)) for c in configs if isinstance(c, Wgmma)]
 
 
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
-    """The same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
+    """Return the same tile from a kernel that adds C and a bias, where `more` than a product is asked for."""
     if not more or not isinstance(config, Wgmma) or config.kind.adds:
         return config
     if config.kind.exchanging:
@@ -629,7 +633,7 @@ def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC")
 
 
 def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
-    """What a configuration was tried against: the kernels of its family."""
+    """Return what a configuration was tried against: the kernels of its family."""
     every = (*WGMMA_FAMILY, *NARROW_FAMILY, *MMA_SP_FAMILY, *fp8_family.FAMILY)
     return {member.source for member in every if type(member) is type(config)}
 
@@ -646,7 +650,7 @@ ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
 
 
 def key(problem: Problem) -> tuple[int, int, int, str]:
-    # The room's own labels tell the dtype, so that looking a choice up makes no operands.
+    # The system's own labels tell the dtype, so that looking a choice up makes no operands.
     dtypes = {label_of(dtype, orders): dtype for dtype in LABELS for orders in ORDERS}
     dtype = dtypes.get(getattr(problem, "label", "")) or problem.device().a.dtype
     orders = "" if problem.orders == "CC" else f" {problem.orders}"  # as files of choices had it before

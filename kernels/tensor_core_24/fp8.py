@@ -1,20 +1,20 @@
 """The FP8 kernels on `wgmma.mma_async.sp`: variants and tuning of an `fp8_family.Fp8`.
 
-A part of the room of its own, as `pruning` is: its problems (`fp8_operands`) are none that the room's VARIANTS take.
+A part of its own, as `pruning` is: its problems (`fp8_operands`) are none that the system's VARIANTS take.
 """
 
 from functools import partial
 
-from .. import tuning
-from ..contract import Bound, Kernel, Problem, require
+from .. import autotune
+from ..contract import Kernel, PreparedKernel, Problem, require
 from . import family, fp8_family, fp8_operands
 from .fp8_family import RUNGS, Fp8
 from .fp8_operands import problem, problem_from
-from .operands import ROOM
+from .operands import SYSTEM
 from .tiles import HERE, TARGETS, limits, require_gpu
-from .wgmma import bind as bind_config
+from .wgmma import prepare as prepare_config
 
-__all__ = ["BASELINES", "VARIANTS", "bind", "bind_config", "problem", "problem_from", "tune"]
+__all__ = ["BASELINES", "VARIANTS", "prepare", "prepare_config", "problem", "problem_from", "tune"]
 
 #: Libraries of `artifact/baselines` that these problems are raced against.
 BASELINES = ("cusparselt", "cublaslt_eight")
@@ -40,33 +40,33 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
-def bind(variant: str, problem: Problem, device, **extra) -> Bound:
+def prepare(variant: str, problem: Problem, device, **extra) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), prepare A's metadata, make it ready.
 
-    extra: `file` of "fp8_auto", as of the room's "auto". Raises ValueError where the variant does not exist or
+    extra: `file` of "fp8_auto", as of the system's "auto". Raises ValueError where the variant does not exist or
     does not take the problem or the GPU.
     """
     require(
         variant in VARIANTS,
-        f"{ROOM} has no FP8 variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no FP8 variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     if variant != "fp8_auto":
-        return bind_config(variant, problem, device, RUNGS[variant][0], **extra)
+        return prepare_config(variant, problem, device, RUNGS[variant][0], **extra)
     require_gpu(variant, device, Fp8.INSTEAD)
     of = problem.m, problem.n, problem.k, *limits(device), problem.orders
-    return tuning.bind_choice(
+    return autotune.prepare_choice(
         family.CHOICES,
         (*of[:3], problem.label),
         device,
         fits=lambda config: isinstance(config, Fp8) and config.takes(*of),
         make=lambda: tune(problem, device),
-        bind=lambda config: bind_config(variant, problem, device, config),
+        prepare=lambda config: prepare_config(variant, problem, device, config),
         **extra,
     )
 
 
-def tune(problem: Problem, device) -> tuning.Winner:
-    """The fastest candidate whose output is that of the ladder's first rung."""
+def tune(problem: Problem, device) -> autotune.Winner:
+    """Return the fastest candidate whose output is that of the ladder's first rung."""
     configs = fp8_family.likely(problem.m, problem.n, problem.k, *limits(device), problem.orders)
     require(
         bool(configs),
@@ -75,12 +75,15 @@ def tune(problem: Problem, device) -> tuning.Winner:
     )
     out, *scaled = fp8_operands.kind(problem)
     share: dict = {}
-    return tuning.tune(
+    return autotune.tune(
         problem,
         configs,
-        lambda p, config: bind_config("trial", p, device, config, cache=share if p is problem else None),
-        [partial(bind, name, device=device) for name in RUNGS],
+        lambda p, config: prepare_config("trial", p, device, config, cache=share if p is problem else None),
+        [partial(prepare, name, device=device) for name in RUNGS],
         device,
         family.ROUNDS,
         [(config.source, config.entry(out, False, problem.orders, *scaled)) for config in configs],
     )
+
+
+bind, bind_config = prepare, prepare_config  # former names

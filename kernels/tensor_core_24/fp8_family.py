@@ -48,8 +48,11 @@ class Fp8(Tile):
         rows: bool = False,
         columns: bool = False,
     ) -> str:
-        """The template instantiation; out: dtype of C; extra: with a bias, or an activation behind it (`ACTIVATIONS`);
-        orders: "FF": C by columns; rows, columns: scales for each of A's and B's."""
+        """Return the template instantiation; out: dtype of C; extra.
+
+        With a bias, or an activation behind it (`ACTIVATIONS`); orders: "FF": C by columns; rows, columns: scales for
+        each of A's and B's.
+        """
         c, by_columns = self, orders == "FF"
         flags = [rows, columns, *([by_columns] if extra or by_columns else [])]
         added = [extra.upper() if isinstance(extra, str) else "ADDS"] if extra else []
@@ -58,6 +61,7 @@ class Fp8(Tile):
         return f"{c.name}<{', '.join(map(str, knobs))}>"
 
     def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
+        """Yield what must hold for sizes and orders, each with its sentence."""
         known = ", ".join(map(str, tma.AHEAD))
         yield self.ahead in tma.AHEAD, f"{self.name} has ahead {self.ahead!r}, but takes {known}"
 
@@ -160,14 +164,16 @@ NARROW_FAMILY: tuple[Fp8, ...] = (
 
 
 def likely(m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> tuple[Fp8, ...]:
-    """What takes the problem, without what a prediction rules out."""
+    """Return what takes the problem, without what a prediction rules out."""
     family = (*FAMILY, *(NARROW_FAMILY if orders == "FF" else ()))
     return tiles.likely(family, predict, m, n, k, sms, shared_most, orders)
 
 
 def predict(config: Fp8, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
-    """Cycles of a configuration, to rank them, as family.predict: a step is of 128 columns of A here, and nobody is
-    faster than DRAM brings the operands and takes C."""
+    """Cycles of a configuration, to rank them, as family.predict.
+
+    A step is of 128 columns of A here, and nobody is faster than DRAM brings the operands and takes C.
+    """
     c, (high, wide) = config, config.grid(m, n)
     waves = ceil(high * wide * c.cluster / sms)
     store = 1500 + c.m * c.n / 64 + (3000 if c.splits > 1 else 0)

@@ -102,7 +102,7 @@ def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: fl
 
 
 def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
-    """A as TwoFourEight and B (k, n) as Eight, made with NumPy."""
+    """Return A as TwoFourEight and B (k, n) as Eight, made with NumPy."""
     stored, meta = host_places(m, k, seed, 32)
     val = _values(splitmix.key(seed, _VALUES), m, stored.size) * stored.astype(np.uint8)
     b = _values(splitmix.key(seed, _B), n, k)
@@ -111,7 +111,7 @@ def host_operands(m: int, n: int, k: int, seed: int, scale: str) -> Operands:
 
 
 def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str, orders: str = "CC") -> Operands:
-    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    """Return the same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
     val = cupy.empty((m, ceil(k / 32) * 16), cupy.uint8)
@@ -119,8 +119,8 @@ def device_operands(m: int, n: int, k: int, seed: int, scale: str, out: str, ord
     b = fill(SOURCE, "dense_eight", cupy.empty((n, k), cupy.uint8), seed)
     scale_a, scale_b = map(cupy.asarray, scales(m, n, seed, scale))
     most = float(scale_a.max() * scale_b.max()) * float(LARGEST) ** 2
-    room = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
-    c = _output(m, n, out, room) if orders == "CC" else Half(out, _output(n, m, out, room).bits.T)
+    system = 8 * sqrt(max(k / 2, 1)) / 3 * most / float(LARGEST)
+    c = _output(m, n, out, system) if orders == "CC" else Half(out, _output(n, m, out, system).bits.T)
     return Operands(TwoFourEight(m, k, DTYPE, val, meta, scale_a), Eight(DTYPE, b.T, scale_b), c)
 
 
@@ -180,7 +180,7 @@ def ring_metadata(a: TwoFourEight, rows: int = 64):
 
 
 def pack(a: TwoFourEight, rows: int = 256):
-    """A in the order of use: uint8 (m'/64, k'/128, 5120), NumPy or CuPy.
+    """Return A in the order of use: uint8 (m'/64, k'/128, 5120), NumPy or CuPy.
 
     m' and k' are m and k rounded up to multiples of `rows` and 128, with zeros. A piece is 64 rows and 128 columns of
     A: 64 values a row, whose four units of 16 bytes are, in row r, at u ^ (r // 2 % 4), the 64-byte swizzle of TMA,
@@ -198,7 +198,10 @@ def pack(a: TwoFourEight, rows: int = 256):
 
 
 def kind(problem: Problem) -> tuple[str, bool, bool]:
-    """The dtype of C, whether A has a scale for each row, B one for each column; ValueError for other operands."""
+    """Return the dtype of C, whether A has a scale for each row, B one for each column.
+
+    ValueError for other operands.
+    """
     operands = problem.device()
     a, b, c = operands.a, operands.b, operands.c
     require(

@@ -48,7 +48,10 @@ def places(device_id: int):
 
 
 def joined(clusters: Sequence[np.ndarray]) -> dict[int, int]:
-    """Number of an SM -> the smallest number of an SM that clusters, arrays of numbers, join it to, over any SMs."""
+    """Return number of an SM -> the smallest number of an SM that clusters join it to, over any SMs.
+
+    clusters: arrays of numbers.
+    """
     numbers = np.unique(np.concatenate(clusters))
     least, before = np.arange(numbers[-1] + 1), numbers[:0]
     while not np.array_equal(least, before):
@@ -59,7 +62,10 @@ def joined(clusters: Sequence[np.ndarray]) -> dict[int, int]:
 
 
 def placed(groups: dict[int, int], sms: int) -> np.ndarray:
-    """What `places` returns, from number -> GPC. Raises ValueError where they are not as many as there are SMs."""
+    """Return what `places` returns, from number -> GPC.
+
+    Raises ValueError where they are not as many as there are SMs.
+    """
     require(
         len(groups) == sms,
         f"clusters ran on {len(groups)} of this GPU's {sms} multiprocessors, so nobody knows which of them form a GPC: "

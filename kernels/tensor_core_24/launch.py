@@ -1,4 +1,4 @@
-"""The room's variants: the source's kernel and its side studies, the Hopper ladder, and the tuned choice."""
+"""The system's variants: the source's kernel and its side studies, the Hopper ladder, and the tuned choice."""
 
 from dataclasses import replace
 from functools import partial
@@ -6,13 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .. import tuning
-from ..contract import Bound, Family, Kernel, Launch, Operands, Problem, require
+from .. import autotune
+from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require
 from ..formats import compress
 from ..formats.half import Half
 from . import family, mma_sp, wgmma
 from .family import PUBLISHED, RUNGS, STUDIES, MmaSp
-from .operands import ROOM
+from .operands import SYSTEM
 
 HERE = Path(__file__).parent
 BASELINES = ("cusparselt", "cublaslt")
@@ -42,7 +42,7 @@ _STUDIES = {
 
 
 #: The published kernel in both dtypes, and the one that masks any sizes. The side studies, and the family
-#: that the tuner tries, have as many more, which `bind` compiles when they are asked for.
+#: that the tuner tries, have as many more, which `prepare` compiles when they are asked for.
 _PUBLISHED = tuple(PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True))
 
 CONFIGS = {"mma_sp": PUBLISHED, **STUDIES, **{name: config for name, (config, *_) in RUNGS.items()}}
@@ -86,41 +86,43 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
-def bind(variant: str, problem: Problem, device, **extra) -> Bound:
+def prepare(variant: str, problem: Problem, device, **extra) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), prepare A's metadata, make it ready.
 
-    extra: alpha, beta, c and bias of C = alpha·A·B + beta·c + bias, as `mma_sp.bind` and `wgmma.bind` take
+    extra: alpha, beta, c and bias of C = alpha·A·B + beta·c + bias, as `mma_sp.prepare` and `wgmma.prepare` take
     them. Raises ValueError where the variant does not exist or does not take the problem or the GPU.
     """
     require(
         variant in VARIANTS,
-        f"{ROOM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
+        f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
     if variant == "auto":
-        return bind_auto(variant, problem, device, **extra)
-    return bind_config(variant, problem, device, CONFIGS[variant], **extra)
+        return prepare_auto(variant, problem, device, **extra)
+    return prepare_config(variant, problem, device, CONFIGS[variant], **extra)
 
 
-def bind_auto(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:
-    """The chosen configuration, ready to run; tunes first where there is no choice yet.
+def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:
+    """Return the chosen configuration, ready to run; tunes first where there is no choice yet.
 
     file: where to look and to write, instead of the usual places. `prepare_ms` is the preparation of A,
     and the trials where there were any. extra: alpha, beta, c, bias.
     """
     adds = set(extra) - {"alpha"}
-    return tuning.bind_choice(
+    return autotune.prepare_choice(
         family.CHOICES,
         family.key(problem),
         device,
         fits=lambda config: family.fits(config, problem, device),
         make=lambda: tune(problem, device),
-        bind=lambda config: bind_config(name, problem, device, family.complete(config, adds), **extra),
+        prepare=lambda config: prepare_config(name, problem, device, family.complete(config, adds), **extra),
         file=file,
     )
 
 
-def tune(problem: Problem, device) -> tuning.Winner:
-    """The fastest candidate whose output is the published kernel's, or where it cannot run, wgmma_one_stage's.
+def tune(problem: Problem, device) -> autotune.Winner:
+    """Return the fastest candidate whose output is the published kernel's.
+
+    Or, where that cannot run, wgmma_one_stage's.
 
     Both take operands by rows; where B or C lie by columns, they multiply copies.
     """
@@ -131,10 +133,10 @@ def tune(problem: Problem, device) -> tuning.Winner:
         "WGMMA_FAMILY and MMA_SP_FAMILY of family.py",
     )
     share: dict = {"cache": {}} if isinstance(configs[0], family.Wgmma) else {}  # what they prepare
-    return tuning.tune(
+    return autotune.tune(
         problem,
         configs,
-        lambda p, config: bind_config("trial", p, device, config, **(share if p is problem else {})),
+        lambda p, config: prepare_config("trial", p, device, config, **(share if p is problem else {})),
         [partial(_by_rows, name, device=device) for name in ("mma_sp", "wgmma_one_stage")],
         device,
         family.ROUNDS,
@@ -143,15 +145,18 @@ def tune(problem: Problem, device) -> tuning.Winner:
 
 
 def _by_rows(name: str, problem: Problem, device) -> Any:
-    """A variant that takes operands by rows; of others, on copies, whose result each launch copies to the problem's."""
+    """Return a variant that takes operands by rows.
+
+    Of others, on copies, whose result each launch copies to the problem's.
+    """
     if problem.orders == "CC":
-        return bind(name, problem, device)
+        return prepare(name, problem, device)
     import cupy
 
     given = problem.device()
     b, c = compress.contiguous(given.b.bits), cupy.empty(given.c.shape, cupy.uint16)
     rows = Operands(given.a, Half(given.b.dtype, b), Half(given.c.dtype, c))
-    inner = bind(name, replace(problem, orders="CC", make_device=lambda: rows, _device=None), device)
+    inner = prepare(name, replace(problem, orders="CC", make_device=lambda: rows, _device=None), device)
 
     def launch(stream) -> None:
         inner.launch(stream)
@@ -162,10 +167,10 @@ def _by_rows(name: str, problem: Problem, device) -> Any:
     return SimpleNamespace(name=inner.name, launch=launch, result=lambda: given.c)
 
 
-def bind_config(name: str, problem: Problem, device, config, **extra) -> Launch:
-    """A configuration of either family, ready to run."""
+def prepare_config(name: str, problem: Problem, device, config, **extra) -> Launch:
+    """Return a configuration of either family, ready to run."""
     module = mma_sp if isinstance(config, MmaSp) else wgmma
-    return module.bind(name, problem, device, config, **extra)
+    return module.prepare(name, problem, device, config, **extra)
 
 
 def _cost(config, p: Problem, device) -> float:
@@ -175,5 +180,5 @@ def _cost(config, p: Problem, device) -> float:
 
 
 FAMILIES = {
-    "auto": Family(bind_config, family.candidates, family.fits, tune, family.CHOICES, family.key, _cost),
+    "auto": Family(prepare_config, family.candidates, family.fits, tune, family.CHOICES, family.key, _cost),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import gpu, tuning, workspace
+from .. import autotune, gpu, workspace
 from ..contract import require
 from ..formats.half import DTYPES
 from ..formats.two_four_eight import TwoFourEight
@@ -49,15 +49,17 @@ class Sizes:
 
     @property
     def n(self) -> int:
-        """Columns of C, as the room calls them."""
+        """Columns of C, as the system calls them."""
         return self.tokens
 
     @property
     def eight(self) -> bool:
+        """Tell whether the layer is in FP8."""
         return self.dtype == DTYPE
 
     @property
     def said(self) -> str:
+        """Return what sentences call the layer."""
         return "a 2:4 layer in FP8" if self.eight else "a 2:4 layer"
 
     @property
@@ -72,7 +74,7 @@ class Sizes:
 
 
 def pack(a):
-    """A in the order of use, where A lives, NumPy or CuPy.
+    """Return A in the order of use, where A lives, NumPy or CuPy.
 
     Of a `TwoFour` (values, metadata): uint16 (rows, pieces, 64, 32), and uint32 (rows', 128 pieces), rows of whole
     tiles of any height. Of a `TwoFourEight` both in one: uint8 (m' / 64, k' / 128, 5120).
@@ -104,12 +106,12 @@ def reads_packed(config, eight: bool) -> bool:
 
 
 def config_of(sizes: Sizes, device) -> Tile:
-    """The tuned configuration where the choices have the sizes, else the best by prediction."""
+    """Return the tuned configuration where the choices have the sizes, else the best by prediction."""
     of, most = (sizes.m, sizes.tokens, sizes.k), limits(device)
     label = f"{sizes.dtype} {ORDERS}"
     if sizes.eight:
         label = fp8_operands.label("vectors" if sizes.vectors else "tensor", orders=ORDERS)
-    found = tuning.look_up(
+    found = autotune.look_up(
         family.CHOICES,
         (*of, label),
         device,
@@ -121,8 +123,10 @@ def config_of(sizes: Sizes, device) -> Tile:
 
 @functools.lru_cache(1024)
 def predicted(sizes: Sizes, sms: int, most: int) -> Tile:
-    """The best by prediction. sms: of the GPU; most: bytes of shared memory that a block may have. Raises ValueError,
-    one sentence, where no kernel takes the sizes."""
+    """Return the best by prediction. sms: of the GPU; most: bytes of shared memory that a block may have.
+
+    Raises ValueError, one sentence, where no kernel takes the sizes.
+    """
     of: Any = fp8_family if sizes.eight else family
     shape, keep = (sizes.m, sizes.tokens, sizes.k), tiles.worth_keeping(sizes.tokens)
     found = [c for c in of.likely(*shape, sms, most, ORDERS) if reads_packed(c, sizes.eight)]
@@ -158,9 +162,11 @@ class Launcher:
     _given: dict = field(default_factory=dict)  #: addresses -> arguments
 
     def __call__(self, stream, x: int, y: int, *held: int) -> None:
-        """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes;
-        held: values and metadata of `pack` and a bias, float32 (m,) or 0; in 8 bits what `pack` makes, scales of A and
-        of X, float32, and a bias. Launches may overlap."""
+        """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes.
+
+        Held: values and metadata of `pack` and a bias, float32 (m,) or 0; in 8 bits what `pack` makes, scales of A and
+        of X, float32, and a bias. Launches may overlap.
+        """
         given = self._given.get((x, y, *held)) or self._arguments(x, y, *held)
         self.enqueue(stream, self.launch, self.kernel, *given)
 
@@ -186,7 +192,7 @@ class Launcher:
 
 @functools.lru_cache(512)
 def launcher(sizes: Sizes, ordinal: int) -> Launcher:
-    """The kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
+    """Return the kernel for these sizes on the GPU of a CUDA number, which is current: compiled and loaded once.
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """

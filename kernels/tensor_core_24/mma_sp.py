@@ -41,7 +41,7 @@ def swizzle_by_part(swizzled):
     return array_module(swizzled).ascontiguousarray(moved).reshape(rows, columns)
 
 
-def prepare(a: TwoFour, config: MmaSp = PUBLISHED):
+def convert(a: TwoFour, config: MmaSp = PUBLISHED):
     """(val, meta) as the kernel reads them, on the side where `a` lives.
 
     val: uint16 (m', k' / 2), `a.val` itself where that is its shape; m' and k' are m and k rounded
@@ -58,7 +58,7 @@ def prepare(a: TwoFour, config: MmaSp = PUBLISHED):
     return val, swizzle_by_part(meta) if config.ldmatrix == 2 else meta
 
 
-def bind(
+def prepare(
     name: str,
     problem: Problem,
     device,
@@ -116,7 +116,7 @@ def bind(
     )
     from cuda.core import LaunchConfig
 
-    (val, meta), prepare_ms = timed(lambda: prepare(ops.a, config))
+    (val, meta), prepare_ms = timed(lambda: convert(ops.a, config))
     instance = config.entry(ops.a.dtype, bool(mask) or not whole, align, epilogue)
     dynamic = config.shared_bytes
     kernel = jit.loaded(config.source, instance, device, dynamic)
@@ -134,7 +134,7 @@ def bind(
 
 
 def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
-    """The template argument for what is asked for; raises ValueError where it does not go together."""
+    """Return the template argument for what is asked for; raises ValueError where it does not go together."""
     require(
         ops.a.dtype == ops.b.dtype == ops.c.dtype,
         f"{name} takes one dtype, but A is {ops.a.dtype}, B {ops.b.dtype} and C {ops.c.dtype}",

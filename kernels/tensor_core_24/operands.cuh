@@ -1,4 +1,4 @@
-// What every Hopper kernel of this room is given: tensor maps of its operands, and how L2 shall
+// What every Hopper kernel of this system is given: tensor maps of its operands, and how L2 shall
 // treat them.
 #pragma once
 

@@ -1,4 +1,4 @@
-"""The room's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), 16-bit floats, by rows if nothing else is said.
+"""The system's problems: A (m, k) 2:4 along k, B (k, n) dense, C (m, n), 16-bit floats, by rows by default.
 
 A linear layer has activations of tokens x features: then B = Xᵀ and C = Yᵀ are column-major, orders "FF".
 
@@ -18,7 +18,7 @@ from ..formats import compress, half, two_four
 from ..formats.half import Half, array_module
 from ..formats.two_four import TwoFour
 
-ROOM = "tensor_core_24"
+SYSTEM = "tensor_core_24"
 FLOPS_DEF = "2·M·N·K"  # dense-equivalent: half of them multiply zeros (the source's footnote 4)
 TILE = 128  # rows and columns of C that a block of the published kernel computes
 #: dtype -> label in the records: the source's dtype has none.
@@ -61,7 +61,7 @@ def problem(
 
 
 def label_of(dtype: str, orders: str = "CC") -> str:
-    """What the records call a dtype and memory orders."""
+    """Return what the records call a dtype and memory orders."""
     return " ".join(filter(None, (LABELS[dtype], ORDERS[orders])))
 
 
@@ -92,14 +92,14 @@ def problem_from(a: TwoFour, b: Half, label: str = "") -> Problem:
 
 
 def host_operands(m: int, n: int, k: int, seed: int, dtype: str) -> Operands:
-    """A as TwoFour and B (k, n) as Half, made with NumPy."""
+    """Return A as TwoFour and B (k, n) as Half, made with NumPy."""
     stored, meta = host_places(m, k, seed, 16)
     val = _values(splitmix.key(seed, _VALUES), (m, stored.size), dtype) * stored
     return Operands(TwoFour(m, k, dtype, val, meta), host_dense(k, n, seed, dtype))
 
 
 def device_operands(m: int, n: int, k: int, seed: int, dtype: str, orders: str = "CC") -> Operands:
-    """The same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
+    """Return the same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
     import cupy
 
     val = cupy.empty((m, ceil(k / 16) * 8), cupy.uint16)
@@ -137,19 +137,19 @@ def device_places(source: Path, entry: str, k: int, val, seed: int):
 
 
 def fill(source: Path, entry: str, bits, seed: int):
-    """The array, which a kernel fills with the numbers of B: eight at a time."""
+    """Return the array, which a kernel fills with the numbers of B: eight at a time."""
     key = np.uint64(splitmix.key(seed, _B))
     jit.run_on_cupy_stream(source, entry, ceil(bits.size / 8), THREADS, np.uint64(bits.size), key, bits.data.ptr)
     return bits
 
 
 def host_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
-    """The dense matrix of a seed: B of a problem with as many rows and columns."""
+    """Return the dense matrix of a seed: B of a problem with as many rows and columns."""
     return Half(dtype, _values(splitmix.key(seed, _B), (rows, columns), dtype))
 
 
 def device_dense(rows: int, columns: int, seed: int, dtype: str) -> Half:
-    """The same matrix as a CuPy array."""
+    """Return the same matrix as a CuPy array."""
     import cupy
 
     return Half(dtype, fill(SOURCE, f"dense<{_ENUM[dtype]}>", cupy.empty((rows, columns), cupy.uint16), seed))
@@ -181,8 +181,10 @@ def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
 
 
 def swizzled(val, width: int):
-    """Pieces of 64 rows and `width` values, (rows, pieces, 64, width), whose units of 16 bytes are swizzled. val: (64
-    rows, width pieces), NumPy or CuPy."""
+    """Pieces of 64 rows and `width` values, (rows, pieces, 64, width), whose units of 16 bytes are swizzled. val.
+
+    (64 rows, width pieces), NumPy or CuPy.
+    """
     xp = array_module(val)
     units = val.reshape(val.shape[0] // 64, 64, -1, 4, width // 4).transpose(0, 2, 1, 3, 4)
     row, unit = xp.arange(64)[:, None], xp.arange(4)[None, :]
@@ -196,8 +198,10 @@ def _output(m: int, n: int, dtype: str) -> Half:
 
 
 def require_sizes(m, n, k, density: float = 0.5, seed: int = 0, multiple: int = 16) -> None:
-    """Raise ValueError, one sentence, for sizes from which no problem can be made. multiple: of the padding of k, which
-    would not fit the kernels' int otherwise."""
+    """Raise ValueError, one sentence, for sizes from which no problem can be made. multiple.
+
+    Of the padding of k, which would not fit the kernels' int otherwise.
+    """
     for name, value, most in (("m", m, INT32_MAX), ("n", n, INT32_MAX), ("k", k, INT32_MAX - multiple + 1)):
         require_whole(name, value, 1, most)
     require(density == 0.5, f"density is {density!r}, but 2:4 keeps half: give 0.5")
@@ -207,12 +211,14 @@ def require_sizes(m, n, k, density: float = 0.5, seed: int = 0, multiple: int = 
 def problem_of(
     m: int, n: int, k: int, seed: int, *, bits: int = 16, out_bits: int = 16, multiple: int = 16, **of
 ) -> Problem:
-    """A problem of the room: what sizes say of it, and `of` for the rest. bits: of operands; out_bits: of C; multiple:
-    of the padding of k."""
+    """Return a problem of the system: what sizes say of it, and `of` for the rest. bits: of operands; out_bits.
+
+    Of C; multiple: of the padding of k.
+    """
     nnz = m * ceil(k / multiple) * multiple // 2
     a, b, c = nnz * bits // 8 + nnz // 4, bits * k * n // 8, out_bits * m * n // 8  # bytes; A: val and meta
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         m=m,
         n=n,
         k=k,
@@ -229,5 +235,5 @@ def problem_of(
 
 
 def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:
-    """A row-major matrix of bit patterns from the numbers of one stream."""
+    """Return A row-major matrix of bit patterns from the numbers of one stream."""
     return splitmix.uniform(key, shape[0] * shape[1], dtype).reshape(shape)

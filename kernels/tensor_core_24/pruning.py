@@ -12,7 +12,7 @@ from ..contract import Launch, Operands, Problem
 from ..formats import two_four
 from ..formats.half import require_dtype
 from ..formats.two_four import TwoFour
-from .operands import LABELS, ROOM, device_dense, host_dense, require_sizes
+from .operands import LABELS, SYSTEM, device_dense, host_dense, require_sizes
 
 VARIANT = "prune_compress"
 ENTRY = "compress<PRUNE>"
@@ -21,7 +21,7 @@ SIZES = {"full": (4096, 16384), "kick": (4096,)}
 
 
 def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Problem:
-    """A dense A (m, k), a `Half` of random values, that is to become 2:4; without a B, n is 0.
+    """Return a dense A (m, k), a `Half` of random values, that is to become 2:4; without a B, n is 0.
 
     density is the share that is kept, least_bytes what must be moved: the matrix in, values and
     metadata out. Raises ValueError with one sentence for sizes that the kernel does not take, an
@@ -33,7 +33,7 @@ def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Proble
     m, k = int(m), int(k)  # NumPy's would wrap in the products
     moved = 2 * m * k + 2 * stored + stored // 4
     return Problem(
-        room=ROOM,
+        room=SYSTEM,
         label=LABELS[dtype],
         m=m,
         n=0,
@@ -50,7 +50,7 @@ def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Proble
     )
 
 
-def bind(problem: Problem, device) -> Launch:
+def prepare(problem: Problem, device) -> Launch:
     """Compiled for `device` (a current `cuda.core.Device`), its output allocated: a `TwoFour`."""
     import cupy
     from cuda.core import LaunchConfig

@@ -1,5 +1,7 @@
-"""What Hopper's kernels share, in 16 bits and in 8: kinds of kernels, each a row of a table, and tiles, which are their
-configurations."""
+"""What Hopper's kernels share, in 16 bits and in 8.
+
+Kinds of kernels, each a row of a table, and tiles, which are their configurations.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ def _nothing(*_) -> Own:
 
 
 def _whole_waves(c: Tile, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
-    """Return the waves of blocks, and whether blocks add up what they share. count: of the tiles; steps: of each;
-    asked: see `Tile.clocks`."""
+    """Return the waves of blocks, and whether blocks add up what they share. count: of the tiles; steps: of each.
+
+    Asked: see `Tile.clocks`.
+    """
     return ceil(count * c.splits / sms), c.splits > 1
 
 
@@ -114,14 +118,17 @@ class Tile:
 
     @property
     def kind(self) -> Kind:
+        """Return the kind of kernel that the tile is of."""
         return self.KINDS[self.kernel]
 
     @property
     def name(self) -> str:
+        """Return the variant's name."""
         return f"{self.NAME}_{self.kernel}"
 
     @property
     def source(self) -> Path:
+        """Return the `.cu` file."""
         return HERE / f"{self.name}.cu"
 
     @property
@@ -131,6 +138,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
+        """Return the threads of a block."""
         return 128 * (self.groups + self.kind.producer)
 
     @property
@@ -165,7 +173,7 @@ class Tile:
         return ceil(ring / 1024) * 1024 + self.groups * self.buffers * 8192
 
     def steps(self, k: int) -> int:
-        """Steps of a tile."""
+        """Return steps of a tile."""
         whole = self.stages if self.kind.exchanging else 1
         return ceil(ceil(k / self.K) / whole) * whole
 
@@ -179,7 +187,7 @@ class Tile:
         return ceil(high / self.below), wide
 
     def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
-        """What else holds of such tiles."""
+        """Return what else holds of such tiles."""
         return ()
 
     def check(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> None:
@@ -241,15 +249,18 @@ class Tile:
         return True
 
     def clocks(self, rows: int, asked: float = 0) -> float:
-        """What bounds a step of so many times 64 rows: the tensor cores take rows·N cycles, shared memory (128 bytes a
-        cycle, `SHARED_REACHED` of them) what it reads for them, and the SM's port of L2 (about 64 bytes a cycle) what
-        it copies. asked: of B's rows, as bytes that take as long."""
+        """Return what bounds a step of so many times 64 rows.
+
+        The tensor cores take rows·N cycles, shared memory (128 bytes a cycle, `SHARED_REACHED` of them) what it reads
+        for them, and the SM's port of L2 (about 64 bytes a cycle) what it copies. asked: of B's rows, as bytes that
+        take as long.
+        """
         shared = rows * (128 * self.n + 4096) / 128 / SHARED_REACHED
         copied = (rows * 64 * 64 + self.m * self.K // 8 + max(self.n * 128, asked)) / 64  # metadata of all rows
         return max(rows * self.n, shared, copied)
 
     def order(self, m: int, n: int, k: int, own: tuple = ()) -> tuple:
-        """The arguments that say how many steps there are, in which order tiles are multiplied, and what L2 keeps."""
+        """Return how many steps there are, in which order tiles are multiplied, and what L2 keeps, as arguments."""
         high, wide = self.grid(m, n)
         order = () if self.kind.deep > 1 else (high, wide, min(self.band, high))
         hint = [np.int32(KEEP[self.keep])] if len(self.kind.keep) > 1 else []
@@ -294,7 +305,7 @@ def limits(device) -> tuple[int, int]:
 
 
 def worth_keeping(n: int) -> str:
-    """The operand that L2 is best asked to keep, where all else is equal: B while it is small."""
+    """Return the operand that L2 is best asked to keep, where all else is equal: B while it is small."""
     return "b" if n <= 1024 else "a"
 
 
@@ -308,6 +319,7 @@ def require_gpu(name: str, device, instead: str) -> None:
 
 
 def require_activation(activation: str) -> None:
+    """Raise ValueError, one sentence, for an unknown activation."""
     require(
         activation in ("", *ACTIVATIONS),
         f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit, pitch
+from .. import jit, padding
 from ..contract import Launch, Problem, require, timed
 from ..formats import layout, two_four
 from ..formats.half import Half, array_module
@@ -56,7 +56,7 @@ def pack_values(a: two_four.TwoFour, rows: int = 64, columns: int = K):
     return np.ascontiguousarray(swizzled(layout.with_zeros(a.val, high, wide), 32))
 
 
-def bind(
+def prepare(
     name: str,
     problem: Problem,
     device,
@@ -125,8 +125,10 @@ def bind(
 
 
 def _prepared(a, config: Tile, cache: dict) -> tuple:
-    """(A's values as the kernel reads them, its metadata, bytes made, milliseconds); in 8 bits what is in the order of
-    use has both in one."""
+    """(A's values as the kernel reads them, its metadata, bytes made, milliseconds).
+
+    In 8 bits what is in the order of use has both in one.
+    """
     spent, made, columns = [0.0], [], config.steps(1) * config.K
 
     def once(key: str, work):
@@ -154,13 +156,15 @@ def _prepared(a, config: Tile, cache: dict) -> tuple:
 
 
 def by_columns(bits):
-    """The columns of a column-major matrix as lines."""
+    """Return the columns of a column-major matrix as lines."""
     return bits.T.reshape(-1).reshape(bits.shape[::-1])  # a single one is as far from the next as it is long
 
 
 def _addressable(problem: Problem, config: Tile, c: Half | None, device, cache: dict) -> tuple:
-    """(lines of B, of C and of what is added to it, where TMA can address them; copies to them before a launch, from
-    them after it; the arrays that these write)."""
+    """Return the lines of B, of C and of what is added to it that TMA can address, with the copies.
+
+    (lines; copies to them before a launch, from them after it; the arrays that these write).
+    """
     import cupy
 
     (of_b, of_c), operands, copies = tuple(problem.orders), problem.device(), []
@@ -168,9 +172,12 @@ def _addressable(problem: Problem, config: Tile, c: Half | None, device, cache: 
     after: list = []
 
     def padded(key: str, x):
-        """An array for lines; what a copy does not write is NaN, not what another one left in the same memory."""
+        """Return an array for lines.
+
+        What a copy does not write is NaN, not what another one left in the same memory.
+        """
         if key not in cache:
-            width = ceil(x.shape[1] * x.dtype.itemsize / pitch.LINE) * pitch.LINE // x.dtype.itemsize
+            width = ceil(x.shape[1] * x.dtype.itemsize / padding.LINE) * padding.LINE // x.dtype.itemsize
             cache[key] = cupy.empty((x.shape[0], width), x.dtype)
         cache[key].data.memset_async(0xFF, cache[key].nbytes)
         copies.append(cache[key])
@@ -183,13 +190,13 @@ def _addressable(problem: Problem, config: Tile, c: Half | None, device, cache: 
         out, c_in = by_columns(out), None if c is None else by_columns(c.bits)
     if config.copied or not _by_tma(b):
         given, b = b, padded("b", b)
-        before.append(pitch.copy(given, b, device))
+        before.append(padding.copy(given, b, device))
     if not _by_tma(out) or c_in is not None and not _by_tma(c_in):
         to, out = out, padded("c", out)
-        after.append(pitch.copy(out, to, device))
+        after.append(padding.copy(out, to, device))
         if c_in is not None:
             given, c_in = c_in, cupy.empty_like(out)
-            before.append(pitch.copy(given, c_in, device))
+            before.append(padding.copy(given, c_in, device))
     return b, out, c_in, before, after, copies
 
 
@@ -203,7 +210,7 @@ def _address(array) -> int:
 
 
 def _matrices(config: Tile, val, metadata, b, out, orders: str) -> tuple:
-    """A, its metadata, lines of B and of C as a kernel is given them."""
+    """Return A, its metadata, lines of B and of C as a kernel is given them."""
     if config.kind.deep > 1:
         return tuple(map(_address, (val, metadata, b, out)))
     wide, size = out.dtype.itemsize, b.dtype.itemsize
@@ -222,7 +229,7 @@ def _matrices(config: Tile, val, metadata, b, out, orders: str) -> tuple:
 
 
 def kernel_of(config: Tile, entry: str, device, source: Path | None = None):
-    """A kernel of a configuration, loaded; source: see `bind`."""
+    """Return a kernel of a configuration, loaded; source: see `prepare`."""
     if source is None and not config.kind.exchanging:
         return jit.loaded(config.source, entry, device, config.shared_bytes)
     cubin = jit.compile_cubin(source or config.source, entry, jit.arch_of(device), include=(HERE,) if source else ())

@@ -1,27 +1,5 @@
-"""The tuner of all rooms: which of a room's configurations is the fastest for a problem on this GPU.
+"""Former name of `kernels.autotune`: imports and `python -m` of its modules still work."""
 
-    outputs   a candidate's output against a simple kernel's: only a right one is timed
-    probe     operands whose product is exact, on which the winner must give the simple kernel's bits
-    trials    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
-    choices   the files that keep choices, keyed by GPU, problem, compiler and kernels
+from .. import autotune
 
-A room says in its `family.py` which configurations exist and which of them a problem's candidates are;
-its `launch.py` hands them over, and binds what was chosen.
-"""
-
-from .choices import Choice, Choices, knobs, look_up, read, write
-from .trials import Rounds, Winner, bind_choice, choose, tune
-
-__all__ = [
-    "Choice",
-    "Choices",
-    "Rounds",
-    "Winner",
-    "bind_choice",
-    "choose",
-    "knobs",
-    "look_up",
-    "read",
-    "tune",
-    "write",
-]
+__path__ = autotune.__path__

@@ -44,7 +44,7 @@ def drawn(kind="csr", m=7, n=5, k=6, nnz=20, signed=True, dtype="bfloat16", **wh
 
 
 def on_gpu(made: Problem) -> Problem:
-    """The same with its operands on the GPU, too, and a C as its room has it."""
+    """The same with its operands on the GPU, too, and a C as its system has it."""
 
     def make_device() -> Operands:
         import cupy

@@ -52,7 +52,7 @@ def frames(speedup=None, **more) -> dict[str, pd.DataFrame]:
 
 
 def rule(quantity, reduce, expect, room="casper_sparse", **more) -> measures.Rule:
-    """A rule as a claim of the room writes it."""
+    """A rule as a claim of the system writes it."""
     words = {"quantity": quantity, "reduce": reduce, "expect": expect}
     named = {k: w if isinstance(w, dict) else {w: None} for k, w in words.items()}
     parts = {k: measures.part(k, w, room, "the test") for k, w in named.items()}
@@ -78,7 +78,7 @@ def verdicts(claims: list[load_.Claim], folder, *ids: str) -> pd.Series:
 
 
 def load(folder, text: str) -> list[load_.Claim]:
-    """The claims of a room that has this claims.toml, and else what casperSPARSE has."""
+    """The claims of a system that has this claims.toml, and else what casperSPARSE has."""
     room = folder / "casper_sparse"
     if not room.exists():
         shutil.copytree(registry.FOLDER / "casper_sparse", room)

@@ -123,7 +123,7 @@ def counters(values: dict[str, dict[str, float]]) -> pd.DataFrame:
 
 
 def write_counters(folder: Path, table, gpu="NVIDIA H200") -> None:
-    """Put a table, or what `counters` makes of values, into a room's folder."""
+    """Put a table, or what `counters` makes of values, into a system's folder."""
     table = counters(table) if isinstance(table, dict) else table
     records.write_counters(folder / "counters.csv", table, gpu)
 
@@ -142,10 +142,10 @@ def folder(root: Path, frames=None, gpu="NVIDIA H200", slug="nvidia-h200", with_
     """A GPU's folder under `root` with these experiments (default: all three sweeps), as `make
     measure` leaves it."""
     frames = {name: experiment(name, gpu=gpu) for name in SHAPES} if frames is None else frames
-    room = root / slug / "casper_sparse"
+    system = root / slug / "casper_sparse"
     for name, df in frames.items():
-        records.write(room / f"{name}.csv", consistent(df))
-    records.write_machine(room, machine(gpu, slug))
+        records.write(system / f"{name}.csv", consistent(df))
+    records.write_machine(system, machine(gpu, slug))
     if with_ceilings:
         records.write(root / slug / "ceilings" / "ceilings.csv", ceilings(gpu))
         records.write_machine(root / slug / "ceilings", machine(gpu, slug))

@@ -18,7 +18,7 @@ import scipy.sparse
 import synthetic
 
 from artifact import cli, paths, registry
-from artifact.measure import bench, check, device, run
+from artifact.measure import bench, device, run, verification
 from artifact.verdicts import load, measures
 from kernels import casper_sparse, nm_cuda_core
 
@@ -154,13 +154,13 @@ REFUSED = {
     ("matrices", "--most", "9"): "--most with --room",
     ("matrices",): "SPARSITY_MATRICES is not set",
     TRIAL[:2]: "--room",
-    ("trial", "{mine}", "--room", "attic"): "no room 'attic'",
+    ("trial", "{mine}", "--room", "attic"): "no system 'attic'",
     (
         "trial",
         "{mine}",
         "--room",
         "async_sparse",
-    ): "mine.cu: a.val is uint16 in this room, but .* float32",
+    ): "mine.cu: a.val is uint16 in this system, but .* float32",
     ("trial", "{mine}", "--room", "nm_spmm", "--matrix", "x.mtx", "-n", "24"): "not made of a matrix",
     (*TRIAL, "--contender", "a:b"): "One contender at a time",
     (*TRIAL, "-m", "64"): "give all three",
@@ -198,12 +198,12 @@ def mine(tmp_path, capsys):
 
 
 def test_claims_in_every_format_say_the_same(shelf, capsys):
-    room = ("claims", "--room", "casper_sparse")
-    table = json.loads(printed(capsys, *room, "--format", "json"))
-    assert table == json.loads(printed(capsys, *room, "--json"))
-    frame = pd.read_csv(io.StringIO(printed(capsys, *room, "--format", "csv")))
-    marked, text = printed(capsys, *room, "--format", "markdown"), printed(capsys, *room)
-    short = pd.read_csv(io.StringIO(printed(capsys, *room, "--csv")))
+    system = ("claims", "--room", "casper_sparse")
+    table = json.loads(printed(capsys, *system, "--format", "json"))
+    assert table == json.loads(printed(capsys, *system, "--json"))
+    frame = pd.read_csv(io.StringIO(printed(capsys, *system, "--format", "csv")))
+    marked, text = printed(capsys, *system, "--format", "markdown"), printed(capsys, *system)
+    short = pd.read_csv(io.StringIO(printed(capsys, *system, "--csv")))
     assert list(short.columns) == ["id", "verdict", "measured"]
     assert list(frame["id"]) == list(short["id"]) == [row["id"] for row in table]
     for row in table:
@@ -228,7 +228,7 @@ def test_a_script_learns_of_verdicts_by_the_exit_code(shelf, capsys):
     assert set(cli.VERDICTS.values()) == set(measures.VERDICTS)
 
 
-def test_claims_are_chosen_by_id_verdict_gpu_and_room(shelf, capsys):
+def test_claims_are_chosen_by_id_verdict_gpu_and_system(shelf, capsys):
     out = printed(capsys, "claims", "--gpu", "NVIDIA H200", "--id", "wide-speedup")
     assert all(x in out for x in ("0.55–0.90×", 'spans = "published"', "reproduced", "minutes to measure"))
     of = ("claims", "--room", "casper_sparse", "--format", "json")
@@ -262,7 +262,7 @@ def test_records_without_their_machine_are_one_line(shelf, capsys, content, says
     assert str(path) in error and says in error
 
 
-def test_a_room_that_is_not_there_was_not_measured(shelf, capsys):
+def test_a_system_that_is_not_there_was_not_measured(shelf, capsys):
     folder = shelf[0] / "nvidia-h200"
     shutil.rmtree(folder / "casper_sparse")
     assert measures.NOT_MEASURED in printed(capsys, "claims", "--id", "tall-linear")
@@ -291,7 +291,7 @@ def test_compare(shelf, capsys):
     assert "DIFFER" in printed(capsys, "compare", code=1)
     assert "agree" in printed(capsys, "compare", "--time-tolerance", "2")
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
-    # A second measurement has a machine of its own, as deep as a room of a GPU in the folder above.
+    # A second measurement has a machine of its own, as deep as a system of a GPU in the folder above.
     synthetic.records.write_machine(shipped / "nvidia-h200/casper_sparse/repeat", synthetic.machine())
     assert "agree" in printed(capsys, "compare", "--fresh", str(shipped / "nvidia-h200"))
     assert "'x'; known: nvidia-h200" in refused(capsys, "compare", "--fresh", "x")
@@ -325,7 +325,7 @@ def test_records(shelf, capsys):
 
 
 def test_compile(capsys, monkeypatch):
-    def report(room, variants, target):
+    def report(system, variants, target):
         targets = [target] if target else ["sm_80", "sm_90a"]
         return pd.DataFrame([{"variant": v, "target": t} for v in variants for t in targets])
 
@@ -346,24 +346,27 @@ class Toy:
         right = SimpleNamespace(rel_err=1e-7, max_err=1e-6)
         for where, name, what in (
             (device, "require", lambda: info),
-            *((room, "bind", lambda name, p, device: self.bind(name, p)) for room in (casper_sparse, nm_cuda_core)),
+            *(
+                (system, "prepare", lambda name, p, device: self.prepare(name, p))
+                for system in (casper_sparse, nm_cuda_core)
+            ),
             (registry, "contenders", self.contenders),
-            (check, "oracle", lambda problem: None),
-            (check, "check", lambda *_, **__: right),
+            (verification, "oracle", lambda problem: None),
+            (verification, "check", lambda *_, **__: right),
             (run, "check_exactly", lambda p, bound, opened: self.exactly.append(list(bound))),
             (bench, "time", partial(self.time, "time")),
             (bench, "time_calls", partial(self.time, "calls")),
         ):
             monkeypatch.setattr(where, name, what)
 
-    def bind(self, name, problem):
+    def prepare(self, name, problem):
         self.problems.append(problem)
         if name in self.refuses:
             raise ValueError(self.refuses[name])
         return SimpleNamespace(name=name, launch=lambda stream: self.log.append("launch"))
 
     def contenders(self, names, opened):
-        return {f"{n}_{i}": lambda p, n=n, i=i: self.bind(f"{n}_{i}", p) for n in names for i in "ab"}
+        return {f"{n}_{i}": lambda p, n=n, i=i: self.prepare(f"{n}_{i}", p) for n in names for i in "ab"}
 
     def time(self, which, bounds, opened, **plan):
         assert callable(plan.pop("verify")), "results are checked after timing as well"
@@ -386,13 +389,13 @@ def test_run_checks_then_times(capsys, toy, monkeypatch):
     assert toy.log == ["launch"] * 3 + [("time", ["warp_per_row"], plan)]
 
     def wrong(*_):
-        raise check.WrongResult("warp_per_row is wrong: relative error 1.")
+        raise verification.WrongResult("warp_per_row is wrong: relative error 1.")
 
-    monkeypatch.setattr(check, "check", wrong)
+    monkeypatch.setattr(verification, "check", wrong)
     assert "is wrong" in refused(capsys, *CASPER, "--no-baseline", code=1)
 
 
-def test_run_compares_with_the_fastest_baseline_of_the_room(capsys, toy):
+def test_run_compares_with_the_fastest_baseline_of_the_system(capsys, toy):
     out = printed(capsys, *CASPER, "--variant", "any_n")
     (_, bounds, plan) = toy.log[-1]
     assert bounds == ["any_n", "cusparse_a", "cusparse_b"] and plan == {}
@@ -415,7 +418,7 @@ def test_the_command_line_of_the_report(capsys, toy):
     assert toy.log[-1][2] == {"warmup": 0, "budget_s": math.inf}
 
 
-def test_the_density_may_be_the_rooms(capsys, toy):
+def test_the_density_may_be_the_systems(capsys, toy):
     assert "S=50 %" in printed(capsys, *NM)
     assert "S=25 %" in printed(capsys, *NM, "--density", "0.25")
 

@@ -19,7 +19,7 @@ from kernels import jit
 from kernels.contract import Kernel, Problem
 from kernels.formats.csr import Csr
 
-SYSTEMS = kernels.rooms()
+SYSTEMS = kernels.systems()
 #: (package, kernel) of every variant, and of those that choose among no others by trials, which take seconds.
 VARIANTS = [
     pytest.param(system, kernel, id=f"{name}-{kernel.name}")

@@ -23,7 +23,7 @@ from matplotlib import pyplot
 
 from artifact import paths, registry
 from artifact.book import facts, figures, study, tables, text
-from artifact.drawing import cells
+from artifact.drawing import outputs
 from artifact.measure import records
 from artifact.verdicts import load, measures
 from kernels import jit
@@ -34,8 +34,13 @@ from drawn import legible
 SHIPPED = list(facts.having_facts())
 CHAPTERS = text.chapters()
 #: Notebook, its system, and a GPU whose records it reads.
-PAGES = [(room if name == "chapter" else name, room, gpu) for room, name in CHAPTERS for r, gpu in SHIPPED if r == room]
-FIGURES = [path for room in registry.find() for path in (registry.FOLDER / room / registry.PUBLISHED).glob("*.csv")]
+PAGES = [
+    (system if name == "chapter" else name, system, gpu)
+    for system, name in CHAPTERS
+    for r, gpu in SHIPPED
+    if r == system
+]
+FIGURES = [path for system in registry.find() for path in (registry.FOLDER / system / registry.PUBLISHED).glob("*.csv")]
 SHOWN = Path(__file__).with_name("shown.csv")
 
 
@@ -54,20 +59,20 @@ def digest(df: pd.DataFrame) -> tuple[int, int, float]:
 
 
 @cache
-def page(name: str, room: str, gpu: str) -> pd.DataFrame:
+def page(name: str, system: str, gpu: str) -> pd.DataFrame:
     """Run the cells of a notebook but for what compiles and what is drawn of tables; return what it shows: kind, name,
     rows, texts, numbers. Asserts that every figure has data, a caption and a text in its place, and that one drawn by
     code can be read."""
     seen: list[tuple] = []
 
-    def figure(room, name, fig, data, alt, caption, fold="", narrow=None):
+    def figure(system, name, fig, data, alt, caption, fold="", narrow=None):
         assert len(data) and alt.strip() and caption.strip() and text.NOT_MEASURED[:20] not in alt + caption, name
         if fig is not None and gpu == paths.HOME:
             legible(fig)
         pyplot.close(fig)
         seen.append(("figure", name, *digest(data)))
 
-    def table(room, name, styler, spec, caption, fold=""):
+    def table(system, name, styler, spec, caption, fold=""):
         assert caption.strip(), name
         seen.append(("table", name, *digest(styler.data)))
 
@@ -77,13 +82,13 @@ def page(name: str, room: str, gpu: str) -> pd.DataFrame:
     notebook = json.loads((paths.ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
     first, *rest = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names: dict = {}
-    judged = study.start(room, "recorded", gpu).verdicts  # which may compile
+    judged = study.start(system, "recorded", gpu).verdicts  # which may compile
     with ExitStack() as stack, redirect_stdout(io.StringIO()):
         for where, what, other in (
             *((figures, "shown", figure), (figures, "draw", lambda *_: None), (tables, "shown", table)),
-            *((module, "display", lambda _: None) for module in (figures, tables, cells)),
-            *((cells, what, lambda *_, **__: None) for what in ("banner", "when", "run_own")),
-            (cells, "verdicts", lambda _: judged),
+            *((module, "display", lambda _: None) for module in (figures, tables, outputs)),
+            *((outputs, what, lambda *_, **__: None) for what in ("banner", "when", "run_own")),
+            (outputs, "verdicts", lambda _: judged),
             *((jit, what, compiles) for what in ("compile_cubin", "disassemble")),
         ):
             stack.enter_context(mock.patch.object(where, what, other))
@@ -95,23 +100,23 @@ def page(name: str, room: str, gpu: str) -> pd.DataFrame:
 
 
 @cache
-def known(room: str, gpu: str) -> list[facts.Fact]:
+def known(system: str, gpu: str) -> list[facts.Fact]:
     """Make the facts of a system's records of a GPU."""
-    return facts.of(room, gpu)
+    return facts.of(system, gpu)
 
 
 # ---------------------------------------------------------------- what is shipped
 
 
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_records_are_valid_and_their_claims_are_judged(room, gpu):
-    folder = paths.RECORDED / gpu / room
+@pytest.mark.parametrize(("system", "gpu"), SHIPPED)
+def test_records_are_valid_and_their_claims_are_judged(system, gpu):
+    folder = paths.RECORDED / gpu / system
     assert records.read_machine(folder)["gpu"] and list(folder.glob("*.csv"))
-    claims = [claim for claim in load.claims() if claim.room == room]
+    claims = [claim for claim in load.claims() if claim.room == system]
     for name in {name for claim in claims for name in claim.experiment if (folder / f"{name}.csv").is_file()}:
         read = records.read_counters if name == "counters" else records.read
         assert len(read(folder / f"{name}.csv")), name
-    judged = study.start(room, "recorded", gpu).verdicts.set_index("id")["verdict"]
+    judged = study.start(system, "recorded", gpu).verdicts.set_index("id")["verdict"]
     assert list(judged.index) == [claim.id for claim in claims] and set(judged) <= set(measures.VERDICTS)
 
 
@@ -125,11 +130,12 @@ def test_what_a_source_states_says_where_it_stands(path):
         assert df[column].str.strip().ne("").all(), column
 
 
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
-    made = io.StringIO(facts.to_csv(known(room, gpu)))
+@pytest.mark.parametrize(("system", "gpu"), SHIPPED)
+def test_shipped_facts_are_those_of_the_shipped_records(system, gpu):
+    made = io.StringIO(facts.to_csv(known(system, gpu)))
     shipped, now = (
-        pd.read_csv(file, dtype=str, keep_default_na=False) for file in (paths.RECORDED / gpu / room / facts.FILE, made)
+        pd.read_csv(file, dtype=str, keep_default_na=False)
+        for file in (paths.RECORDED / gpu / system / facts.FILE, made)
     )
     assert shipped["name"].tolist() == now["name"].tolist(), "python -m artifact.book.facts writes them anew"
     for name, then, value in zip(shipped["name"], shipped["value"], now["value"], strict=True):
@@ -139,34 +145,34 @@ def test_shipped_facts_are_those_of_the_shipped_records(room, gpu):
 # ---------------------------------------------------------------- the chapter
 
 
-@pytest.mark.parametrize(("room", "gpu"), SHIPPED)
-def test_a_chapter_renders_with_the_facts_of_a_gpu(room, gpu):
-    for name in (name for other, name in CHAPTERS if other == room):
-        made = text.chapter(room, name)
-        made.add(known(room, gpu))
+@pytest.mark.parametrize(("system", "gpu"), SHIPPED)
+def test_a_chapter_renders_with_the_facts_of_a_gpu(system, gpu):
+    for name in (name for other, name in CHAPTERS if other == system):
+        made = text.chapter(system, name)
+        made.add(known(system, gpu))
         assert all(made(block) for block in made.blocks)
 
 
-@pytest.mark.parametrize(("room", "name"), CHAPTERS)
-def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(room, name):
-    made = text.chapter(room, name)
+@pytest.mark.parametrize(("system", "name"), CHAPTERS)
+def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(system, name):
+    made = text.chapter(system, name)
     assert made.blocks and all(map(made, made.blocks))
 
 
-@pytest.mark.parametrize(("room", "name"), CHAPTERS)
-def test_a_chapter_renders_where_no_condition_is_true(room, name):
-    source = (registry.FOLDER / room / f"{name}.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("system", "name"), CHAPTERS)
+def test_a_chapter_renders_where_no_condition_is_true(system, name):
+    source = (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8")
     false = re.sub(r"(\{%-?\s*holds\s)(.+?)(\s*-?%\})", r"\1(\2) and false\3", source, flags=re.DOTALL)
     made = text.Text(text._environment().from_string(false))
-    made.add(known(room, paths.HOME))
+    made.add(known(system, paths.HOME))
     said = list(map(made, made.blocks))
-    assert all(said) and ("does not hold" in " ".join(said)) == bool(text.conditions(room, name))
+    assert all(said) and ("does not hold" in " ".join(said)) == bool(text.conditions(system, name))
 
 
-@pytest.mark.parametrize(("name", "room", "gpu"), PAGES)
-def test_figures_and_tables_show_what_the_records_say(name, room, gpu):
+@pytest.mark.parametrize(("name", "system", "gpu"), PAGES)
+def test_figures_and_tables_show_what_the_records_say(name, system, gpu):
     key, shipped = ["kind", "name"], pd.read_csv(SHOWN)
-    now, then = page(name, room, gpu), shipped[(shipped["page"] == name) & (shipped["gpu"] == gpu)]
+    now, then = page(name, system, gpu), shipped[(shipped["page"] == name) & (shipped["gpu"] == gpu)]
     assert list(now[key].itertuples(index=False)) == list(then[key].itertuples(index=False))
     same = (now[["rows", "texts"]].to_numpy() == then[["rows", "texts"]].to_numpy()).all(axis=1)
     off = ~np.isclose(now["numbers"].to_numpy(), then["numbers"].to_numpy(), rtol=1e-8, atol=5e-6)

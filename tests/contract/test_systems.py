@@ -16,10 +16,10 @@ from racing import A100
 from refused import says
 from systems import SYSTEMS, UNTUNED, VARIANTS, adds_in_any_order, options, recipes, typical
 
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels import formats, jit
+from kernels.autotune import probe
 from kernels.formats.half import array_of
-from kernels.tuning import probe
 
 systems = pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
 each = pytest.mark.parametrize(("system", "kernel"), VARIANTS)
@@ -157,13 +157,13 @@ def is_one_sentence(error: Exception) -> bool:
 
 
 @pytest.mark.parametrize(("system", "kernel"), UNTUNED)
-def test_bind_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch, system, kernel):  # noqa: F811
+def test_prepare_refuses_a_gpu_that_the_kernel_is_not_for(pretended, monkeypatch, system, kernel):  # noqa: F811
     device = pretended(A100)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     if "sm_80" not in kernel.targets:
         for recipe in typical(system):
-            says([], lambda recipe=recipe: system.bind(kernel.name, recipe.problem(), device))
-    says(["no variant", "'fast'"], lambda: system.bind("fast", typical(system)[0].problem(), device))
+            says([], lambda recipe=recipe: system.prepare(kernel.name, recipe.problem(), device))
+    says(["no variant", "'fast'"], lambda: system.prepare("fast", typical(system)[0].problem(), device))
 
 
 # ---------------------------------------------------------------------------------------- on a GPU
@@ -193,7 +193,7 @@ def bound_by(system, kernel, device, recipe, seed: int = 0, exact: bool = True):
     try:
         p = recipe.problem(seed)
         p = probe.exact(p) if exact else p
-        return system.bind(kernel.name, p, device), p, check.oracle(p)
+        return system.prepare(kernel.name, p, device), p, verification.oracle(p)
     except ValueError as error:
         assert is_one_sentence(error), error
         return None
@@ -232,7 +232,7 @@ def test_products_are_exact_at_odd_sizes(device, system, kernel, data):
     if found:
         stream = device.create_stream()
         for _ in range(2):
-            check.exactly(*found, stream)
+            verification.exactly(*found, stream)
 
 
 @pytest.mark.gpu
@@ -241,10 +241,10 @@ def test_launches_repeat_their_bits_and_can_be_captured(device, monkeypatch, tmp
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
     ((bound, p, reference),) = typically(system, kernel, device, exact=False)
     stream = device.create_stream()
-    check.check(bound, p, reference, stream)
+    verification.check(bound, p, reference, stream)
     first = launched(bound, stream)
     graph = bench.capture(bound.name, bound, stream)
-    check.check(bound, p, reference, stream, launch=lambda: graph.launch(stream))
+    verification.check(bound, p, reference, stream, launch=lambda: graph.launch(stream))
     if not adds_in_any_order(kernel):
         assert all(np.array_equal(launched(bound, stream), first) for _ in range(5))
     assert bound.name == kernel.name and bound.prepare_ms >= 0 and bound.prepare_bytes >= 0
@@ -265,4 +265,4 @@ def test_two_streams_do_not_disturb_each_other(device, system, kernel):
     for stream in streams:
         stream.sync()
     for bound, p, reference in both:
-        check.compare(bound.result(), reference, bound.name, p.limit)
+        verification.compare(bound.result(), reference, bound.name, p.limit)

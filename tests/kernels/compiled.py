@@ -1,4 +1,4 @@
-"""What the compiler makes of a room's kernels, for the tests that look at it."""
+"""What the compiler makes of a system's kernels, for the tests that look at it."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def _compiled(jobs: list[tuple[Path, str, str]], anew: bool = False) -> dict[Key
     return {(cubin.entry, cubin.arch): cubin for cubin in made}
 
 
-def changed(room: Path, folder: Path, file: str, old: str, new: str) -> None:
-    """A room's sources, and what rooms share, in another folder; one text of a file, there once, is changed.
+def changed(system: Path, folder: Path, file: str, old: str, new: str) -> None:
+    """A system's sources, and what systems share, in another folder; one text of a file, there once, is changed.
 
     Where lines of it break does not count.
     """
-    for path in (*jit.COMMON.glob("*.cu*"), *room.glob("*.cu*")):
+    for path in (*jit.COMMON.glob("*.cu*"), *system.glob("*.cu*")):
         shutil.copy(path, folder)
     (folder / file).write_text(edited(folder / file, old, new))
 
@@ -120,7 +120,7 @@ def edited(path: Path, old: str, new: str) -> str:
     return text
 
 
-def are_there(room: Path, edits: Iterable[tuple]) -> None:
+def are_there(system: Path, edits: Iterable[tuple]) -> None:
     """Assert that each (file, old, new, …) may be edited so."""
     for file, old, new, *_ in edits:
-        edited(next(x for x in (room / file, jit.COMMON / file) if x.is_file()), old, new)
+        edited(next(x for x in (system / file, jit.COMMON / file) if x.is_file()), old, new)

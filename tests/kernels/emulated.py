@@ -20,10 +20,10 @@ from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, gpu, jit, workspace
 from kernels.async_sparse import planning
+from kernels.autotune import outputs, probe
 from kernels.contract import Operands
 from kernels.distributed import generate
 from kernels.formats import arrays, checks, compress, intake, layout
-from kernels.tuning import outputs, probe
 
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.

@@ -1,6 +1,6 @@
 """A GPU that is not there: CuPy's arrays are NumPy's with an address, kernels are names, and launches a list.
 
-What runs is all that happens on the host: the conversion of A, a room's bind, the plan's arguments.
+What runs is all that happens on the host: the conversion of A, a system's bind, the plan's arguments.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from kernels.library import buffers, current, dense
 
 
 class Array(np.ndarray):
-    """What the rooms ask of CuPy's arrays."""
+    """What the systems ask of CuPy's arrays."""
 
     @property
     def data(self):

@@ -6,25 +6,25 @@ import secrets
 
 import numpy as np
 
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import formats
+from kernels.autotune import probe
 from kernels.contract import Problem
 from kernels.formats.half import array_of
-from kernels.tuning import probe
 
 #: Fresh for every run, and of all processes of one; part of messages. Set SPARSITY_TEST_SEED to run one again.
 SEED = int(os.environ.get("SPARSITY_TEST_SEED", secrets.randbits(31)))
 
 
-def exact(problem: Problem, bind, device, times: int = 2):
+def exact(problem: Problem, prepare, device, times: int = 2):
     """bind: of a problem, what is launched `times` times on whole numbers, into NaN; every element must be right.
 
     What is bound comes back, with those operands.
     """
     whole, stream = probe.exact(problem), device.create_stream()
-    right, bound = check.oracle(whole), bind(whole)
+    right, bound = verification.oracle(whole), prepare(whole)
     for _ in range(times):
-        check.exactly(bound, whole, right, stream)
+        verification.exactly(bound, whole, right, stream)
     return bound
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from kernels import jit, tuning
-from kernels.tuning import outputs, probe, trials
+from kernels import autotune, jit
+from kernels.autotune import outputs, probe, search
 
 
 def gpu_of(name: str, capability: tuple[int, int], sms: int, most: int) -> SimpleNamespace:
@@ -59,7 +59,7 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
     """Heats are made up and nothing is compiled; nothing is launched, either, unless `launch` says so, and all problems
     are the tuned one, whatever their numbers."""
     made = Track(us)
-    monkeypatch.setattr(trials, "race", made.race)
+    monkeypatch.setattr(search, "race", made.race)
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: made.compiled.append(job))
     if not launch:
         monkeypatch.setattr(outputs, "run", lambda *_: np.zeros((1, 1), np.float32))
@@ -73,23 +73,23 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
 
 
 class Kept:
-    """The choices of a room, by its problems; `family` is the room's module of that name."""
+    """The choices of a system, by its problems; `family` is the system's module of that name."""
 
     def __init__(self, family):
         self.family = family
 
     def read(self, path) -> dict:
-        return tuning.read(self.family.CHOICES, path)
+        return autotune.read(self.family.CHOICES, path)
 
     def write(self, path, p, config) -> None:
         """A choice of today's kernels and compiler."""
-        digest = tuning.choices.digest(self.family.CHOICES.sources(config))
-        made = tuning.Choice(config, 9.0, digest)
-        tuning.write(self.family.CHOICES, path, self.family.key(p), made)
+        digest = autotune.choices.digest(self.family.CHOICES.sources(config))
+        made = autotune.Choice(config, 9.0, digest)
+        autotune.write(self.family.CHOICES, path, self.family.key(p), made)
 
     def look_up(self, p, device):
         """The configuration, or None."""
-        found = tuning.look_up(
+        found = autotune.look_up(
             self.family.CHOICES,
             self.family.key(p),
             device,
@@ -98,7 +98,7 @@ class Kept:
         return found and found.config
 
     def in_folders(self, monkeypatch, tmp_path):
-        """The user's own folder of the room and the shipped one, both empty, instead of the real ones."""
+        """The user's own folder of the system and the shipped one, both empty, instead of the real ones."""
         own, shipped = tmp_path / "own", tmp_path / "shipped"
         monkeypatch.setenv("SPARSITY_CHOICES", str(own))
         choices = replace(self.family.CHOICES, shipped=shipped)

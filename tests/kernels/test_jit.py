@@ -166,7 +166,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, fake, source, mon
     assert scale(source) == first and len(fake) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(cache) in line and "No space left on device" in line and "SPARSITY_CACHE" in line
-    # What was half written does not count, and is replaced as soon as there is room.
+    # What was half written does not count, and is replaced as soon as there is system.
     assert not [*cache.glob("*.json")]
     monkeypatch.setattr(jit, "_replace", write)
     assert scale(source) == first and len(fake) == 1 and not jit._UNKEPT and [*cache.glob("*.json")]

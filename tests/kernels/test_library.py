@@ -1,4 +1,4 @@
-"""What a caller of the library and the harness need first: rooms, a GPU, operands on demand, a kernel that is ready."""
+"""What a caller of the library needs first: systems, a GPU, operands on demand, a kernel that is ready."""
 
 import subprocess
 import sys
@@ -14,28 +14,28 @@ from kernels import casper_sparse, contract, gpu, jit
 ROOT = Path(kernels.__file__).parent
 
 
-def problem(room: str = "casper_sparse", make=lambda: contract.Operands(1, 2)) -> contract.Problem:
+def problem(system: str = "casper_sparse", make=lambda: contract.Operands(1, 2)) -> contract.Problem:
     sizes = dict.fromkeys(
         ("m", "n", "k", "nnz", "density", "seed", "useful_flops", "least_bytes", "requested_bytes"), 1
     )
-    return contract.Problem(room=room, label="", flops_def="", make_host=make, make_device=make, **sizes)
+    return contract.Problem(room=system, label="", flops_def="", make_host=make, make_device=make, **sizes)
 
 
-def test_the_rooms_are_those_that_are_on_trial():
-    tried = ROOT.parent / "artifact" / "rooms"
-    assert set(kernels.rooms()) == {path.parent.name for path in tried.glob("*/room.toml")}
-    assert all(room.__name__ == f"kernels.{name}" for name, room in kernels.rooms().items())
+def test_the_systems_are_those_that_are_on_trial():
+    tried = ROOT.parent / "artifact" / "systems"
+    assert set(kernels.systems()) == {path.parent.name for path in tried.glob("*/system.toml")}
+    assert all(system.__name__ == f"kernels.{name}" for name, system in kernels.systems().items())
 
 
-def test_binding_is_the_rooms_own_with_a_gpu_that_is_current(monkeypatch):
+def test_binding_is_the_systems_own_with_a_gpu_that_is_current(monkeypatch):
     calls, p = [], problem()
-    monkeypatch.setattr(casper_sparse, "bind", lambda *given: calls.append(given) or "bound")
+    monkeypatch.setattr(casper_sparse, "prepare", lambda *given: calls.append(given) or "bound")
     monkeypatch.setattr(kernels, "open_device", lambda: "GPU 0")
-    assert kernels.bind("any_n", p) == kernels.bind("any_n", p, "GPU 1") == "bound"
+    assert kernels.prepare("any_n", p) == kernels.prepare("any_n", p, "GPU 1") == "bound"
     assert calls == [("any_n", p, "GPU 0"), ("any_n", p, "GPU 1")]
     monkeypatch.setattr(kernels, "open_device", lambda: pytest.fail("looked for a GPU"))
-    says(["casper_sparse has no variant 'fast': choose one of warp"], lambda: kernels.bind("fast", p))
-    says(["no room 'nowhere': choose one of async_sparse, "], lambda: kernels.bind("any_n", problem("nowhere")))
+    says(["casper_sparse has no variant 'fast': choose one of warp"], lambda: kernels.prepare("fast", p))
+    says(["no system 'nowhere': choose one of async_sparse, "], lambda: kernels.prepare("any_n", problem("nowhere")))
 
 
 def test_a_gpu_is_made_current_and_a_driver_that_fails_is_one_sentence(monkeypatch):

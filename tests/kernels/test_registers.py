@@ -14,10 +14,10 @@ from kernels import jit, registers
 from kernels.async_sparse import layer
 from kernels.tensor_core_24 import family, fp8
 
-ROOMS = ("async_sparse", "casper_sparse", "nm_cuda_core", "nm_spmm", "tensor_core_24")
+SYSTEMS = ("async_sparse", "casper_sparse", "nm_cuda_core", "nm_spmm", "tensor_core_24")
 KERNELS = [
     kernel
-    for module in (*map(importlib.import_module, (f"kernels.{room}" for room in ROOMS)), fp8)
+    for module in (*map(importlib.import_module, (f"kernels.{system}" for system in SYSTEMS)), fp8)
     for kernel in module.VARIANTS.values()
     if registers.ARCH in kernel.targets and kernel.source.suffix == ".cu"
 ]

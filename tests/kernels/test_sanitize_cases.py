@@ -1,4 +1,4 @@
-"""Every case of a room can be made ready on a GPU that is not there, and every kernel of the room has one."""
+"""Every case of a system can be made ready on a GPU that is not there, and every kernel of the system has one."""
 
 import sys
 from dataclasses import replace
@@ -9,22 +9,22 @@ import pytest
 import racing
 from pretend import as_array, pretended  # noqa: F401
 
-from artifact.rooms.async_sparse import sanitize as of_blocks
 from artifact.sanitize import __main__ as sanitize
 from artifact.sanitize import cases
-from kernels import jit, rooms
+from artifact.systems.async_sparse import sanitize as of_blocks
+from kernels import jit, systems
 from kernels.contract import Operands
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import fp8, gpcs
 
-#: Rooms whose cases are products by a kernel that is bound; the others call what works on a GPU alone.
+#: Systems whose cases are products by a kernel that is bound; the others call what works on a GPU alone.
 PRODUCTS = tuple(name for name in cases.find() if name not in cases.SHARED)
-OF_ROOM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
+OF_SYSTEM = {"async_csr": "async_sparse", "async_blocks": "async_sparse"}
 
 
 @pytest.fixture
 def ran(pretended, monkeypatch):  # noqa: F811
-    """A function: a room -> what came of its cases, which are made ready and not launched; they are kept."""
+    """A function: a system -> what came of its cases, which are made ready and not launched; they are kept."""
     made: dict[str, sanitize.Ran] = {}
     properties = SimpleNamespace(**vars(racing.H200.properties), clock_rate=1_980_000)
     device = pretended(SimpleNamespace(**vars(racing.H200) | {"properties": properties}))
@@ -32,25 +32,25 @@ def ran(pretended, monkeypatch):  # noqa: F811
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 2)
     monkeypatch.setattr(gpcs, "places", lambda _: as_array(np.zeros(132, np.int32)))
 
-    def product(self, problem, name, bind, right) -> None:
+    def product(self, problem, name, prepare, right) -> None:
         if problem.room == "nm_spmm":  # its preparation follows indices, which kernels write
             asked, problem = problem, replace(problem, make_device=lambda: _moved(asked), _device=None)
-        bind(problem, self.device if name in cases.WHOLE else self.few)
+        prepare(problem, self.device if name in cases.WHOLE else self.few)
 
     monkeypatch.setattr(cases.Lab, "product", product)
     monkeypatch.setattr(of_blocks, "_gated", lambda *_: None)
 
-    def run(room: str) -> sanitize.Ran:
-        if room not in made:
-            found = made[room] = sanitize.Ran(room, "")
-            for name, work in cases.find()[room](cases.Lab(device)):
+    def run(system: str) -> sanitize.Ran:
+        if system not in made:
+            found = made[system] = sanitize.Ran(system, "")
+            for name, work in cases.find()[system](cases.Lab(device)):
                 try:
                     work()
                 except ValueError as error:
                     found.refused[name] = str(error)
                 else:
                     found.ran.add(name)
-        return made[room]
+        return made[system]
 
     return run
 
@@ -64,16 +64,16 @@ def _moved(problem) -> Operands:
     return Operands(a, b, Half(a.dtype, c) if isinstance(a, Half) else c)
 
 
-@pytest.mark.parametrize("room", PRODUCTS)
-def test_no_kernel_is_refused_on_every_problem(ran, room):
-    assert ran(room).never == [], ran(room).refused
+@pytest.mark.parametrize("system", PRODUCTS)
+def test_no_kernel_is_refused_on_every_problem(ran, system):
+    assert ran(system).never == [], ran(system).refused
 
 
 def test_every_variant_that_is_a_kernel_of_its_own_has_a_case(ran):
-    for name, room in {**rooms(), "fp8": fp8}.items():
-        every = [x for x in PRODUCTS if OF_ROOM.get(x, x) == name]
+    for name, system in {**systems(), "fp8": fp8}.items():
+        every = [x for x in PRODUCTS if OF_SYSTEM.get(x, x) == name]
         found = {case.split(",")[0] for x in every for case in ran(x).ran}
-        own = {x for x in room.VARIANTS if "auto" not in x and x not in cases.CHOOSING}
+        own = {x for x in system.VARIANTS if "auto" not in x and x not in cases.CHOOSING}
         assert own <= found, own - found
 
 

@@ -102,15 +102,15 @@ def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False):
 
 
 def _in_blocks(made: list[list[tuple]], block: int) -> list[tuple]:
-    """Cut rows in rooms of a power of 2, or of whole blocks, the largest first; whole rows in what is left, and behind;
+    """Cut rows in room of a power of 2, or of whole blocks, the largest first; whole rows in what is left, and behind;
     of no row and no column where there are too few."""
 
-    def room(of_row: list) -> int:
+    def system(of_row: list) -> int:
         return -(-len(of_row) // block) * block if len(of_row) > block else 1 << (len(of_row) - 1).bit_length()
 
     whole = iter([of_row[0] for of_row in made if len(of_row) == 1])
-    rows = sorted((of_row for of_row in made if len(of_row) > 1), key=room, reverse=True)
-    left = {of_row[0]: room(of_row) - len(of_row) for of_row in rows}
+    rows = sorted((of_row for of_row in made if len(of_row) > 1), key=system, reverse=True)
+    left = {of_row[0]: system(of_row) - len(of_row) for of_row in rows}
     empty = (len(made), 0, 0, -1)
     fills = {first: [next(whole, empty) for _ in range(left[first])] for first in sorted(left)}
     return [task for of_row in rows for task in (*of_row, *fills[of_row[0]])] + [*whole]
@@ -181,7 +181,7 @@ def packed_values(val, rows: int, pieces: int):
 
 
 def vector_steps(b: nm.Nm, columns: int, windows: int, slot: int, height: int, tiled: bool):
-    made = packing.prepare(b, columns, windows, packed=False, slot=slot, tiled=tiled)
+    made = packing.convert(b, columns, windows, packed=False, slot=slot, tiled=tiled)
     if not tiled:
         return made.val, made.index
     more = (0, 0), (0, 0), (0, height - made.rows)  # rows of zeros, whose index is 0

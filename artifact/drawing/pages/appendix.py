@@ -19,11 +19,11 @@ from artifact import paths, registry
 from artifact.book import facts as facts_
 from artifact.book import html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose, words
+from artifact.drawing import formatting, provenance
 from artifact.drawing.pages import front
-from artifact.measure import device, minutes, others, records
+from artifact.measure import device, durations, external, records
+from artifact.recommend import landscape
 from artifact.verdicts import compare, evidence, judge, load, measures, page
-from artifact.which import atlas
 from kernels import jit
 
 LEDGER = "ledger.html"
@@ -31,8 +31,8 @@ LEDGER = "ledger.html"
 SHOWN, WIDE = 14, 80
 #: Of a driver: the least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
 LEAST_DRIVER = "580"
-#: Minutes in which all experiments of a room were meant to be measured once.
-ROOM_MINUTES = 8
+#: Minutes in which all experiments of a system were meant to be measured once.
+SYSTEM_MINUTES = 8
 #: Bytes of an element of the reference, which the host computes.
 REFERENCE = 8
 #: What is said of a condition.
@@ -46,13 +46,13 @@ _NO_ROWS = pd.DataFrame(columns=[*EXPERIMENT, "notebook", "points", "rows", "min
 class Appendix:
     """What the page draws from."""
 
-    origin: prose.Origin
+    origin: provenance.Origin
     known: list[load.Claim]
 
     @cached_property
     def folders(self) -> dict[str, Path]:
         """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
-        return prose.folders(self.origin.folder)
+        return provenance.folders(self.origin.folder)
 
     @cached_property
     def short(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class Appendix:
     @cached_property
     def spent(self) -> dict[str, pd.DataFrame]:
         """Name of a GPU -> how long each of its experiments took."""
-        return {gpu: pd.concat([_NO_ROWS, minutes.durations(folder)]) for gpu, folder in self.folders.items()}
+        return {gpu: pd.concat([_NO_ROWS, durations.durations(folder)]) for gpu, folder in self.folders.items()}
 
     @cached_property
     def first(self) -> dict[str, pd.DataFrame]:
@@ -76,7 +76,7 @@ class Appendix:
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """Records of every room's experiments on this page's GPU."""
+        """Records of every system's experiments on this page's GPU."""
         first = next(iter(self.first.values()), _NO_ROWS)
         files = [
             Path(str(self.origin.folder), row.room, f"{row.experiment}.csv")
@@ -88,21 +88,27 @@ class Appendix:
 
 def start(mode: str, gpu: str, folder: str) -> Appendix:
     """Open what the page draws from. folder: the parameter `records`."""
-    return Appendix(prose.origin(mode, gpu, folder), load.claims())
+    return Appendix(provenance.origin(mode, gpu, folder), load.claims())
 
 
 # ---------------------------------------------------------------- what the text names
 
 
 def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
-    """Yield what the text names: systems, claims and commands, the repository's, and what each GPU's records hold.
-    root: of the repository."""
-    rooms, example = registry.find(), a.known[0]
-    theirs = dict.fromkeys(gpu for room in rooms.values() for gpu in room.gpus)
+    """Yield what the text names.
+
+    Systems, claims and commands, the repository's, and what each GPU's records hold. root: of the repository.
+    """
+    systems, example = registry.find(), a.known[0]
+    theirs = dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
-    pools = atlas.pools(a.origin.folder) if a.origin.folder else []
-    named = {room: rooms[room].name if room in rooms else room for df in a.first.values() for room in df["room"]}
+    pools = landscape.pools(a.origin.folder) if a.origin.folder else []
+    named = {
+        system: systems[system].name if system in systems else system
+        for df in a.first.values()
+        for system in df["room"]
+    }
     yield from flat(
         {
             "systems": {s.room: _system(s) for s in front.systems(a.origin.folder).itertuples()},
@@ -112,7 +118,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
                 "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
             },
-            "sources": {"gpus": ", ".join(theirs), "sections": sum(len(room.sections) for room in rooms.values())},
+            "sources": {
+                "gpus": ", ".join(theirs),
+                "sections": sum(len(system.sections) for system in systems.values()),
+            },
             "example": {
                 "claim": example.id,
                 "room": example.room,
@@ -125,14 +134,15 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "tolerance": {"speedups": compare.SPEEDUP_TOLERANCE, "times": compare.TIME_TOLERANCE},
             "exit": {"agree": compare.AGREE, "differ": compare.DIFFER, "bad_input": compare.BAD_INPUT},
             "took": {
-                name: minutes.said(s / 60) for name, s in (minutes.COMMANDS_S | {"again": minutes.AGAIN_S}).items()
+                name: durations.said(s / 60)
+                for name, s in (durations.COMMANDS_S | {"again": durations.AGAIN_S}).items()
             },
-            "environment_s": minutes.COMMANDS_S["environment"],
-            "kicks": {gpu: minutes.said(s / 60) for gpu, s in minutes.KICK_S.items()},
-            "timed": {"without_gpu": minutes.WITHOUT_GPU, "kicked": minutes.KICKED},
-            "pause_minutes": minutes.PAUSE_S / 60,
+            "environment_s": durations.COMMANDS_S["environment"],
+            "kicks": {gpu: durations.said(s / 60) for gpu, s in durations.KICK_S.items()},
+            "timed": {"without_gpu": durations.WITHOUT_GPU, "kicked": durations.KICKED},
+            "pause_minutes": durations.PAUSE_S / 60,
             "least_driver": LEAST_DRIVER,
-            "room_minutes": ROOM_MINUTES,
+            "room_minutes": SYSTEM_MINUTES,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
             "largest": _largest(a.measured) if len(a.measured) else {},
@@ -153,7 +163,7 @@ def _repository(root: Path) -> dict[str, Any]:
     (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
     locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
     #: To one digit: two builds of one environment differ by less, and make the same page.
-    size = f"about {float(f'{minutes.size_bytes(Path(sys.prefix)) / 1e9:.1g}'):g} GB"
+    size = f"about {float(f'{durations.size_bytes(Path(sys.prefix)) / 1e9:.1g}'):g} GB"
     found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     return {
         "pythons": f"3.{least} to 3.{int(past) - 1}",
@@ -173,7 +183,7 @@ def _largest(df: pd.DataFrame) -> dict[str, float]:
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
     """Return the memory of a GPU, its verdicts, and how much was measured on it in how many minutes."""
     first, spent, folder = a.first[gpu], a.spent[gpu], a.folders[gpu]
-    memory = min(records.read_machine(folder / room).get("memory_bytes", 0) for room in records.rooms(folder))
+    memory = min(records.read_machine(folder / system).get("memory_bytes", 0) for system in records.systems(folder))
     given = judge.counted(a.judged[gpu])["verdict"].value_counts()
     took = first.groupby("room")["minutes"].sum().sort_values(ascending=False)
     every = pd.concat(list(a.first.values()))[EXPERIMENT].drop_duplicates()
@@ -198,13 +208,16 @@ def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
 
 
 def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
-    """Return C1 … of the sources: what is claimed, the experiment and the source's figure; what is stated, what the
-    records of each GPU gave and in how many minutes, and the thresholds by which a rerun is judged."""
+    """Return C1 … of the sources: what is claimed, the experiment and the source's figure.
+
+    What is stated, what the records of each GPU gave and in how many minutes, and the thresholds by which a rerun is
+    judged.
+    """
     claims, figures = {claim.id: claim for claim in a.known}, load.figures_of()
     on, rows = {gpu: df.set_index("id").to_dict("index") for gpu, df in a.judged.items()}, []
     for number, claim in enumerate((claims[i] for i in ids), 1):
         drawn = dict.fromkeys(figures[claim.room][e] for e in claim.experiment if e in figures[claim.room])
-        took = {gpu: minutes.said(load.took(claim, folder)) for gpu, folder in a.folders.items()}
+        took = {gpu: durations.said(load.took(claim, folder)) for gpu, folder in a.folders.items()}
         here = [own[claim.id] | {"gpu": a.short[gpu], "took": took[gpu]} for gpu, own in on.items()]
         rows.append(
             {
@@ -222,13 +235,13 @@ def times(a: Appendix) -> pd.DataFrame | None:
     if not a.spent:
         return None
     spent, figures = pd.concat([df.assign(gpu=gpu) for gpu, df in a.spent.items()]), load.figures_of()
-    told = spent["minutes"].map(minutes.said).where(spent["told"].astype(bool), "–")
+    told = spent["minutes"].map(durations.said).where(spent["told"].astype(bool), "–")
     spent = spent.assign(cell=told + spent["kernel_s"].map(" ({:.1f})".format)).sort_values(EXPERIMENT, kind="stable")
     cells = spent.pivot(index=EXPERIMENT, columns="gpu", values="cell").fillna("")
     known = spent.drop_duplicates(EXPERIMENT).set_index(EXPERIMENT)
     points = spent.groupby(EXPERIMENT)["points"].agg(lambda of: "/".join(map(str, dict.fromkeys(of))))
     shown = {
-        "figure": [figures.get(room, {}).get(experiment, "–") for room, _, experiment in known.index],
+        "figure": [figures.get(system, {}).get(experiment, "–") for system, _, experiment in known.index],
         "experiment": [f"{experiment} (2nd run)" if again else experiment for _, again, experiment in known.index],
         "notebook": [html.part("link", f"{name}.html", name) for name in known["notebook"]],
         "points": points.loc[known.index].tolist(),
@@ -237,8 +250,10 @@ def times(a: Appendix) -> pd.DataFrame | None:
 
 
 def typed(*commands: str) -> str:
-    """Return commands of `python -m artifact` and what they print, as a block of Markdown; run when the page is made,
-    so none may need a GPU. Long output is shown by its first lines and its last."""
+    """Return commands of `python -m artifact` and what they print, as a block of Markdown.
+
+    Run when the page is made, so none may need a GPU. Long output is shown by its first lines and its last.
+    """
     shown: list[str] = []
     for command in commands:
         run = [sys.executable, "-m", "artifact", *shlex.split(command)]
@@ -254,49 +269,56 @@ def typed(*commands: str) -> str:
 
 
 def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
-    """Yield a source's name and title, and its sections: the claims of each with links to the ledger, the experiments
-    that decide, the figures; and what no experiment tests, with the reason. Only sources whose room lists sections."""
+    """Yield a source's name and title, and its sections.
+
+    The claims of each with links to the ledger, the experiments that decide, the figures; and what no experiment
+    tests, with the reason. Only sources whose system lists sections.
+    """
     untested, figures = load.untested(), load.figures_of()
-    for room in registry.find().values():
-        if room.sections:
-            df = page.coverage(room, a.known, untested, figures.get(room.room, {}))
+    for system in registry.find().values():
+        if system.sections:
+            df = page.coverage(system, a.known, untested, figures.get(system.room, {}))
             rows = df.to_dict("records")
             cells = {name: [html.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
-            yield [("source.name", room.name), ("source.title", room.title)], df.assign(**cells)
+            yield [("source.name", system.name), ("source.title", system.title)], df.assign(**cells)
 
 
 def conditions(a: Appendix) -> pd.DataFrame:
-    """Return a row for each condition under which an explanation stands: chapter, block, condition, and on each GPU
-    whether it holds."""
-    rooms, rows = dict(text.chapters()), []
-    known = {(gpu, room): _facts(folder, room) for gpu, folder in a.folders.items() for room in rooms}
-    for room, name in text.chapters():
-        texts = {gpu: replace(text.chapter(room, name), facts=dict(known[gpu, room])) for gpu in a.folders}
-        for block, condition in text.conditions(room, name):
+    """Return a row for each condition under which an explanation stands.
+
+    Chapter, block, condition, and on each GPU whether it holds.
+    """
+    systems, rows = dict(text.chapters()), []
+    known = {(gpu, system): _facts(folder, system) for gpu, folder in a.folders.items() for system in systems}
+    for system, name in text.chapters():
+        texts = {gpu: replace(text.chapter(system, name), facts=dict(known[gpu, system])) for gpu in a.folders}
+        for block, condition in text.conditions(system, name):
             said = {a.short[gpu]: HOLDS[text.holds(made, condition)] for gpu, made in texts.items()}
-            rows.append({"chapter": registry.find()[room].name, "block": block, "condition": f"`{condition}`"} | said)
+            rows.append({"chapter": registry.find()[system].name, "block": block, "condition": f"`{condition}`"} | said)
     return pd.DataFrame(rows)
 
 
-def _facts(folder: Path, room: str) -> list[Fact]:
-    """Return a room's facts: those that lie beside shipped records, else made of the records, if there are some."""
-    if folder.parent == paths.RECORDED and (shipped := folder / room / facts_.FILE).is_file():
+def _facts(folder: Path, system: str) -> list[Fact]:
+    """Return a system's facts: those that lie beside shipped records, else made of the records, if there are some."""
+    if folder.parent == paths.RECORDED and (shipped := folder / system / facts_.FILE).is_file():
         return facts_.read(shipped)
-    return facts_.of(room, folder.name, folder.parent) if room in records.rooms(folder) else []
+    return facts_.of(system, folder.name, folder.parent) if system in records.systems(folder) else []
 
 
 # ---------------------------------------------------------------- the code of others
 
 
 def theirs(a: Appendix) -> Iterator[Markup]:
-    """Yield what the code of others gave here, source by source and GPU by GPU: how it was made and what of that is not
-    known, as HTML."""
-    for room in registry.find().values():
-        every = others.find(room.room)
+    """Yield what the code of others gave here, source by source and GPU by GPU.
+
+    How it was made and what of that is not known, as HTML.
+    """
+    for system in registry.find().values():
+        every = external.find(system.room)
         short = records.short_gpus({measured.gpu for measured in every})
         for measured in every:
             name = f"{evidence.OTHERS}{measured.name}"
-            claims = [claim.id for claim in a.known if name in claim.experiment and claim.room == room.room]
+            claims = [claim.id for claim in a.known if name in claim.experiment and claim.room == system.room]
             said = {
                 "what": measured.what,
                 "whose code": measured.code,
@@ -311,12 +333,14 @@ def theirs(a: Appendix) -> Iterator[Markup]:
             }
             rows = {key: html.code(told) for key, told in said.items() if told}
             rows["claims that it decides"] = html.part("links", claims, LEDGER) if claims else escape("none")
-            yield prose.facts(rows, f"{room.name}: {measured.name}, {short[measured.gpu]}.")
+            yield provenance.facts(rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
 
 
-def _beside(a: Appendix, measured: others.Others) -> str:
-    """Say the rates of these records over those of others' code on the same GPU, of contenders that have one name in
-    both; nothing where there are none."""
+def _beside(a: Appendix, measured: external.Others) -> str:
+    """Say the rates of these records over those of others' code on the same GPU.
+
+    Only of contenders that have one name in both; nothing where there are none.
+    """
     df, at = measured.table(), ["m", "n", "k"]
     own = a.measured.query("room == @measured.room and label == ''").drop_duplicates(["variant", *at])
     if "tflops" not in df.columns or own.empty or device.slug(measured.gpu) != a.origin.gpu:
@@ -325,4 +349,4 @@ def _beside(a: Appendix, measured: others.Others) -> str:
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
     told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + words.listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + formatting.listed(told)

@@ -11,8 +11,8 @@ import pandas as pd
 from artifact import paths, registry
 from artifact.book import charts, html, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose, style
-from artifact.drawing.words import listed
+from artifact.drawing import provenance, style
+from artifact.drawing.formatting import listed
 from artifact.measure import records
 from artifact.verdicts import compare, measures
 from kernels.library import families
@@ -40,10 +40,12 @@ def multiplied() -> pd.DataFrame:
 
 
 def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
-    """Return a row for each family: its GPUs, compute capability, what is compiled for it, and the GPUs of which there
-    are records in a folder."""
+    """Return a row for each family.
+
+    Its GPUs, compute capability, what is compiled for it, and the GPUs of which there are records in a folder.
+    """
     folders = [root / slug for slug in records.list_gpus(root)]
-    machines = [records.read_machine(folder / records.rooms(folder)[0]) for folder in folders]
+    machines = [records.read_machine(folder / records.systems(folder)[0]) for folder in folders]
     rows = []
     for family in families.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
@@ -57,8 +59,10 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
 
 
 def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str]:
-    """Return name of each further GPU -> the first's records held against its own; a sentence where they have too
-    little in common. found: `prose.sides`."""
+    """Return name of each further GPU -> the first's records held against its own.
+
+    A sentence where they have too little in common. found: `prose.sides`.
+    """
     made: dict[str, compare.Comparison | str] = {}
     for other, folder in list(found.items())[1:]:
         try:
@@ -72,12 +76,14 @@ def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
     changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
-    return flat({"gpus": listed(found), "changes": len(changes), "large": prose.LARGE})
+    return flat({"gpus": listed(found), "changes": len(changes), "large": provenance.LARGE})
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
-    """Yield what the figure shows, and what `make compare` ends with: what the two sides are called, how many points and
-    verdicts they have in common."""
+    """Yield what the figure shows, and what `make compare` ends with.
+
+    What the two sides are called, how many points and verdicts they have in common.
+    """
     df, sides, n = marks(c), dict(zip(compare.SIDES, titles(c), strict=True)), compare.counted(c.verdicts)
     speeds = df.groupby("room", sort=False)["faster"].agg(median="median", low="min", high="max")
     gain, near = df["gain"].dropna(), compare.SPEEDUP_TOLERANCE
@@ -92,7 +98,7 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
             "total": c.total,
             "contenders": len(c.summary),
             "off": int((~c.summary["agrees"]).sum()),
-            "faster": {registry.find()[room].name: speed for room, speed in speeds.iterrows()},
+            "faster": {registry.find()[system].name: speed for system, speed in speeds.iterrows()},
             "gains": {"count": len(gain), "near": int((np.abs(gain - 1) <= near).sum()), "tolerance": near},
             "ceilings": {called: c.ceilings[name] for name, called in LINES.items() if name in c.ceilings},
             "rows": len(c.verdicts),
@@ -113,8 +119,11 @@ def titles(c: compare.Comparison) -> tuple[str, str]:
 
 
 def changes(c: compare.Comparison) -> pd.DataFrame | None:
-    """Return the claims whose verdict changes, with what was measured on both, and the ratios of the values and of the
-    times of the contenders that they name, the first GPU's over the second's; None where there is none."""
+    """Return the claims whose verdict changes, with what was measured on both GPUs.
+
+    The ratios of the values and of the times of the contenders that they name are the first GPU's over the second's;
+    None where there is none.
+    """
     df, names = c.verdicts[~c.verdicts["agrees"]], titles(c)
     rows = [
         (
@@ -137,7 +146,7 @@ def ceilings(c: compare.Comparison) -> pd.DataFrame:
 
 
 def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:
-    """Say which verdicts of a room are not the same on all GPUs, with links; changed: `prose.changed`."""
+    """Say which verdicts of a system are not the same on all GPUs, with links; changed: `prose.changed`."""
     links = html.part("links", list(changed["id"]), LEDGER)
     told: list[Fact] = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
     return text.page("elsewhere")("differ" if len(changed) else "same", told)
@@ -147,12 +156,15 @@ def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) ->
 
 
 def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
-    """Draw a row for each system, a mark for each contender of each experiment: how many times as fast it is on the
-    first GPU as on the second, and the same of its speedup over the library, where there is one. (fig, data)."""
+    """Draw a row for each system, a mark for each contender of each experiment.
+
+    How many times as fast it is on the first GPU as on the second, and the same of its speedup over the library, where
+    there is one. (fig, data).
+    """
     df = marks(c)
     if df.empty:
         return None
-    systems = df["room"].map({name: room.name for name, room in registry.find().items()})
+    systems = df["room"].map({name: system.name for name, system in registry.find().items()})
     panels = [df.assign(system=systems, panel=panel, ratio=df[of], source="measured") for of, panel in PANELS.items()]
     lines = {called: c.ceilings[name] for name, called in LINES.items() if abs(c.ceilings.get(name, 1) - 1) > APART}
     named = [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()]
@@ -165,17 +177,19 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:
-    """Return the data of `figure`: room, experiment, variant, whose, points, faster and gain, medians over the
-    points."""
+    """Return the data of `figure`.
+
+    System, experiment, variant, whose, points, faster and gain, medians over the points.
+    """
     df = c.summary[~c.summary["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
     whose = [_whose(*pair) for pair in zip(df["room"], df["variant"], strict=True)]
     df = df.assign(whose=whose, faster=1 / df["time_ratio"], gain=df["speedup_ratio"])
     return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)
 
 
-def _whose(room: str, variant: str) -> str:
+def _whose(system: str, variant: str) -> str:
     """Return whose contender it is."""
     if variant.startswith(registry.PREFIXES):
         return "libraries"
-    kernel = importlib.import_module(f"kernels.{room}").VARIANTS.get(variant)
+    kernel = importlib.import_module(f"kernels.{system}").VARIANTS.get(variant)
     return "the source's kernels, rebuilt" if kernel is not None and kernel.published else "ours"

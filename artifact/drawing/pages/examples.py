@@ -12,7 +12,7 @@ from artifact.verdicts import page
 RECORDED = ROOT / "examples" / "recorded"
 NONE = (
     "No record of these examples has been made yet, so this page shows none of their numbers. What the kernels behind "
-    "them reach is measured in the chapters of their rooms."
+    "them reach is measured in the chapters of their systems."
 )
 #: What a kernel was set to, which is for the record.
 SETTINGS = re.compile(r"(?<=[\w)]) \w+=[^\s),]*")

@@ -18,7 +18,7 @@ from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, flat
 from artifact.book.text import NOT_MEASURED, Text
-from artifact.drawing import prose, races, sketch, style
+from artifact.drawing import provenance, sketch, style, summary
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
@@ -43,8 +43,9 @@ NUMBER = re.compile(r"\d+ of \d+(?: [a-z]+)?|\d[\d.]*(?:–\d[\d.]*)?[×%]?")
 
 
 def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequence[load.Claim]) -> Iterator[Fact]:
-    """Yield the systems, how to cite this, and of every claim what is stated and the numbers of the GPUs, with links to
-    the ledger; of the claims that records of two GPUs or more decide, those whose verdict is not the same on all.
+    """Yield the facts of the front page: systems, citation, claims and their numbers on each GPU.
+
+    Claims link to the ledger. Those that records of two GPUs or more decide, and whose verdicts differ, are listed.
 
     data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
@@ -66,7 +67,7 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
         decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from flat({"gpus": {"changed": len(prose.changed(claims)), "decided": decided}})
+        yield from flat({"gpus": {"changed": len(provenance.changed(claims)), "decided": decided}})
 
 
 def _number(row: pd.Series) -> str:
@@ -81,18 +82,20 @@ def findings(text: Text) -> Markup:
 
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
-    """Return the figure over all rooms as `races.drawn` has it, and its alternative text and caption. found:
-    `prose.folders`; judged: verdicts of each of these GPUs on all claims."""
-    df = races.table(found)
-    return races.drawn(df, counts(judged)), {"alt": races.alt(df), "caption": races.caption(df)}
+    """Return the figure over all systems as `races.drawn` has it, and its alternative text and caption. found.
+
+    `prose.folders`; judged: verdicts of each of these GPUs on all claims.
+    """
+    df = summary.table(found)
+    return summary.drawn(df, counts(judged)), {"alt": summary.alt(df), "caption": summary.caption(df)}
 
 
 def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str, int]]:
-    """Return (room, GPU) -> verdict, or `races.OWN`, -> number of claims."""
+    """Return (system, GPU) -> verdict, or `races.OWN`, -> number of claims."""
     return {
-        (room, gpu): page.counts(own, races.OWN)
+        (system, gpu): page.counts(own, summary.OWN)
         for gpu, df in judged.items()
-        for room, own in df.groupby("room", sort=False)
+        for system, own in df.groupby("room", sort=False)
     }
 
 
@@ -131,7 +134,7 @@ def citation(root: Path = paths.ROOT) -> dict[str, str]:
 
 def meanings() -> Markup:
     """Return each verdict and what it means, as HTML."""
-    return prose.facts({html.part("badge", verdict): said for verdict, said in MEANING.items()})
+    return provenance.facts({html.part("badge", verdict): said for verdict, said in MEANING.items()})
 
 
 # ---------------------------------------------------------------- the map of the systems
@@ -155,16 +158,20 @@ INCHES = 5.15 / (TOP + 2 * (CARD[1] + GAP))  #: of paper, for 1 of that
 
 
 def systems(folder: Path | None) -> pd.DataFrame:
-    """Return one row per system: the fields of `registry.Room` that tell what it is, and whether a GPU's `folder` has
-    records of it."""
-    measured = records.rooms(folder) if folder else []
+    """Return one row per system.
+
+    It has the fields of `registry.System` that tell what it is, and whether a GPU's `folder` has records of it.
+    """
+    measured = records.systems(folder) if folder else []
     df = pd.DataFrame(list(registry.find().values())).drop(columns=["headline", "names"])
     return df.assign(state=df["room"].isin(measured).map({True: MEASURED, False: BUILT}))
 
 
 def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
-    """Draw the systems by what kind of sparsity they take (columns) and which unit computes (rows), a card each; where
-    cards would lie on one another, their row has several lanes. (fig, data)"""
+    """Draw the systems by what kind of sparsity they take (columns) and which unit computes (rows), a card each.
+
+    Where cards would lie on one another, their row has several lanes. (fig, data)
+    """
     data, columns, units = systems(folder), LEFT + np.arange(len(registry.PATTERNS)), registry.UNITS
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
     depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in units]
@@ -189,8 +196,10 @@ def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
 
 
 def lanes(data: pd.DataFrame) -> list[int]:
-    """Return the lane of each system in the row of its unit, from 0: the first in which no system before it has one of
-    its patterns."""
+    """Return the lane of each system in the row of its unit, from 0.
+
+    The first in which no system before it has one of its patterns.
+    """
     taken: set[tuple[str, int, str]] = set()
     found = []
     for system in data.itertuples():

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from artifact import paths, registry
 from artifact.book import html
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose
-from artifact.drawing.words import listed
+from artifact.drawing import provenance
+from artifact.drawing.formatting import listed
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures, page
 
@@ -34,15 +34,21 @@ Judged = Mapping[str, pd.DataFrame]
 Files = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 
-def everywhere(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Judged:
-    """Return verdicts of every GPU that has records: that of this page first, then the others beside it, then those
-    that are shipped. Empty without records of this page's."""
-    return judge.everywhere(known, prose.folders(origin.folder, shipped))
+def everywhere(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Path = paths.RECORDED) -> Judged:
+    """Return verdicts of every GPU that has records.
+
+    That of this page first, then the others beside it, then those that are shipped. Empty without records of this
+    page's.
+    """
+    return judge.everywhere(known, provenance.folders(origin.folder, shipped))
 
 
 def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
-    """Yield which GPUs count as one, how many claims depend on the GPU and how many contradict each other, and the
-    claim that the page takes as its example."""
+    """Yield the facts of the ledger's page.
+
+    They are which GPUs count as one, how many claims depend on the GPU and how many contradict each other, and the
+    claim that the page takes as its example.
+    """
     chips = pd.Series(judge.CHIPS).rename_axis("gpu").reset_index(name="chip").groupby("chip", sort=False)["gpu"]
     bound = sum(claim.depends_on == load.GPU for claim in known)
     yield from flat(
@@ -56,7 +62,7 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
         yield from flat({"pairs": {"count": len(stands), "decided": (~stands.isin(list(STANDS))).sum()}})
 
 
-def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = paths.RECORDED) -> Files:
+def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Path = paths.RECORDED) -> Files:
     """Return the records by which each claim is judged on each GPU, copied to where a page finds them."""
 
     @cache  # many claims are judged by one file
@@ -74,7 +80,7 @@ def numbers(known: Sequence[load.Claim], origin: prose.Origin, shipped: Path = p
             }
             for c in known
         }
-        for gpu, folder in prose.folders(origin.folder, shipped).items()
+        for gpu, folder in provenance.folders(origin.folder, shipped).items()
     }
 
 
@@ -86,8 +92,9 @@ def table(judged: Judged, files: Files) -> Markup:
 def ledger(
     judged: Judged, beside: str = "", first: Collection[str] = (), files: Files | None = None, script: str = ""
 ) -> Markup:
-    """Return verdicts as an HTML table, with a line that counts those of the first GPU above it; whole without a
-    script.
+    """Return verdicts as an HTML table, with a line that counts those of the first GPU above it.
+
+    Whole without a script.
 
     A row can be linked as #claim-<id>, and says in how many minutes it is measured again; how it was judged unfolds in
     it, with links to the claims that it names and to `files`. beside: on a page that is not the ledger's, the ledger's
@@ -125,20 +132,23 @@ def ledger(
 
 def by_section(df: pd.DataFrame) -> pd.DataFrame:
     """Return verdicts with a column `section`, those of a source together and in the order of its text."""
-    rooms = registry.find()
+    systems = registry.find()
     sections = [
-        page.places(where, rooms[room].sections)[0][0] if rooms[room].sections else ""
-        for room, where in zip(df["room"], df["where"], strict=True)
+        page.places(where, systems[system].sections)[0][0] if systems[system].sections else ""
+        for system, where in zip(df["room"], df["where"], strict=True)
     ]
     order = [
-        (list(rooms).index(r), [*rooms[r].sections, ""].index(s)) for r, s in zip(df["room"], sections, strict=True)
+        (list(systems).index(r), [*systems[r].sections, ""].index(s)) for r, s in zip(df["room"], sections, strict=True)
     ]
     return df.assign(section=sections).iloc[sorted(range(len(df)), key=order.__getitem__)]
 
 
 def bars(judged: Judged) -> Markup:
-    """Return a bar for each source: how many of its claims have which verdict on the first GPU, and how many its own
-    data decide. Signs repeat what the badges' colours mean."""
+    """Return a bar for each source.
+
+    How many of its claims have which verdict on the first GPU, and how many its own data decide. Signs repeat what the
+    badges' colours mean.
+    """
     for df in judged.values():
         sources = {source: page.counts(own) for source, own in df.groupby("source", sort=False)}
         seen = [verdict for verdict in page.LOOKS if any(verdict in of for of in sources.values())]
@@ -147,8 +157,10 @@ def bars(judged: Judged) -> Markup:
 
 
 def fared(judged: Judged) -> Markup:
-    """Return what matters first: all claims together, then for each source how its abstract fares and the worst of
-    that, on the first GPU."""
+    """Return what matters first.
+
+    All claims together, then for each source how its abstract fares and the worst of that, on the first GPU.
+    """
     if not judged:
         return Markup()
     claims = judge.counted(next(iter(judged.values())))

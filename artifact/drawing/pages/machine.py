@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 
 from artifact import registry
 from artifact.book.facts import Fact, flat
-from artifact.drawing import compiled, plot, prose, sketch, style
+from artifact.drawing import compiled, plot, provenance, sketch, style
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import records, run
 from kernels import ceilings
@@ -35,10 +35,12 @@ WORK = {
 
 @dataclass(frozen=True)
 class Page:
-    """What the page draws from: `machine` is a record's machine.json, `measured` the record of the ceilings; both are
-    empty where those of a GPU were not measured."""
+    """What the page draws from: `machine` is a record's machine.json, `measured` the record of the ceilings.
 
-    origin: prose.Origin
+    Both are empty where those of a GPU were not measured.
+    """
+
+    origin: provenance.Origin
     banner: str
     machine: Mapping[str, Any] = field(default_factory=dict)
     measured: pd.DataFrame | None = None
@@ -57,11 +59,11 @@ class Page:
 
 def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
     """Measure the ceilings, or read them, or find that there are none."""
-    origin = prose.origin(mode, gpu, folder)
+    origin = provenance.origin(mode, gpu, folder)
     if not (origin.fresh or origin.has("ceilings")):
         return Page(origin, origin.banner(alone=True))
     here = run.start("ceilings", mode, gpu, preset, seed, folder)
-    return Page(origin, prose.banner(here), here.machine, ceilings_.measure(here))
+    return Page(origin, provenance.banner(here), here.machine, ceilings_.measure(here))
 
 
 def facts(page: Page, here: Intensities) -> Iterator[Fact]:
@@ -103,8 +105,10 @@ def ideas() -> pd.DataFrame:
 
 
 def made(report: pd.DataFrame) -> pd.DataFrame:
-    """Return what the compiler makes of the microbenchmarks, with how often the instruction is there that each rests on.
-    report: the compile report of the room "ceilings"."""
+    """Return what the compiler makes of the microbenchmarks.
+
+    With how often the instruction is there that each rests on. report: the compile report of the system "ceilings".
+    """
     work = [f"{row.get(WORK[row['variant']], 0)} {WORK[row['variant']]}" for row in report.to_dict("records")]
     return report.assign(work=work, spills=report["spills"].map({True: "yes", False: "no"}))
 
@@ -143,8 +147,9 @@ ROOFS = {
 
 
 def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
-    """Return what arithmetic on the machine's description promises of each roof, GB/s, and TFLOP/s of "fma"; NaN where
-    the machine does not say enough (the L2's width is not published).
+    """Return what arithmetic on the machine's description promises of each roof, GB/s, and TFLOP/s of "fma".
+
+    NaN where the machine does not say enough (the L2's width is not published).
 
     sm_mhz: SM clock while each microbenchmark ran, else the highest.
     """
@@ -162,7 +167,7 @@ def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
 def roofs(df: pd.DataFrame, machine: Mapping[str, Any]) -> pd.DataFrame:
     """Return the measured ceilings beside what the machine's description promises.
 
-    df: the record of the room "ceilings". Columns: ceiling, variant, measured, unit, promised, share, balance (FLOP per
+    df: the record of the system "ceilings". Columns: ceiling, variant, measured, unit, promised, share, balance (FLOP per
     byte above which FMA is the lower roof), spread (quartiles over median), bounds.
     """
     have = df.set_index("variant").reindex(list(ROOFS))
@@ -231,8 +236,9 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest useful FLOP per byte of all generated points under a GPU's folder, by format and
-    by both counts of bytes: {"CSR, requested bytes": (least, most), …}.
+    """Return the least and the largest useful FLOP per byte of all generated points under a GPU's folder.
+
+    By format and by both counts of bytes: {"CSR, requested bytes": (least, most), …}.
 
     Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
     """

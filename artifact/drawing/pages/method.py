@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import prose, sketch, style
-from artifact.measure import again, bench, check, records, run
+from artifact.drawing import provenance, sketch, style
+from artifact.measure import bench, records, repeatability, run, verification
 from kernels import jit, timing
 from kernels.contract import Problem
 
@@ -30,12 +30,12 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
     told: dict[str, Any] = {
         "timer": timer,
         "budget_s": run.BUDGETS_S,
-        "check": {"cpu_work": text.thousands(check.CPU_WORK, mark="\u202f")},
+        "check": {"cpu_work": text.thousands(verification.CPU_WORK, mark="\u202f")},
         "jit": {"targets": ", ".join(f"`{t}`" for t in jit.TARGETS), "options": options},
     }
-    if len(found := again.runs(root)):
+    if len(found := repeatability.runs(root)):
         worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
-        of_worst = {"system": system(worst.room), "gpu": prose.name(root / worst.gpu), "off": worst.most_of_ten}
+        of_worst = {"system": system(worst.room), "gpu": provenance.name(root / worst.gpu), "off": worst.most_of_ten}
         medians, most = int(found["measurements"].sum()), same["most_of_ten"].max()
         told["again"] = {"medians": medians, "worst": of_worst, "same_code": most}
     yield from flat(told)
@@ -48,8 +48,10 @@ def counted(p: Problem) -> Iterator[Fact]:
 
 
 def constants(*modules: ModuleType) -> pd.DataFrame:
-    """Return the timer's constants that a `#:` comment explains: constant (several below one comment), value, meaning.
-    Numbers only."""
+    """Return the timer's constants that a `#:` comment explains.
+
+    Constant (several below one comment), value, meaning. Numbers only.
+    """
     rows = []
     explained = [
         (m, *x)
@@ -79,7 +81,7 @@ def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
 
 def limits() -> pd.DataFrame:
     """Return the largest errors with which a result counts as right."""
-    rows = [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in check.LIMITS.items()]
+    rows = [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in verification.LIMITS.items()]
     return pd.DataFrame(rows, columns=["dtype", "rel_err", "max_err", "why"])
 
 
@@ -90,11 +92,11 @@ def columns() -> pd.DataFrame:
 
 
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
-    """Return a row for each room of each GPU with a second run, as `again.runs` finds them; None without one."""
-    found = again.runs(root)
+    """Return a row for each system of each GPU with a second run, as `again.runs` finds them; None without one."""
+    found = repeatability.runs(root)
     if found.empty:
         return None
-    names = {gpu: prose.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
+    names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
     code = found["same_code"].map({True: "the same code", False: "other code"})
     minutes = pd.to_timedelta(found["between"]).dt.total_seconds() / 60
     return found.assign(
@@ -107,10 +109,10 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     )
 
 
-def system(room: str) -> str:
-    """Return the name of a room's system; of what is no room, as the ceilings, its own."""
+def system(system: str) -> str:
+    """Return the name of a system's system; of what is no system, as the ceilings, its own."""
     known = registry.find()
-    return known[room].name if room in known else room
+    return known[system].name if system in known else system
 
 
 # ---------------------------------------------------------------- the timer as a picture

@@ -17,7 +17,7 @@ NAMED = re.compile(
 def linked(page: str, name: str, root: Path = ROOT) -> tuple[str, dict[str, str]]:
     """Return the page, and the files that it links to: path seen from the page -> text. name: of the page, without ending.
 
-    A file of the room whose chapter the page is comes first; a name that several other folders have, or none, stays as
+    A file of the system whose chapter the page is comes first; a name that several other folders have, or none, stays as
     it is.
     """
     files: dict[str, str] = {}
@@ -33,9 +33,9 @@ def linked(page: str, name: str, root: Path = ROOT) -> tuple[str, dict[str, str]
     return NAMED.sub(replaced, page), files
 
 
-def _find(said: str, room: str, root: Path) -> Path | None:
+def _find(said: str, system: str, root: Path) -> Path | None:
     """Return the file of kernels/ that a page means."""
     said, kernels = said.removeprefix("kernels/"), root / "kernels"
-    near = [path for path in (kernels / room / said, kernels / said) if path.is_file()]
+    near = [path for path in (kernels / system / said, kernels / said) if path.is_file()]
     found = near[:1] or list(kernels.glob(f"*/{said}"))
     return found[0] if len(found) == 1 else None

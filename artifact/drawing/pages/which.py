@@ -14,10 +14,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from artifact.book import charts, text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import plot, prose, sketch, style
+from artifact.drawing import plot, provenance, sketch, style
 from artifact.measure import records
-from artifact.which import advice, atlas, model
-from artifact.which.atlas import PRECISIONS, Pool
+from artifact.recommend import advice, landscape, model
+from artifact.recommend.landscape import PRECISIONS, Pool
 from kernels.formats import csr
 
 #: Of all points, how many the advice should be good at.
@@ -34,22 +34,23 @@ FORMATS = {"CSR": style.PUBLISHED, "windows": style.RUNGS[1], "blocks": style.BE
 MAP = ("map", "map_lone", "map_real")
 
 
-def points(origin: prose.Origin) -> pd.DataFrame:
+def points(origin: provenance.Origin) -> pd.DataFrame:
     """Return `atlas.points` of a page's records that can be compared with dense; empty without any."""
     if origin.folder is None:
-        return pd.DataFrame(columns=list(atlas.COLUMNS))
-    return atlas.points(origin.folder).dropna(subset="speedup")
+        return pd.DataFrame(columns=list(landscape.COLUMNS))
+    return landscape.points(origin.folder).dropna(subset="speedup")
 
 
-def pools(origin: prose.Origin) -> list[Pool]:
+def pools(origin: provenance.Origin) -> list[Pool]:
     """Return the pools of a page's records."""
-    return [] if origin.folder is None else atlas.pools(origin.folder)
+    return [] if origin.folder is None else landscape.pools(origin.folder)
 
 
 def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
-    """Draw the map: speedup over dense by density, a panel for each precision. Lines are geometric means over sizes,
-    bands their range; dots are real matrices, in the colour of their fastest format; hollow is over an estimate. (fig,
-    data)
+    """Draw the map: speedup over dense by density, a panel for each precision.
+
+    Lines are geometric means over sizes, bands their range; dots are real matrices, in the colour of their fastest
+    format; hollow is over an estimate. (fig, data)
 
     df: `points`. None where nothing can be compared with dense.
     """
@@ -67,7 +68,7 @@ def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
         (handles["as fast as dense on what is left"],) = line
         ax.axhline(1, color=style.INK, linewidth=1)
         here = df[df["precision"] == precision]
-        real = here["pattern"] == atlas.REAL
+        real = here["pattern"] == landscape.REAL
         for what, dots in here[real].groupby("format", sort=False):
             looks = {
                 "color": FORMATS.get(what, style.BOUND),
@@ -100,7 +101,7 @@ def _line(ax: Any, pattern: str, rows: pd.DataFrame) -> Line2D:
     hollow = rows.groupby("density")["dense"].agg(lambda names: (names == "").all())
     for at, looks in ((~hollow, {"markeredgewidth": 0}), (hollow, {"markerfacecolor": "none"})):
         ax.plot(mean.index[at], mean[at], MARKS[pattern], color=colour, markersize=5, **looks)
-    crossing = atlas.crossing(mean)
+    crossing = landscape.crossing(mean)
     if 0 < crossing < 1:
         said = f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}"
         sketch.put(ax, crossing / 1.3, 0.72, said, fontsize=8.5, color=colour, ha="right", weight="bold")
@@ -117,14 +118,16 @@ def below_map(df: pd.DataFrame) -> dict[str, str]:
 
 
 def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
-    """Yield of each pattern below which density sparse pays (inf: at all, 0: at none), or its speedup at the only density
-    that it has; of real matrices at how many points it does."""
-    table = atlas.crossings(df)
+    """Yield for each pattern the density below which sparse pays (inf: at all, 0: at none).
+
+    Where it has one density only, its speedup there; for real matrices, at how many points sparse pays.
+    """
+    table = landscape.crossings(df)
     for row in table[table["columns"] == 0].to_dict("records"):
         named = {key: row[key] for key in ("pattern", "precision", "behind")}
         ends = {"below": row["density"], "least": row["from"], "most": row["to"]}
         yield from flat({f"map.{row['pattern']} {row['precision']}": named | ends})
-    lone = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
+    lone = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in lone:
         if some["density"].nunique() == 1:
             at = {"density": some["density"].iloc[0], "mean": records.geomean(some["speedup"])}
@@ -133,20 +136,22 @@ def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
 
 
 def _real(df: pd.DataFrame) -> Iterator[Fact]:
-    for precision, some in df[df["pattern"] == atlas.REAL].groupby("precision", sort=False):
+    for precision, some in df[df["pattern"] == landscape.REAL].groupby("precision", sort=False):
         yield from flat({f"real.{precision}": {"faster": (some["speedup"] > 1).sum(), "points": len(some)}})
 
 
-def of_room(gpu_folder: Path, room: str) -> str:
-    """Say when the format of a room is worth using, by its records in `gpu_folder`: at which densities it is ahead of a
-    dense multiplication and by how much, after how many multiplications that has paid for its preparation, and how real
-    matrices fare."""
-    df = atlas.points(gpu_folder)
-    df = df[df["room"] == room].dropna(subset="speedup")
+def of_system(gpu_folder: Path, system: str) -> str:
+    """Say when the format of a system is worth using, by its records in `gpu_folder`.
+
+    At which densities it is ahead of a dense multiplication and by how much, after how many multiplications that has
+    paid for its preparation, and how real matrices fare.
+    """
+    df = landscape.points(gpu_folder)
+    df = df[df["room"] == system].dropna(subset="speedup")
     made = text.page("which")
     made.add(_real(df))
-    pays = atlas.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
-    made_here = df[df["pattern"] != atlas.REAL].groupby(["precision", "pattern"], sort=False)
+    pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
+    made_here = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in made_here:
         means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
         low, high = (max(1, end) for end in pays.loc[(precision, pattern)])
@@ -159,7 +164,7 @@ def of_room(gpu_folder: Path, room: str) -> str:
             "means": text.at({plot.percent(density): speed for density, speed in means.items()}),
         }
         several = {
-            "below": atlas.crossing(means) if len(means) > 1 else None,
+            "below": landscape.crossing(means) if len(means) > 1 else None,
             "least": means.index[0],
             "most": means.index[-1],
             "behind": (some["speedup"] < 1).sum(),
@@ -174,7 +179,7 @@ def of_room(gpu_folder: Path, room: str) -> str:
 
 def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     """Return where sparse begins to pay, by pattern and N; None where there is nothing to say."""
-    table = atlas.crossings(df)
+    table = landscape.crossings(df)
     if table.empty:
         return None
     table = table[table["columns"] > 0]
@@ -189,9 +194,9 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     return told.groupby(key, sort=False)["columns"].agg(lambda n: ", ".join(map(plot.number, n))).reset_index()
 
 
-def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
+def payoff_table(origin: provenance.Origin) -> pd.DataFrame | None:
     """Return what preparation costs and after how many multiplications it has paid; None where nothing was recorded."""
-    df = pd.DataFrame() if origin.folder is None else atlas.payoffs(origin.folder)
+    df = pd.DataFrame() if origin.folder is None else landscape.payoffs(origin.folder)
     if df.empty:
         return None
     where = df["precision"] + ", " + df["matrices"].astype(str)
@@ -199,11 +204,13 @@ def payoff_table(origin: prose.Origin) -> pd.DataFrame | None:
 
 
 def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
-    """Return after how many multiplications preparation has paid against dense, by pattern; None where there is
-    nothing."""
+    """Return after how many multiplications preparation has paid against dense, by pattern.
+
+    None where there is nothing.
+    """
     if df.empty:
         return None
-    table = atlas.against_dense(df)
+    table = landscape.against_dense(df)
     pays = [f"{share:.0%} of {points} points" for share, points in zip(table["pays"], table["points"], strict=True)]
     return table.assign(density=table["density"].map(plot.percent), pays=pays, multiplications=_count(table))
 
@@ -216,8 +223,10 @@ def _count(df: pd.DataFrame) -> pd.Series:
 
 
 def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
-    """Yield how good the advice from each pool is, beside the one contender that is always taken, and whether that
-    reaches the bar. found: pools with `model.evaluate` of them."""
+    """Yield how good the advice from each pool is, and whether that reaches the bar.
+
+    Beside it stands the one contender that is always taken. found: pools with `model.evaluate` of them.
+    """
     yield from [("bar", BAR), ("within", model.GOOD - 1)]
     yield "good", "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found)
     for pool, df in found:
@@ -238,7 +247,7 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
         yield from flat({f"advice.{about.room}/{about.experiment}": told})
 
 
-def evaluated(origin: prose.Origin) -> list[tuple[Pool, pd.DataFrame]]:
+def evaluated(origin: provenance.Origin) -> list[tuple[Pool, pd.DataFrame]]:
     """Return every pool with `model.evaluate` of it."""
     return [(pool, model.evaluate(pool)) for pool in pools(origin)]
 
@@ -281,7 +290,7 @@ def mesh(side: int) -> csr.Csr:
     return csr.from_scipy(scipy.sparse.csr_array(scipy.sparse.kron(one, eye) + scipy.sparse.kron(eye, one)))
 
 
-def example(origin: prose.Origin, n: int, side: int = 150) -> str:
+def example(origin: provenance.Origin, n: int, side: int = 150) -> str:
     """Return what the command prints of `mesh`, as a block of text in Markdown; nothing without records."""
     if origin.folder is None or not pools(origin):
         return ""

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import registry, trial
+from artifact import registry, user_kernel
 from artifact.book import charts, figures
 from artifact.book.facts import Fact, flat
 from artifact.book.text import Shown
-from artifact.drawing import prose
+from artifact.drawing import provenance
 from artifact.measure import records
-from artifact.trial import court, header
+from artifact.user_kernel import benchmark, header
 
-TEMPLATES = Path(trial.__file__).parent
+TEMPLATES = Path(user_kernel.__file__).parent
 
 
 def template(kind: str) -> str:
@@ -31,12 +31,12 @@ def grammar() -> str:
 
 def compiled() -> pd.DataFrame:
     """Return what the compiler makes of the template, for every target."""
-    df = pd.DataFrame(court.compiled(court.load(str(TEMPLATES / "template.cu"))))
+    df = pd.DataFrame(benchmark.compiled(benchmark.load(str(TEMPLATES / "template.cu"))))
     return df.assign(spills=df["spills"].map({True: "yes", False: "none"}))
 
 
 def arguments() -> pd.DataFrame:
-    """Return what a header may name in each room, from a small problem of it."""
+    """Return what a header may name in each system, from a small problem of it."""
     rows = []
     for name in registry.find():
         make = importlib.import_module(f"kernels.{name}").problem
@@ -50,19 +50,20 @@ def arguments() -> pd.DataFrame:
 def held(root: Path | None = None) -> list[Shown]:
     """Draw the figure of every trial that was held here. root: folder of trials, those of this machine by default."""
     shown = []
-    for (name, _, room), folder in court.recorded(root or court.folder()).items():
-        df, gpu = records.read(folder / f"{court.EXPERIMENT}.csv"), records.read_machine(folder)["gpu"]
-        shown.append(show(df, name, room, gpu, registry.variants(room)))
+    for (name, _, system), folder in benchmark.recorded(root or benchmark.folder()).items():
+        df, gpu = records.read(folder / f"{benchmark.EXPERIMENT}.csv"), records.read_machine(folder)["gpu"]
+        shown.append(show(df, name, system, gpu, registry.variants(system)))
     return shown
 
 
 def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any, pd.DataFrame]:
-    """Draw the speed of everybody over the fastest library, or over the fastest other where none was measured: a dot for
-    each point, the geometric mean beside them. (fig, data)
+    """Draw the speed of everybody over the fastest library, or over the fastest other where none was measured.
 
-    ladder: the room's kernels in their order; what else was measured stands below, the contender first.
+    A dot for each point, the geometric mean beside them. (fig, data)
+
+    ladder: the system's kernels in their order; what else was measured stands below, the contender first.
     """
-    table = court.standings(df, name)
+    table = benchmark.standings(df, name)
     against, word = ("library", "library") if table["library"].ne("").all() else ("best", "other")
     over = table.set_index(list(records.POINT))[f"{against}_us"].rename("against_us")
     data = df.join(over, on=list(records.POINT)).assign(speedup=lambda rows: rows["against_us"] / rows["median_us"])
@@ -73,29 +74,31 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
 
 
-def show(df: pd.DataFrame, name: str, room: str, gpu: str, ladder: Iterable[str] = ()) -> Shown:
-    """Draw `figure` into <figures>/trials/<contender>-<room>.svg, with its data beside it."""
-    said = court.verdict(court.standings(df, name), name)
+def show(df: pd.DataFrame, name: str, system: str, gpu: str, ladder: Iterable[str] = ()) -> Shown:
+    """Draw `figure` into <figures>/trials/<contender>-<system>.svg, with its data beside it."""
+    said = benchmark.verdict(benchmark.standings(df, name), name)
     return figures.shown(
         "trials",
-        f"{name}-{room}",
+        f"{name}-{system}",
         *figure(df, name, ladder),
-        alt=f"Speedups of {name} and of what it was measured beside in {room} on {gpu}. {said}",
+        alt=f"Speedups of {name} and of what it was measured beside in {system} on {gpu}. {said}",
         caption=f"{said} {gpu}: boxes of the points, which are the dots, and geometric means.",
     )
 
 
-def stand_in(origin: prose.Origin) -> tuple[tuple | None, list[Fact]]:
-    """Draw the figure of a trial with a published kernel in the contender's place, None without records of the room that
-    is the headline; and yield what is said of it."""
-    chosen = next((room for room in registry.find().values() if room.headline), None)
+def stand_in(origin: provenance.Origin) -> tuple[tuple | None, list[Fact]]:
+    """Draw the figure of a trial with a published kernel in the contender's place, and yield what is said of it.
+
+    The figure is None without records of the system that is the headline.
+    """
+    chosen = next((system for system in registry.find().values() if system.headline), None)
     if chosen is None or origin.folder is None or not origin.has(chosen.room):
         return None, []
-    room = importlib.import_module(f"kernels.{chosen.room}")
-    published = next(name for name, kernel in room.VARIANTS.items() if kernel.published)
-    experiment = next(iter(room.sweeps("full")))
+    system = importlib.import_module(f"kernels.{chosen.room}")
+    published = next(name for name, kernel in system.VARIANTS.items() if kernel.published)
+    experiment = next(iter(system.sweeps("full")))
     df = records.read(origin.folder / chosen.room / f"{experiment}.csv")
-    said = court.verdict(court.standings(df, published), published)
-    return figure(df, published, room.VARIANTS), [
+    said = benchmark.verdict(benchmark.standings(df, published), published)
+    return figure(df, published, system.VARIANTS), [
         *flat({"trial": {"name": published, "sweep": experiment, "said": said}})
     ]

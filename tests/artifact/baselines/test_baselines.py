@@ -44,7 +44,7 @@ from artifact.baselines import (
     cusparselt,
     triton_bsr,
 )
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels import casper_sparse
 from kernels.async_sparse import operands as of_blocks
 from kernels.contract import Operands
@@ -60,7 +60,7 @@ MODULES = sorted(path.stem for path in (registry.FOLDER.parent / "baselines").gl
 
 
 class Case(NamedTuple):
-    bind: Callable
+    prepare: Callable
     problem: Callable[[], Any]
     held: int  #: how many things of the libraries a bound contender holds
     refuse: tuple[str, str]  #: a library and its call whose refusal is the problem's
@@ -90,22 +90,22 @@ MULTIPLY, TRITON = ("cusparse", "multiply"), ("torch", "bsr_dense_mm")
 OF_BLOCKS = {
     **{
         f"cusparse_{form}": (
-            partial(cusparse_block.bind, form),
+            partial(cusparse_block.prepare, form),
             4,
             MULTIPLY,
             lambda p, form=form: 512 + cusparse_block.ell_bytes(p.device().a) * (form == "bell"),
         )
         for form in cusparse_block.FORMATS
     },
-    **{name: (partial(triton_bsr.bind, name), 0, TRITON, lambda p: 0) for name in triton_bsr.NAMES},
+    **{name: (partial(triton_bsr.prepare, name), 0, TRITON, lambda p: 0) for name in triton_bsr.NAMES},
 }
 CASES = {
     "cublas": Case(
-        partial(cublas.bind, "cublas"), lambda: nm_problem(6, 10, 40), 1, ("cublas", "create"), lambda _: 1600
+        partial(cublas.prepare, "cublas"), lambda: nm_problem(6, 10, 40), 1, ("cublas", "create"), lambda _: 1600
     ),
     **{
         f"{name} {dtype} {layout}": Case(
-            partial(cublas_dense.bind, name),
+            partial(cublas_dense.prepare, name),
             blocks(*RAGGED, dtype=dtype, layout=layout),
             held,
             refuse,
@@ -115,7 +115,7 @@ CASES = {
     },
     **{
         f"{name} {vector}": Case(
-            partial(cublas_tensor.bind, dtype),
+            partial(cublas_tensor.prepare, dtype),
             partial(nm_problem, 10, 24, 33, 0.25, dtype=dtype, vector=vector),
             9,
             ("lt", "matmul"),
@@ -125,7 +125,7 @@ CASES = {
     },
     **{
         f"cublaslt {dtype}": Case(
-            cublaslt.bind,
+            cublaslt.prepare,
             partial(two_four_problem, 10, 24, 33, dtype),
             5,
             ("lt", "matmul"),
@@ -134,11 +134,15 @@ CASES = {
         for dtype in half.DTYPES
     },
     "cublaslt_eight": Case(
-        cublaslt_eight.bind, partial(eight_problem, 16, 48, 32), 11, ("lt", "matmul_desc_create"), lambda p: p.m * p.k
+        cublaslt_eight.prepare,
+        partial(eight_problem, 16, 48, 32),
+        11,
+        ("lt", "matmul_desc_create"),
+        lambda p: p.m * p.k,
     ),
     **{
         f"cusparselt {algorithm} {dtype} {orders}": Case(
-            partial(cusparselt.bind, algorithm),
+            partial(cusparselt.prepare, algorithm),
             partial(two_four_problem, 16, 24, 32, dtype, orders),
             7,
             ("sparse_lt", "matmul_plan_init"),
@@ -147,7 +151,7 @@ CASES = {
         for algorithm, dtype, orders in product(cusparselt.NAMES, half.DTYPES, of_24.ORDERS)
     },
     "cusparselt e4m3": Case(
-        partial(cusparselt.bind, "best"),
+        partial(cusparselt.prepare, "best"),
         partial(eight_problem, 16, 32, 32),
         7,
         ("sparse_lt", "matmul_descriptor_init"),
@@ -155,7 +159,7 @@ CASES = {
     ),
     **{
         f"cusparse {algorithm} {dtype} {layout}": Case(
-            partial(cusparse.bind, algorithm),
+            partial(cusparse.prepare, algorithm),
             blocks(*RAGGED, dtype=dtype, layout=layout),
             4,
             MULTIPLY,
@@ -165,7 +169,7 @@ CASES = {
     },
     **{
         f"cusparse csr {dtype} {layout}": Case(
-            partial(cusparse.bind, "alg2"),
+            partial(cusparse.prepare, "alg2"),
             partial(csr_problem, 50, 24, 83, layout, dtype=dtype),
             4,
             MULTIPLY,
@@ -175,7 +179,7 @@ CASES = {
     },
     **{
         f"cusparse vector {sizes} {layout}": Case(
-            partial(cusparse.bind, "default"),
+            partial(cusparse.prepare, "default"),
             blocks(*sizes, density=1.0, layout=layout),
             4,
             MULTIPLY,
@@ -185,7 +189,7 @@ CASES = {
     },
     **{
         f"cublas_dense_default vector {sizes} {layout}": Case(
-            partial(cublas_dense.bind, "cublas_dense_default"),
+            partial(cublas_dense.prepare, "cublas_dense_default"),
             blocks(*sizes, density=1.0, layout=layout),
             1,
             ("cublas", "gemm"),
@@ -194,7 +198,7 @@ CASES = {
         for sizes, layout in product(((1, 24, 40), (40, 1, 40), (40, 24, 1)), LAYOUTS)
     },
     "cusparse nm": Case(
-        partial(cusparse.bind, "alg1"),
+        partial(cusparse.prepare, "alg1"),
         lambda: nm_problem(6, 10, 40, 0.25),
         4,
         MULTIPLY,
@@ -202,24 +206,24 @@ CASES = {
     ),
     **{
         f"{name} {kind}{dtype} {layout}": Case(
-            bind,
+            prepare,
             blocks(*sizes, dtype=dtype, layout=layout),
             held,
             refuse,
             lambda p, kind=kind, more=more, dtype=dtype: more(p) + bool(kind) * size(dtype) * p.n * (96 + 64),
         )
-        for (name, (bind, held, refuse, more)), (dtype, layout) in product(OF_BLOCKS.items(), BLOCKED)
+        for (name, (prepare, held, refuse, more)), (dtype, layout) in product(OF_BLOCKS.items(), BLOCKED)
         for kind, sizes in (("padded ", RAGGED), ("", WHOLE))
     },
     **{
         f"{name} {kind}csr {dtype}": Case(
-            bind,
+            prepare,
             partial(csr_problem, *sizes, dtype=dtype),
             held,
             refuse,
             lambda p, name=name, held=held, dtype=dtype: 512 * bool(held) + of_csr(p, dtype, name == "cusparse_bell"),
         )
-        for (name, (bind, held, refuse, _)), dtype in product(OF_BLOCKS.items(), of_blocks.CSR_DTYPES)
+        for (name, (prepare, held, refuse, _)), dtype in product(OF_BLOCKS.items(), of_blocks.CSR_DTYPES)
         for kind, sizes in (("padded ", (100, 64, 150)), ("", (128, 64, 192)))
     },
 }
@@ -234,9 +238,9 @@ EACH = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_product_is_that_of_the_same_operands(libraries, name):
     problem = CASES[name].problem()
-    bound, reference = CASES[name].bind(problem, DEVICE), check.oracle(problem, on="cpu")
+    bound, reference = CASES[name].prepare(problem, DEVICE), verification.oracle(problem, on="cpu")
     for _ in range(2):
-        check.check(bound, problem, reference, STREAM)
+        verification.check(bound, problem, reference, STREAM)
     assert (bound.result() is problem.device().c) == ("padded" not in name) and bound.prepare_ms > 0
     assert bound.prepare_bytes == CASES[name].nbytes(problem)
 
@@ -247,12 +251,12 @@ def test_everything_is_released_with_the_last_reference(libraries, name):
     root = array_of(problem.device().c)
     while root.base is not None:
         root = root.base
-    c, early = weakref.ref(root), CASES[name].bind(problem, DEVICE)
+    c, early = weakref.ref(root), CASES[name].prepare(problem, DEVICE)
     del root
     early.close()
     early.close()
     assert not libraries.alive()
-    bound = CASES[name].bind(problem, DEVICE)
+    bound = CASES[name].prepare(problem, DEVICE)
     assert len(libraries.alive()) == CASES[name].held
     problem.make_device = problem.make_host = early = None
     problem.release()
@@ -267,22 +271,22 @@ def test_everything_is_released_with_the_last_reference(libraries, name):
 def test_a_refusal_is_one_sentence_and_leaves_nothing_behind(libraries, name):
     library, call = CASES[name].refuse
     getattr(libraries, library).refuse = call
-    refused(r"refuses .*m=\d+, n=\d+, k=\d+.*: .*not supported", CASES[name].bind, CASES[name].problem(), DEVICE)
+    refused(r"refuses .*m=\d+, n=\d+, k=\d+.*: .*not supported", CASES[name].prepare, CASES[name].problem(), DEVICE)
     assert not libraries.alive()
 
 
 @pytest.mark.parametrize("name", ["cublas_dense", "cublas_tf32", "cublaslt", "cublaslt_eight", "cusparselt best"])
-def test_a_bind_that_fails_elsewhere_leaves_nothing_behind(libraries, monkeypatch, name):
+def test_a_prepare_that_fails_elsewhere_leaves_nothing_behind(libraries, monkeypatch, name):
     monkeypatch.setattr(bench, "time", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        CASES[EACH[name]].bind(CASES[EACH[name]].problem(), DEVICE)
+        CASES[EACH[name]].prepare(CASES[EACH[name]].problem(), DEVICE)
     assert not libraries.alive()
 
 
 @pytest.mark.parametrize("name", ["cublas", "cublas_dense_default", "cusparse alg1", "cusparse_bsr"])
 def test_a_launch_only_multiplies_and_sets_the_stream_where_it_changes(libraries, name):
     case = CASES[EACH[name]]
-    bound, library = case.bind(case.problem(), DEVICE), getattr(libraries, case.refuse[0])
+    bound, library = case.prepare(case.problem(), DEVICE), getattr(libraries, case.refuse[0])
     library.log.clear()
     for handle in (11, 11, 22, 11):
         bound.launch(SimpleNamespace(handle=handle))
@@ -325,53 +329,61 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
 
 
 @pytest.mark.parametrize(
-    ("bind", "problem", "says"),
+    ("prepare", "problem", "says"),
     [
-        (partial(cublas.bind, "cublas"), NM_BF16, "takes A as a float32 array .* nm_spmm has it otherwise"),
+        (partial(cublas.prepare, "cublas"), NM_BF16, "takes A as a float32 array .* nm_spmm has it otherwise"),
         (
-            partial(cublas.bind, "cublas"),
+            partial(cublas.prepare, "cublas"),
             changed(NM, c=lambda o: np.zeros((6, 10), np.float32)),
             "takes C as a float32 array in Fortran",
         ),
-        (partial(cusparse.bind, "alg1"), NM_BF16, "cuSPARSE takes A as a float32 array .*nm_spmm has it"),
-        (partial(cusparse.bind, "alg1"), changed(BLOCKS, **OTHER), "takes a BCSR A with a B and a C of its dtype"),
-        (partial(cusparse.bind, "alg1"), blocks(*WHOLE, density=0), "nothing to multiply"),
-        (partial(cusparse_block.bind, "bsr"), NM, "cusparse_bsr takes a BCSR A .*nm_spmm has something"),
-        (partial(cusparse_block.bind, "bsr"), blocks(*WHOLE, density=0), "nothing to multiply"),
-        (partial(cusparse_block.bind, "bell"), changed(ANY, **OTHER), "a B and a C of its dtype, without gaps"),
+        (partial(cusparse.prepare, "alg1"), NM_BF16, "cuSPARSE takes A as a float32 array .*nm_spmm has it"),
+        (partial(cusparse.prepare, "alg1"), changed(BLOCKS, **OTHER), "takes a BCSR A with a B and a C of its dtype"),
+        (partial(cusparse.prepare, "alg1"), blocks(*WHOLE, density=0), "nothing to multiply"),
+        (partial(cusparse_block.prepare, "bsr"), NM, "cusparse_bsr takes a BCSR A .*nm_spmm has something"),
+        (partial(cusparse_block.prepare, "bsr"), blocks(*WHOLE, density=0), "nothing to multiply"),
+        (partial(cusparse_block.prepare, "bell"), changed(ANY, **OTHER), "a B and a C of its dtype, without gaps"),
         (
-            partial(cusparse_block.bind, "bell"),
+            partial(cusparse_block.prepare, "bell"),
             changed(ANY, b=lambda o: Half("bfloat16", np.zeros((96, 64), np.uint16)[:, ::2])),
             "a B and a C of its dtype, without gaps",
         ),
         (
-            partial(cusparse_block.bind, "bell"),
+            partial(cusparse_block.prepare, "bell"),
             lambda: bcsr_problem(*WHOLE, block=(16, 32)),
             "square blocks only, and here they are 16 x 32",
         ),
-        (partial(cublas_dense.bind, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
-        (partial(cublas_dense.bind, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
+        (partial(cublas_dense.prepare, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
+        (partial(cublas_dense.prepare, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
         (
-            partial(cublas_dense.bind, "cublas_dense"),
+            partial(cublas_dense.prepare, "cublas_dense"),
             off("b", blocks(*RAGGED, dtype="tf32")),
             "that tf32 holds exactly",
         ),
-        (partial(cublas_tensor.bind, "bfloat16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
-        (partial(cublas_tensor.bind, "tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
-        (partial(cublas_tensor.bind, "tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
+        (partial(cublas_tensor.prepare, "bfloat16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
+        (partial(cublas_tensor.prepare, "tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
+        (partial(cublas_tensor.prepare, "tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
         (
-            partial(cublas_tensor.bind, "tf32"),
+            partial(cublas_tensor.prepare, "tf32"),
             changed(TF32, b=lambda o: nm.to_dense(o.b)),
             "an N:M B with a column-major A and C in tf32",
         ),
-        (partial(cublas_tensor.bind, "tf32"), lambda: of_nm.problem(1, 24, 32, 1.0, dtype="tf32"), "one is a vector"),
-        (cublaslt.bind, lambda: of_24.problem(16, 1, 32), "one is a vector"),
-        (cublaslt.bind, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
-        (partial(cusparselt.bind, "best"), lambda: of_24.problem(16, 20, 32), "multiples of 8 only.*n=20"),
-        (partial(cusparselt.bind, "best"), changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "takes a 2:4 A"),
+        (
+            partial(cublas_tensor.prepare, "tf32"),
+            lambda: of_nm.problem(1, 24, 32, 1.0, dtype="tf32"),
+            "one is a vector",
+        ),
+        (cublaslt.prepare, lambda: of_24.problem(16, 1, 32), "one is a vector"),
+        (cublaslt.prepare, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
+        (partial(cusparselt.prepare, "best"), lambda: of_24.problem(16, 20, 32), "multiples of 8 only.*n=20"),
+        (
+            partial(cusparselt.prepare, "best"),
+            changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)),
+            "takes a 2:4 A",
+        ),
         *(
-            (bind, partial(eight_problem, 16, n, 32, **what), says)
-            for bind in (partial(cusparselt.bind, "best"), cublaslt_eight.bind)
+            (prepare, partial(eight_problem, 16, n, 32, **what), says)
+            for prepare in (partial(cusparselt.prepare, "best"), cublaslt_eight.prepare)
             for n, what, says in (
                 (24, {}, "multiples of 16 only"),
                 (32, {"scale": "vectors"}, "with one scale each"),
@@ -380,8 +392,8 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
         ),
     ],
 )
-def test_other_operands_are_refused_in_one_sentence(libraries, bind, problem, says):
-    refused(says, bind, problem(), DEVICE)
+def test_other_operands_are_refused_in_one_sentence(libraries, prepare, problem, says):
+    refused(says, prepare, problem(), DEVICE)
     assert not libraries.alive()
 
 
@@ -484,9 +496,9 @@ def test_a_library_is_right_on_a_gpu_also_from_a_graph(device, name, made, most)
         assert name.startswith(("cusparse_b", "triton"))
         assert str(error).startswith(("cuSPARSE refuses", "triton_bsr needs PyTorch", "PyTorch's bsr_dense_mm refuses"))
         pytest.skip(str(error))
-    reference, stream = check.oracle(problem), device.create_stream()
+    reference, stream = verification.oracle(problem), device.create_stream()
     for _ in range(2):
-        errors = check.check(bound, problem, reference, stream)
+        errors = verification.check(bound, problem, reference, stream)
         assert not most or errors.rel_err < most
     assert bound.prepare_ms >= 0 and bound.prepare_bytes >= 0 and bound.name == name
     check_captured(bound, problem, reference, device)

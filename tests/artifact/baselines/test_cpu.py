@@ -8,7 +8,7 @@ from contenders import drawn, on_gpu, refused
 
 from artifact import paths
 from artifact.baselines import cpu, cublas
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels.formats import to_dense
 
 needs_compiler = pytest.mark.skipif(cpu.compiler() is None, reason="there is no C compiler here")
@@ -29,14 +29,14 @@ def fresh(monkeypatch, tmp_path):
 @pytest.mark.parametrize("shape", [(7, 9, 11), (1, 1, 1), (64, 32, 48), (5, 64, 3)])
 def test_every_contender_gives_the_product_and_one_that_does_nothing_is_caught(name, kind, shape):
     problem = drawn(kind, *shape, nnz=shape[0] * shape[2] // 3 + 1)
-    bound, reference = cpu.contenders()[name](problem), check.oracle(problem, on="cpu")
+    bound, reference = cpu.contenders()[name](problem), verification.oracle(problem, on="cpu")
     assert bound.name == name and bound.prepare_ms >= 0 and bound.prepare_bytes == 0
     for _ in range(2):
-        assert check.check(bound, problem, reference).rel_err < 1e-6
+        assert verification.check(bound, problem, reference).rel_err < 1e-6
     assert bound.result().dtype == np.float32 and bound.needs_host_clock and bound.on_cpu
     out = bound.result()
     bound.call = lambda _: out
-    refused("elements unwritten", check.check, bound, problem, reference, kind=check.WrongResult)
+    refused("elements unwritten", verification.check, bound, problem, reference, kind=verification.WrongResult)
 
 
 @needs_compiler
@@ -47,7 +47,7 @@ def test_the_loop_adds_in_the_order_of_the_report():
     expected = np.zeros((4, 5), np.float32)
     for p in range(301):
         expected += a[:, p : p + 1] * b[p]
-    bound = cpu.bind("cpu_loop", problem)
+    bound = cpu.prepare("cpu_loop", problem)
     bound.launch(None)
     assert np.array_equal(bound.result(), expected)
     assert not np.array_equal(expected, a[:, ::-1] @ b[::-1]), "the order was to matter"
@@ -66,7 +66,7 @@ def test_without_a_compiler_the_loop_is_left_out(fresh, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     assert cpu.available() == ("cpu_scipy", "cpu_blas")
-    refused("none of cc, gcc, clang was found", cpu.bind, "cpu_loop", drawn("nm"), kind=FileNotFoundError)
+    refused("none of cc, gcc, clang was found", cpu.prepare, "cpu_loop", drawn("nm"), kind=FileNotFoundError)
 
 
 @needs_compiler
@@ -93,10 +93,10 @@ def test_cpu_and_gpu_are_checked_and_timed_together(device):
     problem = on_gpu(drawn("nm", 320, 256, 512))
     makers = {name: cpu.contenders()[name] for name in cpu.available()} | cublas.contenders(device)
     bounds = {name: make(problem) for name, make in makers.items()}
-    exact, stream = check.oracle(problem), device.create_stream()
+    exact, stream = verification.oracle(problem), device.create_stream()
     assert not isinstance(exact.values, np.ndarray)
     for bound in bounds.values():
-        assert check.check(bound, problem, exact, stream).rel_err < 1e-6
+        assert verification.check(bound, problem, exact, stream).rel_err < 1e-6
     timings = bench.time_calls(bounds, device)
     assert timings["cpu_scipy"].median_us > 10 * timings["cublas"].median_us, timings
     assert timings["cublas"].sm_mhz > 100

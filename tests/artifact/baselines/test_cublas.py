@@ -20,7 +20,7 @@ from fake_libraries import (
 )
 
 from artifact.baselines import cublas, cublas_dense, cublas_tensor, cublaslt, cublaslt_eight
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels.async_sparse import operands as of_blocks
 from kernels.nm_spmm import operands
 
@@ -73,10 +73,10 @@ CONTAINS = {
 @pytest.mark.parametrize("reading", cublas.READINGS)
 def test_a_reading_gives_the_product_and_contains_what_it_says(library, reading):
     problem = nm_problem(M, N, K)
-    bound, reference = cublas.bind(reading, problem, DEVICE), check.oracle(problem, on="cpu")
+    bound, reference = cublas.prepare(reading, problem, DEVICE), verification.oracle(problem, on="cpu")
     assert bound.name == reading and bound.needs_host_clock == (reading != "cublas")
     for _ in range(2):
-        assert check.check(bound, problem, reference, STREAM).rel_err < 1e-6
+        assert verification.check(bound, problem, reference, STREAM).rel_err < 1e-6
     assert (type(bound.result()) is np.ndarray) == (reading == "cublas_transfers"), "as malloc gives it"
     library.cublas.log.clear()
     bound.launch(STREAM)
@@ -85,27 +85,35 @@ def test_a_reading_gives_the_product_and_contains_what_it_says(library, reading)
     library.cublas.gemm_ex = lambda *arguments: None  # the right product lies in the shared C
     refused(
         "60 of 60 elements unwritten",
-        check.check,
-        cublas.bind(reading, problem, DEVICE),
+        verification.check,
+        cublas.prepare(reading, problem, DEVICE),
         problem,
         reference,
         STREAM,
-        kind=check.WrongResult,
+        kind=verification.WrongResult,
     )
 
 
 @pytest.mark.parametrize("left_out", range(3))
 def test_a_transfer_that_is_left_out_is_caught(library, left_out):
     problem = nm_problem(M, N, K)
-    bound = cublas.bind("cublas_transfers", problem, DEVICE)
+    bound = cublas.prepare("cublas_transfers", problem, DEVICE)
     library.skip = left_out
     refused(
-        "unwritten or NaN", check.check, bound, problem, check.oracle(problem, on="cpu"), STREAM, kind=check.WrongResult
+        "unwritten or NaN",
+        verification.check,
+        bound,
+        problem,
+        verification.oracle(problem, on="cpu"),
+        STREAM,
+        kind=verification.WrongResult,
     )
 
 
 def test_what_a_call_made_is_undone_where_it_fails(library):
-    allocating, handling = (cublas.bind(f"cublas_{x}", nm_problem(M, N, K), DEVICE) for x in ("allocation", "handle"))
+    allocating, handling = (
+        cublas.prepare(f"cublas_{x}", nm_problem(M, N, K), DEVICE) for x in ("allocation", "handle")
+    )
     library.full = 2
     refused("cudaMalloc failed with cudaErrorMemoryAllocation", allocating.launch, STREAM, kind=RuntimeError)
     before, library.cublas.refuse = set(library.cublas.alive), "gemm"
@@ -120,7 +128,7 @@ def test_what_a_call_made_is_undone_where_it_fails(library):
 def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, library):
     us = {7: 1.0, 8: 3.0, 9: 2.0}
     timer = Timer(monkeypatch, lambda name, turn: us[int(name.split()[1].rstrip(","))])
-    bound = cublaslt.bind(two_four_problem(10, 24, 33), DEVICE)
+    bound = cublaslt.prepare(two_four_problem(10, 24, 33), DEVICE)
     assert library.planner.calls == [
         ("matmul", BFLOAT16, COMPUTE_32F, (33, 1, 24, 1)),
         ("plan", cublaslt.PLANNED),
@@ -137,30 +145,30 @@ def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, lib
 
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize(
-    ("bind", "made", "letter"),
+    ("prepare", "made", "letter"),
     [
-        (lambda p: cublas_dense.bind("cublas_dense", p, DEVICE), lambda: bcsr_problem(50, 24, 83, block=16), "A"),
+        (lambda p: cublas_dense.prepare("cublas_dense", p, DEVICE), lambda: bcsr_problem(50, 24, 83, block=16), "A"),
         *(
-            (lambda p, d=d: cublas_tensor.bind(d, p, DEVICE), lambda d=d: nm_problem(10, 24, 33, dtype=d), "B")
+            (lambda p, d=d: cublas_tensor.prepare(d, p, DEVICE), lambda d=d: nm_problem(10, 24, 33, dtype=d), "B")
             for d in cublas_tensor.NAMES
         ),
     ],
 )
 def test_both_orders_of_what_is_made_dense_are_tuned_and_the_better_wins(
-    monkeypatch, library, bind, made, letter, order
+    monkeypatch, library, prepare, made, letter, order
 ):
     problem = made()
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if f"{letter} {order}-major" in name else 2.0)
-    bound = bind(problem)
+    bound = prepare(problem)
     assert bound.choice.endswith(f"place 1 after autotuning, {letter} {order}-major")
     assert len(timer.seen[0]) == 6, "three algorithms for each order"
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    verification.check(bound, problem, verification.oracle(problem, on="cpu"), STREAM)
 
 
 @pytest.mark.parametrize("layout", of_blocks.LAYOUTS)
 def test_algorithms_are_planned_for_a_result_that_lies_as_c(library, layout):
     order_b, order_c = of_blocks.LAYOUTS[layout]
-    cublas_dense.bind("cublas_dense", bcsr_problem(50, 24, 83, block=16, layout=layout), DEVICE)
+    cublas_dense.prepare("cublas_dense", bcsr_problem(50, 24, 83, block=16, layout=layout), DEVICE)
     a, b = {"C": (83, 1), "F": (1, 50)}, (24, 1) if order_b == "C" else (1, 83)
     c = (24, 1) if order_c == "C" else (1, 50)
     calls = [entry[3] for entry in library.planner.calls if entry[0] == "matmul"]
@@ -169,14 +177,14 @@ def test_algorithms_are_planned_for_a_result_that_lies_as_c(library, layout):
 
 @pytest.mark.parametrize(("dtype", "how"), [("tf32", (np.float32, FAST_TF32)), ("bfloat16", (BFLOAT16, COMPUTE_32F))])
 def test_sums_are_computed_as_the_dtype_asks(library, dtype, how):
-    cublas_tensor.bind(dtype, nm_problem(10, 24, 33, dtype=dtype), DEVICE)
+    cublas_tensor.prepare(dtype, nm_problem(10, 24, 33, dtype=dtype), DEVICE)
     assert {entry[1:3] for entry in library.planner.calls if entry[0] == "matmul"} == {(np.dtype(how[0]), how[1])}
 
 
 @pytest.mark.parametrize(("layout", "ops"), [("source", (1, 0)), ("linear", (1, 0)), ("row", (0, 0))])
 def test_the_default_is_called_as_torch_calls_it(library, layout, ops):
     problem = bcsr_problem(50, 24, 83, block=16, layout=layout)
-    cublas_dense.bind("cublas_dense_default", problem, DEVICE).launch(STREAM)
+    cublas_dense.prepare("cublas_dense_default", problem, DEVICE).launch(STREAM)
     assert library.cublas.calls("gemm")[-1][2:] == ops
 
 
@@ -187,7 +195,7 @@ def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library):
     library.lt.broken = (8,)  # at place 2
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)
     problem = eight_problem(16, 48, 32)
-    bound = cublaslt_eight.bind(problem, DEVICE)
+    bound = cublaslt_eight.prepare(problem, DEVICE)
     scales = [{value for (_, name), value in library.lt.attributes.items() if name == each} for each in (6, 7)]
     assert scales == [{x.scale.data.ptr} for x in (problem.device().b, problem.device().a)], "of C transposed"
     assert sorted(timer.seen[0]) == [
@@ -204,9 +212,9 @@ def test_without_an_algorithm_it_is_refused_in_one_sentence(monkeypatch, library
     vars(library.lt).update(change)
     problem = eight_problem(16, 48, 32)
     if change == {"knows": (1,)}:
-        assert cublaslt_eight.bind(problem, DEVICE).choice.endswith("sums fast")
+        assert cublaslt_eight.prepare(problem, DEVICE).choice.endswith("sums fast")
     else:
-        refused("cuBLASLt refuses m=16, n=48, k=32 in e4m3: it knows", cublaslt_eight.bind, problem, DEVICE)
+        refused("cuBLASLt refuses m=16, n=48, k=32 in e4m3: it knows", cublaslt_eight.prepare, problem, DEVICE)
         assert not library.alive()
 
 
@@ -216,11 +224,11 @@ def test_without_an_algorithm_it_is_refused_in_one_sentence(monkeypatch, library
 @pytest.mark.gpu
 def test_readings_on_one_problem_are_right_and_what_they_add_takes_time(device):
     problem = operands.problem(256, 256, 256, 0.5)
-    reference, stream = check.oracle(problem), device.create_stream()
+    reference, stream = verification.oracle(problem), device.create_stream()
     bounds = {name: make(problem) for name, make in cublas.readings(device).items()}
     for bound in [*bounds.values(), *list(bounds.values())[::-1]]:
         # TF32 rounds the operands to 11 bits, which would show as 1e-4 and more.
-        assert check.check(bound, problem, reference, stream).rel_err < 1e-6
+        assert verification.check(bound, problem, reference, stream).rel_err < 1e-6
     times = {name: t.median_us for name, t in bench.time_calls(bounds, device).items()}
     assert all(times[name] > 1.5 * times["cublas"] for name in cublas.READINGS[1:]), times
 
@@ -232,18 +240,24 @@ def test_either_order_is_right(device, monkeypatch, dtype, order):
     only = {words: x for words, x in cublas_tensor._ORDERS.items() if f"B {order}" in words}
     monkeypatch.setattr(cublas_tensor, "_ORDERS", only)
     problem = operands.problem(384, 200, 320, dtype=dtype)
-    bound = cublas_tensor.bind(dtype, problem, device)
+    bound = cublas_tensor.prepare(dtype, problem, device)
     assert bound.choice.endswith(f"B {order}-major")
-    check.check(bound, problem, check.oracle(problem), device.create_stream())
+    verification.check(bound, problem, verification.oracle(problem), device.create_stream())
 
 
 @pytest.mark.gpu
 def test_tf32_is_what_multiplies(device):
     problem = operands.problem(256, 256, 256, dtype="tf32")
-    bound, stream = cublas_tensor.bind("tf32", problem, device), device.create_stream()
-    check.check(bound, problem, check.oracle(problem), stream)
+    bound, stream = cublas_tensor.prepare("tf32", problem, device), device.create_stream()
+    verification.check(bound, problem, verification.oracle(problem), stream)
     a = problem.device().a
     a *= np.float32(1 / 3)  # values that TF32 does not hold: it rounds them to 11 bits
     refused(
-        "relative error .*e-0[34]", check.check, bound, problem, check.oracle(problem), stream, kind=check.WrongResult
+        "relative error .*e-0[34]",
+        verification.check,
+        bound,
+        problem,
+        verification.oracle(problem),
+        stream,
+        kind=verification.WrongResult,
     )

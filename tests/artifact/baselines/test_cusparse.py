@@ -9,7 +9,7 @@ from contenders import refused
 from fake_libraries import DEVICE, STREAM, bcsr_problem, csr_problem
 
 from artifact.baselines import cusparse, cusparse_block
-from artifact.measure import check
+from artifact.measure import verification
 from kernels.async_sparse import operands
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half, nm, stored
@@ -58,27 +58,27 @@ def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
 
 @pytest.mark.parametrize(("layout", "transposed"), [("source", 1), ("linear", 0), ("row", 0)])
 def test_where_orders_differ_b_is_transposed_or_given_as_it_lies(library, layout, transposed):
-    bind = cusparse.bind("alg3", bcsr_problem(*RAGGED, block=16, layout=layout), DEVICE).launch
-    bind(STREAM)
+    prepare = cusparse.prepare("alg3", bcsr_problem(*RAGGED, block=16, layout=layout), DEVICE).launch
+    prepare(STREAM)
     assert library.log[-1][3] == transposed and library.log[-1][-2] == 12
     assert len(library.calls("preprocess")) == 2, "the second is timed"
     assert library.log[-1][2:] == library.calls("preprocess")[-1][2:], "the arguments that were preprocessed"
     library.refuses = lambda b, c, transposed: transposed
     problem = bcsr_problem(*RAGGED, block=16, layout=layout)
-    bound = cusparse_block.bind("bsr", problem, DEVICE)
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    bound = cusparse_block.prepare("bsr", problem, DEVICE)
+    verification.check(bound, problem, verification.oracle(problem, on="cpu"), STREAM)
     assert library.log[-1][3] == 0 and len(library.calls("preprocess")) == 2, "which does nothing for blocks"
 
 
 def test_rows_that_repeat_columns_are_not_for_alg3(library):
     problem = csr_problem(8, 24, 64)
     problem.k = 3
-    assert cusparse.bind("alg3", problem, DEVICE)
+    assert cusparse.prepare("alg3", problem, DEVICE)
     problem.k = 2
-    assert cusparse.bind("alg2", problem, DEVICE)
+    assert cusparse.prepare("alg2", problem, DEVICE)
     refused(
         "alg3 fails where a row holds more entries than A has columns, here 3 in 2",
-        cusparse.bind,
+        cusparse.prepare,
         "alg3",
         problem,
         DEVICE,
@@ -127,9 +127,9 @@ def test_padding_beyond_the_memory_is_refused_with_its_bytes(monkeypatch, librar
     problem = bcsr_problem(*WHOLE, block=16)
     need = cusparse_block.ell_bytes(problem.device().a)
     monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need - 1)
-    refused(f"takes {need} bytes for m=64, k=96, and {need - 1} are", cusparse_block.bind, "bell", problem, DEVICE)
+    refused(f"takes {need} bytes for m=64, k=96, and {need - 1} are", cusparse_block.prepare, "bell", problem, DEVICE)
     monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need)
-    assert cusparse_block.bind("bell", problem, DEVICE).name == "cusparse_bell"
+    assert cusparse_block.prepare("bell", problem, DEVICE).name == "cusparse_bell"
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -154,8 +154,8 @@ def test_empty_rows_and_one_long_row_are_right(device, format):
     made = replace(a, row_ptr=row_ptr, col_idx=columns, val=val, nnz=val.size)
     problem.device().a = bcsr.to_device(bcsr.validate(made))
     problem.host().a = made
-    bound = cusparse_block.bind(format, problem, device)
-    check.check(bound, problem, check.oracle(problem), device.create_stream())
+    bound = cusparse_block.prepare(format, problem, device)
+    verification.check(bound, problem, verification.oracle(problem), device.create_stream())
 
 
 @pytest.mark.gpu
@@ -177,4 +177,4 @@ def test_padding_beyond_the_memory_of_the_gpu_is_refused(device):
     problem = operands.problem(64, 8, 64, density=1.0)
     b, c = (Half("bfloat16", cupy.zeros((64 * blocks, 8), np.uint16)) for _ in range(2))
     problem._device = Operands(bcsr.to_device(a), b, c)
-    refused("would pad every row of blocks .* bytes for", cusparse_block.bind, "bell", problem, device)
+    refused("would pad every row of blocks .* bytes for", cusparse_block.prepare, "bell", problem, device)

@@ -12,7 +12,7 @@ from fake_libraries import (
 )
 
 from artifact.baselines import cusparselt
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels.tensor_core_24 import operands
 
 runtime = pytest.importorskip("cuda.bindings.runtime")
@@ -42,7 +42,7 @@ def number(choice: str) -> int:
 def test_the_library_compresses_and_the_second_time_counts(monkeypatch, library, problem):
     clock = iter((10.0, 10.25))  # the first time is not looked at
     monkeypatch.setattr("kernels.contract.time.perf_counter", lambda: next(clock))
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     assert len(library.calls("compress")) == 2
     assert bound.prepare_ms == 250
     assert bound.prepare_bytes == 2 * M * K, "compressed A; algorithm 0 needs no workspace"
@@ -53,14 +53,14 @@ def test_the_library_compresses_and_the_second_time_counts(monkeypatch, library,
 
 def test_the_default_is_algorithm_0_and_nothing_is_timed(monkeypatch, library, problem):
     timer = Timer(monkeypatch, lambda name, turn: 1.0)
-    bound = cusparselt.bind("default", problem, DEVICE)
+    bound = cusparselt.prepare("default", problem, DEVICE)
     assert bound.name == "cusparselt_default" and bound.choice.startswith("algorithm 0, split-K 1")
     assert not timer.seen and not library.launched
 
 
 def test_the_fastest_is_kept_whatever_the_search_finds(monkeypatch, library, problem):
     timer = Timer(monkeypatch, lambda name, turn: {0: 3.0, 1: 2.0, 4: 1.0}[number(name)])
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     # 2 cannot be planned, 3 not launched, 5 is none.
     assert {number(name) for name in timer.seen[0]} == {0, 1, 4}
     assert bound.name == "cusparselt" and bound.choice == "algorithm 4, split-K 1, HEURISTIC"
@@ -70,7 +70,7 @@ def test_the_fastest_is_kept_whatever_the_search_finds(monkeypatch, library, pro
 
 def test_what_the_search_finds_is_a_candidate(monkeypatch, library, problem):
     Timer(monkeypatch, lambda name, turn: 1.0 if "search" in name else 2.0)
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     assert bound.choice == "algorithm 1, split-K 1, HEURISTIC, as the library's search left it"
     bound.launch(SimpleNamespace(handle=11))
     assert library.launched[-1][0] == 1
@@ -79,15 +79,15 @@ def test_what_the_search_finds_is_a_candidate(monkeypatch, library, problem):
 def test_a_search_that_ends_at_a_larger_workspace_gets_it(monkeypatch, library, problem):
     library.searches = 4
     Timer(monkeypatch, lambda name, turn: 1.0 if "search" in name else 2.0)
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     assert bound.prepare_bytes == 2 * M * K + 64
-    check.check(bound, problem, check.oracle(problem, on="cpu"), STREAM)
+    verification.check(bound, problem, verification.oracle(problem, on="cpu"), STREAM)
 
 
 def test_a_search_that_fails_leaves_the_others(monkeypatch, library, problem):
     library.refuse = "search"
     timer = Timer(monkeypatch, lambda name, turn: float(number(name)))
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     assert number(bound.choice) == 0 and len(timer.seen[0]) == 3
     assert len(library.alive) == HELD
 
@@ -98,7 +98,7 @@ def test_ways_to_split_k_are_tried_on_the_fastest(monkeypatch, library, problem)
         monkeypatch,
         lambda name, turn: 1.0 if "0, split-K -1, STREAMK" in name else us[number(name)],
     )
-    bound = cusparselt.bind("best", problem, DEVICE)
+    bound = cusparselt.prepare("best", problem, DEVICE)
     assert bound.choice == "algorithm 0, split-K -1, STREAMK"
     assert not any("STREAMK" in name for name in timer.seen[0])
     # Of the three that lead, two are algorithm 1. Each of both has seven more ways on Hopper.

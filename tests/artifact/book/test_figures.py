@@ -18,12 +18,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from drawn import folder, legible  # noqa: F401
 
 SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{figures.FILE}"))]
-SPECS = {room: figures.specs(room) for room in SPECIFIED}
+SPECS = {system: figures.specs(system) for system in SPECIFIED}
 DRAWN = [
-    (room, name)
-    for room, specs in SPECS.items()
+    (system, name)
+    for system, specs in SPECS.items()
     for name in specs
-    if "kind" in specs[name] and (paths.FIGURES / room / f"{name}.csv").is_file()
+    if "kind" in specs[name] and (paths.FIGURES / system / f"{name}.csv").is_file()
 ]
 
 
@@ -101,9 +101,9 @@ def test_a_figure_is_saved_with_its_data_and_gives_the_same_bytes():
     assert ":name: room-some-name" in made.markdown and ":alt: What it shows." in made.markdown
 
 
-@pytest.mark.parametrize("room", SPECIFIED)
-def test_a_specification_says_what_its_kind_takes(room):
-    for name, spec in SPECS[room].items():
+@pytest.mark.parametrize("system", SPECIFIED)
+def test_a_specification_says_what_its_kind_takes(system):
+    for name, spec in SPECS[system].items():
         assert re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name) and {"caption", "alt"} <= {*spec}
         arguments = {k: v for k, v in spec.items() if k not in figures.ABOUT}
         if "kind" in spec:
@@ -114,11 +114,11 @@ def test_a_specification_says_what_its_kind_takes(room):
             assert not arguments, name
 
 
-@pytest.mark.parametrize(("room", "name"), DRAWN)
-def test_figures_of_the_built_book_are_legible(room, name):
-    order = tuple(importlib.import_module(f"kernels.{room}").VARIANTS)
-    data = pd.read_csv(paths.FIGURES / room / f"{name}.csv")
-    spec = SPECS[room][name]
+@pytest.mark.parametrize(("system", "name"), DRAWN)
+def test_figures_of_the_built_book_are_legible(system, name):
+    order = tuple(importlib.import_module(f"kernels.{system}").VARIANTS)
+    data = pd.read_csv(paths.FIGURES / system / f"{name}.csv")
+    spec = SPECS[system][name]
     legible(figures.draw(spec, figures.drawn_rows(spec, data), order))
 
 

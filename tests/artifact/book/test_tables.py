@@ -39,10 +39,10 @@ def test_a_table_may_be_written_out_over_facts():
 
 
 @pytest.mark.parametrize(("module", "shows"), [(tables, "table"), (figures, "show")])
-@pytest.mark.parametrize("room", [*SPECIFIED, "book"])
-def test_every_table_and_figure_of_a_chapter_is_specified(module, shows, room):
-    chapters = "".join(p.read_text() for p in CHAPTERS if f'cells.of(\\"{room}' in p.read_text())
-    assert set(re.findall(rf'\b{shows}\(\\"([\w-]+)\\"', chapters)) >= set(module.specs(room))
+@pytest.mark.parametrize("system", [*SPECIFIED, "book"])
+def test_every_table_and_figure_of_a_chapter_is_specified(module, shows, system):
+    chapters = "".join(p.read_text() for p in CHAPTERS if f'outputs.of(\\"{system}' in p.read_text())
+    assert set(re.findall(rf'\b{shows}\(\\"([\w-]+)\\"', chapters)) >= set(module.specs(system))
 
 
 @pytest.mark.parametrize(

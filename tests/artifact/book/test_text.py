@@ -71,7 +71,7 @@ def test_a_page_of_nothing_known_says_so(name):
 
 @pytest.mark.parametrize(
     "path",
-    [*text.PAGES.glob("*.md"), *(registry.FOLDER / room / f"{name}.md" for room, name in CHAPTERS)],
+    [*text.PAGES.glob("*.md"), *(registry.FOLDER / system / f"{name}.md" for system, name in CHAPTERS)],
     ids=lambda path: path.stem,
 )
 def test_templates_have_no_branch_but_holds(path):

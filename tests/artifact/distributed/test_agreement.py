@@ -8,22 +8,22 @@ import pytest
 
 from artifact import paths
 from artifact.distributed import agreement, page
-from artifact.measure import dealt, records, run
+from artifact.measure import records, run, sharding
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
 WHERE = page.RECORDED / "nvidia-h200"
-(ROOM,) = pd.read_csv(WHERE / page.DEALT)["room"].unique()
+(SYSTEM,) = pd.read_csv(WHERE / page.DEALT)["room"].unique()
 
 
 @pytest.fixture
 def fresh(tmp_path):
-    """A copy of a room's records, of which two GPUs measured every point but the first."""
-    folder = tmp_path / "nvidia-h200" / ROOM
-    shutil.copytree(SHIPPED / ROOM, folder, ignore=shutil.ignore_patterns("repeat", "profiles"))
+    """A copy of a system's records, of which two GPUs measured every point but the first."""
+    folder = tmp_path / "nvidia-h200" / SYSTEM
+    shutil.copytree(SHIPPED / SYSTEM, folder, ignore=shutil.ignore_patterns("repeat", "profiles"))
     for experiment in records.experiments(folder):
         points = records.read(folder / f"{experiment}.csv").drop_duplicates(list(records.POINT))[1:]
         for i, row in enumerate(points.itertuples()):
-            dealt.mark(folder, experiment, f"{experiment} {run.point_name(row)}", {"gpu": str(i % 2), "host": "a"})
+            sharding.mark(folder, experiment, f"{experiment} {run.point_name(row)}", {"gpu": str(i % 2), "host": "a"})
     return folder.parent
 
 
@@ -34,9 +34,9 @@ def collected(fresh):
 
 def test_rows_know_their_gpu(collected):
     assert list(collected.columns) == agreement.COLUMNS
-    assert set(collected["gpu"]) == {"a 0", "a 1"} and set(collected["room"]) == {ROOM}
+    assert set(collected["gpu"]) == {"a 0", "a 1"} and set(collected["room"]) == {SYSTEM}
     for experiment, rows in collected.groupby("experiment"):
-        every, mine = records.read(SHIPPED / ROOM / f"{experiment}.csv"), rows[list(records.POINT)].drop_duplicates()
+        every, mine = records.read(SHIPPED / SYSTEM / f"{experiment}.csv"), rows[list(records.POINT)].drop_duplicates()
         assert len(mine) == len(every[list(records.POINT)].drop_duplicates()) - 1
 
 
@@ -60,8 +60,8 @@ def test_the_command_writes_what_the_page_reads_and_refuses_records_of_one_gpu(f
     out = tmp_path / "there" / "nvidia-h200" / page.DEALT
     assert agreement.main(["--fresh", str(fresh), "--out", str(out)]) == 0
     assert "again_low" in capsys.readouterr().out
-    assert len(page.agreement_table(page.agrees(out.parent))) == len(records.experiments(fresh / ROOM))
-    shutil.rmtree(fresh / ROOM / dealt.FOLDER)
+    assert len(page.agreement_table(page.agrees(out.parent))) == len(records.experiments(fresh / SYSTEM))
+    shutil.rmtree(fresh / SYSTEM / sharding.FOLDER)
     out.unlink()
     assert agreement.main(["--fresh", str(fresh), "--out", str(out)]) == 2
     assert "no point there was dealt out" in capsys.readouterr().err and not out.exists()

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from artifact.distributed import farm
-from artifact.measure import dealt
+from artifact.measure import sharding
 
 
 def measured(folder, point: str) -> str:
@@ -31,25 +31,25 @@ def scheduler():
 
 
 def test_each_point_is_measured_once_also_where_a_worker_dies(scheduler, tmp_path, monkeypatch):
-    monkeypatch.setenv(dealt.VARIABLE, scheduler)
+    monkeypatch.setenv(sharding.VARIABLE, scheduler)
     points = [*map(str, range(9)), "dies"]
-    made = list(dealt.each(partial(measured, tmp_path), points))
+    made = list(sharding.each(partial(measured, tmp_path), points))
     assert {point: result for point, _, result in made} == {point: point.upper() for point in points}
     assert len(made) == len(points) == len(set((tmp_path / "measured").read_text().split()))
     assert {who["gpu"] for _, who, _ in made} == {"4", "7"}
     for point, who, _ in made:
-        dealt.mark(tmp_path, "wide", point, who)
-    marks = dealt.marks(tmp_path, "wide")
+        sharding.mark(tmp_path, "wide", point, who)
+    marks = sharding.marks(tmp_path, "wide")
     assert marks.keys() == set(points) and {mark.split()[1] for mark in marks.values()} == {"4", "7"}
     with pytest.raises(ArithmeticError, match="wrong is off"):
-        list(dealt.each(partial(measured, tmp_path), ["wrong"]))
+        list(sharding.each(partial(measured, tmp_path), ["wrong"]))
 
 
 def test_without_a_scheduler_points_are_measured_here_in_order(tmp_path, monkeypatch):
-    monkeypatch.delenv(dealt.VARIABLE, raising=False)
-    assert list(dealt.each(str.upper, ["a", "b"])) == [("a", {}, "A"), ("b", {}, "B")]
-    dealt.mark(tmp_path, "wide", "a", {})
-    assert not list(tmp_path.iterdir()) and dealt.marks(tmp_path, "wide") == {}
+    monkeypatch.delenv(sharding.VARIABLE, raising=False)
+    assert list(sharding.each(str.upper, ["a", "b"])) == [("a", {}, "A"), ("b", {}, "B")]
+    sharding.mark(tmp_path, "wide", "a", {})
+    assert not list(tmp_path.iterdir()) and sharding.marks(tmp_path, "wide") == {}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_chapter_runs_as_a_process_that_knows_its_scheduler(tmp_path, monkeypa
     seen = []
 
     def run(command, env, **more):
-        seen.append((command[-4:], env[dealt.VARIABLE]))
+        seen.append((command[-4:], env[sharding.VARIABLE]))
         return subprocess.CompletedProcess(command, 2 * (len(seen) == 2), None, "noise\nerror: row 3")
 
     monkeypatch.setattr(farm.subprocess, "run", run)

@@ -8,7 +8,7 @@ from IPython.core import display_functions
 
 from artifact import paths
 from artifact.book import figures, tables
-from artifact.drawing import cells, races
+from artifact.drawing import outputs, summary
 from artifact.measure import device
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
@@ -30,18 +30,18 @@ def two(gpu_folder, tmp_path_factory):
 
 @pytest.fixture
 def race(monkeypatch):
-    """What the synthetic records have, whose ladder ends earlier than the room's; the shipped ones race as they are."""
-    one = races.Race(
+    """What the synthetic records have, whose ladder ends earlier; the shipped ones race as they are."""
+    one = summary.Race(
         *("casper_sparse", "CSR", ("wide", "square"), ("warp_per_row",), ("rows_per_warp",)),
         ceiling="fma",
         stated=("abstract-speedup",),
     )
-    declared = races.races
+    declared = summary.races
 
-    def made(room, at):
-        return declared(room, at) if paths.RECORDED in at.parents else [one] if room == one.room else []
+    def made(system, at):
+        return declared(system, at) if paths.RECORDED in at.parents else [one] if system == one.room else []
 
-    monkeypatch.setattr(races, "races", made)
+    monkeypatch.setattr(summary, "races", made)
     return one
 
 
@@ -69,7 +69,7 @@ def shown(monkeypatch):
     def run(name: str, root, gpu: str) -> list[str]:
         out, space = [], {}
         keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
-        for module in (cells, figures, tables):
+        for module in (outputs, figures, tables):
             monkeypatch.setattr(module, "display", keep)
         monkeypatch.setattr("IPython.display.display", keep)
         monkeypatch.setattr(display_functions, "display", keep)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from artifact.drawing import cells, compiled
+from artifact.drawing import compiled, outputs
 from artifact.measure import run as harness
 from artifact.verdicts import load
 from kernels import casper_sparse, tensor_core_24
@@ -14,32 +14,32 @@ SIZES = {"m": 64, "n": 32, "k": 48, "density": 0.1, "seed": 3}
 @pytest.fixture
 def shown(monkeypatch) -> list:
     found = []
-    monkeypatch.setattr(cells, "display", found.append)
+    monkeypatch.setattr(outputs, "display", found.append)
     return found
 
 
-def test_verdicts_are_those_of_the_room(shown):
-    judged = cells.verdicts(harness.start("nm_cuda_core", mode="recorded"))
+def test_verdicts_are_those_of_the_system(shown):
+    judged = outputs.verdicts(harness.start("nm_cuda_core", mode="recorded"))
     assert set(judged["id"]) == {claim.id for claim in load.claims() if claim.room == "nm_cuda_core"}
     assert all(name in shown[0].data for name in judged["id"])
 
 
 def test_several_texts_and_what_is_not_there(shown):
-    cells.say("one", "", "two")
+    outputs.say("one", "", "two")
     assert [markdown.data for markdown in shown] == ["one", "two"]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("room", "module", "sizes", "names"),
+    ("system", "module", "sizes", "names"),
     [
         ("casper_sparse", casper_sparse, SIZES, ["warp_per_row", "cusparse_alg2"]),
         ("tensor_core_24", tensor_core_24, {"m": 1000, "n": 520, "k": 712, "seed": 1}, ["mma_sp", "cublaslt"]),
     ],
 )
-def test_a_readers_own_problem_on_a_gpu(shown, tmp_path, room, module, sizes, names):
-    run = harness.start(room, mode="measure", preset="kick", records=tmp_path)
-    cells.run_own(run, module.problem(**sizes), names)
+def test_a_readers_own_problem_on_a_gpu(shown, tmp_path, system, module, sizes, names):
+    run = harness.start(system, mode="measure", preset="kick", records=tmp_path)
+    outputs.run_own(run, module.problem(**sizes), names)
     (table,) = shown
     assert "relative error" in table.data and "1.00×" in table.data
     assert not list(run.folder.glob("*.csv"))

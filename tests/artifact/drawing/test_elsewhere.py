@@ -7,13 +7,13 @@ import synthetic
 
 from artifact import paths
 from artifact.book import text as text_
-from artifact.drawing import prose
+from artifact.drawing import provenance
 from artifact.drawing.pages import elsewhere
 from artifact.measure import records
 from artifact.verdicts import load, measures, page
 from kernels.library import families
 
-ROOM = "casper_sparse"
+SYSTEM = "casper_sparse"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_families_that_get_the_same_share_a_column(monkeypatch):
 
 def test_a_family_without_records_was_never_run(tmp_path, gpu_folder):
     shutil.copytree(gpu_folder, tmp_path / "an-a100")
-    records.write_machine(tmp_path / "an-a100" / ROOM, synthetic.machine() | {"compute_capability": "8.0"})
+    records.write_machine(tmp_path / "an-a100" / SYSTEM, synthetic.machine() | {"compute_capability": "8.0"})
     for root, ran in ((tmp_path, {"8.0"}), (tmp_path / "none", set())):
         df = elsewhere.tried(root).set_index("compute capability")["kernels"]
         assert {capability for capability, said in df.items() if said.startswith("measured")} == ran
@@ -94,9 +94,9 @@ def test_a_second_measurement_and_verdicts_that_change(two):
     (c,) = elsewhere.comparisons({"fresh": own, "as shipped": own}).values()
     assert elsewhere.changes(c) is None and dict(elsewhere.facts(c))["off"] == 0
     assert elsewhere.titles(c)[0] != elsewhere.titles(c)[1]
-    judged = prose.judged(two, ROOM)
-    changed, one, other = prose.changed(judged), *(df.set_index("id")["verdict"] for df in judged.values())
+    judged = provenance.judged(two, SYSTEM)
+    changed, one, other = provenance.changed(judged), *(df.set_index("id")["verdict"] for df in judged.values())
     given = (one != measures.NOT_MEASURED) & (other != measures.NOT_MEASURED)
     assert set(changed["id"]) == set(one.index[given & (one != other)])
     assert "#claim-abstract-speedup" in elsewhere.summary(changed, two)
-    assert prose.changed({"one": judged["NVIDIA H200"]}).empty
+    assert provenance.changed({"one": judged["NVIDIA H200"]}).empty

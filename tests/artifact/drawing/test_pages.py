@@ -1,4 +1,4 @@
-"""Facts and tables of the pages that belong to no room: with records, with parts of them, without any."""
+"""Facts and tables of the pages that belong to no system: with records, with parts of them, without any."""
 
 import re
 import shutil
@@ -13,12 +13,12 @@ from drawn import words
 from artifact import paths
 from artifact.book import html, tables, text
 from artifact.book.facts import tree
-from artifact.drawing import prose
+from artifact.drawing import provenance
 from artifact.drawing.pages import appendix, front, ledger, machine
-from artifact.measure import minutes, records
+from artifact.measure import durations, records
 from artifact.verdicts import judge, load, measures
 
-NOTHING = prose.Origin("nvidia-h200", None, False)
+NOTHING = provenance.Origin("nvidia-h200", None, False)
 H200 = {
     "compute_capability": "9.0",
     "sm_count": 132,
@@ -30,7 +30,7 @@ H200 = {
 
 @pytest.fixture(scope="module")
 def origin(gpu_folder):
-    return prose.Origin("nvidia-h200", gpu_folder, False)
+    return provenance.Origin("nvidia-h200", gpu_folder, False)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,8 @@ def test_roofs_beside_what_is_promised():
 
 def test_the_roofline_tells_formats_apart_and_leaves_tensor_cores_out(gpu_folder, tmp_path):
     alone, folder = machine.intensities(gpu_folder), shutil.copytree(gpu_folder, tmp_path / "gpu")
-    for room in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
-        records.write(folder / room / "square.csv", synthetic.experiment("square", room=room))
+    for system in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
+        records.write(folder / system / "square.csv", synthetic.experiment("square", room=system))
     every, roofs = machine.intensities(folder), machine.roofs(synthetic.ceilings(), H200)
     formats = ("CSR", "2:4", "N:M vectors")
     assert set(every) == {f"{format}, {kind} bytes" for format in formats for kind in ("requested", "least")}
@@ -137,7 +137,7 @@ def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch,
 
 
 def test_findings_have_numbers_with_links_and_are_left_out_without():
-    every, data, found = load.claims(), front.systems(None), prose.folders(paths.RECORDED / "nvidia-h200")
+    every, data, found = load.claims(), front.systems(None), provenance.folders(paths.RECORDED / "nvidia-h200")
     for judged, heads in ((judge.everywhere(every, found), len(front.FINDINGS)), ({}, 0)):
         page = text.page("front")
         page.add(front.facts(data, judged, every))
@@ -171,7 +171,7 @@ def test_verdicts_and_minutes_of_every_gpu(of_records):
     for gpu, folder in of_records.folders.items():
         verdicts = judge.counted(of_records.judged[gpu])["verdict"]
         assert told[gpu]["verdicts"] == verdicts.value_counts().to_dict()
-        took, spent = list(told[gpu]["took"].values()), minutes.durations(folder)
+        took, spent = list(told[gpu]["took"].values()), durations.durations(folder)
         assert took == sorted(took, reverse=True) and sum(took) == pytest.approx(told[gpu]["once"])
         assert told[gpu]["once"] == pytest.approx(spent.loc[~spent["repeat"], "minutes"].sum())
 
@@ -190,7 +190,7 @@ def test_times_and_contributions(of_records):
 
 
 def test_the_appendix_lists_every_condition_and_whether_it_holds():
-    a = appendix.Appendix(prose.origin("recorded", "nvidia-h200"), [])
+    a = appendix.Appendix(provenance.origin("recorded", "nvidia-h200"), [])
     found = appendix.conditions(a)
     assert len(found) == sum(len(text.conditions(*chapter)) for chapter in text.chapters())
     assert set(found[list(a.short.values())].stack()) <= set(appendix.HOLDS.values())

@@ -10,18 +10,18 @@ from drawn import legible
 
 from artifact import paths, registry
 from artifact.book import facts, text
-from artifact.drawing import prose
+from artifact.drawing import provenance
 from artifact.drawing.pages import which, yours
 from artifact.measure import records
-from artifact.trial import court, header
-from artifact.which import model
+from artifact.recommend import model
+from artifact.user_kernel import benchmark, header
 
-NOTHING = prose.Origin("nvidia-h200", None, False)
+NOTHING = provenance.Origin("nvidia-h200", None, False)
 
 
 @pytest.fixture(scope="module")
 def origin():
-    return prose.Origin("nvidia-h200", paths.RECORDED / "nvidia-h200", False)
+    return provenance.Origin("nvidia-h200", paths.RECORDED / "nvidia-h200", False)
 
 
 def test_without_records_pages_say_so():
@@ -86,22 +86,22 @@ def test_the_example_is_a_mesh_and_what_the_command_prints(origin):
 
 
 def test_the_template_and_its_grammar_are_those_of_the_code():
-    assert "// arguments:" in yours.template("cu") and "def bind(" in yours.template("py")
+    assert "// arguments:" in yours.template("cu") and "def prepare(" in yours.template("py")
     assert all(f"// {key}:" in yours.grammar() for key in (*header.ONCE, *header.MAYBE, "require"))
     df = yours.compiled()
     assert (df["registers"] > 0).all() and set(df["spills"]) == {"none"}
 
 
-def test_every_room_has_a_row_of_what_may_be_named():
+def test_every_system_has_a_row_of_what_may_be_named():
     df = yours.arguments().set_index("room")["names"]
-    assert list(df.index) == [f"`{room}`" for room in registry.find()]
+    assert list(df.index) == [f"`{system}`" for system in registry.find()]
     assert df.str.contains("`c` the output, 256 x 128").all() and "`a.row_ptr` int32 (257)" in df["`casper_sparse`"]
 
 
 def test_trials_that_were_held_are_drawn(tmp_path):
     df = synthetic.experiment("wide", experiment="trial").replace({"variant": {"warp_per_row": "mine"}})
     place = tmp_path / "mine" / "nvidia-h200" / "casper_sparse"
-    records.write(place / f"{court.EXPERIMENT}.csv", df)
+    records.write(place / f"{benchmark.EXPERIMENT}.csv", df)
     records.write_machine(place, synthetic.machine())
     (shown,) = yours.held(tmp_path)
     assert shown.svg.name == "mine-casper_sparse.svg" and "slower at 21" in shown.markdown
@@ -110,8 +110,10 @@ def test_trials_that_were_held_are_drawn(tmp_path):
 
 def test_a_published_kernel_stands_in_where_no_trial_was_held(origin):
     (fig, data), told = yours.stand_in(origin)
-    room = next(importlib.import_module(f"kernels.{name}") for name, room in registry.find().items() if room.headline)
+    system = next(
+        importlib.import_module(f"kernels.{name}") for name, system in registry.find().items() if system.headline
+    )
     first = fig.get_axes()[0].get_yticklabels()[0].get_text()
-    assert room.VARIANTS[first].published and first == dict(told)["trial.name"]
+    assert system.VARIANTS[first].published and first == dict(told)["trial.name"]
     assert isinstance(data, pd.DataFrame) and set(data["variant"]) > {first}
     legible(fig)

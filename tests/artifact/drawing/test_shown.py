@@ -10,7 +10,7 @@ from artifact.book import facts, text
 
 FOLDER = Path(__file__).with_name("shown")
 NOT_MEASURED = text.NOT_MEASURED.partition("{")[0]
-CHAPTERS = [(room, name, gpu) for room, name in text.chapters() for r, gpu in facts.having_facts() if r == room]
+CHAPTERS = [(system, name, gpu) for system, name in text.chapters() for r, gpu in facts.having_facts() if r == system]
 
 
 @pytest.mark.parametrize("name", ["index", "ledger", "elsewhere"])
@@ -24,9 +24,9 @@ def test_a_page_that_follows_from_code_shows_what_was_measured(shown, name):
     assert len(said) > 3000 and NOT_MEASURED not in said and "nan" not in said.split()
 
 
-@pytest.mark.parametrize(("room", "name", "gpu"), CHAPTERS)
-def test_a_chapter_says_what_it_said(room, name, gpu):
+@pytest.mark.parametrize(("system", "name", "gpu"), CHAPTERS)
+def test_a_chapter_says_what_it_said(system, name, gpu):
     """By the facts that lie beside the records; what a page adds to them is said to be missing."""
-    made = text.chapter(room, name)
-    made.add(facts.read(paths.RECORDED / gpu / room / facts.FILE))
-    snapshots.check(FOLDER / f"{room}-{name}-{gpu}.txt", snapshots.lines(map(made, made.blocks)))
+    made = text.chapter(system, name)
+    made.add(facts.read(paths.RECORDED / gpu / system / facts.FILE))
+    snapshots.check(FOLDER / f"{system}-{name}-{gpu}.txt", snapshots.lines(map(made, made.blocks)))

@@ -1,4 +1,4 @@
-"""The map of the systems: how far each is, and a card for each, whatever rooms there are."""
+"""The map of the systems: how far each is, and a card for each, whatever systems there are."""
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ def test_cards_that_would_lie_on_one_another_get_lanes():
 
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_the_map_holds_any_number_of_systems(monkeypatch, count):
-    made = [system(f"room {i}", registry.UNITS[i % 3 == 2], registry.PATTERNS[i % 2]) for i in range(count)]
+    made = [system(f"system {i}", registry.UNITS[i % 3 == 2], registry.PATTERNS[i % 2]) for i in range(count)]
     columns = list(system("x", CUDA, ANYWHERE))
     monkeypatch.setattr(systems, "systems", lambda _: pd.DataFrame(made, columns=columns))
     fig, data = systems.systems_map(None)
@@ -67,5 +67,5 @@ def test_the_map_holds_any_number_of_systems(monkeypatch, count):
         assert fig.axes[0].get_window_extent().containsx(box.x1)
         assert box.y0 > 0
     said = texts(on_a_page(fig))
-    assert all(f"room {i}" in said for i in range(count))
+    assert all(f"system {i}" in said for i in range(count))
     legible(fig)

@@ -6,12 +6,12 @@ import pytest
 import synthetic
 
 from artifact import paths
-from artifact.drawing import prose
+from artifact.drawing import provenance
 from artifact.measure import device, records
 from artifact.verdicts import load
 
-ROOM, SLUG, NAME = "casper_sparse", "nvidia-z9", "NVIDIA Z9"
-SHIPPED = list(prose.folders(paths.RECORDED / paths.HOME))
+SYSTEM, SLUG, NAME = "casper_sparse", "nvidia-z9", "NVIDIA Z9"
+SHIPPED = list(provenance.folders(paths.RECORDED / paths.HOME))
 #: What a page may not say of three.
 TWO = re.compile(r"\b(both GPUs|two (kinds of )?GPUs|two machines|the other GPU's)\b")
 
@@ -24,8 +24,8 @@ def every(tmp_path, monkeypatch):
         frames = {sweep: synthetic.experiment(sweep, gpu=name, scale=scale) for sweep in synthetic.SHAPES}
         synthetic.folder(root, frames, name, device.slug(name))
     monkeypatch.setattr(paths, "RECORDED", root)
-    monkeypatch.setattr(prose.sides, "__defaults__", (root,))
-    mine = [claim for claim in load.claims() if claim.room == ROOM]
+    monkeypatch.setattr(provenance.sides, "__defaults__", (root,))
+    mine = [claim for claim in load.claims() if claim.room == SYSTEM]
     monkeypatch.setattr(load, "claims", lambda *_: mine)
     return root
 
@@ -44,5 +44,5 @@ def test_the_ledger_has_its_column(every, shown):
     assert text.count('data-gpu=""') == len(records.list_gpus(every)) == 3
     assert f'<th scope="col" data-gpu="">{NAME}</th>' in text and NAME in text.partition("Commits")[0]
     assert text.count(f'data-label="{NAME}"') == len(load.claims()) > 0
-    assert f"records/{SLUG}/{ROOM}/wide.csv" in text
+    assert f"records/{SLUG}/{SYSTEM}/wide.csv" in text
     assert not TWO.search(re.sub(r"<tbody>.*?</tbody>", "", text, flags=re.DOTALL))

@@ -2,25 +2,25 @@
 
 import pytest
 
-from artifact.drawing import sketch, words
+from artifact.drawing import formatting, sketch
 from artifact.drawing.pages.sources import linked
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (words.listed([]), ""),
-        (words.listed(["a"]), "a"),
-        (words.listed(["a", "b", "c"]), "a, b and c"),
-        (words.shape((512, 512, 512)), "512³"),
-        (words.shape((512, 512, 64)), "512 × 512 × 64"),
-        (words.more(0.123, "bytes"), "12% more bytes"),
-        (words.more(-0.5, "clocks"), "50% fewer clocks"),
-        (words.change(1.2), "20% faster"),
-        (words.change(0.9), "10% slower"),
-        (words.change(1.019), "the same within 2%"),
-        (words.change(0.981), "the same within 2%"),
-        (words.times("1.3x over 128 x 256: 2x."), "1.3× over 128 x 256: 2×."),
+        (formatting.listed([]), ""),
+        (formatting.listed(["a"]), "a"),
+        (formatting.listed(["a", "b", "c"]), "a, b and c"),
+        (formatting.shape((512, 512, 512)), "512³"),
+        (formatting.shape((512, 512, 64)), "512 × 512 × 64"),
+        (formatting.more(0.123, "bytes"), "12% more bytes"),
+        (formatting.more(-0.5, "clocks"), "50% fewer clocks"),
+        (formatting.change(1.2), "20% faster"),
+        (formatting.change(0.9), "10% slower"),
+        (formatting.change(1.019), "the same within 2%"),
+        (formatting.change(0.981), "the same within 2%"),
+        (formatting.times("1.3x over 128 x 256: 2x."), "1.3× over 128 x 256: 2×."),
         (sketch.wrap("one two three", 8), "one two\nthree"),
         (sketch.wrap("", 8), "–"),
         *((sketch.short(value), text) for value, text in ((0, "0"), (0.533, ".53"), (-0.5, "-.50"), (0.996, "1.0"))),
@@ -46,7 +46,7 @@ def test_a_file_that_is_named_is_linked_and_comes_along(tmp_path):
     }
     assert text.count("<a ") == 5 and 'href="sources/kernels/one/a.cu.txt"><code' in text
     assert '<a href="y"><code>b.cuh</code></a> a.cu' in text
-    # On a page of no room a name that two folders have says nothing.
+    # On a page of no system a name that two folders have says nothing.
     assert linked("<code>a.cu</code>", "index", tmp_path) == ("<code>a.cu</code>", {})
 
 

@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from contenders import refused
 
-from artifact.measure import bench, ceilings, check, records, run
+from artifact.measure import bench, ceilings, records, run, verification
 from kernels import ceilings as kernels
 from kernels.ceilings import launch as launch_
 
@@ -17,7 +17,7 @@ EXPECTED = np.arange(1, 5, dtype=np.float64)
 
 
 def test_errors_are_relative_to_the_mean():
-    assert ceilings._errors("fma", EXPECTED.astype(np.float32), EXPECTED) == check.Errors(0.0, 0.0)
+    assert ceilings._errors("fma", EXPECTED.astype(np.float32), EXPECTED) == verification.Errors(0.0, 0.0)
     errors = ceilings._errors("fma", (EXPECTED + np.array([0, 0, 0, 1e-3])).astype(np.float32), EXPECTED)
     assert errors[:2] == pytest.approx((1e-3 / 2.5 / 2, 1e-3 / 2.5), rel=1e-3)
 
@@ -26,7 +26,12 @@ def test_errors_are_relative_to_the_mean():
 def test_one_wrong_element_is_enough(wrong):
     out = np.float32([*EXPECTED[:3], wrong])
     refused(
-        "^microbenchmark copy is off by .*nothing$", ceilings._errors, "copy", out, EXPECTED, kind=check.WrongResult
+        "^microbenchmark copy is off by .*nothing$",
+        ceilings._errors,
+        "copy",
+        out,
+        EXPECTED,
+        kind=verification.WrongResult,
     )
 
 
@@ -53,7 +58,7 @@ def microbenchmarks(monkeypatch):
     """Microbenchmarks that take 2 µs; values: name -> what it writes in place of 1, before and after it is timed."""
     values: dict[str, list[float]] = {}
 
-    def bind(name, device, seed):
+    def prepare(name, device, seed):
         assert seed == 7
         out, writes = np.zeros(8, np.float32), list(values.get(name, [1.0]))
 
@@ -71,14 +76,14 @@ def microbenchmarks(monkeypatch):
         verify(name, bound.launch)
         return {name: bench.Timing(2.0, 1.5, 2.5, 9, 1980.0, math.nan, "", False)}
 
-    monkeypatch.setattr(kernels, "bind", bind)
+    monkeypatch.setattr(kernels, "prepare", prepare)
     monkeypatch.setattr(bench, "time", time)
     return values
 
 
 @pytest.mark.parametrize("mode", ["recorded", "measure"])
 def test_what_was_measured_is_read_and_not_measured_again(tmp_path, monkeypatch, mode):
-    monkeypatch.setattr(kernels, "bind", lambda *_: pytest.fail("this must only read"))
+    monkeypatch.setattr(kernels, "prepare", lambda *_: pytest.fail("this must only read"))
     df = measured(synthetic.folder(tmp_path, frames={}) / "ceilings", mode).set_index("variant")
     assert list(df.index) == ["copy", "l2_read", "shared_read", "fma"]
     assert df["gbps"]["copy"] == synthetic.COPY_GBPS and df["tflops"]["fma"] == synthetic.FMA_TFLOPS
@@ -116,7 +121,7 @@ def test_each_microbenchmark_has_a_tolerance_of_its_own(tmp_path, microbenchmark
         error = measured(tmp_path).set_index("variant")["max_err"][name]
         assert error == pytest.approx(5 * kernels.TOLERANCE, rel=1e-3)
     else:
-        refused(f"microbenchmark {name} is off by", measured, tmp_path, kind=check.WrongResult)
+        refused(f"microbenchmark {name} is off by", measured, tmp_path, kind=verification.WrongResult)
         assert not list(tmp_path.iterdir())
 
 

@@ -148,18 +148,20 @@ def test_a_repository_that_git_refuses_is_said(monkeypatch, tmp_path, capsys):
     assert device.commit() == "0123abc"
 
 
-#: Path in a small tree -> whether a room's numbers change with it.
+#: Path in a small tree -> whether a system's numbers change with it.
 MATTERS = {
     **dict.fromkeys(("kernels/jit.py", "kernels/room/a.cu", "kernels/room/launch.py"), True),
-    **dict.fromkeys(("kernels/room/choices/nvidia-h200.csv", "kernels/common/vec.cuh", "kernels/tuning/race.py"), True),
-    **{f"artifact/{x}": True for x in ("measure/bench.py", "measure/check.py", "baselines/cublas_loop.c")},
+    **dict.fromkeys(
+        ("kernels/room/choices/nvidia-h200.csv", "kernels/common/vec.cuh", "kernels/autotune/race.py"), True
+    ),
+    **{f"artifact/{x}": True for x in ("measure/bench.py", "measure/verification.py", "baselines/cublas_loop.c")},
     **{f"artifact/baselines/{x}.py": True for x in ("cublas", "shared", "kernel")},
     "kernels/elsewhere/c.cu": True,
     **{f"artifact/{x}.py": False for x in ("baselines/cublaslt", "baselines/cusparse", "drawing/plot")},
     **dict.fromkeys(("kernels/room/README.md", "kernels/room/table.csv", "kernels/other/b.cu"), False),
     "kernels/other/choices/nvidia-h200.csv": False,
 }
-#: A baseline that is made of others, in a circle, and of another room's kernels.
+#: A baseline that is made of others, in a circle, and of another system's kernels.
 IMPORTS = {
     "cublas": "from artifact.baselines import shared\nfrom kernels.formats import csr",
     "shared": "from artifact.baselines.cublas import bind\nimport artifact.baselines.kernel",

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from artifact.measure import check, portable, run
+from artifact.measure import portable, run, verification
 from artifact.measure.portable import Point
-from artifact.rooms.async_sparse.portable import of_csr
+from artifact.systems.async_sparse.portable import of_csr
 from kernels import jit
 from kernels.library import families
 
@@ -15,9 +15,9 @@ from kernels.library import families
 def test_every_point_is_a_problem_of_a_kernel_that_other_gpus_have():
     found = list(portable.points())
     assert {point.what for _, point in found} == {"blocks", "csr", "2:4", "n:m"}
-    for room, point in found:
-        module, problem = importlib.import_module(f"kernels.{room}"), point.make()
-        assert problem.room == room and problem.useful_flops > 0
+    for system, point in found:
+        module, problem = importlib.import_module(f"kernels.{system}"), point.make()
+        assert problem.room == system and problem.useful_flops > 0
         assert point.own in module.VARIANTS
         elsewhere = point.elsewhere
         assert elsewhere == "auto" or module.VARIANTS[elsewhere].targets == jit.TARGETS, point
@@ -39,7 +39,9 @@ def test_rates_are_the_problems_and_over_the_fastest_dense_product(monkeypatch):
 
     def point(problem, here, **_):
         timings = {name: SimpleNamespace(median_us=time) for name, time in us.items()}
-        return {name: (run.Prepared(1.0, 0), check.Errors(0.0, 0.0), timings[name]) for name in us if name in here}
+        return {
+            name: (run.Prepared(1.0, 0), verification.Errors(0.0, 0.0), timings[name]) for name in us if name in here
+        }
 
     monkeypatch.setattr(portable, "measure_point", point)
     monkeypatch.setattr(portable, "points", lambda: [("async_sparse", Point("blocks", "auto", "auto", lambda: of))])

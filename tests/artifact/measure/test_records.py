@@ -196,10 +196,10 @@ def test_a_foreign_record_is_one_sentence(wide, old, new, says):
     ],
 )
 def test_a_record_belongs_where_it_lies(tmp_path, place, foreign, says):
-    """In a file of its experiment's name, beside the machine of its GPU, in its room's folder."""
-    room = tmp_path / "nvidia-h200" / "casper_sparse"
-    records.write_machine(room, synthetic.machine())
-    path = records.write(room / place / "wide.csv", frame({}))
+    """In a file of its experiment's name, beside the machine of its GPU, in its system's folder."""
+    system = tmp_path / "nvidia-h200" / "casper_sparse"
+    records.write_machine(system, synthetic.machine())
+    path = records.write(system / place / "wide.csv", frame({}))
     text, ((column, value),) = path.read_text(), foreign.items()
     path.write_text(text.replace(str(row()[column]), value))
     refused(f"{path}: row 2, column '{column}': {says}", records.read, path)
@@ -215,7 +215,7 @@ def test_a_record_belongs_where_it_lies(tmp_path, place, foreign, says):
     ("limits", "experiment", "most"),
     [({}, "wide", 4e-3), ({"usual": "tf32"}, "wide", 1e-4), ({"wide": "float16"}, "wide", 1e-3)],
 )
-def test_a_room_says_how_wrong_its_results_may_be(monkeypatch, limits, experiment, most):
+def test_a_system_says_how_wrong_its_results_may_be(monkeypatch, limits, experiment, most):
     monkeypatch.setattr(records.registry, "find", lambda: {"a_room": SimpleNamespace(limits=limits)})
     df = frame(*({"room": "a_room", "experiment": experiment, "label": x} for x in ("", "e4m3 rows")))
     assert records._most(df.assign(bound=math.nan), "rel_err").tolist() == [most, 4e-2]
@@ -315,12 +315,12 @@ def test_a_record_is_held_against_its_plan(tmp_path):
 
 
 def planned(root):
-    """A room's folder with one record, as it was planned."""
+    """A system's folder with one record, as it was planned."""
     folder = root / "nvidia-h200" / "casper_sparse"
     records.plan(folder / "wide.csv", KEYS[:1])
     records.write(folder / "wide.csv", frame(POINTS[0]))
     records.write_machine(folder, synthetic.machine())
-    records.check_room(folder)
+    records.check_system(folder)
     return folder
 
 
@@ -330,9 +330,9 @@ def test_a_record_that_was_planned_is_missed(tmp_path, dangling):
     (folder / "wide.csv").unlink()
     if dangling:
         (folder / "wide.csv").symlink_to("nowhere")
-    refused(r"wide\.csv: there is no such record, but plan\.json has 1 rows", records.check_room, folder)
+    refused(r"wide\.csv: there is no such record, but plan\.json has 1 rows", records.check_system, folder)
     records.leave_out(folder / "wide.csv", KEYS[0], "everybody refuses it")  # which is said
-    records.check_room(folder)
+    records.check_system(folder)
 
 
 @pytest.mark.parametrize("place", ["", "repeat", "libraries/0.10.0"])
@@ -341,13 +341,13 @@ def test_a_folder_is_named_after_the_gpu_of_its_records(tmp_path, place):
     folder = planned(tmp_path)
     records.write_machine(folder / place, synthetic.machine())
     assert records.resolve("nvidia-h200", tmp_path) == folder.parent
-    assert records.list_gpus(tmp_path) == ["nvidia-h200"] and records.rooms(folder.parent) == ["casper_sparse"]
+    assert records.list_gpus(tmp_path) == ["nvidia-h200"] and records.systems(folder.parent) == ["casper_sparse"]
     refused(
         "the folder of one GPU, with records of casper_sparse: name the folder above", records.list_gpus, folder.parent
     )
     assert records.list_gpus(folder) == []
     records.write_machine(folder / place, synthetic.machine("NVIDIA H100", "nvidia-h200"))
-    for look in (partial(records.check_room, folder), partial(records.resolve, "nvidia-h200", tmp_path)):
+    for look in (partial(records.check_system, folder), partial(records.resolve, "nvidia-h200", tmp_path)):
         refused("these records are of an NVIDIA H100 .* named after their GPU", look)
 
 

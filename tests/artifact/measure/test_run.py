@@ -14,18 +14,18 @@ from contenders import OnCpu, problem, product, refused
 from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
-from artifact.drawing import prose
-from artifact.measure import bench, check, device, records, run
+from artifact.drawing import provenance
+from artifact.measure import bench, device, records, run, verification
 from kernels.contract import Operands
 from kernels.formats import csr
 
 MACHINE = synthetic.machine() | {"cusparse": "12.7.2"}
-WHEN, ROOM = MACHINE["date"], "casper_sparse"
+WHEN, SYSTEM = MACHINE["date"], "casper_sparse"
 CONTENDERS, SHAPES = dict.fromkeys(("warp_per_row", "cusparse_alg2")), (4, 8, 16)
 
 
 def make_problem(n, m=8, k=6, **what):
-    return problem(m, n, k, room=ROOM, **what)
+    return problem(m, n, k, room=SYSTEM, **what)
 
 
 def problems(**what):
@@ -45,14 +45,14 @@ class FakeTimer:
         self.calls.append(problem.n)
         us = 10.0 * len(self.calls)
         timing = bench.Timing(us, us * 0.99, us * 1.01, 25, 1980.0, 500.0, "none", False)
-        return {name: (run.Prepared(0.5, 512), check.Errors(1e-7, 1e-6), timing) for name in contenders}
+        return {name: (run.Prepared(0.5, 512), verification.Errors(1e-7, 1e-6), timing) for name in contenders}
 
 
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
     """A machine that seems to have a GPU: `use` puts a new fake timer in place."""
     info = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
-    state = SimpleNamespace(machine=dict(MACHINE), folder=tmp_path / "records" / "nvidia-h200" / ROOM)
+    state = SimpleNamespace(machine=dict(MACHINE), folder=tmp_path / "records" / "nvidia-h200" / SYSTEM)
 
     def use(**how):
         timer = FakeTimer(**how)
@@ -65,7 +65,7 @@ def gpu(monkeypatch, tmp_path):
         "find": lambda: info,
         "require": lambda: info,
         "describe": lambda opened: dict(state.machine),
-        "sources": lambda room: "0123456789ab",
+        "sources": lambda system: "0123456789ab",
     }.items():
         monkeypatch.setattr(device, name, what)
     monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
@@ -73,7 +73,7 @@ def gpu(monkeypatch, tmp_path):
 
 
 def measured(experiment="wide", contenders=CONTENDERS, seed=0, repeat=False, **more):
-    made = run.start(ROOM, mode="measure", seed=seed, repeat=repeat)
+    made = run.start(SYSTEM, mode="measure", seed=seed, repeat=repeat)
     return made.measure(experiment, problems(seed=seed), contenders, **more)
 
 
@@ -82,7 +82,7 @@ def no_gpu(monkeypatch, tmp_path):
     """A machine without a GPU, and shipped records of one experiment."""
     monkeypatch.setattr(device, "find", lambda: None)
     monkeypatch.setattr(paths, "RECORDED", tmp_path / "recorded")
-    folder, timer = tmp_path / "recorded" / "nvidia-h200" / ROOM, FakeTimer()
+    folder, timer = tmp_path / "recorded" / "nvidia-h200" / SYSTEM, FakeTimer()
     records.write_machine(folder, MACHINE)
     rows = [
         run.row(p, name, "wide", *result, gpu="NVIDIA H200", when=WHEN)
@@ -104,13 +104,13 @@ def no_gpu(monkeypatch, tmp_path):
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**32}, "seed is 4294967296"),
         ({"seed": 0.5}, "seed is 0.5"),
-        ({"room": "../etc"}, "room is '../etc'"),
+        ({"system": "../etc"}, "system is '../etc'"),
         ({"gpu": "nvidia-h2000", "mode": "recorded"}, "no records of a GPU 'nvidia-h2000'"),
-        ({"room": "attic", "mode": "recorded"}, "no records of room 'attic' on nvidia-h200"),
+        ({"system": "attic", "mode": "recorded"}, "no records of system 'attic' on nvidia-h200"),
     ],
 )
 def test_an_unknown_parameter_is_named(no_gpu, parameter, message):
-    refused(message, run.start, **{"room": ROOM} | parameter, kind=(ValueError, FileNotFoundError))
+    refused(message, run.start, **{"system": SYSTEM} | parameter, kind=(ValueError, FileNotFoundError))
 
 
 def test_nothing_is_measured_with_a_hang_trap(gpu, monkeypatch):
@@ -134,8 +134,8 @@ def test_every_point_is_measured_and_recorded(gpu, capsys):
     assert gpu.timer.timer is bench.time_calls and gpu.timer.calls == [*SHAPES, *SHAPES]
 
 
-def test_the_baselines_of_a_room_are_its_contenders(gpu, no_gpu):
-    measuring, recorded = (run.start(ROOM, mode=mode) for mode in ("measure", "recorded"))
+def test_the_baselines_of_a_system_are_its_contenders(gpu, no_gpu):
+    measuring, recorded = (run.start(SYSTEM, mode=mode) for mode in ("measure", "recorded"))
     assert list(measuring.baselines())[0] == "cusparse_default"
     assert list(measuring.baselines(["cublas", "cpu"]))[:2] == ["cublas", "cpu_loop"]
     assert list(recorded.baselines()) == list(measuring.baselines()), "the names suffice"
@@ -172,8 +172,8 @@ def test_what_is_another_measurement_is_made_anew(gpu, capsys, change, machine, 
     assert (gpu.folder / "wide.csv.stale").exists() == stale
     assert ("wide.csv comes from other code or another machine" in capsys.readouterr().out) == stale
     root = gpu.folder.parents[1]
-    assert records.list_gpus(root) == ["nvidia-h200"] and records.rooms(root / "nvidia-h200") == [ROOM]
-    read = run.start(ROOM, mode="recorded", records=root, repeat="repeat" in change)
+    assert records.list_gpus(root) == ["nvidia-h200"] and records.systems(root / "nvidia-h200") == [SYSTEM]
+    read = run.start(SYSTEM, mode="recorded", records=root, repeat="repeat" in change)
     assert len(read.measure("wide", problems(seed=change.get("seed", 0)), CONTENDERS)) == 6
 
 
@@ -189,11 +189,11 @@ def test_a_machine_is_the_same_if_nothing_that_changes_a_number_differs(tmp_path
 def test_points_that_differ_little_are_two(gpu):
     """Densities of 0.5 and 1 % are, like 24.9 and 25 %, not one point."""
     near = [partial(make_problem, 4, density=d) for d in (0.249, 0.25, 0.2501)]
-    made = run.start(ROOM, mode="measure")
+    made = run.start(SYSTEM, mode="measure")
     made.measure("wide", near[:1], CONTENDERS)
     df = made.measure("wide", near, CONTENDERS)
     assert gpu.timer.calls == [4, 4, 4] and list(df["density"]) == [0.249] * 2 + [0.25] * 2 + [0.2501] * 2
-    read = run.start(ROOM, mode="recorded", records=gpu.folder.parent.parent)
+    read = run.start(SYSTEM, mode="recorded", records=gpu.folder.parent.parent)
     refused("no warp_per_row", read.measure, "wide", [make_problem(4, density=0.2499)], ["warp_per_row"])
 
 
@@ -201,7 +201,7 @@ def test_points_that_differ_little_are_two(gpu):
 
 
 def test_recorded_rows_are_those_that_were_asked_for_in_their_order(no_gpu):
-    made = run.start(ROOM, mode="recorded", preset="kick")
+    made = run.start(SYSTEM, mode="recorded", preset="kick")
     df = made.measure("wide", [make_problem(16), make_problem(4)], ["cusparse_alg2"])
     assert list(df["n"]) == [16, 4] and set(df["variant"]) == {"cusparse_alg2"} and list(df.index) == [0, 1]
     for asked in (([], CONTENDERS), (problems(), [])):
@@ -228,7 +228,7 @@ def test_recorded_rows_are_those_that_were_asked_for_in_their_order(no_gpu):
 def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
     refused(
         f"casper_sparse/wide on nvidia-h200 have no .*{message}",
-        run.start(ROOM, mode="recorded").measure,
+        run.start(SYSTEM, mode="recorded").measure,
         "wide",
         [asked],
         names,
@@ -236,15 +236,15 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
 
 
 def test_the_banner_says_what_was_done_where_and_when_and_what_was_added(no_gpu):
-    found = run.start(ROOM)
-    text = prose.banner(found)
+    found = run.start(SYSTEM)
+    text = provenance.banner(found)
     assert "Recorded on an NVIDIA H200, 2026-01-02, commit 0123abc." in text and "Added" not in text
     assert "This machine has no GPU" in text and 'class="admonition note"' in text
-    asked = prose.banner(run.start(ROOM, mode="recorded"))
+    asked = provenance.banner(run.start(SYSTEM, mode="recorded"))
     assert "no GPU" not in asked and "asked for" in asked
     part = {"experiments": ["wide", "tall"], "date": "2026-12-01T00:00", "commit": "def", "sources": "0"}
     found.machine = found.machine | {"later": [part]}
-    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in prose.banner(found)
+    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in provenance.banner(found)
 
 
 # ---------------------------------------------------------------- one point
@@ -258,8 +258,8 @@ def point(monkeypatch, by_the_host):  # noqa: F811
     a = csr.Csr(3, 4, row_ptr, columns, np.array([1, 2, 3, 4], np.float32))
     made = make_problem(2, m=3, k=4, nnz=4, operands=Operands(a, np.arange(1, 9, dtype=np.float32).reshape(4, 2)))
     made.make_device = lambda: Operands(*map(by_the_host, (a, made.host().b)))
-    log, original = [], check.oracle
-    monkeypatch.setattr(check, "oracle", lambda p, **more: original(p, on="cpu", **more))
+    log, original = [], verification.oracle
+    monkeypatch.setattr(verification, "oracle", lambda p, **more: original(p, on="cpu", **more))
     monkeypatch.setattr(run, "_free_memory", lambda: log.append("freed"))
     stream = SimpleNamespace(sync=lambda: None, close=lambda: log.append("closed"))
 
@@ -293,7 +293,7 @@ def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(point):
     """Bound anew, since what a bind makes of A holds its numbers; and before it is bound to the problem itself."""
     made = []
 
-    def bind(p):
+    def prepare(p):
         gc.collect(0)
         alive = [one() for one in made if one() is not None]
         assert all(one.problem is point.problem for one in alive) if p is point.problem else not alive
@@ -302,7 +302,7 @@ def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(point):
         made.append(weakref.ref(bound))
         return bound
 
-    point.measure(a=bind, b=bind)
+    point.measure(a=prepare, b=prepare)
     assert len(made) == 4
 
 
@@ -310,7 +310,7 @@ def test_on_whole_numbers_each_is_made_ready_when_the_one_before_is_gone(point):
 def test_what_is_wrong_on_whole_numbers_only_is_wrong(point, off):
     """Where random ones hide it: a product that is lost in rounding, TF32 in place of float32."""
 
-    def bind(p):
+    def prepare(p):
         def work(a, b):
             out = product(a, b)
             out[2, 1] += 0 if p is point.problem else np.float32(off) * abs(out[2, 1] or 1)
@@ -319,7 +319,7 @@ def test_what_is_wrong_on_whole_numbers_only_is_wrong(point, off):
         return OnCpu(p, work, "rounds")
 
     says = "^rounds on whole numbers at m=3, n=2, k=4, 4 non-zeros is wrong: 1 of 6 elements .*at row 2, column 1, is "
-    refused(says, point.measure, rounds=bind, kind=check.WrongResult)
+    refused(says, point.measure, rounds=prepare, kind=verification.WrongResult)
     assert point.log[-1] == "freed" and "closed" in point.log and point.problem._host is None
 
 
@@ -330,27 +330,36 @@ def test_a_contender_that_is_wrong_only_after_its_first_launch_is_caught(point):
         bound = OnCpu(p, lambda a, b: product(a, b) * np.float32(1 + bound.launches / 100), "late")
         return bound
 
-    refused("late after timing at .*m=3, n=2.* is wrong", point.measure, right=right, late=late, kind=check.WrongResult)
+    refused(
+        "late after timing at .*m=3, n=2.* is wrong",
+        point.measure,
+        right=right,
+        late=late,
+        kind=verification.WrongResult,
+    )
     assert [x for x in point.log if x != "freed"] == ["closed", (["right", "late"], 0.1), "closed"]
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
-def test_a_bind_that_changes_the_operands_does_not_reach_the_reference(point, operand):
+def test_a_prepare_that_changes_the_operands_does_not_reach_the_reference(point, operand):
     def spoil(p):
         if p is point.problem:
             (p.host().a.val if operand == "a" else p.host().b)[1] *= 2
         return OnCpu(p, name="spoils")
 
-    refused("spoils at .* is wrong", point.measure, spoils=spoil, kind=check.WrongResult)
+    refused("spoils at .* is wrong", point.measure, spoils=spoil, kind=verification.WrongResult)
 
 
 def test_a_row_has_every_number_in_its_place():
     of = make_problem(8, m=5, seed=3, label="cage4", least_bytes=300, requested_bytes=700)
-    timing, errors = bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True), check.Errors(1e-7, 2e-6, 0.25)
+    timing, errors = (
+        bench.Timing(2.0, 1.5, 3.0, 9, 1980.0, 420.0, "power brake", True),
+        verification.Errors(1e-7, 2e-6, 0.25),
+    )
     row = run.row(of, "any_n", "wide", run.Prepared(0.25, 512), errors, timing, gpu="NVIDIA H200", when=WHEN)
     assert list(row) == list(records.COLUMNS)
     assert list(row.values()) == [
-        *(ROOM, "wide", "any_n", "cage4", 5, 8, 6, 0.25, 12, 3, 2.0, 1.5, 3.0, 9),
+        *(SYSTEM, "wide", "any_n", "cage4", 5, 8, 6, 0.25, 12, 3, 2.0, 1.5, 3.0, 9),
         *("2·nnz·N", 192, 192 / 2e-6 / 1e12, 300, 700, 300 / 2e-6 / 1e9, 1e-7, 2e-6, 0.25, 0.25, 512, True),
         *(1980.0, 420.0, "power brake", "NVIDIA H200", WHEN),
     ]
@@ -364,15 +373,15 @@ def test_a_row_has_every_number_in_its_place():
 def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
     """Measure two points, go on after an interruption, and read them back as shipped records."""
     from artifact.baselines import cusparse
-    from kernels import casper_sparse as room
+    from kernels import casper_sparse as system
 
     made = run.start("casper_sparse", "measure", preset="kick", seed=5, records=tmp_path)
     shapes = [{"m": 1000, "n": n, "k": 512, "density": 0.05} for n in (64, 128)]
-    points = [lambda s=s: room.problem(**s, seed=5) for s in shapes]
+    points = [lambda s=s: system.problem(**s, seed=5) for s in shapes]
     contenders = made.variants() | cusparse.contenders(made.device)
     first = made.measure("wide", points[:1], contenders)
-    assert len(first) == len(room.VARIANTS) + len(cusparse.ALGORITHMS)
-    assert (first["rel_err"] < check.LIMITS["float32"].rel_err).all()
+    assert len(first) == len(system.VARIANTS) + len(cusparse.ALGORITHMS)
+    assert (first["rel_err"] < verification.LIMITS["float32"].rel_err).all()
     assert (first["median_us"] > 1).all() and (first["samples"] >= bench.MIN_SAMPLES).all()
     assert (first["sm_mhz"] > 100).all()
 

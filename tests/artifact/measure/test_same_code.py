@@ -51,15 +51,15 @@ def test_a_tree_is_compiled_with_its_own_kernels(tmp_path):
 
 
 def test_every_commit_once_and_what_differs_is_a_status(monkeypatch, capsys):
-    """Of the shipped records: rooms with variants alone, trees that git makes and takes away again."""
+    """Of the shipped records: systems with variants alone, trees that git makes and takes away again."""
     asked, called = [], []
-    monkeypatch.setattr(same_code, "sass", lambda tree, room: asked.append((tree, room)) or {"k.cu: k": room})
+    monkeypatch.setattr(same_code, "sass", lambda tree, system: asked.append((tree, system)) or {"k.cu: k": system})
     monkeypatch.setattr(same_code.device, "git", lambda *words: called.append(words[:2]))
     assert same_code.main([]) == 0
     out = capsys.readouterr().out.splitlines()
     assert len(out) == len(set(out)) >= 5 and all("1 kernels with the same" in x for x in out)
-    assert {room for _, room in asked} >= {"casper_sparse", "tensor_core_24"}
+    assert {system for _, system in asked} >= {"casper_sparse", "tensor_core_24"}
     assert any(x.startswith("nm_spmm at 872b9b1: ") for x in out), "what was added later"
     assert called.count(("worktree", "add")) == called.count(("worktree", "remove")) == len(out)
-    monkeypatch.setattr(same_code, "sass", lambda tree, room: {"k.cu: k": str(tree == paths.ROOT)})
+    monkeypatch.setattr(same_code, "sass", lambda tree, system: {"k.cu: k": str(tree == paths.ROOT)})
     assert same_code.main([]) == 1 and "differ: k.cu: k" in capsys.readouterr().out

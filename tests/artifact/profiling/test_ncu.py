@@ -420,7 +420,7 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
 @pytest.mark.gpu
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("room", "shape", "contenders"),
+    ("system", "shape", "contenders"),
     [
         (
             "casper_sparse",
@@ -439,12 +439,12 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
         ),
     ],
 )
-def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):
+def test_counters_of_a_small_problem(device, tmp_path, system, shape, contenders):
     if shutil.which("ncu") is None:
         pytest.skip("Nsight Compute is not installed")
     pytest.importorskip("ncu_report")
     try:
-        df = ncu.profile(room, [shape], contenders, folder=tmp_path / room)
+        df = ncu.profile(system, [shape], contenders, folder=tmp_path / system)
     except PermissionError as error:
         pytest.skip(str(error))
     table = ncu.per_contender(df).pivot(index="variant", columns="metric", values="value")
@@ -454,11 +454,11 @@ def test_counters_of_a_small_problem(device, tmp_path, room, shape, contenders):
     assert df["grid"].str.fullmatch(r"\d+x\d+x\d+").all()
     missing = set(ncu.METRICS) - set(df.dropna(subset="value")["metric"])
     assert len(missing) < 5, f"names that this GPU does not know: {missing}"
-    rows = ncu.launches(tmp_path / room)
+    rows = ncu.launches(tmp_path / system)
     assert set(rows["variant"]) == set(contenders) and (rows["time_ns"] > 0).all()
-    shipped = [path.read_text() for path in (tmp_path / room).rglob("*.csv")]
+    shipped = [path.read_text() for path in (tmp_path / system).rglob("*.csv")]
     assert len(shipped) == 2 and not any(str(ncu.paths.ROOT) in text for text in shipped)
-    kept = tmp_path / room / "profiles" / f"{room}.ncu-rep"
+    kept = tmp_path / system / "profiles" / f"{system}.ncu-rep"
     ncu_itself = [shutil.which("ncu"), "--import", str(kept), "--page", "raw", "--csv"]
     said = subprocess.run(ncu_itself, capture_output=True, text=True)
     assert said.returncode == 0 and "gpu__time_duration.sum" in said.stdout, said.stderr
@@ -488,12 +488,12 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
         monkeypatch.setattr(cuda.core, name, what)
     monkeypatch.setattr(driver, "cuProfilerStart", lambda: log.append("start"))
     monkeypatch.setattr(driver, "cuProfilerStop", lambda: log.append("stop"))
-    room = SimpleNamespace(
+    system = SimpleNamespace(
         BASELINES=(),
         problem=lambda **_: SimpleNamespace(release=lambda: None),
-        bind=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
+        prepare=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
     )
-    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: room)
+    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: system)
     ncu_target.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
     each = [MARKER, "a", "wait", MARKER, "b", "wait"]
     assert log == ["ready", "start", *each, "stop"]

@@ -15,11 +15,11 @@ from artifact.profiling import ncu
 from artifact.verdicts import evidence, load, quantities
 
 PROFILES = registry.profiles()
-ROOMS = list(PROFILES)
-#: Those that have kernels: a room's trial may be written before them.
-BUILT = [room for room in ROOMS if (paths.ROOT / "kernels" / room / "launch.py").is_file()]
-#: Modules of rooms with problems of their own.
-PARTS = [room for room in ROOMS if "." in room]
+SYSTEMS = list(PROFILES)
+#: Those that have kernels: a system's trial may be written before them.
+BUILT = [system for system in SYSTEMS if (paths.ROOT / "kernels" / system / "launch.py").is_file()]
+#: Modules of systems with problems of their own.
+PARTS = [system for system in SYSTEMS if "." in system]
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -30,8 +30,8 @@ def refused(capsys, *arguments: str) -> str:
     return err
 
 
-def planned(room: str) -> list[dict]:
-    plan = PROFILES[room]
+def planned(system: str) -> list[dict]:
+    plan = PROFILES[system]
     return [s | {"density": d} for d, s in itertools.product(plan["densities"], plan["shapes"])]
 
 
@@ -44,10 +44,10 @@ def no_gpu(monkeypatch):
     monkeypatch.setattr(ncu, "profile", lambda *_, **__: pytest.fail("there is no GPU"))
 
 
-@pytest.mark.parametrize("room", ["juggle", "ceilings", "../casper_sparse"])
-def test_an_unknown_room_names_the_known_ones(capsys, no_gpu, room):
-    err = refused(capsys, room)
-    assert repr(room) in err and f"known: {', '.join(ROOMS)}" in err
+@pytest.mark.parametrize("system", ["juggle", "ceilings", "../casper_sparse"])
+def test_an_unknown_system_names_the_known_ones(capsys, no_gpu, system):
+    err = refused(capsys, system)
+    assert repr(system) in err and f"known: {', '.join(SYSTEMS)}" in err
     assert "needs an NVIDIA GPU" in refused(capsys) and "needs an NVIDIA GPU" in refused(capsys, "casper_sparse")
 
 
@@ -67,8 +67,8 @@ def profiled(monkeypatch):
     """The calls of `ncu.profile`, which seems to work: one counter is 5 in each launch, one is missing."""
     calls = []
 
-    def profile(room, shapes, contenders, metrics, *, folder, gpu):
-        calls.append((room, list(shapes), list(contenders), list(metrics), folder))
+    def profile(system, shapes, contenders, metrics, *, folder, gpu):
+        calls.append((system, list(shapes), list(contenders), list(metrics), folder))
         found = [(ncu.TIME, 5.0), (ncu.METRICS[1], math.nan)] * len(shapes) * len(contenders)
         return pd.DataFrame(found, columns=["metric", "value"])
 
@@ -78,24 +78,24 @@ def profiled(monkeypatch):
 
 def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, profiled):
     assert cli.main(["profile"]) == 0
-    assert [call[0] for call in profiled] == ROOMS
-    for room, shapes, contenders, metrics, folder in profiled:
-        assert shapes == planned(room) and contenders == PROFILES[room]["contenders"]
-        wanted = load.counters_wanted(claim for claim in load.claims() if claim.room == room)
+    assert [call[0] for call in profiled] == SYSTEMS
+    for system, shapes, contenders, metrics, folder in profiled:
+        assert shapes == planned(system) and contenders == PROFILES[system]["contenders"]
+        wanted = load.counters_wanted(claim for claim in load.claims() if claim.room == system)
         assert {*ncu.METRICS, *wanted} <= {*metrics} and len({*metrics}) == len(metrics)
-        assert folder == (gpu / "records" / "nvidia-h200").joinpath(*room.split("."))
+        assert folder == (gpu / "records" / "nvidia-h200").joinpath(*system.split("."))
     out, err = capsys.readouterr()
     for said in (
-        f"{ROOMS[0]}: {len(planned(ROOMS[0])) * len(profiled[0][2])} values of 1 counters",
+        f"{SYSTEMS[0]}: {len(planned(SYSTEMS[0])) * len(profiled[0][2])} values of 1 counters",
         f"not on this GPU: {ncu.METRICS[1]}",
         f"counters and launches are in {gpu}",
     ):
         assert said in out and err == ""
 
 
-def test_a_room_adds_its_own_metrics(gpu, profiled, monkeypatch):
-    room = next(room for room in ROOMS if "metrics" not in PROFILES[room])
-    own = {room: PROFILES[room] | {"metrics": ["own.sum", ncu.METRICS[2]]}}
+def test_a_system_adds_its_own_metrics(gpu, profiled, monkeypatch):
+    system = next(system for system in SYSTEMS if "metrics" not in PROFILES[system])
+    own = {system: PROFILES[system] | {"metrics": ["own.sum", ncu.METRICS[2]]}}
     monkeypatch.setattr(registry, "profiles", lambda: own)
     assert cli.main(["profile"]) == 0
     ((_, _, _, metrics, _),) = profiled
@@ -113,7 +113,7 @@ def test_where_ncu_fails_there_is_one_sentence_and_no_file(capsys, gpu, monkeypa
     monkeypatch.setattr(ncu.shutil, "which", lambda *_: "/opt/ncu")
     failed = SimpleNamespace(returncode=1, stdout=printed)
     monkeypatch.setattr(ncu.subprocess, "run", lambda *_, **__: failed)
-    assert said in refused(capsys, ROOMS[0])
+    assert said in refused(capsys, SYSTEMS[0])
     assert not (gpu / "records").exists()
 
 
@@ -145,18 +145,18 @@ def test_a_profile_is_complete_and_lists_nothing_twice(tmp_path, monkeypatch, ol
     monkeypatch.setattr(registry, "find", lambda folder: ["room"])
     path = records.write_text(tmp_path / "room" / registry.PROFILES, GOOD.replace(old, new))
     with pytest.raises(ValueError, match=f"{path}: .*{says}") if says else nullcontext():
-        room, part = registry.profiles(tmp_path).values()
-        assert room["shapes"] == [{"m": 1, "n": 2, "k": 3}] and part == room | {"metrics": ["own"]}
+        system, part = registry.profiles(tmp_path).values()
+        assert system["shapes"] == [{"m": 1, "n": 2, "k": 3}] and part == system | {"metrics": ["own"]}
 
 
-def test_own_metrics_are_none_that_every_room_has():
+def test_own_metrics_are_none_that_every_system_has():
     assert not {metric for plan in PROFILES.values() for metric in plan.get("metrics", ())} & set(ncu.METRICS)
 
 
-@pytest.mark.parametrize("room", [*BUILT, *PARTS])
-def test_shapes_make_problems(room):
-    module = importlib.import_module(f"kernels.{room}")
-    for shape in planned(room):
+@pytest.mark.parametrize("system", [*BUILT, *PARTS])
+def test_shapes_make_problems(system):
+    module = importlib.import_module(f"kernels.{system}")
+    for shape in planned(system):
         problem = module.problem(**shape)
         assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(shape[key] for key in ("m", "n", "k"))
 

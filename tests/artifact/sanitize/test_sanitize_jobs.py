@@ -85,7 +85,7 @@ sys.exit(status)
 
 CHILD = """\
 import json, os, sys, time
-room, out, how = sys.argv[1], sys.argv[2], os.environ["HOW"]
+system, out, how = sys.argv[1], sys.argv[2], os.environ["HOW"]
 assert os.environ["SPARSITY_CHOICES"] and sys.argv[3] == "--tool"
 with open(out, "w") as file:
     def write(**line):
@@ -176,14 +176,14 @@ def test_the_command_names_the_kernels_that_the_tool_looks_at(run, tmp_path):
 
 
 @pytest.fixture
-def rooms(monkeypatch, tmp_path):
-    """The command over rooms that tests make up; a list of (room, tool) that ran."""
+def systems(monkeypatch, tmp_path):
+    """The command over systems that tests make up; a list of (system, tool) that ran."""
     ran = []
 
-    def made(room, tool, folder, kernels, limit, **more):
-        ran.append((room, tool))
-        found = Ran(room, tool, 1.0, {"x"}, kernels={"a": room == "fp8", "b": True})
-        if room == "nm_spmm" and tool == "synccheck":
+    def made(system, tool, folder, kernels, limit, **more):
+        ran.append((system, tool))
+        found = Ran(system, tool, 1.0, {"x"}, kernels={"a": system == "fp8", "b": True})
+        if system == "nm_spmm" and tool == "synccheck":
             found.found = [(Report("Barrier error", "a", ""), 1)]
         return found
 
@@ -194,17 +194,17 @@ def rooms(monkeypatch, tmp_path):
     return ran
 
 
-def test_each_room_runs_alone_and_then_under_every_tool(rooms, capsys):
+def test_each_system_runs_alone_and_then_under_every_tool(systems, capsys):
     assert sanitize.main(["--rooms", "fp8", "library", "--jobs", "2"]) == 0
-    assert sorted(rooms[:2]) == [("fp8", ""), ("library", "")]
-    assert set(rooms[2:]) == {(r, t) for r in ("fp8", "library") for t in sanitize.TOOLS} - {
+    assert sorted(systems[:2]) == [("fp8", ""), ("library", "")]
+    assert set(systems[2:]) == {(r, t) for r in ("fp8", "library") for t in sanitize.TOOLS} - {
         ("fp8", "racecheck")  # whose kernels all copy by TMA
     }
     table = capsys.readouterr().out
     assert table.splitlines()[0].split()[:2] == ["room", "tool"] and "library" in table
 
 
-def test_one_error_anywhere_is_an_exit_code(rooms, capsys):
+def test_one_error_anywhere_is_an_exit_code(systems, capsys):
     assert sanitize.main(["--rooms", "nm_spmm", "--tools", "memcheck"]) == 0
     assert sanitize.main(["--rooms", "nm_spmm", "--tools", "synccheck"]) == 1
     assert "nm_spmm, synccheck: 1 x Barrier error" in capsys.readouterr().out
@@ -243,7 +243,7 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
 @pytest.mark.alone
 def test_results_of_all_cases_are_right(device, tmp_path):
     """As the command runs them first: without a tool, in processes of their own."""
-    for room in cases.find():
-        made = sanitize.run(room, "", tmp_path / room, {}, 300)
+    for system in cases.find():
+        made = sanitize.run(system, "", tmp_path / system, {}, 300)
         assert made.is_right, sanitize.details([made])
-        assert Path(tmp_path / room / "cases.jsonl").is_file()
+        assert Path(tmp_path / system / "cases.jsonl").is_file()

@@ -15,7 +15,7 @@ def frames(**how):
     return {name: synthetic.experiment(name, **how) for name in synthetic.SHAPES}
 
 
-#: Enough to see verdicts change; all of a room take a second on each side.
+#: Enough to see verdicts change; all of a system take a second on each side.
 FEW = [claim for claim in compare.load.claims() if claim.id in ("abstract-speedup", "tall-best", "wide-speedup")]
 
 

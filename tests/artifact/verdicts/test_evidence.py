@@ -21,8 +21,8 @@ FEW = [claim for claim in CASPER if "wide" in claim.experiment][:3]
 
 
 @pytest.mark.parametrize("library", ["cublas_handle", "cublas", "cpu_blas", "cusparselt"])
-def test_a_library_is_never_the_best_of_the_room(library):
-    """And a room whose baseline is another library than cuSPARSE is read all the same."""
+def test_a_library_is_never_the_best_of_the_system(library):
+    """And a system whose baseline is another library than cuSPARSE is read all the same."""
     made = {
         name: df[~df["variant"].str.startswith("cusparse")].replace("rows_per_warp", library)
         for name, df in frames().items()
@@ -47,7 +47,7 @@ Y,sparse,0.5,0,2,3,4,5
 @pytest.fixture
 def series(tmp_path, monkeypatch) -> evidence_.Evidence:
     (tmp_path / "fig1.csv").write_text(FIG1)
-    monkeypatch.setattr(registry, "published", lambda room, figure: tmp_path / f"{figure}.csv")
+    monkeypatch.setattr(registry, "published", lambda system, figure: tmp_path / f"{figure}.csv")
     return evidence_.Evidence(tmp_path / "gpu", "casper_sparse")
 
 

@@ -269,7 +269,7 @@ def test_a_file_that_verdicts_follow_from_changes_their_state(tmp_path, monkeypa
         ),
         (
             "{counter c of warp_per_row}.",
-            f"{PLAIN}: There are no hardware counters of this room on this GPU",
+            f"{PLAIN}: There are no hardware counters of this system on this GPU",
         ),
         ("{speedup nobody / cublas}.", f"{PLAIN}: The variant 'cublas' was not measured in tall."),
         ("", f"{PLAIN}."),

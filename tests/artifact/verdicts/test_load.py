@@ -6,15 +6,15 @@ import synthetic
 from judging import GOOD, load
 
 from artifact import paths, registry
-from artifact.measure import minutes, records
+from artifact.measure import durations, records
 from artifact.profiling import ncu
 from artifact.verdicts import evidence, measures
 from artifact.verdicts import load as load_
 
 KNOWN = load_.claims()
 HOME = paths.RECORDED / paths.HOME
-TYPED = {room: registry.toml(registry.FOLDER / room / registry.CLAIMS)["minutes"] for room in load_.figures_of()}
-ALL = [(part, room) for part in measures.PARTS for room in ("", *registry.find())]
+TYPED = {system: registry.toml(registry.FOLDER / system / registry.CLAIMS)["minutes"] for system in load_.figures_of()}
+ALL = [(part, system) for part in measures.PARTS for system in ("", *registry.find())]
 
 
 @pytest.mark.parametrize(
@@ -86,39 +86,41 @@ def test_what_several_claims_note_is_written_once(tmp_path, said, note):
     assert claim.note == note
 
 
-# ---------------------------------------------------------------- the claims of every room
+# ---------------------------------------------------------------- the claims of every system
 
 
-@pytest.mark.parametrize("part,room", ALL)
-def test_each_part_of_a_rule_is_defined_and_used(part, room):
-    """By claims of the room that adds it, or by any where all rooms share it; an expectation's definition says when."""
-    own = measures.table(part, room).keys() - (measures.table(part, "").keys() if room else set())
-    assert own <= {getattr(c.rule, part).func.__name__ for c in KNOWN if room in ("", c.room)}
-    for function in measures.table(part, room).values():
+@pytest.mark.parametrize("part,system", ALL)
+def test_each_part_of_a_rule_is_defined_and_used(part, system):
+    """By claims of the system that adds it, or by any where all share it; an expectation's definition says when."""
+    own = measures.table(part, system).keys() - (measures.table(part, "").keys() if system else set())
+    assert own <= {getattr(c.rule, part).func.__name__ for c in KNOWN if system in ("", c.room)}
+    for function in measures.table(part, system).values():
         said = " ".join(function.__doc__.split())
         assert said.endswith(".") and len(said) > 20
         assert part != "expect" or ("eproduced" in said and "artly" in said)
 
 
-@pytest.mark.parametrize("room", TYPED)
-def test_published_numbers_are_there_for_claims_and_name_their_source(room):
-    table = registry.toml(registry.FOLDER / room / registry.CLAIMS)["claim"]
-    held = {path.stem: records.published(path) for path in (registry.FOLDER / room / registry.PUBLISHED).glob("*.csv")}
+@pytest.mark.parametrize("system", TYPED)
+def test_published_numbers_are_there_for_claims_and_name_their_source(system):
+    table = registry.toml(registry.FOLDER / system / registry.CLAIMS)["claim"]
+    held = {
+        path.stem: records.published(path) for path in (registry.FOLDER / system / registry.PUBLISHED).glob("*.csv")
+    }
     assert {c["published"]["figure"] for c in table if isinstance(c["published"], dict)} <= held.keys()
     assert all(len(df.attrs["source"]) > 40 for df in held.values())
 
 
-@pytest.mark.parametrize("room", TYPED)
-def test_typed_minutes_are_of_experiments_that_exist(room):
+@pytest.mark.parametrize("system", TYPED)
+def test_typed_minutes_are_of_experiments_that_exist(system):
     """Of a record on some GPU, or of a series or of others' code that is there; and near what the home GPU's record
     says, so that nobody is misled who reads the file."""
-    assert set(load_.figures_of()[room]) <= set(TYPED[room])
+    assert set(load_.figures_of()[system]) <= set(TYPED[system])
     gpus = [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]
-    for experiment, said in TYPED[room].items():
-        assert any(evidence.place(experiment, folder, room).is_file() for folder in gpus), experiment
+    for experiment, said in TYPED[system].items():
+        assert any(evidence.place(experiment, folder, system).is_file() for folder in gpus), experiment
         theirs = evidence.SERIES in experiment or experiment.startswith(evidence.OTHERS)
-        path = evidence.place(experiment, HOME, room)
-        told = 0 if theirs else None if experiment == records.COUNTERS else minutes.of_record(path)
+        path = evidence.place(experiment, HOME, system)
+        told = 0 if theirs else None if experiment == records.COUNTERS else durations.of_record(path)
         assert told is None or abs(said - told) <= (0 if theirs else max(0.1, told / 2)), experiment
 
 
@@ -133,8 +135,8 @@ def test_minutes_are_those_of_the_records_and_typed_ones_only_where_none_tells(t
 
 def test_the_profiler_is_told_which_counters_claims_use():
     wanted = load_.counters_wanted(KNOWN)
-    of_rooms = {m for plan in registry.profiles().values() for m in plan.get("metrics", ())}
-    assert wanted == sorted(set(wanted)) and set(wanted) <= {*ncu.METRICS, *of_rooms}
+    of_systems = {m for plan in registry.profiles().values() for m in plan.get("metrics", ())}
+    assert wanted == sorted(set(wanted)) and set(wanted) <= {*ncu.METRICS, *of_systems}
     assert {m for c in KNOWN for m in evidence_of(c)} == set(wanted)
 
 

@@ -9,11 +9,11 @@ from bs4 import BeautifulSoup
 
 from artifact import paths, registry
 from artifact.drawing.pages import ledger
-from artifact.measure import minutes, records
+from artifact.measure import durations, records
 from artifact.verdicts import judge, load, measures, page
 
 KNOWN, UNTESTED, FIGURES = load.claims(), load.untested(), load.figures_of()
-ROOMS = {name: room for name, room in registry.find().items() if room.sections}
+SYSTEMS = {name: system for name, system in registry.find().items() if system.sections}
 SECTIONS = {"abstract": "", "I": "", "V": "", "V.D": "", "III-B": "", "III-B1": "", "Fig. 3": "", "TL;DR": ""}
 GPU = "NVIDIA H200"
 
@@ -56,7 +56,7 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         told = cell.find("p", class_="judged").find_previous_siblings("p")
         assert len(told) == bool(row["close"]) + (bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED)
         assert bool(cell.find("small")) == row["extension"] and own.find("a", href=f"#claim-{row['id']}")
-        assert minutes.said(row["minutes"]) in own.find("th").text
+        assert durations.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
 
 
@@ -123,7 +123,7 @@ def test_rules_are_defined_for_every_claim():
     assert list(df["part"].unique()) == list(measures.PARTS)
     for _, part in df.groupby("part"):
         assert sorted(i for ids in part["claims"] for i in ids) == sorted(c.id for c in KNOWN)
-    assert not df.duplicated(["part", "name"]).any()  # or two rooms would each have one of that name
+    assert not df.duplicated(["part", "name"]).any()  # or two systems would each have one of that name
 
 
 @pytest.mark.parametrize(
@@ -161,20 +161,20 @@ def test_places(where, sections, figures):
         assert page.places(where, SECTIONS) == (sections, figures)
 
 
-@pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
-def test_every_section_has_claims_or_a_reason(room):
-    df = page.coverage(room, KNOWN, UNTESTED, FIGURES[room.room])
-    assert list(dict.fromkeys(df["section"])) == list(room.sections)
+@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+def test_every_section_has_claims_or_a_reason(system):
+    df = page.coverage(system, KNOWN, UNTESTED, FIGURES[system.room])
+    assert list(dict.fromkeys(df["section"])) == list(system.sections)
     assert ((df["claims"].map(len) > 0) | (df["reason"] != "")).all()
-    assert {i for ids in df["claims"] for i in ids} == {c.id for c in KNOWN if c.room == room.room}
-    assert set(df["says"]) - {""} == {u.says for u in UNTESTED if u.room == room.room}
-    told = df[df["experiment"].isin(FIGURES[room.room])]
-    assert all(FIGURES[room.room][row.experiment] in row.figure for row in told.itertuples())
+    assert {i for ids in df["claims"] for i in ids} == {c.id for c in KNOWN if c.room == system.room}
+    assert set(df["says"]) - {""} == {u.says for u in UNTESTED if u.room == system.room}
+    told = df[df["experiment"].isin(FIGURES[system.room])]
+    assert all(FIGURES[system.room][row.experiment] in row.figure for row in told.itertuples())
 
 
 def test_what_is_untested_has_a_reason():
     ids = {c.id for c in KNOWN}
-    assert {claim.room for claim in KNOWN} <= set(ROOMS)
+    assert {claim.room for claim in KNOWN} <= set(SYSTEMS)
     for entry in UNTESTED:
         assert entry.says.endswith(".") and entry.reason.endswith(".") and len(entry.reason) > 30, entry
         # What a reason refers to is there; with "to" between them, a range.

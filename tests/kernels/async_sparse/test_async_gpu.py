@@ -10,9 +10,9 @@ import pytest
 from matrices import PATTERNS, of_lengths, pattern, shuffled
 from products import SEED, between, exact, launched
 
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import async_sparse as system
-from kernels import casper_sparse, jit, tuning
+from kernels import autotune, casper_sparse, jit
 from kernels import gpu as gpus
 from kernels.async_sparse import any_csr, blocks, family, launch, operands, published, union, unit, wcsr, windows
 from kernels.async_sparse.blocks import Tile
@@ -67,7 +67,7 @@ def test_ragged_sizes_empty_rows_and_all_blocks(device, name):
     cases += [((64 * 40 - 3, 192, 250, density), {"layout": "linear"}) for density in (0, 1 / 160, 0.02, 1)]
     cases += [((129, 77, 63, 0.3), {"dtype": "tf32", "layout": "linear"})] * (name != "blocks_mma")
     for sizes, how in cases:
-        exact(system.problem(*sizes, SEED, **how), partial(system.bind, name, device=device), device)
+        exact(system.problem(*sizes, SEED, **how), partial(system.prepare, name, device=device), device)
 
 
 @gpu
@@ -79,7 +79,7 @@ def test_every_block_dtype_and_layout(device, block, dtype, layout):
     for name in names + ["blocks_mma"] * (dtype != "tf32"):
         for *sizes, density in ((1, 1, 1, 1), (77, 77, 100, 0.5), (300, 1030, 333, 0.3), (200, 9, 264, 0)):
             p = system.problem(*sizes, density, SEED, block=block, dtype=dtype, layout=layout)
-            exact(p, partial(system.bind, name, device=device), device)
+            exact(p, partial(system.prepare, name, device=device), device)
 
 
 @gpu
@@ -94,7 +94,7 @@ def test_every_width_and_ring_of_unit_ring(hopper, width):
         least = replace(most, shared=2, private=3, buffers=1, group_kib=0)
         other = replace(most, shared=3, private=4, group_kib=2**20, longest_first=False)
         for config in (most, least, other) if block == 64 else (most,):
-            exact(p, lambda p, c=config: unit.bind(str(c), p, hopper, c), hopper)
+            exact(p, lambda p, c=config: unit.prepare(str(c), p, hopper, c), hopper)
 
 
 @gpu
@@ -102,7 +102,7 @@ def test_every_width_and_ring_of_unit_ring(hopper, width):
 def test_every_width_of_the_sweep(hopper, width):
     """n = 333 is no multiple of any; some columns of tiles lie beyond C."""
     p = system.problem(200, 333, 200, 0.3, SEED)
-    exact(p, partial(system.bind, f"opt5_n{width}", device=hopper), hopper)
+    exact(p, partial(system.prepare, f"opt5_n{width}", device=hopper), hopper)
 
 
 @gpu
@@ -113,10 +113,10 @@ def test_every_tile_of_blocks_mma_in_every_ring_and_on_every_gpu(device, b_row):
         p = system.problem(331, 601, 419, 0.5, SEED, block=(b_row, 64), layout=layout)
         for tile in (Tile(w, s) for w in blocks.widths(b_row) for s in range(2, blocks.MOST_STAGES + 1)):
             if (b_row, tile.columns, tile.stages) != (128, 128, 2):
-                exact(p, lambda p, t=tile: blocks.bind(f"{t}", p, device, t), device)
+                exact(p, lambda p, t=tile: blocks.prepare(f"{t}", p, device, t), device)
         for most in (None, 101_376, 166_912):
             here = gpus.Portable(device, most)
-            exact(p, partial(blocks.bind, "portable", device=here), device)
+            exact(p, partial(blocks.prepare, "portable", device=here), device)
 
 
 @gpu
@@ -125,10 +125,10 @@ def test_thousands_of_tiles_give_the_same_bits(hopper, how):
     """A result that moves is a race: block rows of all lengths and empty ones, rings always full or always empty."""
     p = system.problem(64 * 1000, 1024, 512, 0.15, SEED, **how)
     narrow = deep(16, family.shape_of(p))
-    binds = [partial(system.bind, "unit_ring"), lambda p, device: unit.bind("narrow", p, device, narrow)]
-    for bind in binds + [partial(system.bind, name) for name in ("opt6_atomic", "opt6_stealing") if not how]:
-        bound = bind(p, device=hopper)
-        check.check(bound, p, check.oracle(p), hopper.create_stream())
+    binds = [partial(system.prepare, "unit_ring"), lambda p, device: unit.prepare("narrow", p, device, narrow)]
+    for prepare in binds + [partial(system.prepare, name) for name in ("opt6_atomic", "opt6_stealing") if not how]:
+        bound = prepare(p, device=hopper)
+        verification.check(bound, p, verification.oracle(p), hopper.create_stream())
         first = launched(bound, hopper)
         assert all(np.array_equal(launched(bound, hopper), first) for _ in range(10)), f"{bound.name}, seed {SEED}"
     p.release()
@@ -141,7 +141,7 @@ def test_a_million_block_rows(hopper, name):
     import cupy
 
     p = system.problem(64 * 10**6, 8, 64, 500 / 10**6, SEED)
-    ops, bound = p.host(), system.bind(name, p, hopper)
+    ops, bound = p.host(), system.prepare(name, p, hopper)
     filled = bcsr.block_rows_of(ops.a)
     right = half.from_bits(ops.a.val, "bfloat16").astype(float) @ half.to_dense(ops.b).astype(float)
     bits = bound.result().bits.reshape(10**6, 512)
@@ -151,7 +151,7 @@ def test_a_million_block_rows(hopper, name):
     bound.launch(stream)
     stream.sync()
     found = half.from_bits(bits[cupy.asarray(filled)].get(), "bfloat16").reshape(right.shape)
-    assert np.linalg.norm(found - right) < check.LIMITS["bfloat16"].rel_err * np.linalg.norm(right)
+    assert np.linalg.norm(found - right) < verification.LIMITS["bfloat16"].rel_err * np.linalg.norm(right)
     assert int((bits & 0x7FFF).any(axis=1).sum()) == len(filled), "not 0 where no block is"
     p.release()
 
@@ -160,10 +160,10 @@ def test_a_million_block_rows(hopper, name):
 def test_more_panels_than_the_second_dimension_of_a_grid(hopper):
     p = system.problem(130, 2**20 + 16, 64, 0.7, SEED)
     for name in ("opt0", *published.PERSISTENT, "unit_ring"):
-        exact(p, partial(system.bind, name, device=hopper), hopper, 1)
+        exact(p, partial(system.prepare, name, device=hopper), hopper, 1)
     for other in ("opt2", "opt5", "opt7", "opt5_n8"):
         with pytest.raises(ValueError, match=f"^{other} .* at most 65535: use unit_ring$"):
-            system.bind(other, p, hopper)
+            system.prepare(other, p, hopper)
     p.release()
 
 
@@ -187,10 +187,10 @@ GROUPS = [
 HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in union.HALF_BLOCKS for chunk in (0, 32)]
 
 
-def bind_config(config, p, device):
+def prepare_config(config, p, device):
     """Any configuration for CSR."""
     module = {wcsr.Config: wcsr, Windows: windows, Union: union}[type(config)]
-    return module.bind(f"{config}", p, device, config)
+    return module.prepare(f"{config}", p, device, config)
 
 
 @gpu
@@ -205,7 +205,7 @@ def test_every_configuration_on_every_pattern(device, dtype, which):
     for n in (1, 77, 260):
         p = of_matrix(pattern(which, SEED % 99), n, dtype)
         for config in configs:
-            exact(p, partial(bind_config, config, device=device), device)
+            exact(p, partial(prepare_config, config, device=device), device)
 
 
 @gpu
@@ -222,10 +222,10 @@ def test_columns_in_any_order_and_kernels_for_blocks(hopper, dtype):
     mixed = replace(p, make_host=lambda: Operands(given, p.host().b), make_device=there, source=given, nnz=a.nnz)
     names = ("union_half", "wcsr") if dtype in half.DTYPES else ("union_rows",) if dtype == "float32" else ("windows",)
     for name in names:
-        bound = system.bind(name, mixed, hopper)
-        check.check(bound, mixed, check.oracle(mixed), hopper.create_stream())
+        bound = system.prepare(name, mixed, hopper)
+        verification.check(bound, mixed, verification.oracle(mixed), hopper.create_stream())
     if dtype in half.DTYPES:
-        assert exact(p, partial(system.bind, "unit_ring", device=hopper), hopper).prepare_bytes > 64 * 64 * 2
+        assert exact(p, partial(system.prepare, "unit_ring", device=hopper), hopper).prepare_bytes > 64 * 64 * 2
 
 
 @gpu
@@ -233,7 +233,7 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device):
     a = shuffled(200, 64, SEED % 99)
     p = of_matrix(a, 8, "float32")
     p.device().b[5, 3] = np.inf
-    found = launched(union.bind("single rows", p, device, Union(1)), device)
+    found = launched(union.prepare("single rows", p, device, Union(1)), device)
     names = np.zeros(200, bool)
     names[csr.rows(a)[a.col_idx == 5]] = True
     assert np.array_equal(~np.isfinite(found[:, 3]), names)
@@ -254,7 +254,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name)
             arrays = [x.bits if isinstance(x, Half) else x for x in (ops.b, ops.c)]
             (_, b), (around, c) = (between(x, shift=shift) for x in arrays)
             b, c = (Half(dtype, x) if isinstance(ops.b, Half) else x for x in (b, c))
-            bound = system.bind(name, replace(p, make_device=lambda: Operands(ops.a, b, c), _device=None), device)
+            bound = system.prepare(name, replace(p, make_device=lambda: Operands(ops.a, b, c), _device=None), device)
             bound.keep = (*bound.keep, around)
             return bound
 
@@ -295,9 +295,9 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
         dtypes += [x for x in half.DTYPES if config.vec == 4]
     for dtype in dtypes:
         p = of_matrix(a, 260, dtype)
-        bind = casper_sparse.bind if isinstance(config, str) else bind_config
-        bounds = [bind(ordered, p, device) for _ in range(2)]
-        check.check(bounds[0], p, check.oracle(p), device.create_stream())
+        prepare = casper_sparse.prepare if isinstance(config, str) else prepare_config
+        bounds = [prepare(ordered, p, device) for _ in range(2)]
+        verification.check(bounds[0], p, verification.oracle(p), device.create_stream())
         first, noise = launched(bounds[0], device), cupy.empty(2**26, cupy.uint8)
         for i in range(20):
             noise.fill(i)
@@ -314,13 +314,13 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     usable(name, device)
     file, dtype = tmp_path / "choices.csv", {"auto_tf32": "tf32", "auto_half": "bfloat16"}.get(name, "float32")
     p = system.problem(1000, 1024, 1000, 0.2, SEED) if name == "auto" else of_matrix(pattern("a heavy row"), 129, dtype)
-    first = launch.bind_auto(name, p, device, file=file)
-    check.check(first, p, check.oracle(p), device.create_stream())
+    first = launch.prepare_auto(name, p, device, file=file)
+    verification.check(first, p, verification.oracle(p), device.create_stream())
     assert len(file.read_text().splitlines()) == 2
-    monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("tried once more"))
-    again = launch.bind_auto(name, p, device, file=file)
+    monkeypatch.setattr(autotune, "tune", lambda *_, **__: pytest.fail("tried once more"))
+    again = launch.prepare_auto(name, p, device, file=file)
     assert again.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
-    check.check(again, p, check.oracle(p), device.create_stream())
+    verification.check(again, p, verification.oracle(p), device.create_stream())
 
 
 # ----------------------------------------------------------------------------------- wrong on purpose
@@ -365,20 +365,20 @@ def test_a_wrong_kernel_is_caught(hopper, monkeypatch, tmp_path, bug):
     """By the check of every record, in its second launch at the latest; 40 blocks in a row, panels in groups."""
     name = MUTANTS[bug][-1]
     p = system.problem(1500, 5 * 1024, 64 * 50, 0.8, SEED)
-    bind = partial(system.bind, name)
+    prepare = partial(system.prepare, name)
     if name == "unit_ring":
-        bind = partial(unit.bind, name, config=replace(launch.usual(p, hopper), group_kib=4096 * 2))
+        prepare = partial(unit.prepare, name, config=replace(launch.usual(p, hopper), group_kib=4096 * 2))
     elif name in wcsr.KERNELS | windows.KERNELS:
         p = of_matrix(pattern("a heavy row"), 260, "float32" if name == "windows_exact" else "tf32")
         config = wcsr.Config(chunk=128) if name == "wcsr" else Windows(exact=name == "windows_exact", chunk=256)
-        bind = partial(bind_config, config)
+        prepare = partial(prepare_config, config)
 
     def checked():
-        bound = bind(p, device=hopper)
+        bound = prepare(p, device=hopper)
         for _ in range(2):
-            check.check(bound, p, check.oracle(p), hopper.create_stream())
+            verification.check(bound, p, verification.oracle(p), hopper.create_stream())
 
     checked()
     mutated(monkeypatch, tmp_path, bug)
-    with pytest.raises(check.WrongResult, match="is wrong: |unwritten or NaN"):
+    with pytest.raises(verification.WrongResult, match="is wrong: |unwritten or NaN"):
         checked()

@@ -18,9 +18,9 @@ from racing import A100, B200, H100_PCIE, H200
 from refused import says
 from scipy.sparse import random_array
 
-from artifact.rooms.async_sparse import scripts
+from artifact.systems.async_sparse import scripts
 from kernels import async_sparse as system
-from kernels import formats, jit, pitch, tuning
+from kernels import autotune, formats, jit, padding
 from kernels.async_sparse import (
     any_csr,
     blocks,
@@ -264,7 +264,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     """Also where columns are in any order, and repeat."""
     a = shuffled() if which == "shuffled" else pattern(which)
     on_gpu = csr.to_device(a)
-    made = union.prepare(on_gpu, Union(rows, chunk=chunk, order=order))
+    made = union.convert(on_gpu, Union(rows, chunk=chunk, order=order))
     val, places = made.values.reshape(-1, rows), np.arange(a.m) if made.order is None else made.order
     found = np.zeros((a.m, a.k), np.float32)
     for group, first, end, _ in made.work.table:
@@ -283,7 +283,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
 def test_slices_are_the_windows_values_in_the_swizzle(device, which, window, exact):
     """wgmma's 32-byte swizzle: bit 4 of an address is exchanged with bit 7; exact: rounded to TF32, and the rest."""
     a = shuffled() if which == "shuffled" else pattern(which)
-    made = windows.prepare(csr.to_device(a), Windows(window, exact=exact), 1, 1)
+    made = windows.convert(csr.to_device(a), Windows(window, exact=exact), 1, 1)
     of, slices = format_.from_csr(a, window=window, pad=wcsr.PAD, dtype="float32"), made.values
     assert slices.shape == (of.columns // 8, 1 + exact, window, 2, 4) and np.array_equal(made.col_idx, of.col_idx)
     at = 32 * np.arange(window)[:, None] + 4 * np.arange(8)
@@ -349,7 +349,7 @@ def test_filled_rings_fit_and_leave_no_room_for_another_unit(shape, width, most)
     full = family.shared_bytes(more, shape) + family.STATIC > most
     assert full or config.private == 2 * config.shared, "a unit of the shared ring for two of the private"
     assert config.private <= 2 * config.shared and shape.pieces * shape.b_col * shape.size == 128 * shape.steps
-    assert tuning.choices.parse_knobs(tuning.knobs(config), Unit) == config
+    assert autotune.choices.parse_knobs(autotune.knobs(config), Unit) == config
 
 
 def test_shared_memory_by_hand():
@@ -452,26 +452,26 @@ def test_a_choice_is_for_its_problem_and_its_gpu_and_shipped_ones_fit(monkeypatc
     assert not any(KEPT.look_up(p, H200) for p in others) and KEPT.look_up(problem(), H100_PCIE) is None
 
 
-def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(device, monkeypatch, tmp_path):
+def test_prepare_tunes_once_with_the_first_reference_that_takes_the_problem(device, monkeypatch, tmp_path):
     """The narrower a configuration, the faster, here."""
     bound, refusing, path = [], [], tmp_path / "choices.csv"
 
-    def bind(name, p, device, config=None):
+    def prepare(name, p, device, config=None):
         bound.append((name, config))
         if name in refusing:
             raise ValueError(f"{name} does not take it")
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
     track = racing.track(monkeypatch, lambda config, rounds: 100.0 + config.width)
-    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], bind=bind))
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], prepare=prepare))
     for module in (unit, published):
-        monkeypatch.setattr(module, "bind", bind)
+        monkeypatch.setattr(module, "prepare", prepare)
     found = family.candidates(problem(), H200)
-    first = launch.bind_auto("auto", problem(), H200, file=path)
+    first = launch.prepare_auto("auto", problem(), H200, file=path)
     best, judge = ("auto", min(found, key=lambda config: config.width)), ("opt5", None)
     assert bound == [judge, judge, *(("auto", c) for c in found), judge, best, best]
     assert {job[:2] for job in track.compiled} == {(family.SOURCE, family.entry(config, USUAL)) for config in found}
-    second = launch.bind_auto("auto", problem(), H200, file=path)
+    second = launch.prepare_auto("auto", problem(), H200, file=path)
     assert bound[-1:] == [best] and first.prepare_ms > second.prepare_ms, "trials count as preparation"
     refusing += ["opt5", "opt0"]
     bound.clear()
@@ -484,7 +484,7 @@ def test_bind_tunes_once_with_the_first_reference_that_takes_the_problem(device,
 
 def step_of(bound):
     """(kernel, template arguments, config, arguments) of the launch that multiplies: others copy, clear or round."""
-    others = (*pitch.ENTRIES.values(), "clear_cut", "round_cut")
+    others = (*padding.ENTRIES.values(), "clear_cut", "round_cut")
     (step,) = [s for s in bound.named if not any(entry in s[0] for entry in others)]
     kernel, *of = re.findall(r"[^<>, ]+", step[0].split(": ")[1])
     return kernel, of, *step[1:]
@@ -506,7 +506,7 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
         p = system.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
         shape, of_block = family.shape_of(p), 64 if name == "unit_ring" else 1
         try:
-            bound = system.bind(name, p, device)
+            bound = system.prepare(name, p, device)
         except ValueError as error:
             column_major = shape.b_order == "C" and name not in ("opt0", "blocks_mma")
             assert column_major or "64 x 64" in str(error) or (name, dtype) == ("blocks_mma", "tf32"), error
@@ -534,7 +534,7 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
         return
     for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 512)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
-        bound = system.bind(name, p, device)
+        bound = system.prepare(name, p, device)
         *_, how, arguments = step_of(bound)
         assert bound.prepare_bytes > 0 and bound.result() is p.device().c
         if name in wcsr.KERNELS:
@@ -556,7 +556,7 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
 def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, longest, different):
     p = system.problem_from_csr(of_lengths([3] * 40 + [longest]), 64, dtype="float32", format="csr", reorder="")
     for module, config in ((union, Union(1, chunk=32)), (windows, Windows(8, exact=True, chunk=32))):
-        bounds = [module.bind("in order", p, device, replace(config, in_order=ask)) for ask in (False, True)]
+        bounds = [module.prepare("in order", p, device, replace(config, in_order=ask)) for ask in (False, True)]
         usual, ordered = (step_of(bound)[:2] for bound in bounds)
         assert (usual != ordered) == different and len(bounds[1].scratch) - len(bounds[0].scratch) == 2 * different
 
@@ -577,9 +577,9 @@ def test_what_kernels_do_not_take_says_who_does(device):
     cases += [("blocks_mma", system.problem(64, 64, 64, 1.0, dtype="tf32"), ["B is float32"])]
     cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
     for name, p, words in cases:
-        says([name, *words], lambda name=name, p=p: system.bind(name, p, device))
-    says(["groups of 3 rows"], lambda: union.bind("union_rows", float32, device, Union(3)))
-    assert system.bind("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
+        says([name, *words], lambda name=name, p=p: system.prepare(name, p, device))
+    says(["groups of 3 rows"], lambda: union.prepare("union_rows", float32, device, Union(3)))
+    assert system.prepare("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
 
 
 @pytest.mark.parametrize("layout", operands.LAYOUTS)

@@ -15,10 +15,10 @@ from kernels import jit
 from kernels.async_sparse import any_csr, tasks, union, windows
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
+from kernels.autotune import choices
+from kernels.autotune.__main__ import systems
 from kernels.formats import csr
 from kernels.library import in_order
-from kernels.tuning import choices
-from kernels.tuning.__main__ import rooms
 
 # ------------------------------------------------------------------------------------ slots
 
@@ -48,7 +48,7 @@ def test_kernels_differ_where_three_parts_or_more_meet(pretended, longest, diffe
     a = csr.to_device(of_lengths([3] * 40 + [longest]))
     for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
         ask = in_order.in_order(config)
-        made = [union.prepare(a, c) if isinstance(c, Union) else windows.prepare(a, c, 1, 1) for c in (config, ask)]
+        made = [union.convert(a, c) if isinstance(c, Union) else windows.convert(a, c, 1, 1) for c in (config, ask)]
         assert made[0].parts is None and (made[1].parts is not None) == different
         assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
 
@@ -57,12 +57,12 @@ def test_kernels_differ_where_three_parts_or_more_meet(pretended, longest, diffe
 
 
 def every_family() -> list[choices.Choices]:
-    return [*rooms().values(), any_csr.CHOICES]
+    return [*systems().values(), any_csr.CHOICES]
 
 
-@pytest.mark.parametrize("room", every_family(), ids=lambda room: room.room)
-def test_every_family_has_configurations_that_repeat(room):
-    for make in room.families.values():
+@pytest.mark.parametrize("system", every_family(), ids=lambda system: system.room)
+def test_every_family_has_configurations_that_repeat(system):
+    for make in system.families.values():
         config = in_order.in_order(make())
         assert type(config) is make and in_order.is_deterministic(config)
         assert choices.parse_knobs(choices.knobs(config), make) == config
@@ -92,7 +92,7 @@ COUNTS = {
     "async_sparse/units.cuh",
     "formats/compress.cu",
     "formats/intake.cu",
-    "tuning/compare.cu",
+    "autotune/compare.cu",
 }
 
 

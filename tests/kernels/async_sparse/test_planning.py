@@ -152,7 +152,7 @@ def test_tasks_in_blocks(chunk, block, pairs):
 
 
 def require_same_tasks(found, right, block: int, name: str) -> None:
-    """The same tasks in places with the same properties; which room of a size comes first is free."""
+    """The same tasks in places with the same properties; which system of a size comes first is free."""
     same((found.cut, found.others), (right.cut, right.others), name)
     table = formats.to_host(found.table)
     assert sorted(map(tuple, table)) == sorted(map(tuple, right.table)), name

@@ -30,9 +30,9 @@ def tried(variant: str, a: csr.Csr, n: int, device) -> None:
     p = system.problem_from_csr(a, n, SEED)
     if (n % 4 and variant in NEED_FOURS) or (a.nnz == 0 and variant == "shared_tiles"):
         with pytest.raises(ValueError, match=f"N is {n}:|without non-zeros"):
-            system.bind(variant, p, device)
+            system.prepare(variant, p, device)
     else:
-        exact(p, partial(system.bind, variant, device=device), device)
+        exact(p, partial(system.prepare, variant, device=device), device)
 
 
 @pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "auto"])
@@ -45,7 +45,7 @@ def test_awkward_matrices_in_every_width(device, label, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_matrix_without_rows_is_multiplied(device, variant):
     p = system.problem_from_csr(ragged([], 5), 8)
-    assert launched(system.bind(variant, p, device), device).shape == (0, 8)
+    assert launched(system.prepare(variant, p, device), device).shape == (0, 8)
 
 
 @pytest.mark.parametrize("variant", ["shared_tiles", "auto"])
@@ -66,7 +66,7 @@ def test_rows_of_b_that_no_non_zero_names_are_not_multiplied(device, variant):
     def with_nan(p):
         ops = p.device()
         ops.b[np.setdiff1d(np.arange(a.k), a.col_idx)] = np.nan
-        return system.bind(variant, p, device)
+        return system.prepare(variant, p, device)
 
     exact(p, with_nan, device)
 

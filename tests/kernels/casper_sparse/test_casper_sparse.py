@@ -49,7 +49,7 @@ def entries(variant: str, n: int) -> set[str]:
 
 
 @pytest.mark.parametrize("variant", WITH_SOURCE)
-def test_bind_asks_for_no_entry_that_is_not_declared_and_none_is_that_no_n_needs(variant):
+def test_prepare_asks_for_no_entry_that_is_not_declared_and_none_is_that_no_n_needs(variant):
     declared = set(system.VARIANTS[variant].entries) - {"zero_rows"}
     assert set().union(*(entries(variant, n) for n in range(1, 261))) == declared
     assert all(entries(variant, n) <= declared for n in (300, 1001, 1002, 32768, 2**31 - 1, 2**31 - 2))
@@ -60,7 +60,7 @@ def test_a_kernel_of_float4_refuses_other_n_before_anything_is_made(variant):
     for n in (1, 2, 6, 257):
         says([variant, f"N is {n}", "any_n"], lambda n=n: system.entry(variant, n))
         p = replace(system.problem(8, n, 64, 0.5), make_device=lambda: Operands(None, None))
-        says([f"N is {n}"], lambda p=p: system.bind(variant, p, H200))
+        says([f"N is {n}"], lambda p=p: system.prepare(variant, p, H200))
 
 
 @given(n=st.integers(1, 2000), rows=st.integers(0, 2**24))
@@ -97,12 +97,12 @@ def test_shared_tiles_counts_with_32_bits_or_refuses(m, k, nnz):
 def test_what_is_refused_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(launch, "cut_columns", lambda *a: pytest.fail("cut"))
     p = replace(system.problem(1_950_000, 4, 1_950_000, 1e-9), nnz=10, make_device=lambda: Operands(None, None))
-    says(["1950000 x 1950000", "use in_flight"], lambda: system.bind("shared_tiles", p, H200))
-    says(["without non-zeros"], lambda: system.bind("shared_tiles", replace(p, nnz=0), H200))
+    says(["1950000 x 1950000", "use in_flight"], lambda: system.prepare("shared_tiles", p, H200))
+    says(["without non-zeros"], lambda: system.prepare("shared_tiles", replace(p, nnz=0), H200))
     for variant in system.VARIANTS:
         for size in "mn":
             wide = replace(system.problem(4, 4, 4, 1.0), **{size: 2**31 - 100})
-            says([f"{size} is 2147483548"], lambda p=wide, variant=variant: system.bind(variant, p, H200))
+            says([f"{size} is 2147483548"], lambda p=wide, variant=variant: system.prepare(variant, p, H200))
 
 
 # --------------------------------------------------------------------------------------- bind
@@ -122,13 +122,13 @@ def there(a: csr.Csr, n: int):
 
 
 @pytest.mark.parametrize("variant", WITH_SOURCE)
-def test_bind_makes_one_launch_that_covers_the_output(device, variant):
+def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
     warps = variant in ("warp_per_row", "scalar", "no_staging", "any_n", "column_tiles", "l2_panels")
     for n in (1, 2, 4, 31, 33, 36, 128, 129, 132, 257, 260):
         if n % 4 and variant in NEED_FOURS:
             continue
         p = there(ragged([3] * 40, 50), n)
-        ops, bound = p.device(), system.bind(variant, p, device)
+        ops, bound = p.device(), system.prepare(variant, p, device)
         ((kernel, config, arguments),) = bound.steps
         assert kernel.split(": ")[1] in entries(variant, n) and bound.result() is ops.c
         assert config.block % 32 == 0 and config.block == (256 if warps else config.block) <= 1024
@@ -145,7 +145,7 @@ def test_bind_makes_one_launch_that_covers_the_output(device, variant):
 
 def test_split_rows_clears_what_it_adds_to(device):
     p = there(ragged([1] * 30 + [5000] + [2] * 30 + [3000], 200), 8)
-    bound = system.bind("split_rows", p, device)
+    bound = system.prepare("split_rows", p, device)
     (zero, config, arguments), main = bound.steps
     items, cut = bound.keep
     assert zero.endswith("zero_rows") and config.grid == 2 and cut.tolist() == [30, 61]
@@ -155,7 +155,7 @@ def test_split_rows_clears_what_it_adds_to(device):
 
 def test_shared_tiles_asks_for_the_shared_memory_that_it_uses(device):
     p = there(ragged([40] * 300, 5000), 64)
-    ((kernel, config, (m, m_pad, n, k, k_tile, *_)),) = system.bind("shared_tiles", p, device).steps
+    ((kernel, config, (m, m_pad, n, k, k_tile, *_)),) = system.prepare("shared_tiles", p, device).steps
     rows = 128 * int(kernel.split(", ")[1])
     assert (m, n, k) == (300, 64, 5000) and config.shmem_size == (k_tile + 1) * 128, "the row of zeros, then the tile"
     assert m_pad % rows == 0 and 0 <= m_pad - 300 < rows and config.grid == m_pad // rows * 2
@@ -167,20 +167,20 @@ def test_auto_keeps_the_fastest_of_what_can_run(device, monkeypatch, n):
     possible = family.candidates(p, device)
     assert possible == [x for x in family.TRIED if n % 4 == 0 or x != "shared_tiles"]
     compiles = jit.compile_cubin
-    kernels = {name: system.bind(name, p, device).steps[-1][0] for name in possible}
+    kernels = {name: system.prepare(name, p, device).steps[-1][0] for name in possible}
     jobs = {f"{source.stem}: {entry}" for source, entry in family.jobs(p, device)}
     assert jobs == set(kernels.values()), "what is compiled at once is what is bound"
     for best in possible:
         track = racing.track(monkeypatch, lambda name, _, best=best: 50.0 if name == best else 60.0)
         monkeypatch.setattr(jit, "compile_cubin", compiles)
-        bound = system.bind("auto", p, device)
+        bound = system.prepare("auto", p, device)
         assert track.heats[0][0] == possible and bound.name == "auto" and bound.prepare_ms > 0
         assert bound.steps[-1][0] == kernels[best]
 
 
 def test_auto_runs_on_a_matrix_without_non_zeros(device, monkeypatch):
     racing.track(monkeypatch, lambda *_: 1.0)
-    assert system.bind("auto", there(ragged([0] * 9, 5), 8), device).name == "auto"
+    assert system.prepare("auto", there(ragged([0] * 9, 5), 8), device).name == "auto"
 
 
 # ------------------------------------------------------------------------------ preprocessing

@@ -1,4 +1,4 @@
-"""Kernels that are wrong on purpose, in wrong/: `artifact.measure.check` must catch every one of them."""
+"""Kernels that are wrong on purpose, in wrong/: `artifact.measure.verification` must catch every one of them."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import casper_sparse as system
 from kernels import jit
 from kernels.contract import Launch, Operands
@@ -60,7 +60,7 @@ def make_problem(n: int):
     return replace(problem, make_host=lambda: Operands(a, b), make_device=on_device)
 
 
-def bind(source: Path, entry: str, problem, device) -> Launch:
+def prepare(source: Path, entry: str, problem, device) -> Launch:
     """All of them take the arguments of any_n, which is bound here as the right one among them."""
     from cuda.core import LaunchConfig
 
@@ -77,9 +77,9 @@ def checked(source: Path, entry: str, n: int, device) -> float:
     import cupy
 
     problem = make_problem(n)
-    reference = check.reference(cupy.asarray(check.oracle(problem, on="cpu").values))
-    bound = bind(source, entry, problem, device)
-    return check.check(bound, problem, reference, device.create_stream()).rel_err
+    reference = verification.reference(cupy.asarray(verification.oracle(problem, on="cpu").values))
+    bound = prepare(source, entry, problem, device)
+    return verification.check(bound, problem, reference, device.create_stream()).rel_err
 
 
 @pytest.mark.gpu
@@ -88,7 +88,7 @@ def test_a_wrong_kernel_is_caught(device, source):
     """Some are right at an N that is convenient: why the ladder is tested at ragged N."""
     n, said = CAUGHT[source.stem]
     assert checked(system.VARIANTS["any_n"].source, system.entry("any_n", n), n, device) < 1e-6
-    with pytest.raises(check.WrongResult, match=f"^{source.stem} at m={M}, n={n}, .*{said}"):
+    with pytest.raises(verification.WrongResult, match=f"^{source.stem} at m={M}, n={n}, .*{said}"):
         checked(source, source.stem, n, device)
     if source.stem in RIGHT_AT:
         assert checked(source, source.stem, RIGHT_AT[source.stem], device) < 1e-6

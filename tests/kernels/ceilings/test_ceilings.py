@@ -46,8 +46,8 @@ def test_what_a_gpu_supports_and_what_is_refused(capability, hopper):
     for name, kernel in ceilings.VARIANTS.items():
         assert ceilings.supports(name, device) == (hopper or kernel.targets == jit.TARGETS)
         if not ceilings.supports(name, device):
-            says([name, "sm_90a"], lambda name=name: ceilings.bind(name, device))
-    says(["no 'l3_read': choose one of fma, copy, l2_read, shared"], lambda: ceilings.bind("l3_read", None))
+            says([name, "sm_90a"], lambda name=name: ceilings.prepare(name, device))
+    says(["no 'l3_read': choose one of fma, copy, l2_read, shared"], lambda: ceilings.prepare("l3_read", None))
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -131,7 +131,7 @@ def test_a_wrong_word_of_metadata_is_far_outside_the_tolerance():
 def bound_or_skipped(name, device, seed=0):
     if not ceilings.supports(name, device):
         pytest.skip(f"this GPU has no {name}")
-    return ceilings.bind(name, device, seed=seed)
+    return ceilings.prepare(name, device, seed=seed)
 
 
 def largest_error(ceiling) -> float:
@@ -147,7 +147,7 @@ def test_a_microbenchmark_computes_what_it_must(device, name):
     import cupy
 
     ceiling = bound_or_skipped(name, device, seed=3)
-    first, other = (x.expected.ravel()[:4].get() for x in (ceiling, ceilings.bind(name, device, seed=1)))
+    first, other = (x.expected.ravel()[:4].get() for x in (ceiling, ceilings.prepare(name, device, seed=1)))
     assert np.isfinite(other).all() and not np.any(first == other), "another seed makes other data"
     bound, stream = ceiling.bound, device.create_stream()
     out = bound.result()
@@ -194,7 +194,7 @@ def test_rates_are_those_of_a_gpu(device):
     for name in ceilings.VARIANTS:
         if not ceilings.supports(name, device):
             continue
-        ceiling = ceilings.bind(name, device)
+        ceiling = ceilings.prepare(name, device)
         timing = bench.time({name: ceiling.bound}, device, budget_s=0.1)[name]
         rates[name] = (ceiling.flops or ceiling.bytes) / timing.median_us / 1e6  # tera a second
     sms = device.properties.multiprocessor_count

@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from kernels import distributed, formats
-from kernels.distributed import comm, generate, machine, partition
+from kernels.distributed import backend, comm, generate, partition
 from kernels.distributed.generate import Rmat, Stencil
 from kernels.formats import bcsr, csr, stored
 
@@ -79,7 +79,7 @@ def large(ranks, here, put=setattr) -> None:
 
     put: changes what a module counts as large.
     """
-    for module, most in ((machine, {"TRIED": 0, "SAMPLE": 5000}), (partition, {"INT32_MAX": 1000, "SLAB": 5000})):
+    for module, most in ((backend, {"TRIED": 0, "SAMPLE": 5000}), (partition, {"INT32_MAX": 1000, "SLAB": 5000})):
         for name, value in most.items():
             put(module, name, value)
         for made, consumed in itertools.product((GRAPH, MESH), (False, True)):

@@ -11,11 +11,11 @@ from pretend import Array, Cupy, as_array, pretended  # noqa: F401
 
 from kernels import contract, distributed
 from kernels.async_sparse import model, union
-from kernels.distributed import generate, machine, streaming
+from kernels.autotune import knobs
+from kernels.distributed import backend, generate, streaming
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr
 from kernels.formats.csr import Csr
-from kernels.tuning import knobs
 
 #: Addresses of streams: the current one, and those that a plan makes, for products and for what travels.
 CURRENT, PRODUCTS, TRAVELS = 1, 2, 3
@@ -68,8 +68,8 @@ def on_gpu(a):
 
 @pytest.mark.parametrize("made", [generate.Rmat(10, 16, 3), generate.Stencil(12, 1)], ids=str)
 def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkeypatch):
-    monkeypatch.setattr(machine, "TRIED", 0)
-    monkeypatch.setattr(machine, "SAMPLE", 3000)
+    monkeypatch.setattr(backend, "TRIED", 0)
+    monkeypatch.setattr(backend, "SAMPLE", 3000)
     part = generate.host_part(made, np.array([0, made.m]), 0)
     plan = distributed.plan(Part(on_gpu(part.a), part.rows), 512, chunks=4, machine=here)
     products = {id(step[0]) for steps in plan._steps for step in steps}
@@ -89,9 +89,9 @@ def test_a_large_parts_kernel_needs_no_order_of_all_rows_and_may_have_to_read_in
     real = model.statistics
     monkeypatch.setattr(model, "statistics", lambda a: sampled.append(a) or real(a))
     monkeypatch.setattr(model, "candidates", lambda accuracy, of, n: seen.append(of) or every)
-    monkeypatch.setattr(machine, "SAMPLE", 3000)
+    monkeypatch.setattr(backend, "SAMPLE", 3000)
     a = on_gpu(generate.host_part(generate.Rmat(9, 16, 3), np.array([0, 512]), 0).a)
-    found = [machine.choice_of(a, 64, in_place) for in_place in (False, True)]
+    found = [backend.choice_of(a, 64, in_place) for in_place in (False, True)]
     assert found == [f"union {knobs(x)}" for x in every[1:]]
     assert (seen[0].m, seen[0].k, seen[0].nnz, seen[0].longest) == (a.m, a.k, a.nnz, np.diff(a.row_ptr).max())
     assert sampled[-1].m < 256 and sampled[-1].nnz <= 3000 < sampled[-1].nnz + np.diff(a.row_ptr).max()

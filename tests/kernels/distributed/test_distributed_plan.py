@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import distributed
-from kernels.distributed import comm, exchange, partition, pieces, plans, streaming
-from kernels.distributed.machine import rows_of
+from kernels.distributed import comm, halo, partition, plans, split, streaming
+from kernels.distributed.backend import rows_of
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr, csr, half, stored, wcsr
 
@@ -79,7 +79,7 @@ def rows_needed(a, rows, columns) -> int:
 
 OPTIONS = {
     "chunks": st.integers(1, 12),
-    "first": st.sampled_from(pieces.FIRST),
+    "first": st.sampled_from(split.FIRST),
     "b": st.sampled_from(plans.LAYOUTS),
     "c": st.sampled_from(plans.LAYOUTS),
     "replicas": st.sampled_from((1, 2, 4)),
@@ -176,7 +176,7 @@ def test_a_band_multiplies_its_interior_first_and_others_their_own_columns():
 def test_interior_is_the_longest_run(rows):
     """rows: whether a row has a remote entry."""
     a = csr.from_scipy(sp.csr_array(np.array([[1.0, remote] for remote in rows], np.float32)))
-    begin, end = pieces.interior(a, a.col_idx >= 1)
+    begin, end = split.interior(a, a.col_idx >= 1)
     longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
     assert not any(rows[begin:end]) and end - begin == longest
 
@@ -443,11 +443,11 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
 
     def work(ranks):
         mine = a.indices[a.indptr[edges[ranks.rank]] : a.indptr[edges[ranks.rank + 1]]]
-        return exchange.exchange([mine], edges, ranks), mine
+        return halo.exchange([mine], edges, ranks), mine
 
     found = distributed.run_threads(parts, work)
-    table = exchange.volumes(a.indptr, a.indices, edges, edges)
-    assert exchange.sent(table) == rows_needed(a, edges, edges)
+    table = halo.volumes(a.indptr, a.indices, edges, edges)
+    assert halo.sent(table) == rows_needed(a, edges, edges)
     for p, (of, mine) in enumerate(found):
         assert (
             set(of.received.tolist()) == set(mine.tolist()) - set(range(*of.own)) and (np.diff(of.received) > 0).all()
@@ -455,8 +455,8 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
         assert of.recv_counts.tolist() == [0 if q == p else table[p, q] for q in range(parts)]
         names = np.concatenate([np.arange(*of.own), of.received])
         for over in (False, True):
-            (places,) = exchange.compact([mine.copy()], m, of.own, of.received, over=over)
+            (places,) = halo.compact([mine.copy()], m, of.own, of.received, over=over)
             assert (names[places] == mine).all()
-        for q, there in enumerate(exchange.split(of.send, of.send_counts)):
-            got = exchange.split(found[q][0].received, found[q][0].recv_counts)[p]
+        for q, there in enumerate(halo.split(of.send, of.send_counts)):
+            got = halo.split(found[q][0].received, found[q][0].recv_counts)[p]
             assert (there + edges[p] == got).all()

@@ -14,7 +14,7 @@ import pytest
 
 from artifact.paths import ROOT
 from kernels import distributed
-from kernels.distributed import faults
+from kernels.distributed import watchdog
 
 #: Of one that has imported nearly everything.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -28,7 +28,7 @@ def watched(errors: Path, environment: dict[str, str], how: str, arrival: float)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
     os.environ.update(environment)
     at = distributed.place()
-    with faults.watched(at, arrival=arrival):
+    with watchdog.watched(at, arrival=arrival):
         time.sleep(0.3)
         if at.rank == (0 if "first" in how else 2):
             if "killed" in how:
@@ -75,8 +75,8 @@ def job(tmp_path):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("first is killed", f"rank 0 died: {faults.SILENT}"),
-        ("killed", f"rank 2 died: {faults.SILENT}"),
+        ("first is killed", f"rank 0 died: {watchdog.SILENT}"),
+        ("killed", f"rank 2 died: {watchdog.SILENT}"),
         ("first raises", "rank 0 died: ValueError: row 3 is wrong"),
         ("raises", "rank 2 died: ValueError: row 3 is wrong"),
         ("says why", "rank 2 died: SystemExit: no more data"),
@@ -121,13 +121,13 @@ def test_ranks_that_are_not_all_there_or_disagree_are_one_sentence(job, ranks, s
     for rank, size in ranks:
         job.start("well", rank, size=size, arrival=3)
     codes, (line,) = job.ended()
-    assert set(codes) == {faults.CODE} and says in line
+    assert set(codes) == {watchdog.CODE} and says in line
 
 
 def test_where_the_launcher_ends_all_a_rank_says_why_and_exits(job):
     """No other is there, and none is waited for."""
     job.start("raises", 2, TORCHELASTIC_RUN_ID="none", LOCAL_WORLD_SIZE="3")
-    assert job.ended() == ([faults.CODE], ["error: rank 2 died: ValueError: row 3 is wrong"])
+    assert job.ended() == ([watchdog.CODE], ["error: rank 2 died: ValueError: row 3 is wrong"])
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}

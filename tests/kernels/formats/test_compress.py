@@ -286,7 +286,7 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
     for rows in (64, 256):
         same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
-        same(mma_sp.prepare(x, config), mma_sp.prepare(a, config))
+        same(mma_sp.convert(x, config), mma_sp.convert(a, config))
 
 
 # ---------------------------------------------------------------- the compiler

@@ -16,7 +16,7 @@ from kernels.formats import bcsr, csr, nm, two_four
 from kernels.library import expect, operands, routes
 
 GPUS = {"nvidia-h200": (3_201_000, 6016), "nvidia-h100-80gb-hbm3": (2_619_000, 5120)}
-#: room -> what was recorded of it that a route leads to.
+#: system -> what was recorded of it that a route leads to.
 OURS = {"async_sparse": ("auto",), "tensor_core_24": ("auto",), "nm_spmm": ("auto", "bf16", "tf32")}
 NUMBERS = {"auto": "fp32", "bf16": "16", "tf32": "tf32"}  # of N:M
 
@@ -32,12 +32,12 @@ def described(clock=1_980_000, memory=3_201_000, bus=6016, capability=(9, 0), sm
     return SimpleNamespace(name="a GPU", compute_capability=capability, properties=properties)
 
 
-def work(room: str, ours: str, p) -> expect.Work:
+def work(system: str, ours: str, p) -> expect.Work:
     """What was multiplied at a recorded point."""
-    if room == "nm_spmm":  # whose A is dense: the product of the transposes
+    if system == "nm_spmm":  # whose A is dense: the product of the transposes
         vector = 128 if "128" in p.label else 32
         return expect.vectors(p.n, p.m, p.k, p.nnz / (p.n * p.k), vector, NUMBERS[ours])
-    if room == "tensor_core_24":
+    if system == "tensor_core_24":
         return expect.Work("2:4", "16", p.m, p.n, p.k, p.m * p.k / 2)
     numbers = "tf32" if "tf32" in p.label else "16"
     return expect.blocks(p.m, p.n, p.k, round(p.nnz / 4096), (64, 64), numbers, False)
@@ -47,8 +47,8 @@ def work(room: str, ours: str, p) -> expect.Work:
 def points() -> pd.DataFrame:
     """Of each recorded point with a dense product: both times, measured and expected."""
     rows, point = [], ["label", "m", "n", "k", "density", "nnz"]
-    for (slug, (memory, bus)), (room, names) in product(GPUS.items(), OURS.items()):
-        of, folder = expect.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / room
+    for (slug, (memory, bus)), (system, names) in product(GPUS.items(), OURS.items()):
+        of, folder = expect.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / system
         for experiment in sorted({*records.experiments(folder)} - {"fp8"}):
             df = pd.read_csv(
                 folder / f"{experiment}.csv", usecols=[*point, "variant", "median_us"], dtype={"label": str}
@@ -57,7 +57,7 @@ def points() -> pd.DataFrame:
             dense = us.filter(regex="^cublas").min(axis=1)
             for ours in us.columns.intersection(names):
                 for p, *measured in zip(us.itertuples(), us[ours], dense, strict=True):
-                    made = work(room, ours, p)
+                    made = work(system, ours, p)
                     both = (expect.microseconds(x, of) for x in (made, expect.dense_of(made)))
                     rows.append((*measured, *both))
     return pd.DataFrame(rows, columns=["sparse", "dense", "expected", "expected_dense"]).dropna()

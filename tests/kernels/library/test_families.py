@@ -3,12 +3,12 @@
 import compiled
 import pytest
 
-from kernels import casper_sparse, jit, nm_spmm, pitch, tensor_core_24
+from kernels import casper_sparse, jit, nm_spmm, padding, tensor_core_24
 from kernels.async_sparse import model, union
 from kernels.formats import half
 from kernels.library import dense, families
 
-#: Those that the rooms' own tests leave out.
+#: Those that the systems' own tests leave out.
 OTHERS = tuple(target for target in jit.FAMILIES if target not in jit.TARGETS)
 #: Groups of single rows have so few registers that some spill a little (`union.BLOCKS`).
 MOST_LOADS = 16
@@ -26,14 +26,14 @@ def routed() -> dict[str, list[tuple]]:
         "N:M float32": _entries(nm_spmm, "wide"),
         "values that change": _entries(casper_sparse, "split_rows"),
         "around them": [
-            (pitch.SOURCE, pitch.ENTRIES[16]),
+            (padding.SOURCE, padding.ENTRIES[16]),
             (dense.SOURCE, f"combine<{dense.DTYPES['bfloat16'][0]}>"),
         ],
     }
 
 
-def _entries(room, variant: str) -> list[tuple]:
-    kernel = room.VARIANTS[variant]
+def _entries(system, variant: str) -> list[tuple]:
+    kernel = system.VARIANTS[variant]
     return [(kernel.source, entry) for entry in kernel.entries]
 
 

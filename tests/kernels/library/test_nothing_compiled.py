@@ -120,9 +120,9 @@ def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name, n):
     dtype = asked.get("dtype", getattr(a, "dtype", "float32"))
     accuracy = asked.get("accuracy", operands.resolved(None, dtype))
     way = routes.route(on_device(a), dtype, accuracy, strict)
-    problem, room = routes.multiplication(way, n), importlib.import_module(f"kernels.{way.room}")
+    problem, system = routes.multiplication(way, n), importlib.import_module(f"kernels.{way.room}")
     configs = way.family.candidates(problem, strict)
-    assert configs and all(routes.bind(way, config, problem, strict).steps for config in configs)
+    assert configs and all(routes.prepare(way, config, problem, strict).steps for config in configs)
     for reference in TRIED[name]:
         with contextlib.suppress(ValueError):  # it does not take every shape
-            room.bind(reference, problem, strict)
+            system.prepare(reference, problem, strict)

@@ -17,12 +17,12 @@ import kernels
 from kernels import formats, jit
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
+from kernels.autotune.choices import knobs
 from kernels.formats import bcsr, csr, half, nm, two_four
 from kernels.formats.half import Half, array_of
 from kernels.formats.nm import Nm
 from kernels.nm_spmm import family as of_nm
 from kernels.tensor_core_24 import family as of_two_four
-from kernels.tuning.choices import knobs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 #: Different matrices B; launches of a test, more than these; calls in a graph.
@@ -62,7 +62,7 @@ def of_union(rows: int) -> str:
     return f"union {knobs(Union(rows, chunk=32))}"
 
 
-#: choice: of the room's kernels, "" for the one that is predicted; hopper: whether Hopper alone has it.
+#: choice: of the system's kernels, "" for the one that is predicted; hopper: whether Hopper alone has it.
 Kind = namedtuple("Kind", "make n dtype accuracy choice hopper deterministic", defaults=(None, "", True, False))
 STREAM_K = f"wgmma {knobs(of_two_four.RUNGS['wgmma_stream_k'][0])}"
 KINDS = {

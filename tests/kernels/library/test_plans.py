@@ -493,15 +493,15 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monke
 
 
 @pytest.mark.parametrize(
-    ("room", "variant", "right", "choice"),
+    ("system", "variant", "right", "choice"),
     [("casper_sparse", "in_place", "split_rows", x) for x in ("scalar", "union rows=8", "any_n x", "shared_tiles")]
     + [
         ("async_sparse", "auto_fp32", "union rows=8", x)
         for x in ("union __class__=x", "union rows", "union rows=8 rows=8=", "union teeth=3", "nothing rows=8", "")
     ],
 )
-def test_a_choice_that_nobody_would_make_is_not_taken(room, variant, right, choice, device):
-    way = routes.Route(room, variant, MATRICES[0], "float32")
+def test_a_choice_that_nobody_would_make_is_not_taken(system, variant, right, choice, device):
+    way = routes.Route(system, variant, MATRICES[0], "float32")
     p = routes.multiplication(way, 24)
     assert routes.text(way, routes.written(way, right, p, device)).startswith(right)
     assert routes.written(way, choice, p, device) is None

@@ -1,4 +1,4 @@
-"""Every way as far as it goes without a GPU: A converted, a room's kernel bound, B's and out's addresses found."""
+"""Every way as far as it goes without a GPU: A converted, a system's kernel bound, B's and out's addresses found."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from pretend import Array, as_array
 from refused import says
 
 import kernels
-from kernels import formats, tuning
+from kernels import autotune, formats
 from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
@@ -130,7 +130,7 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
     monkeypatch.setattr(model, "candidates", lambda *_: [exact, union.Union(2)])
     kept = []
     monkeypatch.setattr(
-        routes.tuning,
+        routes.autotune,
         "look_up",
         lambda choices, key, device, fits, *_, **__: kept.append(fits(exact)),
     )
@@ -143,8 +143,8 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
     assert made.choice.startswith("union rows=2") and kept == [True, False]
     way = routes.Route("async_sparse", "auto_fp32", made.a, "float32")
     p = routes.multiplication(way, 64)
-    assert routes.written(way, f"windows {tuning.knobs(exact)}", p, racing.H200) is None
-    says(["infinite", "union_rows"], lambda: routes.bind(way, exact, p, racing.H200))
+    assert routes.written(way, f"windows {autotune.knobs(exact)}", p, racing.H200) is None
+    says(["infinite", "union_rows"], lambda: routes.prepare(way, exact, p, racing.H200))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import twins
 from refused import says
 
-from kernels import async_sparse, casper_sparse, gpu, jit, nm_spmm, tensor_core_24, tuning
+from kernels import async_sparse, autotune, casper_sparse, gpu, jit, nm_spmm, tensor_core_24
 from kernels.async_sparse import any_csr
 from kernels.contract import Operand
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
@@ -17,7 +17,7 @@ from kernels.library import operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
-ROOMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)}
+SYSTEMS = {x.__name__.rpartition(".")[2]: x for x in (async_sparse, casper_sparse, nm_spmm, tensor_core_24)}
 
 
 @pytest.fixture(autouse=True)
@@ -79,13 +79,13 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "accuracy", "room", "variant", "numbers", "device"),
+    ("kind", "dtype", "accuracy", "system", "variant", "numbers", "device"),
     [(*row, H200) for row in HOPPERS] + [(*row, device) for row in ELSEWHERE for device in (A100, L4, B200, PORTABLE)],
 )
-def test_each_format_dtype_and_accuracy_has_its_kernels(kind, dtype, accuracy, room, variant, numbers, device):
+def test_each_format_dtype_and_accuracy_has_its_kernels(kind, dtype, accuracy, system, variant, numbers, device):
     made = way(kind, dtype, accuracy, device)
-    assert (made.room, made.variant, made.numbers) == (room, variant, numbers)
-    assert made.family is ROOMS[room].FAMILIES[variant], "and the room has them"
+    assert (made.room, made.variant, made.numbers) == (system, variant, numbers)
+    assert made.family is SYSTEMS[system].FAMILIES[variant], "and the system has them"
 
 
 @pytest.mark.parametrize("device", [A100, L4, B200, PORTABLE], ids=lambda device: device.name)
@@ -97,20 +97,20 @@ def test_another_gpu_is_never_offered_a_kernel_of_hoppers(kind, dtype, device, m
     """Neither by prediction nor to the trials."""
     made = way(kind, dtype, None, device)
     p = routes.multiplication(made, 96, np)
-    offered, room = [], ROOMS[made.room]
+    offered, system = [], SYSTEMS[made.room]
 
     def tune(problem, configs, *_):
         offered.extend(configs)
-        return tuning.Winner(configs[0], 1.0, None, 0.0)
+        return autotune.Winner(configs[0], 1.0, None, 0.0)
 
-    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setattr(autotune, "tune", tune)
     made.family.tune(p, device)
     assert offered
     offered.append(made.family.likely(p, device))
     for config in offered:
         assert made.family.fits(config, p, device)
         for source, entry in _entries(made, config, p):
-            (kernel,) = {k.targets for k in room.VARIANTS.values() if k.source == source} & {jit.TARGETS}
+            (kernel,) = {k.targets for k in system.VARIANTS.values() if k.source == source} & {jit.TARGETS}
             assert kernel == jit.TARGETS and entry
 
 
@@ -187,7 +187,7 @@ def test_memory_orders_are_the_kernels_where_it_has_them(kind, dtype, accuracy, 
         ("nm32", "bfloat16", None),
     ],
 )
-def test_a_problem_is_what_the_room_would_make_of_the_same_operands(kind, dtype, accuracy):
+def test_a_problem_is_what_the_system_would_make_of_the_same_operands(kind, dtype, accuracy):
     """With numbers, or slots in their place."""
     made = way(kind, dtype, accuracy, H200)
     p, slots = routes.multiplication(made, 96, np), routes.multiplication(made, 96)
@@ -223,8 +223,8 @@ def test_without_trials_the_best_by_prediction_is_taken_and_can_be_read_again(
 ):
     made = way(kind, dtype, accuracy, device)
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path))
-    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: None)  # nothing is kept
-    monkeypatch.setattr(tuning, "tune", lambda *_: pytest.fail("tried kernels"))
+    monkeypatch.setattr(autotune, "look_up", lambda *_, **__: None)  # nothing is kept
+    monkeypatch.setattr(autotune, "tune", lambda *_: pytest.fail("tried kernels"))
     p = routes.multiplication(made, 96, np)
     config, note = routes.choose(made, p, device)
     assert made.family.fits(config, p, device) and not note
@@ -236,21 +236,21 @@ def test_a_choice_that_another_compiler_made_counts_and_is_told_of(nvrtc, monkey
     made = way("b64", "bfloat16", None, H200)
     p = routes.multiplication(made, 96)
     config = made.family.candidates(p, H200)[-1]
-    monkeypatch.setattr(tuning, "look_up", lambda *_, **__: tuning.Choice(config, 1.0, nvrtc=nvrtc))
+    monkeypatch.setattr(autotune, "look_up", lambda *_, **__: autotune.Choice(config, 1.0, nvrtc=nvrtc))
     found, note = routes.choose(made, p, H200)
     assert found == config and (f"NVRTC {nvrtc}" in note) == bool(note) == (nvrtc == "12.0")
 
 
-def test_values_that_change_are_tried_with_the_rooms_candidates_but_never_with_a_copy_of_them(
+def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with_a_copy_of_them(
     monkeypatch,
 ):
     tried = []
 
-    def tune(problem, names, bind, references, device, rounds, jobs):
+    def tune(problem, names, prepare, references, device, rounds, jobs):
         tried.append((names, jobs))
-        return tuning.Winner(names[-1], 1.0, None, 0.0)
+        return autotune.Winner(names[-1], 1.0, None, 0.0)
 
-    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setattr(autotune, "tune", tune)
     made = way("csr", "float32", None, A100, in_place=True)
     p = routes.multiplication(made, 128, np)
     assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]

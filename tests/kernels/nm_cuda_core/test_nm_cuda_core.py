@@ -137,11 +137,11 @@ def never() -> Operands:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_bind_makes_one_launch_that_covers_the_output(device, variant):
+def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
     for m, n, k, vector in ((32, 32, 4, 32), (64, 160, 132, 64), (160, 96, 1021, 96), (96, 32, 1, 32)):
         p = there(system.problem(m, n, k, vector=vector))
         ops = p.device()
-        bound = system.bind(variant, p, device)
+        bound = system.prepare(variant, p, device)
         ((kernel, config, arguments),) = bound.steps
         assert kernel == f"{system.VARIANTS[variant].source.stem}: {system.entry(variant)}"
         assert config.grid == (m // 32, n // 32, 1 + (variant in SPLIT)) and config.block == 64
@@ -158,12 +158,12 @@ def test_bind_makes_one_launch_that_covers_the_output(device, variant):
 def test_element_wise_is_compiled_for_the_pattern_at_hand_where_it_fits_a_step(device):
     for keep, group in [*launch.PATTERNS, (4, 4), (5, 16), (64, 64)]:
         p = there(system.problem_from_nm(nm.random(130, 32, keep, group, 1, 0), 32))
-        ((kernel, *_),) = system.bind("element_wise", p, device).steps
+        ((kernel, *_),) = system.prepare("element_wise", p, device).steps
         assert kernel.endswith(f"element_wise<32, 32, 64, {keep}, {group}>")
     for group in (3, 12, 128):
         p = there(system.problem_from_nm(nm.random(260, 32, 1, group, 32, 0), 32))
-        says(["64 rows", f"groups of {group}"], lambda p=p: system.bind("element_wise", p, device))
-        assert all(system.bind(name, p, device).steps for name in GATHER)
+        says(["64 rows", f"groups of {group}"], lambda p=p: system.prepare("element_wise", p, device))
+        assert all(system.prepare(name, p, device).steps for name in GATHER)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -174,23 +174,23 @@ def test_sizes_that_a_kernel_does_not_take_are_refused_before_operands_are_made(
         refused += [((2**16, 2**15, 4), "2147483648")]
     for sizes, word in refused:
         p = replace(system.problem(*sizes), make_device=never)
-        says([word], lambda p=p: system.bind(variant, p, H200))
+        says([word], lambda p=p: system.prepare(variant, p, H200))
 
 
 def test_the_largest_that_is_taken(device):
     p = there(system.problem(32, 65535 * 32, 1, 1, group=1))
-    assert system.bind("baseline", p, device).steps[0][1].grid == (1, 65535, 1)
+    assert system.prepare("baseline", p, device).steps[0][1].grid == (1, 65535, 1)
     largest = replace(there(system.problem(32, 32, 32)), m=32, k=2**26 - 1)  # 2^31 - 32 elements of A
-    assert system.bind("verbatim", largest, device).steps
+    assert system.prepare("verbatim", largest, device).steps
 
 
 @pytest.mark.parametrize("vector", [1, 16, 33, 48])
 def test_only_element_wise_takes_columns_with_indices_of_their_own(device, vector):
     p = there(system.problem(32, 64, 64, vector=vector))
-    assert system.bind("element_wise", p, device).steps
+    assert system.prepare("element_wise", p, device).steps
     for variant in GATHER:
-        says([f"{vector} columns", "use element_wise"], lambda variant=variant: system.bind(variant, p, device))
-        assert system.bind(variant, p, device, shared_indices=False).steps
+        says([f"{vector} columns", "use element_wise"], lambda variant=variant: system.prepare(variant, p, device))
+        assert system.prepare(variant, p, device, shared_indices=False).steps
 
 
 # --------------------------------------------------------------------------- what the compiler makes

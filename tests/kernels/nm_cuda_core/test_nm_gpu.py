@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from products import SEED, between, exact, launched
 
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import nm_cuda_core as system
 from kernels.contract import Operands
 from kernels.formats import nm
@@ -19,8 +19,8 @@ GATHER = tuple(name for name in VARIANTS if name != "element_wise")
 each = pytest.mark.parametrize("variant", VARIANTS)
 
 
-def bind(variant: str, device):
-    return partial(system.bind, variant, device=device)
+def prepare(variant: str, device):
+    return partial(system.prepare, variant, device=device)
 
 
 @each
@@ -32,18 +32,18 @@ def test_depths_around_every_step_patterns_and_vectors(device, variant):
         edges = [w // keep * group + d for w in (32, 64, 128) for d in (-1, 0, 1)]
         for k in (1, 60, 65, 1021, *edges):
             p = system.problem(64, 160, k, keep / group, SEED, group=group, vector=vector)
-            exact(p, bind(variant, device), device)
+            exact(p, prepare(variant, device), device)
 
 
 @pytest.mark.parametrize("variant", GATHER)
 def test_without_shared_indices_kernels_multiply_with_what_they_gather(device, variant):
     """The product is that of `as_gathered`, which is not that of B."""
     p = system.problem(96, 160, 1021, seed=SEED, vector=4)
-    bound = system.bind(variant, p, device, shared_indices=False)
+    bound = system.prepare(variant, p, device, shared_indices=False)
     found = launched(bound, device)
     host = p.host()
-    right = check.reference(host.a.astype(float) @ nm.to_dense(system.as_gathered(host.b)))
-    check.compare(found, right, variant)
+    right = verification.reference(host.a.astype(float) @ nm.to_dense(system.as_gathered(host.b)))
+    verification.compare(found, right, variant)
     assert not np.allclose(found, host.a @ nm.to_dense(host.b), rtol=0.01)
 
 
@@ -52,9 +52,9 @@ def test_variants_that_add_in_the_same_order_give_the_same_bits(device):
     for k in (60, 1021):
         p = system.problem(96, 64, k, seed=SEED)
         one, *others = (x for x in VARIANTS if launch.SPLIT_K.get(x) != 2)
-        first = launched(system.bind(one, p, device), device)
+        first = launched(system.prepare(one, p, device), device)
         for name in others:
-            assert np.array_equal(launched(system.bind(name, p, device), device), first), f"{name} at k={k}"
+            assert np.array_equal(launched(system.prepare(name, p, device), device), first), f"{name} at k={k}"
 
 
 @each
@@ -69,7 +69,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, varia
             (around, c), a = between(ops.c), between(ops.a)[1]
             a[:, unused] = np.nan
             made = Operands(a, replace(ops.b, val=between(ops.b.val)[1]), c)
-            bound = system.bind(variant, replace(whole, make_device=lambda: made, _device=None), device)
+            bound = system.prepare(variant, replace(whole, make_device=lambda: made, _device=None), device)
             bound.keep = (*bound.keep, around)
             return bound
 
@@ -101,14 +101,14 @@ def test_offsets_beyond_2_to_the_31_elements(device, m, n, k):
     ops = Operands(periodic(k, m).T, b, cupy.empty((m, n), cupy.float32, order="F"))
     p = replace(system.problem(m, n, k), make_device=lambda: ops)
     for variant in [x for x in VARIANTS if x not in launch.VERBATIM]:
-        bound, stream = system.bind(variant, p, device), device.create_stream()
+        bound, stream = system.prepare(variant, p, device), device.create_stream()
         ops.c.fill(np.nan)
         device.sync()
         bound.launch(stream)
         stream.sync()
         for j in (0, n // 2 // 32 * 32, n - 32):
             values = cupy.ascontiguousarray(b.val[:, j : j + 32])
-            right = check.dense_product(ops.a, nm.Nm(k, 32, 2, 4, 32, values, b.index))
+            right = verification.dense_product(ops.a, nm.Nm(k, 32, 2, 4, 32, values, b.index))
             assert bool((ops.c[:, j : j + 32] == right).all()), f"{variant}, columns from {j}, seed {SEED}"
         bound = None
     cupy.get_default_memory_pool().free_all_blocks()

@@ -1,4 +1,4 @@
-"""Kernels that are wrong on purpose, in wrong/: `artifact.measure.check` must catch every one of them."""
+"""Kernels that are wrong on purpose, in wrong/: `artifact.measure.verification` must catch every one of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import compiled
 import numpy as np
 import pytest
 
-from artifact.measure import check
+from artifact.measure import verification
 from kernels import jit
 from kernels import nm_cuda_core as system
 from kernels.contract import Launch
@@ -54,11 +54,11 @@ def test_a_wrong_kernel_says_so_and_compiles(source):
 
 
 def make_problem(k: int, vector: int):
-    """The room's own operands, all positive: what every record is checked on."""
+    """The system's own operands, all positive: what every record is checked on."""
     return system.problem(M, N, k, seed=8, vector=vector)
 
 
-def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
+def prepare(name: str, problem, device, *, cleared: bool = False) -> Launch:
     """All of them take the baseline's arguments, in blocks of 64 threads for tiles of 32 x 32."""
     from cuda.core import LaunchConfig
 
@@ -79,16 +79,16 @@ def bind(name: str, problem, device, *, cleared: bool = False) -> Launch:
 def test_a_wrong_kernel_is_caught(device, name):
     sizes, said = CAUGHT[name]
     problem = make_problem(**sizes)
-    reference, stream = check.oracle(problem), device.create_stream()
-    right = system.bind("baseline", problem, device)
-    assert check.check(right, problem, reference, stream).rel_err < 1e-6
-    with pytest.raises(check.WrongResult, match=said) as caught:
-        check.check(bind(name, problem, device), problem, reference, stream)
+    reference, stream = verification.oracle(problem), device.create_stream()
+    right = system.prepare("baseline", problem, device)
+    assert verification.check(right, problem, reference, stream).rel_err < 1e-6
+    with pytest.raises(verification.WrongResult, match=said) as caught:
+        verification.check(prepare(name, problem, device), problem, reference, stream)
     assert str(caught.value).startswith(f"{name} at m={M}, n={N}, k={sizes['k']}, ")
     if name in RIGHT_AT or name == "adds_without_clearing":  # clearing is all that one lacks
         easy = make_problem(**RIGHT_AT.get(name, USUAL))
-        bound = bind(name, easy, device, cleared=name not in RIGHT_AT)
-        assert check.check(bound, easy, check.oracle(easy), stream).rel_err < 1e-6
+        bound = prepare(name, easy, device, cleared=name not in RIGHT_AT)
+        assert verification.check(bound, easy, verification.oracle(easy), stream).rel_err < 1e-6
 
 
 #: bug of what is to the letter -> (variant, file, text that is there once, what stands there instead)
@@ -131,9 +131,9 @@ def test_a_wrong_letter_compiles(monkeypatch, tmp_path, bug):
 def test_a_wrong_letter_is_caught(device, monkeypatch, tmp_path, bug):
     """An odd number of steps of 32 rows, the last not whole; of 64, one and two rows more."""
     problem = make_problem(**USUAL)
-    reference, stream = check.oracle(problem), device.create_stream()
-    right = system.bind(MUTANTS[bug][0], problem, device)
-    assert check.check(right, problem, reference, stream).rel_err < 1e-6
+    reference, stream = verification.oracle(problem), device.create_stream()
+    right = system.prepare(MUTANTS[bug][0], problem, device)
+    assert verification.check(right, problem, reference, stream).rel_err < 1e-6
     variant = mutated(monkeypatch, tmp_path, bug)
-    with pytest.raises(check.WrongResult):
-        check.check(system.bind(variant, problem, device), problem, reference, stream)
+    with pytest.raises(verification.WrongResult):
+        verification.check(system.prepare(variant, problem, device), problem, reference, stream)

@@ -11,13 +11,13 @@ from pretend import as_array, pretended  # noqa: F401 (a fixture)
 from products import SEED
 
 from kernels import contract
-from kernels import nm_spmm as room
+from kernels import nm_spmm as system
 from kernels.contract import Operands, Problem
 from kernels.formats.half import Half
 from kernels.nm_spmm import ladder, nmsparse, operands, published, tensor
 
 DTYPES = {"tf32": "tf32", "bf16": "bfloat16"}  #: of the variants that are not for float32
-FLOAT32 = tuple(name for name in room.VARIANTS if name not in (*DTYPES, "auto"))
+FLOAT32 = tuple(name for name in system.VARIANTS if name not in (*DTYPES, "auto"))
 #: keep, group, vector: the paper's, few and many rows, narrow and wide vectors, windows that are no power of two.
 PATTERNS = (
     *((keep, 32, 32) for keep in (32, 16, 12, 8, 4)),

@@ -11,7 +11,7 @@ from refused import says
 
 from kernels.formats import nm
 from kernels.nm_spmm import packing
-from kernels.nm_spmm.packing import prepare
+from kernels.nm_spmm.packing import convert
 
 ARRAYS = ("val", "index", "col_info", "count")
 
@@ -53,7 +53,7 @@ def test_what_a_kernel_reads_is_the_matrix_and_no_row_more_than_it_needs(case, p
     b, shape = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_CHUNK", chunk)
-        x = prepare(b, packed=packed, tiled=tiled, **shape)
+        x = convert(b, packed=packed, tiled=tiled, **shape)
     columns, windows, slot = shape["columns"], shape["windows"], shape["slot"]
     assert (x.rows, x.depth, x.columns, x.slot) == (windows * b.keep, windows * b.group, columns, slot)
     assert (x.steps, x.blocks) == (math.ceil(b.k / x.depth), math.ceil(b.n / columns))
@@ -91,8 +91,8 @@ def test_what_a_kernel_reads_is_the_matrix_and_no_row_more_than_it_needs(case, p
 )
 def test_what_the_matrix_does_not_allow_gets_one_sentence(vector, change, words):
     good = {"columns": np.int64(64), "windows": np.int32(1), "packed": True, "slot": np.int64(32)}
-    prepare(nm.random(64, 100, 16, 32, 100, 0), **good)
-    says(words, lambda: prepare(nm.random(64, 100, 16, 32, vector, 0), **(good | change)))
+    convert(nm.random(64, 100, 16, 32, 100, 0), **good)
+    says(words, lambda: convert(nm.random(64, 100, 16, 32, vector, 0), **(good | change)))
 
 
 # ------------------------------------------------------------------------------- for tensor cores
@@ -141,7 +141,7 @@ def test_tiles_stand_for_b_and_multiply_the_rows_that_they_need_and_no_other(cas
 @given(case=cases())
 def test_the_gpu_prepares_the_same(device, packed, tiled, case):
     b, shape = case
-    here = prepare(b, packed=packed, tiled=tiled, **shape)
-    there = prepare(nm.to_device(b), packed=packed, tiled=tiled, **shape)
+    here = convert(b, packed=packed, tiled=tiled, **shape)
+    there = convert(nm.to_device(b), packed=packed, tiled=tiled, **shape)
     for name in ARRAYS[: 4 if packed else 2]:
         assert np.array_equal(getattr(there, name).get(), getattr(here, name)), name

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from nm_cases import point
 from racing import A100, H100_PCIE, H200, L4
 
-from artifact.measure import check
 from artifact.measure import device as gpus
-from kernels import jit, tuning
-from kernels import nm_spmm as room
+from artifact.measure import verification
+from kernels import autotune, jit
+from kernels import nm_spmm as system
+from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.nm_spmm import family, ladder, launch, published
 from kernels.nm_spmm.family import Config
-from kernels.tuning import probe
 
 SMS, MOST, MEMORY = 132, 232_448, 233_472
 #: m, n, k, keep, group, vector
 SWEPT = {
     (s["m"], s["n"], s["k"], round(s["density"] * s.get("group", 32)), s.get("group", 32), s.get("vector", 32))
-    for experiment, shapes in room.sweeps("full").items()
+    for experiment, shapes in system.sweeps("full").items()
     if experiment not in ("tensor", "packing", "tried")
     for s in shapes
 }
@@ -39,7 +39,7 @@ def matrix(n: int, k: int, keep: int = 16, group: int = 32, vector: int = 32) ->
 
 
 def problem(m=512, n=256, k=1024, keep=16, group=32, vector=32):
-    made = room.problem(m, n, k, keep / group, group=group, vector=vector)
+    made = system.problem(m, n, k, keep / group, group=group, vector=vector)
     ops = Operands(None, matrix(n, k, keep, group, vector))
     return replace(made, make_device=lambda: ops)
 
@@ -185,8 +185,8 @@ def trials(monkeypatch):
         bound.append((name, config))
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
-    monkeypatch.setattr(ladder, "bind_config", lambda name, p, device, config: ready(name, config))
-    monkeypatch.setattr(published, "bind", lambda name, p, device: ready(name))
+    monkeypatch.setattr(ladder, "prepare_config", lambda name, p, device, config: ready(name, config))
+    monkeypatch.setattr(published, "prepare", lambda name, p, device: ready(name))
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
     made.bound = bound
     return made
@@ -217,17 +217,17 @@ KEPT = racing.Kept(family)
 read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 
-def test_bind_tunes_once_and_reads_from_then_on(trials, tmp_path):
+def test_prepare_tunes_once_and_reads_from_then_on(trials, tmp_path):
     p, path = problem(), tmp_path / "deep" / "choices.csv"
-    first = launch.bind_auto("auto", p, H200, file=path)
+    first = launch.prepare_auto("auto", p, H200, file=path)
     heats, tried = len(trials.heats), len(trials.bound)
     (choice,) = read(path).values()
-    second = launch.bind_auto("auto", p, H200, file=path)
+    second = launch.prepare_auto("auto", p, H200, file=path)
     assert len(trials.heats) == heats >= 2 and len(trials.bound) == tried + 1, "tried again"
     assert trials.bound[-1] == trials.bound[-2] == ("auto", choice.config)
     assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
     for config in {*FAMILY, *family.WIDE, Config(banks=False), *(c for c, *_ in family.RUNGS.values())}:
-        assert tuning.choices.parse_knobs(tuning.knobs(config), Config) == config
+        assert autotune.choices.parse_knobs(autotune.knobs(config), Config) == config
 
 
 def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypatch, tmp_path, trials):
@@ -243,7 +243,7 @@ def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypat
     for config in (Config(stages=8), Config("stream", stages=2), Config(depth=512), Config("gone")):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
-    launch.bind_auto("auto", p, H200)
+    launch.prepare_auto("auto", p, H200)
     assert trials.heats and look_up(p, H200) == trials.bound[-1][1], "the own one comes first now"
 
 
@@ -265,9 +265,9 @@ def test_every_tile_of_the_family_multiplies(device, keep, vector):
     if jit.arch_of(device) not in family.HOPPER:
         pytest.skip("this GPU has no copy engine")
     p = probe.exact(point(700, 900, 1000, keep, vector=vector))
-    reference, stream = check.oracle(p), device.create_stream()
+    reference, stream = verification.oracle(p), device.create_stream()
     taken = [c for c in family.members(keep, 32) if family.fits(c, p, device)]
     chosen = {(tile(c), c.kernel, c.split, c.unroll, c.stages): c for c in taken}.values()
     compiled.cubins(sorted(set(family.jobs(chosen, p))), [jit.arch_of(device)])
     for c in chosen:
-        check.exactly(ladder.bind_config("trial", p, device, c), p, reference, stream)
+        verification.exactly(ladder.prepare_config("trial", p, device, c), p, reference, stream)

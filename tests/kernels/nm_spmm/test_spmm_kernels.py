@@ -11,18 +11,18 @@ import pytest
 from compiled import count
 from nm_cases import DTYPES, FLOAT32, PATTERNS, SEED, point
 from products import between, exact
-from test_spmm_bind import template
+from test_spmm_prepare import template
 
-from artifact.measure import bench, check
+from artifact.measure import bench, verification
 from kernels import jit
-from kernels import nm_spmm as room
+from kernels import nm_spmm as system
+from kernels.autotune import probe
 from kernels.nm_spmm import banks, family, ladder, nmsparse, published, tensor
 from kernels.nm_spmm.family import RUNGS, TRIALS
-from kernels.tuning import probe
 
 gpu = pytest.mark.gpu
 STREAMS = tuple(name for name, (config, *_) in RUNGS.items() if config.kernel == "stream")
-SOURCES = {(x.source, entry) for x in room.VARIANTS.values() for entry in x.entries[:: max(1, len(x.entries) - 1)]}
+SOURCES = {(x.source, entry) for x in system.VARIANTS.values() for entry in x.entries[:: max(1, len(x.entries) - 1)]}
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,8 @@ SHAPES = ((1, 1, 1), (64, 96, 257), (128, 256, 512), (259, 130, 65), (132, 300, 
 OWN = ("v1", "v2", "v3_packed", "v3_split_k", "square", nmsparse.NAME, "banks", "ahead", "turned", "cluster")
 
 
-def bind(variant: str, p, device):
-    return (ladder if variant in RUNGS | TRIALS else room).bind(variant, p, device)
+def prepare(variant: str, p, device):
+    return (ladder if variant in RUNGS | TRIALS else system).prepare(variant, p, device)
 
 
 @gpu
@@ -106,7 +106,7 @@ def test_products_are_exact(device, variant):
         for j, sizes in enumerate(SHAPES):
             if variant in OWN or (i + j) % 4 == 0:
                 with suppress(ValueError):  # looked at where bind is
-                    exact(point(*sizes, *pattern), lambda p: bind(variant, p, device), device)
+                    exact(point(*sizes, *pattern), lambda p: prepare(variant, p, device), device)
                     taken += 1
     assert taken >= 2 or jit.arch_of(device) != "sm_90a"
 
@@ -118,7 +118,7 @@ def test_nothing_beside_c_is_written(hopper, variant):
     whole, c = between(p.device().c)
     ops, before = replace(p.device(), c=c), whole.copy()
     inside = replace(p, make_device=lambda: ops, _device=None)
-    check.exactly(bind(variant, inside, hopper), inside, check.oracle(p), hopper.create_stream())
+    verification.exactly(prepare(variant, inside, hopper), inside, verification.oracle(p), hopper.create_stream())
     begin = (c.data.ptr - whole.data.ptr) // 4
     for part in (slice(0, begin), slice(begin + c.size, None)):
         assert bool((whole[part].view(np.uint32) == before[part].view(np.uint32)).all())
@@ -128,7 +128,9 @@ def test_nothing_beside_c_is_written(hopper, variant):
 @pytest.mark.parametrize("split", published.SPLITS)
 def test_every_tile_in_every_number_of_shares(device, split):
     for name in published.TILES:
-        exact(point(67, 130, 1025), lambda p, x=name: published.bind_tile("v3_searched", p, device, x, split), device)
+        exact(
+            point(67, 130, 1025), lambda p, x=name: published.prepare_tile("v3_searched", p, device, x, split), device
+        )
 
 
 @pytest.fixture
@@ -144,7 +146,7 @@ def test_shares_of_a_cluster_without_steps(hopper, split):
     """k of fewer steps than blocks: the others add zeros. Small tiles, and large ones in a loop."""
     for k, name in itertools.product((1, 33, 1000), ("cluster", "turned")):
         config = replace(RUNGS[name][0], kernel="cluster", split=split)
-        exact(point(70, 100, k, 8), lambda p, c=config: ladder.bind_config("cluster", p, hopper, c), hopper)
+        exact(point(70, 100, k, 8), lambda p, c=config: ladder.prepare_config("cluster", p, hopper, c), hopper)
 
 
 @gpu
@@ -155,7 +157,7 @@ def test_the_check_of_every_record_holds_on_tensor_cores(hopper, variant, vector
     stream, dtype = hopper.create_stream(), DTYPES[variant]
     for m, n, k in (*SHAPES, (4001, 2500, 256)):
         p = point(m, n, k, 8, vector=vector, dtype=dtype)
-        check.check(tensor.bind(variant, p, hopper), p, check.oracle(p), stream)
+        verification.check(tensor.prepare(variant, p, hopper), p, verification.oracle(p), stream)
 
 
 #: m, n, k on so many multiprocessors, in tiles of 128 x 256 and steps of 64.
@@ -174,11 +176,11 @@ STREAMED = {
 def test_a_stream_reads_only_what_it_has_written(hopper, name, size):
     """Before each launch C and the workspace are full of NaN; sums are taken as often as they are left."""
     p = probe.exact(point(*STREAMED[size](hopper.properties.multiprocessor_count), 8))
-    bound, reference, stream = ladder.bind(name, p, hopper), check.oracle(p), hopper.create_stream()
+    bound, reference, stream = ladder.prepare(name, p, hopper), verification.oracle(p), hopper.create_stream()
     _, partial, handovers = bound.keep[3]
     for i in range(1, 6):
         partial.fill(math.nan)
-        check.exactly(bound, p, reference, stream)
+        verification.exactly(bound, p, reference, stream)
         counts = handovers.get()
         assert np.array_equal(counts[..., 0], counts[..., 1]) and set(np.unique(counts)) <= {0, i}
 
@@ -192,7 +194,7 @@ def test_streams_overlap(hopper, first):
     # Tiles that many blocks share, and two launches that fit the GPU at once; then all blocks and more than a wave.
     for m, n, k in ((512, 512, 4096), (128, 256, 640), (128 * (sms + 1), 256, 320)):
         p = probe.exact(point(m, n, k, 8))
-        bound, reference = ladder.bind("turned", p, hopper), check.oracle(p)
+        bound, reference = ladder.prepare("turned", p, hopper), verification.oracle(p)
         bound.keep[3][2].fill(first)
         bound.result().fill(math.nan)
         streams = [hopper.create_stream() for _ in range(4)]
@@ -201,10 +203,10 @@ def test_streams_overlap(hopper, first):
         for launch, stream in itertools.islice(zip(itertools.cycle([bound, *graphs]), itertools.cycle(streams)), 300):
             launch.launch(stream)
         hopper.sync()
-        check.compare(bound.result(), reference, f"seed {SEED}")
+        verification.compare(bound.result(), reference, f"seed {SEED}")
         counts = bound.keep[3][2].get()
         assert np.array_equal(counts[..., 0], counts[..., 1]), "nothing is left for a launch to stumble over"
-        check.exactly(bound, p, reference, streams[0])
+        verification.exactly(bound, p, reference, streams[0])
 
 
 # ------------------------------------------------------------------------------- wrong on purpose
@@ -263,12 +265,12 @@ def test_what_makes_a_kernel_wrong_is_in_its_source():
 @gpu
 @pytest.mark.parametrize("bug", MUTANTS)
 def test_a_wrong_kernel_is_caught(hopper, mutant, bug):
-    """By the check of every record, on the room's own operands: 33 steps of 32, which no cut divides."""
+    """By the check of every record, on the system's own operands: 33 steps of 32, which no cut divides."""
     name = MUTANTS[bug][3]
     p = point(512, 768, 1030, 8, vector=128, dtype=DTYPES.get(name, "float32"))
     p = point(500, 777, 1030, 8) if name in RUNGS else p
-    reference, stream = check.oracle(p), hopper.create_stream()
-    check.check(room.bind(name, p, hopper), p, reference, stream)
+    reference, stream = verification.oracle(p), hopper.create_stream()
+    verification.check(system.prepare(name, p, hopper), p, reference, stream)
     mutant(bug)
-    with pytest.raises(check.WrongResult, match="is wrong: |unwritten or NaN"):
-        check.check(room.bind(name, p, hopper), p, reference, stream)
+    with pytest.raises(verification.WrongResult, match="is wrong: |unwritten or NaN"):
+        verification.check(system.prepare(name, p, hopper), p, reference, stream)

@@ -11,8 +11,8 @@ from numbers_by_position import random_u32, uniform
 from refused import says
 
 from artifact import registry
-from artifact.measure import others, records
-from kernels import nm_spmm as room
+from artifact.measure import external, records
+from kernels import nm_spmm as system
 from kernels.formats import half, nm
 from kernels.nm_spmm import analysis, family, operands
 
@@ -173,12 +173,12 @@ def test_what_makes_no_problem_gets_one_sentence(change):
 
 
 def test_the_workloads_are_the_papers_and_those_of_others_who_ran_its_code():
-    full = room.sweeps("full")
+    full = system.sweeps("full")
     at = {name: list(dict.fromkeys((s["m"], s["n"], s["k"]) for s in shapes)) for name, shapes in full.items()}
     assert at["sizes"] == [size for _, size in analysis.TABLE_2.values()]
     theirs = records.published(registry.published("nm_spmm", "fig9")).drop_duplicates("point").sort_values("point")
     assert at["llama"] == [tuple(row) for row in theirs[["m", "n", "k"]].to_numpy().tolist()]
-    for measured in others.find("nm_spmm", name="anchors"):
+    for measured in external.find("nm_spmm", name="anchors"):
         assert set(at["anchors"]) == set(map(tuple, measured.numbers()[["m", "n", "k"]].to_numpy().tolist()))
     for shape in full["vectors"]:
         pattern = round(shape["density"] * shape["group"]), shape["group"], 4 if shape["vector"] % 32 else 32

@@ -12,8 +12,8 @@ from test_gpu_24 import FUNCTIONS
 from there import MOST, PACKED, SMS, arguments
 
 import kernels
-from artifact.measure import check
 from artifact.measure import device as gpus
+from artifact.measure import verification
 from kernels import formats, gpu, jit
 from kernels.formats import two_four
 from kernels.tensor_core_24 import family, fp8_operands, layer, operands
@@ -96,7 +96,7 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
         asked.append(key)
         return next((SimpleNamespace(config=c) for c in kept if fits(c)), None)
 
-    monkeypatch.setattr(layer.tuning, "look_up", look_up)
+    monkeypatch.setattr(layer.autotune, "look_up", look_up)
     lean = family.Wgmma("lean", 2, 1, 256, 4, 2, band=16, keep="a")
     kept = [family.PUBLISHED, lean, replace(lean, kernel="packed"), replace(lean, packed=True)]
     assert layer.config_of(layer.Sizes(4096, 4096, 4096, "float16"), device) == kept[-1]
@@ -144,8 +144,8 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
     opened.sync()
     run(stream, *(x.data.ptr for x in (ops.b.bits, ops.c.bits, *held, bias)))
     stream.sync()
-    product = check.oracle(p, on="cpu").values + bias.get()[:, None].astype(np.float64)
-    check.compare(ops.c, check.reference(FUNCTIONS[activation](product)), "a layer", p.limit)
+    product = verification.oracle(p, on="cpu").values + bias.get()[:, None].astype(np.float64)
+    verification.compare(ops.c, verification.reference(FUNCTIONS[activation](product)), "a layer", p.limit)
 
 
 @pytest.mark.gpu

@@ -9,10 +9,10 @@ from refused import says
 from there import FP8, WGMMA
 
 from kernels import jit
-from kernels import tensor_core_24 as room
+from kernels import tensor_core_24 as system
 from kernels.tensor_core_24 import bounds, family, tiles
 
-RUNGS = [config for config, *_ in room.RUNGS.values()]
+RUNGS = [config for config, *_ in system.RUNGS.values()]
 COMPLETE = list({c.kernel: c for c in RUNGS if c.kind.adds}.values())
 #: entry -> a configuration that asks for it, and whether it adds C and a bias.
 ENTRIES = {c.entry("bfloat16", extra): (c, extra) for of, extra in ((RUNGS, False), (COMPLETE, True)) for c in of}
@@ -154,7 +154,7 @@ def test_what_a_bound_leaves_out_is_gone_and_nothing_else(tmp_path, variant):
 def test_a_bound_whose_rung_was_rewritten_says_so(monkeypatch):
     monkeypatch.setitem(bounds.LEFT_OUT, "_unloaded", (None, "no such text", 1, ""))
     says(["wgmma_three.cu", "0 times instead of 1"], lambda: bounds.changed("wgmma_three_unloaded"))
-    says(["'wgmma_keep'", "wgmma_rounds"], lambda: bounds.bind("wgmma_keep", None, None))
+    says(["'wgmma_keep'", "wgmma_rounds"], lambda: bounds.prepare("wgmma_keep", None, None))
 
 
 @pytest.mark.parametrize(

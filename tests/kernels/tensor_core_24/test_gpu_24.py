@@ -10,16 +10,16 @@ import pytest
 from products import SEED, between
 from there import FP8, KINDS, PACKED, WGMMA
 
-from artifact.measure import bench, check
-from kernels import jit, pitch, tuning
-from kernels import tensor_core_24 as room
+from artifact.measure import bench, verification
+from kernels import autotune, jit, padding
+from kernels import tensor_core_24 as system
+from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.formats import half
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import family, fp8, fp8_operands, launch, tiles
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, STUDIES, MmaSp, Wgmma
 from kernels.tensor_core_24.fp8_family import Fp8
-from kernels.tuning import probe
 
 gpu = pytest.mark.gpu
 #: m, n, k: smaller than a tile and a step, around their edges, lines that TMA cannot address, few tokens, and more
@@ -29,7 +29,7 @@ SHAPES = ((1, 8, 16), (3, 1, 1), (77, 136, 150), (333, 77, 520), (513, 1030, 257
 WAVES = (1540, 4599, 1000)
 CONFIGS = (*WGMMA, *PACKED, *FP8, *dict.fromkeys((*MMA_SP_FAMILY, *STUDIES.values())))
 TYPICAL = [*KINDS.values(), *(c for c in PACKED if replace(c, packed=False) in KINDS.values()), *MMA_SP_FAMILY[:1]]
-RUNGS = {name: config for name, (config, *_) in room.RUNGS.items()}
+RUNGS = {name: config for name, (config, *_) in system.RUNGS.items()}
 #: What tells problems apart: memory orders and dtypes, or scales and the dtype of C.
 SIXTEEN = [("CC", "bfloat16"), ("CC", "float16"), ("FF", "bfloat16"), ("FF", "float16"), ("FC", "bfloat16")]
 SIXTEEN += [("CF", "bfloat16")]
@@ -43,9 +43,9 @@ def exact(m: int, n: int, k: int, orders: str = "CC", *kind: str):
     if len(kind) > 1:
         p = fp8.problem(m, n, k, seed=SEED, orders=orders, scale=kind[0], out=kind[1])
     else:
-        p = room.problem(m, n, k, seed=SEED, orders=orders, dtype=(*kind, "bfloat16")[0])
+        p = system.problem(m, n, k, seed=SEED, orders=orders, dtype=(*kind, "bfloat16")[0])
     p = probe.exact(p)
-    return p, check.oracle(p, sizes=False)
+    return p, verification.oracle(p, sizes=False)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,10 @@ def near(config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
     return m, n // 16 * 16 + 8 if getattr(config, "copied", False) else n, k + more * 64
 
 
-def bind(config, p, device, **more):
-    return (fp8.bind_config if isinstance(config, Fp8) else launch.bind_config)(str(config), p, device, config, **more)
+def prepare(config, p, device, **more):
+    return (fp8.prepare_config if isinstance(config, Fp8) else launch.prepare_config)(
+        str(config), p, device, config, **more
+    )
 
 
 @gpu
@@ -89,8 +91,8 @@ def test_products_are_exact(device, stream, config):
     for orders, *kind in kinds:
         for shape in (near(config, shape) for shape in SHAPES):
             if takes(config, *shape, orders, device):
-                check.exactly(
-                    bind(config, exact(*shape, orders, *kind)[0], device), *exact(*shape, orders, *kind), stream
+                verification.exactly(
+                    prepare(config, exact(*shape, orders, *kind)[0], device), *exact(*shape, orders, *kind), stream
                 )
                 done += 1
     assert done or jit.arch_of(device) not in tiles.TARGETS or not takes(config, 512, 512, 512, "CC", device)
@@ -99,8 +101,8 @@ def test_products_are_exact(device, stream, config):
 @functools.cache
 def drawn(orders: str):
     """(a problem of random values, its product)."""
-    p = room.problem(1300, 3071, 512, seed=SEED, orders=orders)
-    return p, check.oracle(p, on="cpu").values
+    p = system.problem(1300, 3071, 512, seed=SEED, orders=orders)
+    return p, verification.oracle(p, on="cpu").values
 
 
 FUNCTIONS = {
@@ -127,10 +129,10 @@ def test_alpha_beta_c_a_bias_and_an_activation_are_part_of_the_launch(device, st
     bits = half.from_dense(numbers, "bfloat16").bits
     c, bias = Half("bfloat16", cupy.asarray(bits, order=orders[1])), cupy.linspace(-4, 4, m, dtype=cupy.float32)
     more = {"activation": activation} if activation else {}
-    bound = bind(config, p, device, alpha=0.5, beta=-0.25, c=c, bias=bias, **more)
+    bound = prepare(config, p, device, alpha=0.5, beta=-0.25, c=c, bias=bias, **more)
     right = 0.5 * product - 0.25 * numbers.get() + bias.get()[:, None].astype(np.float64)
     for _ in range(2):
-        check.check(bound, p, check.reference(FUNCTIONS[activation](right)), stream)
+        verification.check(bound, p, verification.reference(FUNCTIONS[activation](right)), stream)
     assert bool((c.bits == bits).all())
 
 
@@ -147,7 +149,7 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, strea
         a = replace(ops.a, val=between(ops.a.val)[1], meta=between(ops.a.meta)[1])
         inner = Operands(a, Half(ops.b.dtype, between(ops.b.bits)[1]), Half(ops.c.dtype, c))
         inside = replace(p, make_device=lambda inner=inner: inner, _device=None)
-        check.exactly(bind(config, inside, device), inside, reference, stream)
+        verification.exactly(prepare(config, inside, device), inside, reference, stream)
         begin = (c.data.ptr - whole.data.ptr) // 2
         assert bool((whole[:begin] == 0xFFFF).all() and (whole[begin + c.size :] == 0xFFFF).all())
 
@@ -167,7 +169,7 @@ def test_any_order_and_number_of_tiles_reaches_all(device, stream, config):
         banded, shape = replace(config, band=band), near(config, shape)
         if takes(banded, *shape, orders, device):
             p, reference = exact.__wrapped__(*shape, orders, *kind)  # kept for no other test
-            check.exactly(bind(banded, p, device), p, reference, stream)
+            verification.exactly(prepare(banded, p, device), p, reference, stream)
 
 
 @gpu
@@ -178,10 +180,10 @@ def test_launches_overlap(device, config):
     sms, shape = device.properties.multiprocessor_count, near(config, WAVES)
     if not takes(config, *shape, "CC", device):
         pytest.skip("not for this GPU")
-    long = room.problem(128 * (4 * sms // 3), 256, 8192, seed=SEED)
-    other = bind(Wgmma("lean", 2, 1, 256, 4, 2, keep="a"), long, device)
+    long = system.problem(128 * (4 * sms // 3), 256, 8192, seed=SEED)
+    other = prepare(Wgmma("lean", 2, 1, 256, 4, 2, keep="a"), long, device)
     p, reference = exact(*shape)
-    bound, streams = bind(config, p, device), [device.create_stream() for _ in range(3)]
+    bound, streams = prepare(config, p, device), [device.create_stream() for _ in range(3)]
     bound.result().fill(math.nan)
     device.sync()
     for _ in range(10):
@@ -189,7 +191,7 @@ def test_launches_overlap(device, config):
         for one in streams[:2]:
             bound.launch(one)
     device.sync()
-    check.compare(bound.result(), reference, config.name)
+    verification.compare(bound.result(), reference, config.name)
 
 
 @gpu
@@ -199,7 +201,7 @@ def test_stream_k_overlaps_and_is_replayed_meanwhile(device, first):
     p, reference = exact(*WAVES)
     if jit.arch_of(device) not in tiles.TARGETS:
         pytest.skip("this GPU has no wgmma")
-    bound = room.bind("wgmma_stream_k", p, device)
+    bound = system.prepare("wgmma_stream_k", p, device)
     handovers = bound.scratch[1]
     handovers.fill(first)
     bound.result().fill(math.nan)
@@ -211,7 +213,7 @@ def test_stream_k_overlaps_and_is_replayed_meanwhile(device, first):
             bound.launch(one)
             graphs[i % 2].launch(one)
     device.sync()
-    check.compare(bound.result(), reference, f"overlapping, first {first}")
+    verification.compare(bound.result(), reference, f"overlapping, first {first}")
     assert bool((handovers[..., 0] == handovers[..., 1]).all())
 
 
@@ -227,10 +229,10 @@ def test_offsets_beyond_31_bits(device, stream, n):
     need, free = 40 * 2**30, cupy.cuda.runtime.memGetInfo()[0]
     if free < need or jit.arch_of(device) not in tiles.TARGETS:
         pytest.skip(f"{need / 2**30:.0f} GiB of memory of a GPU with wgmma needed, {free / 2**30:.1f} free")
-    p = room.problem(2**16 + 200, n, 16, seed=SEED)
-    reference = check.oracle(p, on="gpu")
+    p = system.problem(2**16 + 200, n, 16, seed=SEED)
+    reference = verification.oracle(p, on="gpu")
     for kernel in ("one_stage", "persistent", "stream_k", "lean", "last_wave", "clusters", "pieces", "cp_async"):
-        check.check(bind(KINDS[f"wgmma_{kernel}"], p, device), p, reference, stream)
+        verification.check(prepare(KINDS[f"wgmma_{kernel}"], p, device), p, reference, stream)
     p.release()
     reference = None
     pool.free_all_blocks()
@@ -285,13 +287,13 @@ MUTANTS = {
 
 @pytest.fixture
 def mutant(monkeypatch, tmp_path):
-    """mutant(bug): from now on the room compiles sources with one text changed, which must be there once."""
+    """mutant(bug): from now on the system compiles sources with one text changed, which must be there once."""
 
     def change(bug: str) -> None:
         *edit, _ = MUTANTS[bug]
         compiled.changed(tiles.HERE, tmp_path, *edit)
         monkeypatch.setattr(tiles, "HERE", tmp_path)
-        monkeypatch.setattr(pitch, "SOURCE", tmp_path / "pitch.cu")
+        monkeypatch.setattr(padding, "SOURCE", tmp_path / "pitch.cu")
 
     return change
 
@@ -307,10 +309,10 @@ def test_a_wrong_kernel_is_caught(device, stream, mutant, bug):
         pytest.skip("this GPU has no wgmma")
     config = RUNGS[MUTANTS[bug][-1]]
     p, reference = exact(*WAVES)
-    check.exactly(bind(config, p, device), p, reference, stream)
+    verification.exactly(prepare(config, p, device), p, reference, stream)
     mutant(bug)
-    with pytest.raises(check.WrongResult):
-        check.exactly(bind(config, p, device), p, reference, stream)
+    with pytest.raises(verification.WrongResult):
+        verification.exactly(prepare(config, p, device), p, reference, stream)
 
 
 # ----------------------------------------------------------------------------------- operands, trials
@@ -322,22 +324,22 @@ def test_new_scales_are_seen_by_a_launch_that_is_bound_already(device, stream, s
     if jit.arch_of(device) not in tiles.TARGETS:
         pytest.skip("this GPU has no wgmma")
     p = fp8.problem(77, 136, 100, scale=scale, seed=SEED)
-    bound, reference = fp8.bind("fp8_tall", p, device), check.oracle(p, on="cpu")
-    check.check(bound, p, reference, stream)
+    bound, reference = fp8.prepare("fp8_tall", p, device), verification.oracle(p, on="cpu")
+    verification.check(bound, p, reference, stream)
     p.device().a.scale[:] *= 2
-    check.check(bound, p, check.reference(2 * reference.values), stream)
+    verification.check(bound, p, verification.reference(2 * reference.values), stream)
 
 
 @gpu
 @pytest.mark.parametrize("orders", ["CC", "FF", "e4m3"])
-def test_trials_choose_what_is_right_and_the_second_bind_is_quick(device, stream, tmp_path, orders):
+def test_trials_choose_what_is_right_and_the_second_prepare_is_quick(device, stream, tmp_path, orders):
     eight, file = orders == "e4m3", tmp_path / "choices.csv"
     if eight and jit.arch_of(device) not in tiles.TARGETS:
         pytest.skip("FP8 is for Hopper")
-    p = fp8.problem(512, 512, 512, seed=SEED) if eight else room.problem(520, 72, 1024, seed=SEED, orders=orders)
-    name, of = ("fp8_auto", fp8) if eight else ("auto", room)
-    first, second = (of.bind(name, p, device, file=file) for _ in range(2))
+    p = fp8.problem(512, 512, 512, seed=SEED) if eight else system.problem(520, 72, 1024, seed=SEED, orders=orders)
+    name, of = ("fp8_auto", fp8) if eight else ("auto", system)
+    first, second = (of.prepare(name, p, device, file=file) for _ in range(2))
     for bound in (first, second):
-        check.check(bound, p, check.oracle(p), stream)
-    (choice,) = tuning.read(family.CHOICES, file).values()
+        verification.check(bound, p, verification.oracle(p), stream)
+    (choice,) = autotune.read(family.CHOICES, file).values()
     assert choice.median_us > 1 and second.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"

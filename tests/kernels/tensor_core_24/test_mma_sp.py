@@ -54,7 +54,7 @@ def test_what_cannot_be_built_is_named(config, words):
 @settings(deadline=None, max_examples=50)
 def test_preparation_pads_to_whole_tiles(m, k, config):
     a = two_four.random(m, k, "bfloat16", 1)
-    val, meta = mma_sp.prepare(a, config)
+    val, meta = mma_sp.convert(a, config)
     rows, columns = math.ceil(m / config.bm) * config.bm, math.ceil(k / config.bk) * config.bk
     assert val.dtype == meta.dtype == np.uint16 and val.flags.c_contiguous and meta.flags.c_contiguous
     assert val.shape == (rows, columns // 2) and meta.shape == (rows // 2, columns // 8)
@@ -101,14 +101,14 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     p = problem_of(Wgmma(), m, n, k, by=(0, by, 0))
     c, bias = Half("bfloat16", moved(np.ones((m, n), np.uint16))), moved(np.ones(m, np.float32))
     more = {"alpha": 2.0, "beta": 3.0, "bias": bias}
-    bound, ops = mma_sp.bind("x", p, device, config, c=c, **{name: more[name] for name in asked}), p.device()
+    bound, ops = mma_sp.prepare("x", p, device, config, c=c, **{name: more[name] for name in asked}), p.device()
     ((kernel, launch, given_),) = bound.named
     align = math.gcd(16, 2 * n, by or 16)
     whole = (m % config.bm, n % config.bn, k % config.bk, align) == (0, 0, 0, 16)
     parts = [name.upper() for name in ("alpha", "beta", "bias") if name in asked or asked and name == "alpha"]
     assert kernel == f"mma_sp: {config.entry('bfloat16', not whole, align, ' | '.join(parts) or 'PLAIN')}"
     assert launch.grid == math.ceil(m / config.bm) * math.ceil(n / config.bn) and launch.block == config.threads
-    of, (val, meta) = arguments(kernel, given_), mma_sp.prepare(ops.a, config)
+    of, (val, meta) = arguments(kernel, given_), mma_sp.convert(ops.a, config)
     assert [of[x] for x in ("m", "n", "k", "B", "C")] == [m, n, k, ops.b.bits.data.ptr, ops.c.bits.data.ptr]
     assert [of["alpha"], of["beta"]] == [2 if "alpha" in asked else 1, 3 if "beta" in asked else 0]
     assert [of["C_in"], of["bias"]] == [
@@ -118,7 +118,7 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     kept = {x.ctypes.data: x for x in bound.keep if isinstance(x, np.ndarray)}
     assert np.array_equal(kept[of["val"]], val) and np.array_equal(kept[of["meta"]], meta)
     if not whole:
-        says(["without a mask", f"m={m}"], lambda: mma_sp.bind("x", p, device, config, mask=False))
+        says(["without a mask", f"m={m}"], lambda: mma_sp.prepare("x", p, device, config, mask=False))
 
 
 def test_what_the_kernel_does_not_take_is_one_sentence(pretended):  # noqa: F811
@@ -128,9 +128,9 @@ def test_what_the_kernel_does_not_take_is_one_sentence(pretended):  # noqa: F811
         ((128, 128, most + 1), ["k up to", str(most + 1)]),
         ((2**31 - 1, 2**24, 64), ["2^31 - 1"]),
     ):
-        says(words, lambda sizes=sizes: mma_sp.bind("x", operands.problem(*sizes), device))
+        says(words, lambda sizes=sizes: mma_sp.prepare("x", operands.problem(*sizes), device))
     p = problem_of(Wgmma(), 128, 128, 64)
-    says(["128000 bytes", "101376"], lambda: mma_sp.bind("x", p, device, MmaSp(stages=5)))
-    says(["'FF'"], lambda: mma_sp.bind("x", operands.problem(64, 64, 64, orders="FF"), device))
+    says(["128000 bytes", "101376"], lambda: mma_sp.prepare("x", p, device, MmaSp(stages=5)))
+    says(["'FF'"], lambda: mma_sp.prepare("x", operands.problem(64, 64, 64, orders="FF"), device))
     mixed = replace(p.device(), b=Half("float16", p.device().b.bits))
-    says(["one dtype"], lambda: mma_sp.bind("x", replace(p, make_device=lambda: mixed, _device=None), device))
+    says(["one dtype"], lambda: mma_sp.prepare("x", replace(p, make_device=lambda: mixed, _device=None), device))

@@ -8,15 +8,15 @@ import pytest
 from compiled import count
 
 from kernels import jit
-from kernels import tensor_core_24 as room
+from kernels import tensor_core_24 as system
 from kernels.tensor_core_24 import family
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
 #: Largest dynamic shared memory of a block, bytes: 163 KiB on sm_80, 99 on sm_89 and sm_120, 227 on sm_90.
 MOST = {"sm_80": 166912, "sm_89": 101376, "sm_90a": 232448, "sm_120": 101376}
 ALIGNS = (16, 8, 4, 2)
-#: Of the published kernel and its studies, what the room declares, so what the chapter compiles as well.
-DECLARED = tuple(dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in room.VARIANTS[name].entries))
+#: Of the published kernel and its studies, what the system declares, so what the chapter compiles as well.
+DECLARED = tuple(dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in system.VARIANTS[name].entries))
 #: What a tuner may ask for: of each work of a warp the largest block, in the most stages; with a mask, which wants more
 #: registers than without and has the same loop.
 LARGEST = {(c.wm, c.wn, c.bk): c for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))}

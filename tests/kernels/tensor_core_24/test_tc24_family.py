@@ -1,4 +1,4 @@
-"""What the tuner tries, how candidates are ranked, and the room's side of choosing and keeping."""
+"""What the tuner tries, how candidates are ranked, and the system's side of choosing and keeping."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from racing import A100, B200, H100_PCIE, H200, L4
 
-from kernels import tensor_core_24 as room
-from kernels import tuning
+from kernels import autotune
+from kernels import tensor_core_24 as system
 from kernels.contract import Operands
 from kernels.tensor_core_24 import family, fp8_family, launch, mma_sp, tiles, wgmma
 from kernels.tensor_core_24.family import MmaSp, Wgmma
@@ -18,7 +18,7 @@ from kernels.tensor_core_24.fp8_family import Fp8
 
 SMS, MOST = 132, 232448
 SHAPES = sorted(
-    {(s["m"], s["n"], s["k"]) for shapes in room.sweeps("full").values() for s in shapes}
+    {(s["m"], s["n"], s["k"]) for shapes in system.sweeps("full").values() for s in shapes}
     | {(1, 1, 1), (1, 8, 16), (64, 64, 64), (129, 1, 10**6), (10**6, 1, 1), (77, 10**6, 100)}
 )
 
@@ -28,7 +28,7 @@ def never() -> Operands:
 
 
 def problem(m: int = 512, n: int = 256, k: int = 1024, dtype: str = "bfloat16"):
-    return replace(room.problem(m, n, k, dtype=dtype), make_device=never, make_host=never)
+    return replace(system.problem(m, n, k, dtype=dtype), make_device=never, make_host=never)
 
 
 # ------------------------------------------------------------------------------------- what is tried
@@ -111,7 +111,7 @@ def test_the_best_by_prediction_is_what_the_sizes_want(shape, wanted):
 
 def test_pieces_of_the_last_wave_take_less_than_tiles():
     """56 tiles are left at 8192 cubed, 24 at 28672 x 4096, and 88 at 4096 cubed, which are too many for pieces."""
-    pieces, three = (room.RUNGS[f"wgmma_{kernel}"][0] for kernel in ("pieces", "three"))
+    pieces, three = (system.RUNGS[f"wgmma_{kernel}"][0] for kernel in ("pieces", "three"))
     shapes = (8192, 8192, 8192), (28672, 4096, 8192), (4096, 4096, 8192)
     gains = [family.predict(three, *shape, SMS) / family.predict(pieces, *shape, SMS) for shape in shapes]
     assert gains == [pytest.approx(1.03, abs=0.01), pytest.approx(1.02, abs=0.01), 1]
@@ -120,7 +120,7 @@ def test_pieces_of_the_last_wave_take_less_than_tiles():
 @pytest.mark.parametrize(("count", "waves"), [(1, 0.5), (66, 0.5), (67, 1), (132, 1), (133, 1.5), (198, 1.5), (199, 2)])
 def test_a_last_wave_that_is_cut_counts_half(count, waves):
     """Half of what another wave costs where nothing is cut, and the exchange of sums; DRAM is a few hundredths."""
-    config = room.RUNGS["wgmma_last_wave"][0]
+    config = system.RUNGS["wgmma_last_wave"][0]
 
     def predicted(kernel: str, of: int) -> float:
         shape = config.m, config.n * of, 8192
@@ -145,15 +145,15 @@ def trials(monkeypatch):
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
     made.bound = []
 
-    def binder(module):
-        def bind(name, problem, device, config, **extra):
+    def preparer(module):
+        def prepare(name, problem, device, config, **extra):
             made.bound.append((module, name, config, extra))
             return SimpleNamespace(name=name, prepare_ms=1.0)
 
-        return bind
+        return prepare
 
-    monkeypatch.setattr(wgmma, "bind", binder("wgmma"))
-    monkeypatch.setattr(mma_sp, "bind", binder("mma_sp"))
+    monkeypatch.setattr(wgmma, "prepare", preparer("wgmma"))
+    monkeypatch.setattr(mma_sp, "prepare", preparer("mma_sp"))
     return made
 
 
@@ -187,22 +187,22 @@ def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(tr
     def refuse(*_, **__):
         raise ValueError("mma_sp counts within a tile in 32 bits")
 
-    monkeypatch.setattr(mma_sp, "bind", refuse)
+    monkeypatch.setattr(mma_sp, "prepare", refuse)
     launch.tune(ready(4096, 4096, 4096), H200)
-    assert trials.bound[0][:3] == ("wgmma", "wgmma_one_stage", room.RUNGS["wgmma_one_stage"][0])
+    assert trials.bound[0][:3] == ("wgmma", "wgmma_one_stage", system.RUNGS["wgmma_one_stage"][0])
 
 
-def test_bind_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(trials, tmp_path):
+def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(trials, tmp_path):
     """The fastest plain kernel may add neither: then it is the same tile from one that does."""
     path = tmp_path / "choices.csv"
-    first = launch.bind_auto("auto", ready(), H200, file=path, alpha=2.0)
+    first = launch.prepare_auto("auto", ready(), H200, file=path, alpha=2.0)
     heats = len(trials.heats)
     (choice,) = read(path).values()
-    second = launch.bind_auto("auto", problem(), H200, file=path)
+    second = launch.prepare_auto("auto", problem(), H200, file=path)
     assert len(trials.heats) == heats and first.prepare_ms > 1.0 == second.prepare_ms, "tried once"
     assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
     for other in (ready(512, 256, 2048), ready(dtype="float16")):
-        launch.bind_auto("auto", other, H200, file=path)
+        launch.prepare_auto("auto", other, H200, file=path)
     assert len(trials.heats) == 3 * heats and len(read(path)) == 3, "other problems"
     chosen = Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a")
     write(path, problem(), chosen)
@@ -211,12 +211,12 @@ def test_bind_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(t
         ({"bias": "one"}, "lean"),
         ({"beta": 1.0, "c": "one"}, "lean"),
     ):
-        launch.bind_auto("auto", problem(), H200, file=path, **extra)
+        launch.prepare_auto("auto", problem(), H200, file=path, **extra)
         assert trials.bound[-1] == ("wgmma", "auto", replace(chosen, kernel=kernel), extra)
 
 
 #: What a tuner chooses, or has chosen when the family was another.
-CHOSEN = (*family.WGMMA_FAMILY, *(config for config, *_ in room.RUNGS.values() if config.stages > 1))
+CHOSEN = (*family.WGMMA_FAMILY, *(config for config, *_ in system.RUNGS.values() if config.stages > 1))
 
 
 @pytest.mark.parametrize("config", CHOSEN, ids=str)
@@ -239,7 +239,7 @@ read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 def test_every_configuration_is_read_as_it_was_written():
     for config in (*family.WGMMA_FAMILY, *family.NARROW_FAMILY, *family.MMA_SP_FAMILY, *fp8_family.FAMILY):
-        assert tuning.choices.parse_knobs(tuning.knobs(config), type(config)) == config
+        assert autotune.choices.parse_knobs(autotune.knobs(config), type(config)) == config
 
 
 def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path, trials):
@@ -255,7 +255,7 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path
     ):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
-    launch.bind_auto("auto", p, H200)
+    launch.prepare_auto("auto", p, H200)
     assert trials.heats and trials.bound[-1][2] in family.candidates(p, H200)
     assert look_up(p, H200) == trials.bound[-1][2], "and the own one comes first from now on"
 
@@ -263,7 +263,7 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path
 def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
     swept = {
         (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16") + (" FF" if "orders" in s else ""))
-        for shapes in room.sweeps("full").values()
+        for shapes in system.sweeps("full").values()
         for s in shapes
     }
     for path in family.CHOICES.shipped.glob("*.csv"):

@@ -1,4 +1,4 @@
-"""The room's operands: their bits, what a problem counts and what is refused."""
+"""The system's operands: their bits, what a problem counts and what is refused."""
 
 from dataclasses import replace
 

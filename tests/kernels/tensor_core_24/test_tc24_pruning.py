@@ -37,11 +37,11 @@ def test_what_makes_no_problem_is_one_sentence():
 
 
 @pytest.mark.parametrize(("m", "k"), SHAPES)
-def test_bind_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):  # noqa: F811
+def test_prepare_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch, m, k):  # noqa: F811
     device, host = pretended(racing.H200), operands.host_dense(m, k, 0, "bfloat16")
     there = half.Half("bfloat16", moved(host.bits))
     monkeypatch.setattr(pruning, "device_dense", lambda *_: there)
-    bound = pruning.bind(pruning.problem(m, k), device)
+    bound = pruning.prepare(pruning.problem(m, k), device)
     ((kernel, launch, arguments),) = bound.named
     assert kernel == f"{two_four.SOURCE.stem}: compress<PRUNE>" and pruning.ENTRY in two_four.ENTRIES
     assert launch.grid == math.ceil(m * math.ceil(k / 16) / launch.block)
@@ -61,7 +61,7 @@ def test_a_launch_makes_the_bits_of_numpy(device, dtype):
     stream = device.create_stream()
     for m, k in SHAPES:
         p = pruning.problem(m, k, 1, dtype=dtype)
-        expected, bound = two_four.compress(p.host().a.bits, dtype, prune=True), pruning.bind(p, device)
+        expected, bound = two_four.compress(p.host().a.bits, dtype, prune=True), pruning.prepare(p, device)
         for poison in (0xFFFF, 0):
             bound.result().val.fill(poison)
             bound.result().meta.fill(poison)

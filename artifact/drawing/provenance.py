@@ -1,0 +1,214 @@
+"""Where the numbers of a page come from: its records, the GPUs that have some and how they differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from artifact import paths, registry
+from artifact.book import html
+from artifact.measure import device, records, run
+from artifact.verdicts import evidence, judge, load, measures
+
+# ---------------------------------------------------------------- where a page's numbers come from
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The records that a page without a system of its own draws from. `folder` is None without any."""
+
+    gpu: str  #: slug
+    folder: Path | None
+    fresh: bool  #: measured on this machine's GPU, as opposed to read from what is shipped
+
+    def has(self, system: str) -> bool:
+        """Tell whether a system has records."""
+        return self.folder is not None and system in records.systems(self.folder)
+
+    @property
+    def missing(self) -> str:
+        """One sentence for a page that finds nothing to show."""
+        where = "this GPU" if self.fresh else f"the GPU `{self.gpu}`"
+        return f"There are no records of {where} yet: `make measure` on a machine with one makes them."
+
+    def banner(self, alone: bool = False) -> str:
+        """Return an admonition as `banner` gives it, for a page over all systems.
+
+        Every GPU that has records, with when they were measured. alone: the page draws from this origin's GPU and no
+        other.
+        """
+        found = folders(self.folder, paths.RECORDED)
+        made = {gpu: _made(at) for gpu, at in found.items() if not alone or at == self.folder}
+        return html.part("banner", made, self.fresh) if made else html.part("nothing_yet", self.missing)
+
+
+def banner(here: run.Run) -> str:
+    """Return where the numbers of a system's page come from.
+
+    An admonition as HTML, because Markdown in a cell's output knows none, here or in the book.
+    """
+    first, *later = records.made(here.machine)
+    return html.part("of_run", here, first, later)
+
+
+def name(folder: Path) -> str:
+    """Return what the GPU is called whose records lie in `folder`."""
+    return str(records.read_machine(folder / records.systems(folder)[0])["gpu"])
+
+
+def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
+    """Name of a GPU -> folder of its records: `own`, then the others beside it, then the others that are shipped.
+
+    Empty where there is no `own`, or nothing in it.
+    """
+    if own is None or not records.systems(own):
+        return {}
+    every = [own, *(root / slug for root in (own.parent, shipped) for slug in records.list_gpus(root))]
+    first = {folder.name: folder for folder in reversed(every)}
+    return {name(first[slug]): first[slug] for slug in dict.fromkeys(folder.name for folder in every)}
+
+
+def _made(folder: Path) -> dict[str, str]:
+    """Tell when and by which commits the systems of a GPU were measured, which may be several."""
+    machines = (records.read_machine(folder / system) for system in records.systems(folder))
+    parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
+    days, commits = (list(dict.fromkeys(of)) for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
+    return {
+        "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
+        "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
+    }
+
+
+def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
+    """Resolve a notebook's parameters to a GPU's folder, as `run.start` does, without measuring.
+
+    folder: the parameter `records`. Raises ValueError for an unknown mode and, naming the known
+    GPUs, where there are records but none of `gpu`; `device.NoGpu` for mode="measure" without one.
+    """
+    if mode not in run.MODES:
+        raise ValueError(f"mode is {mode!r}, but must be one of {', '.join(run.MODES)}")
+    here = device.require() if mode == "measure" else device.find() if mode == "auto" else None
+    root = Path(folder) if folder else paths.RECORDS if here else paths.RECORDED
+    slug = here.slug if here else gpu
+    known = records.list_gpus(root)
+    own = None if not known or (here and slug not in known) else records.resolve(slug, root)
+    return Origin(own.name if own else slug, own, bool(here))
+
+
+#: Two columns, name and value, as HTML without a head: rows of them, and a caption.
+facts = partial(html.part, "facts")
+
+
+# ---------------------------------------------------------------- how GPUs differ
+
+#: What tells machines apart: key of machine.json -> what it is called, its unit, what one of these units is.
+TOLD = {
+    "sm_count": ("multiprocessors", "", 1),
+    "sm_mhz_max": ("highest SM clock", "MHz", 1),
+    "l2_bytes": ("L2 cache", "MiB", 2**20),
+    "memory_bytes": ("memory", "GB", 1e9),
+    "power_limit_w": ("power limit", "W", 1),
+}
+#: The same of measured ceilings: what it is called -> the microbenchmarks of it, of which the fastest counts, and the
+#: column with its rate.
+ROOFS = {
+    "copying in memory, measured": (("copy",), "gbps", "GB/s"),
+    "reading the L2 cache, measured": (("l2_read",), "gbps", "GB/s"),
+    "reading shared memory, measured": (("shared_read",), "gbps", "GB/s"),
+    "FP32 on CUDA cores, measured": (("fma",), "tflops", "TFLOP/s"),
+    "BF16 on tensor cores, measured": (("wgmma", "mma"), "tflops", "TFLOP/s"),
+    "BF16 2:4 on tensor cores, measured": (("wgmma_sp", "wgmma_sp_ra", "mma_sp"), "tflops", "TFLOP/s"),
+}
+#: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
+LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
+LARGE = 4096
+#: What a record says of a clock that nothing held back.
+FREE = ("", "none")
+_KEY = ["room", "experiment", *records.KEY]
+
+
+def sides(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]:
+    """Return `folders`, and where the records of this page are not the shipped ones of the same GPU, these as well."""
+    found = folders(own, shipped)
+    if not found or own is None or own.name not in records.list_gpus(shipped):
+        return found
+    same = shipped / own.name
+    return found if same.resolve() == own.resolve() else found | {f"{name(same)}, as shipped": same}
+
+
+def changed(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return claims whose verdict is not the same on all GPUs that could give one.
+
+    Id, says, and for each GPU its verdict; judged: name of a GPU -> verdicts on the same claims. No rows for fewer
+    than two GPUs.
+    """
+    frames = [df.set_index(["id", "says"])["verdict"].rename(gpu) for gpu, df in judged.items()]
+    given = pd.concat(frames, axis=1) if frames else pd.DataFrame(columns=["id", "says"])
+    return given[given.mask(given == measures.NOT_MEASURED).nunique(axis=1) > 1].reset_index()
+
+
+def judged(found: Mapping[str, Path], system: str) -> dict[str, pd.DataFrame]:
+    """Return verdicts on the claims of a system, of each GPU that has records of it."""
+    having = {gpu: folder for gpu, folder in found.items() if system in records.systems(folder)}
+    return judge.everywhere([claim for claim in load.claims() if claim.room == system], having)
+
+
+def machines(found: Mapping[str, Path]) -> pd.DataFrame:
+    """Tell the GPUs apart.
+
+    A row for each quantity that any of them states, a column for each GPU with its value and, behind the first, the
+    ratio to that of the first.
+    """
+    rows = [(what, gpu, *value) for gpu, folder in found.items() for what, *value in _told(folder)]
+    df = pd.DataFrame([*rows, *loads(found)], columns=["what", "gpu", "value", "unit"])
+    order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
+    ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
+    cells = [
+        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < np.inf)
+        for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
+    ]
+    table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))
+    return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
+
+
+def _told(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """Yield what it is called, value and unit of what a GPU's machine states and its ceilings were measured at."""
+    machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
+    for key, (what, unit, one) in TOLD.items():
+        if isinstance(machine.get(key), int | float):
+            yield what, machine[key] / one, unit
+    for what, (loops, column, unit) in ROOFS.items():
+        rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
+        if rates:
+            yield what, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)
+
+
+def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
+    """Yield what was sampled while large products ran, on each unit of arithmetic.
+
+    What it is called, GPU, value, unit. Of the rows that all of these GPUs have, so that all did the same; none where
+    they share none.
+    """
+    for unit in registry.UNITS:
+        systems = [system.room for system in registry.find().values() if system.unit == unit]
+        each = {gpu: df for gpu, folder in found.items() if len(df := _large(folder, systems))}
+        if not each:
+            continue
+        df = pd.concat(each, names=["gpu"])
+        shared = df.groupby(_KEY)["m"].transform("size") == len(each)
+        for gpu, own in df[shared].groupby(level="gpu", sort=False):
+            held = 100 * (~own["throttle"].isin(FREE)).mean()
+            yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())
+            yield f"clock held back, {unit}", gpu, held, f"% of {len(own)} rows"
+
+
+def _large(folder: Path, systems: Sequence[str]) -> pd.DataFrame:
+    """Return rows of these systems that are of large squares and whose power was sampled, by what they are of."""
+    paths = [folder / system / f"{e}.csv" for system in systems for e in records.experiments(folder / system)]
+    df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
+    square = (df["m"] == df["n"]) & (df["n"] == df["k"]) & (df["m"] >= LARGE)
+    return df[square & df["power_w"].notna()].drop_duplicates(_KEY)

@@ -1,0 +1,1 @@
+"""The study of async_sparse: experiments, facts, tables, figures and claims."""

@@ -1,0 +1,397 @@
+"""Measure beside the experiments, on real matrices in CSR.
+
+What plans and one order cost, what tasks of a warp are worth, and what the model of times is fitted to. Needs a GPU and
+SPARSITY_MATRICES; to fit, neither:
+
+    python -m artifact.systems.async_sparse.scripts plans [FILE]      plans.csv anew, and when each has paid
+    python -m artifact.systems.async_sparse.scripts in_order [FILE]   in_order.csv anew, and the price of one order
+    python -m artifact.systems.async_sparse.scripts tasks [FILE]      tasks_of_a_warp.csv anew
+    python -m artifact.systems.async_sparse.scripts counters [FILE]   neighbours.csv anew, by ncu
+    python -m artifact.systems.async_sparse.scripts matrices [FILE]   candidate_matrices.csv anew
+    python -m artifact.systems.async_sparse.scripts candidates [FILE] candidates.csv anew
+    python -m artifact.systems.async_sparse.scripts fit               `kernels/async_sparse/model.csv` from these two
+
+Medians of launches in turns, cold L2.
+
+plans.csv, N = 256, float32: the median of `plan(a, 256, tune=False)`, of a matrix that was not seen before, by the
+host's clock; and of launches of what it chose and of cuSPARSE's algorithms, whose own preparation counts as well. Its
+choice is the configuration that was predicted, cusparse the fastest algorithm; microseconds. What of a plan was timed
+by hand lies in plan_parts.csv.
+
+in_order.csv, N = 256: kernels as they were chosen by trials, and the same with parts added up in order. Where no group
+or window has more than two parts, both are one kernel, and two times tell the noise.
+
+tasks_of_a_warp.csv: up to 1, 2, 4 and 8 tasks a warp of union_rows.cu (the experiment behind `union.WORK`), of
+matrices that have enough groups of rows for more than one, and of meshes and power-law graphs that are made from a
+seed. Rows and loads are of the configuration, columns is of a task, on average, and tasks of a warp at most.
+
+neighbours.csv says why the side of a mesh decided how fast it was multiplied: DRAM's bytes with one task a warp, and
+with eight. Each launch is one panel of 128 columns of the kernel for groups of four rows, the second of two, under ncu
+with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
+
+candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
+candidate_matrices.csv: what `kernels.async_sparse.model` says of the matrices, in their given order and with
+similar rows side by side.
+"""
+
+import argparse
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from math import ceil
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from artifact import registry
+from artifact.baselines import cusparse
+from artifact.measure import apart, matrices, records
+from artifact.measure import device as gpu
+from artifact.systems.async_sparse import experiments
+from artifact.systems.async_sparse.contenders import CSR_ALGORITHMS, until_even
+from kernels import distributed, library
+from kernels.async_sparse import any_csr, model, operands, union, windows
+from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
+from kernels.autotune import choices, knobs, search
+from kernels.contract import Problem
+from kernels.distributed import generate
+from kernels.formats import csr
+from kernels.library.in_order import in_order
+
+HERE = Path(__file__).parent
+PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
+    HERE / f"{name}.csv" for name in ("plans", "in_order", "tasks_of_a_warp", "neighbours", "plan_parts")
+)
+CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
+#: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
+#: after, while a warp had up to eight tasks whatever was in them, before `union.WORK`.
+IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
+ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
+N, SEED, MATRICES = 256, 5, 74
+#: Way of the library -> dtype of the problem.
+DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
+MOST = (1, 2, 4, 8)  #: tasks of a warp at most
+CONFIGS = (union.Union(1, 4, 1, 8), union.Union(1, 4, 2, 4), union.Union(2, 4, 1, 8), union.Union(4, 4, 1, 4))
+SIDES, SCALES, DEGREE = (64, 100, 128, 150), (16, 18), 32  #: of meshes; of graphs
+WIDTHS = (128, 512)
+COUNTED_SIDES, COUNTED_TASKS, COUNTED_WIDTH = (203, 255, 256), (8, 1), 128
+METRICS = (
+    "gpu__time_duration.sum",
+    *("dram__bytes_read.sum", "dram__bytes_write.sum"),
+    *("lts__t_sectors_op_read.sum", "lts__t_sectors_op_read_lookup_hit.sum"),
+)
+NCU = "ncu --clock-control none -k regex:union_rows --csv --print-units base --metrics".split()
+
+
+def real(listed: bool = True) -> Iterator[tuple[str, csr.Csr]]:
+    """Yield (name, matrix) of the matrices of the folder that are the first of the system's list.
+
+    Or of all that lie there. Raises SystemExit, one sentence, where no folder is named.
+    """
+    where = matrices.folder()
+    if where is None:
+        raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
+    for name in experiments.present(where, MATRICES) if listed else sorted(path.stem for path in where.glob("*.npz")):
+        yield name, matrices.load(name, where)
+
+
+@contextmanager
+def problem(a: csr.Csr, n: int, name: str, dtype: str, seed: int = SEED) -> Iterator[Problem]:
+    """Make a problem of a matrix in CSR as it comes, and give its memory back."""
+    made = operands.problem_from_csr(a, n, seed, name, format="csr", dtype=dtype, reorder="")
+    yield made
+    apart.release(made)
+
+
+# ---------------------------------------------------------------- plans
+
+
+def paid(df: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of plans.csv with what a plan saves and costs.
+
+    saved_us: by a multiplication; cost_us: beyond cuSPARSE's preparation; count: multiplications after which it has
+    paid.
+    """
+    saved, cost = df["cusparse_us"] - df["us"], df["plan_us"] - df["cusparse_prepare_us"]
+    return df.assign(saved_us=saved, cost_us=cost, count=until_even(saved, cost))
+
+
+def planned(device: Any, plans: int = 25, launches: int = 15) -> Iterator[tuple]:
+    """Measure the rows of plans.csv: a minute or two on an H100."""
+    every = registry.contenders(["cusparse"], device)
+    for name, a in real():
+        with problem(a, N, name, "float32") as p:
+            there, us = p.device().a, []
+            for _ in range(plans):
+                begin = time.perf_counter()
+                made = library.plan(there, N, tune=False)
+                us.append((time.perf_counter() - begin) * 1e6)
+            family, _, chosen = made.choice.partition(" ")
+            config = choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
+            bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
+            bounds["plan"] = any_csr.prepare_config("plan", p, device, config)
+            found = search.race(bounds, device, launches)
+            ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
+            best = min(found, key=found.__getitem__)
+            theirs = best, round(found[best], 2), round(bounds[best].prepare_ms * 1e3, 2)
+            yield name, a.m, a.k, a.nnz, N, made.choice, *ours, *theirs
+            for key in CSR_ALGORITHMS:
+                bounds[key].close()
+
+
+# ---------------------------------------------------------------- one order
+
+
+def price(df: pd.DataFrame) -> pd.DataFrame:
+    """Return of each auto: matrices, geometric mean and largest of in_order_us / us, and the matrix of the largest.
+
+    How many matrices have three parts or more, and the mean over these.
+    """
+    ratio, auto = df["in_order_us"] / df["us"], df["auto"]
+    table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
+    cut = ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean)
+    return table.assign(worst=table["worst"].map(df["matrix"])).join(cut).fillna({"cut": 0}).reset_index()
+
+
+def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
+    """Measure the rows of in_order.csv: some minutes on an H100."""
+    for name, a in real():
+        for auto, dtype in DTYPES.items():
+            with problem(a, N, name, dtype) as p:
+                config = any_csr.tune(p, device, any_csr.ACCURACIES[auto]).config
+                configs = {"us": config, "in_order_us": in_order(config)}
+                us = search.race(
+                    {x: any_csr.prepare_config(x, p, device, configs[x]) for x in configs}, device, launches
+                )
+                at = name, a.m, a.nnz, N, auto, knobs(config), parts_of(p, device, config)
+                yield *at, *(f"{us[x]:.2f}" for x in configs)
+
+
+def parts_of(p: Problem, device: Any, config: Any) -> int:
+    """Return the parts of the group or window that has the most, 1 where none is cut."""
+    if isinstance(config, union.Union):
+        made: Any = union.convert(p.device().a, config)
+    else:
+        blocks = device.properties.multiprocessor_count * (3 - config.groups)
+        made = windows.convert(p.device().a, config, blocks, ceil(p.n / (windows.GROUP_COLUMNS * config.groups)))
+    place = made.work.table[:, 3].get()
+    return int(np.bincount(place[place >= 0]).max(initial=1))
+
+
+# ---------------------------------------------------------------- tasks of a warp
+
+
+def gains(df: pd.DataFrame) -> pd.DataFrame:
+    """Return for each launch of tasks_of_a_warp.csv.
+
+    Loaded, the bytes of B in a task, and for 1, 2 and 4 tasks a warp how many times as fast it is as with 8.
+    """
+    wide = df.pivot_table(index=list(df)[:-2], columns="tasks", values="us").reset_index()
+    # Of a panel of columns: loads are of 4 values for each of 32 lanes.
+    loaded = wide["columns"] * (128 * wide["loads"]).clip(upper=wide["n"]) * 4
+    each = {f"gain_{most}": wide[MOST[-1]] / wide[most] for most in MOST[:-1]}
+    return wide.assign(loaded=loaded, **each).drop(columns=list(MOST))
+
+
+def ruled(df: pd.DataFrame) -> pd.DataFrame:
+    """Return `gains`, and gain.
+
+    How many times as fast a launch is with the largest number of `MOST` that the rule allows.
+    """
+    made = gains(df).assign(gain_8=1.0)
+    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
+    allowed = np.searchsorted(MOST, (union.WORK / made["loaded"]).clip(lower=1), side="right") - 1
+    return made.assign(gain=each[np.arange(len(made)), allowed])
+
+
+def every() -> Iterator[tuple[str, csr.Csr]]:
+    """Yield real matrices, and made ones, on the host."""
+    yield from real(listed=False)
+    meshes: dict[str, Any] = {f"mesh {side}³": generate.Stencil(side, SEED) for side in SIDES}
+    for name, which in (meshes | {f"graph 2^{scale}": generate.Rmat(scale, DEGREE, SEED) for scale in SCALES}).items():
+        yield name, csr.to_host(generate.part(which, np.array([0, which.m]), 0).a)
+
+
+def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
+    """Measure the rows of tasks_of_a_warp.csv: about a minute on an H200."""
+    slots = device.properties.multiprocessor_count
+    for name, a in every():
+        # With fewer groups a warp has one task whatever is asked for.
+        configs = [c for c in CONFIGS if a.m / c.rows >= 4 * slots * union.blocks_of(c) * union.WARPS]
+        for n in WIDTHS if configs else ():
+            with problem(a, n, name, "tf32") as p:
+                for config in configs:
+                    bounds = {}
+                    for most in MOST:
+                        with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
+                            bounds[str(most)] = union.prepare("union_rows", p, device, config)
+                    prepared = union.convert(p.device().a, config)
+                    at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
+                    for asked, us in search.race(bounds, device, launches).items():
+                        yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
+
+
+def counted(lines: Iterable[str]) -> tuple[float, ...]:
+    """Return what ncu's CSV says of the last launch: ms, DRAM's bytes read and written, l2_hit.
+
+    Raises ValueError where it says nothing.
+    """
+    table = [line for line in lines if line.startswith('"')]
+    if not table:
+        raise ValueError("ncu counted no launch: run it by hand and read what it says")
+    df = pd.read_csv(io.StringIO("\n".join(table)), thousands=",")
+    last = df[df["ID"] == df["ID"].iloc[-1]].set_index("Metric Name")["Metric Value"].astype(float)
+    ns, read, written, asked, hit = last[list(METRICS)]
+    return ns / 1e6, read, written, hit / asked
+
+
+def multiply(side: int, most: int) -> None:
+    """Multiply a mesh twice, on the GPU that is here."""
+    here, mesh = distributed.Gpu(0), generate.Stencil(side, SEED)
+    with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
+        plan = distributed.plan(generate.part(mesh, np.array([0, mesh.m]), 0), COUNTED_WIDTH, machine=here)
+    generate.fill_dense(plan.operand(), 0, SEED)
+    for _ in range(2):
+        plan()
+    here.sync()
+
+
+def neighbours(device: Any) -> Iterator[tuple]:
+    """Count the launches of neighbours.csv, each in a process of its own."""
+    for side, most in product(COUNTED_SIDES, COUNTED_TASKS):
+        this = [sys.executable, "-m", __spec__.name, "multiply", str(side), str(most)]
+        command = [*NCU, ",".join(METRICS), *this]
+        said = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+        yield side, COUNTED_WIDTH, most, *(f"{x:.6g}" for x in counted(said.splitlines()))
+
+
+# ---------------------------------------------------------------- the model of times
+
+
+def read() -> pd.DataFrame:
+    """Return what was measured: matrix, n, config (knobs, or an algorithm of cuSPARSE), us.
+
+    And of the configurations in the model's pools their kernel and its terms.
+    """
+    of = {
+        row.matrix: Statistics(
+            *(row.m, row.k, row.nnz, row.longest),
+            {how: tuple(getattr(row, f"{begin}_{h}") for h in HEIGHTS) for how, begin in ORDERS.items()},
+        )
+        for row in apart.read(STATISTICS).itertuples()
+    }
+    df, configs = apart.read(CANDIDATES), {knobs(c): c for c in model.POOLS["tf32"]}
+    at = zip(df["matrix"], df["n"], df["config"].map(configs), strict=True)
+    terms = [np.array(model.terms(config, of[name], n)) if pd.notna(config) else None for name, n, config in at]
+    return df.assign(kernel=df["config"].map({name: model.kernel(c) for name, c in configs.items()}), terms=terms)
+
+
+def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """Return kernel -> weights of its terms that are not negative, least squares of relative errors; measured.
+
+    Of `read`.
+    """
+    found = {
+        kernel: nnls(np.stack(rows["terms"]) / rows[["us"]].to_numpy(), np.ones(len(rows)))[0]
+        for kernel, rows in measured.groupby("kernel")
+    }
+    return {kernel: tuple(float(f"{w:.4g}") for w in weights) for kernel, weights in found.items()}
+
+
+def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 10) -> pd.DataFrame:
+    """Return what the model would have chosen among for matrices that it was not fitted to, a tenth of them at a time.
+
+    Columns: matrix, n, regret (time of the best of the proposed `most` over that of the best of the pool), first
+    (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR).
+    """
+    names, found = sorted(measured["matrix"].unique()), []
+    pooled = measured["config"].isin({knobs(c) for c in model.POOLS[accuracy]})
+    libraries = measured[measured["config"].str.startswith("cusparse")].groupby(["matrix", "n"])["us"].min()
+    for fold in range(folds):
+        left_out = measured["matrix"].isin(names[fold::folds])
+        weights = fit(measured[~left_out])
+        ours = measured[left_out & pooled]
+        guess = [terms @ weights[kernel] for kernel, terms in zip(ours["kernel"], ours["terms"], strict=True)]
+        for at, us in ours.iloc[np.argsort(guess, kind="stable")].groupby(["matrix", "n"])["us"]:
+            got = us[:most].min()
+            found.append((*at, got / us.min(), us.iloc[0] / us.min(), libraries[at] / got))
+    return pd.DataFrame(found, columns=["matrix", "n", "regret", "first", "speedup"])
+
+
+def known(device: Any) -> Iterator[tuple]:
+    """Yield the rows of candidate_matrices.csv."""
+    for name, a in real(listed=False):
+        of = statistics(csr.to_device(a))
+        yield name, of.m, of.k, of.nnz, of.longest, *(x for how in ORDERS for x in of.columns[how])
+
+
+def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 4) -> Iterator[tuple]:
+    """Measure the rows of candidates.csv: about two minutes on an H200."""
+    for (name, a), n in product(real(listed=False), sizes):
+        with problem(a, n, name, "tf32", seed=0) as p:
+            bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.prepare(x, p, device) for x in ("alg2", "alg3")}
+            configs = [c for c in model.POOLS["tf32"] if any_csr.fits(c, p, device)]
+            bounds |= {knobs(config): any_csr.prepare_config("auto", p, device, config) for config in configs}
+            for config, us in search.race(bounds, device, launches).items():
+                yield name, n, config, f"{us:.2f}"
+            for bound in bounds.values():
+                getattr(bound, "close", lambda: None)()  # a library's handle
+
+
+def fitted() -> None:
+    """Write the model's weights, and print how good its proposals are."""
+    measured = read()
+    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(model.TERMS))
+    weights.to_csv(model.FILE, index_label="kernel", lineterminator="\n")
+    for accuracy, (n, rows) in ((x, part) for x in model.POOLS for part in held_out(measured, x).groupby("n")):
+        print(
+            f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "
+            f"for {(rows['first'] <= 1.1).mean():.0%}, the best of five for {(rows['regret'] <= 1.1).mean():.0%}; "
+            f"{records.geomean(rows['speedup']):.2f} times cuSPARSE, at least {rows['speedup'].min():.2f}"
+        )
+
+
+# ---------------------------------------------------------------- the command
+
+
+_COLUMNS = " ".join(f"{begin}_{height}" for begin in ORDERS.values() for height in HEIGHTS)
+#: What is measured -> its file and its columns, its rows of a `cuda.core.Device`, the report on them.
+SCRIPTS: dict[str, tuple[Path, str, Callable, Callable]] = {
+    "plans": (PLANS, "matrix m k nnz n choice plan_us us cusparse cusparse_us cusparse_prepare_us", planned, paid),
+    "in_order": (IN_ORDER, "matrix m nnz n auto config parts us in_order_us", ordered, price),
+    "tasks": (TASKS, "matrix m nnz n rows loads columns tasks us", tasks, ruled),
+    "counters": (NEIGHBOURS, "side n tasks ms dram_read_bytes dram_write_bytes l2_hit", neighbours, pd.DataFrame),
+    "matrices": (STATISTICS, f"matrix m k nnz longest {_COLUMNS}", known, pd.DataFrame),
+    "candidates": (CANDIDATES, "matrix n config us", candidates, pd.DataFrame),
+}
+#: And the others; the last is for ncu alone.
+OTHERS: dict[str, Callable] = {"fit": fitted, "multiply": multiply}
+
+
+def main() -> None:
+    """Measure a file anew, on the GPU that is here, rows printed as they come, and print a report of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=[*SCRIPTS, *OTHERS])
+    parser.add_argument("more", nargs="*", help="a file in place of the one beside this module")
+    asked = parser.parse_args()
+    if asked.what in OTHERS:
+        return OTHERS[asked.what](*map(int, asked.more))
+    file, columns, rows, report = SCRIPTS[asked.what]
+    path, device, found = Path(asked.more[0] if asked.more else file), gpu.require().open(), []
+    for row in rows(device):
+        print(*row, flush=True)
+        found.append(row)
+    apart.write(path, __file__, device, columns.split(), found)
+    print(report(apart.read(path)).to_string())
+
+
+if __name__ == "__main__":
+    main()

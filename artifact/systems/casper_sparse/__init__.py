@@ -1,0 +1,1 @@
+"""The study of casper_sparse: experiments, facts, tables, figures and claims."""

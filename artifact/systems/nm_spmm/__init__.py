@@ -1,0 +1,1 @@
+"""The study of nm_spmm: experiments, facts, tables, figures and claims."""

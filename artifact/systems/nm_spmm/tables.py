@@ -1,0 +1,397 @@
+"""The tables that the chapter shows, as they are (tables.toml) or drawn (figures.toml): records in, a DataFrame out.
+
+TFLOP/s of figures are those of useful work; cuBLAS multiplies the dense matrix, at whatever sparsity.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from artifact.book.study import by, given, pivot
+from artifact.drawing.formatting import shape
+from artifact.measure import records
+from artifact.systems.nm_spmm import model, study
+from artifact.systems.nm_spmm.model import BLOCK, kept
+from artifact.systems.nm_spmm.study import (
+    BIG,
+    CLASSES,
+    DENSITIES,
+    GROUP,
+    PLACE,
+    POINT,
+    SPARSITIES,
+    VECTOR,
+    Spmm,
+    by_density,
+    over,
+    rates,
+    sizes_of,
+    sparsity,
+)
+from artifact.verdicts.measures import NOT_CARRIED, NOT_REPRODUCED
+from kernels import nm_spmm as system
+from kernels.formats import nm
+from kernels.nm_spmm import analysis
+
+#: The system's contenders, for their looks: the published kernel, what leads from it to our best, that last.
+ORDER = (
+    *("v3", "v1", "v2", "wide", "banks", "bulk", "turned", "nmsparse_vw32", "v3_searched", "ahead", "cluster"),
+    *("v3_split_k", "small", "medium", "large", "tf32", "bf16", "auto"),
+)
+#: Of the published libraries: our contenders of the same idea, in whose lane they are drawn.
+OURS = {"nm_spmm": "v3_searched", "nmsparse": "nmsparse_vw32"}
+RECORD = ["experiment", "variant", "label", *PLACE, "median_us"]  #: columns of a record that figures keep
+#: What Eq. 3 is of -> FLOP per byte at a density.
+KINDS = {
+    "staged whole": lambda d: analysis.intensity(BLOCK.rows, BLOCK.columns, d),
+    f"packed, {BLOCK.columns // VECTOR} vectors": lambda d: analysis.intensity(
+        BLOCK.rows, BLOCK.columns, d, share=analysis.needed_share(d, BLOCK.columns // VECTOR)
+    ),
+    "whole product": lambda d: analysis.intensity(BIG, BIG, d, depth=BIG),
+}
+#: Panel of the roofline -> what its bytes are of, and the memories whose ceilings it has.
+ROOFS = {
+    "by Eq. 3": ("eq3", ["DRAM", "L2"]),
+    "DRAM, counted": ("dram", ["DRAM"]),
+    "L2 reads, counted": ("l2", ["L2"]),
+    "shared memory, counted": ("shared", ["shared memory"]),
+}
+
+
+def placed(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a table by `POINT` with the sizes and the sparsity of its points in words, as first columns."""
+    where = {"shape": [shape(at[1:4]) for at in df.index], "sparsity": [sparsity(at[4]) for at in df.index]}
+    return pd.DataFrame(where, df.index).join(df)
+
+
+def joined(measured: pd.DataFrame, stated: pd.DataFrame, *ceilings: pd.DataFrame) -> pd.DataFrame:
+    """Return what was measured, what is stated, and ceilings below each other, told apart by `source`."""
+    parts = [measured.assign(source="measured"), stated.assign(source="stated")]
+    return pd.concat([*parts, *(df.assign(source="ceiling") for df in ceilings)], ignore_index=True)
+
+
+def useful(df: pd.DataFrame) -> pd.DataFrame:
+    """Return records with TFLOP/s of useful work, all of cuBLAS, and their sparsity in per cent and in words."""
+    flops = df["useful_flops"] / df["density"].where(df["variant"].str.startswith("cublas"), 1.0)
+    return worded(df[RECORD].assign(tflops=flops / df["median_us"] / 1e6))
+
+
+def worded(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with its sparsity in per cent, and as the title of a panel."""
+    return df.assign(sparsity=100 * (1 - df["density"]), at=df["density"].map(sparsity) + " sparsity")
+
+
+# ---------------------------------------------------------------- the kernels and the analysis
+
+
+def variants() -> pd.DataFrame:
+    """Return every variant: its file, its idea, whose it is."""
+    rows = [(v, k.source.name, k.idea, "the paper" if k.published else "ours") for v, k in system.VARIANTS.items()]
+    return pd.DataFrame(rows, columns=["variant", "file", "idea", "by"])
+
+
+def footprint(patterns: Mapping[float, nm.Nm]) -> pd.DataFrame:
+    """Return the share of A_s that a block needs, over the number of vectors in it.
+
+    With what random patterns would need, 1 − (1 − N/M)^vectors.
+    """
+    return pd.DataFrame(
+        {"case": f"{sparsity(d)} sparsity", "vectors": count}
+        | {"per_cent": 100 * model.needed(b, count), "expected": 100 * analysis.needed_share(d, count)}
+        for d, b in patterns.items()
+        for count in (1, 2, 4, 8, 16)
+    )
+
+
+def transition(spmm: Spmm, stated: float) -> pd.DataFrame:
+    """Return Eq. 3 over sparsity, FLOP/B, and where it crosses the ridge of each GPU.
+
+    Of the large block and of the whole product. The crossing is 0 where the line is below throughout, NaN where it
+    never crosses.
+    """
+    kept, parts = np.linspace(1, 0.005, 200), []
+    for device in model.devices(spmm.here):
+        for kind, value in KINDS.items():
+            line, ridge = np.array([value(d) for d in kept]), device.ridge
+            crossing = np.interp(ridge, line[::-1], 1 - kept[::-1], left=np.nan, right=0.0)
+            about = {"gpu": device.name, "kind": kind, "ridge": ridge, "crossing": crossing}
+            parts.append(pd.DataFrame({"sparsity": 1 - kept, "intensity": line} | about))
+    df = pd.concat(parts)
+    ridges = df.drop_duplicates("gpu")[["gpu", "ridge"]].assign(intensity=lambda df: df["ridge"])
+    return joined(df, ridges.assign(kind="transition", sparsity=stated), ridges.assign(kind="ridge"))
+
+
+def blockings() -> pd.DataFrame:
+    """Return Table I, with what Eq. 6 says of it."""
+    return pd.DataFrame(
+        {"class": label, "block": f"{t.rows} × {t.columns}", "warp": "{} × {}".format(*t.warp), "threads": t.threads}
+        | {"thread": "{} × {}".format(*t.thread), "fma": analysis.cmar(*t.thread)}
+        | {"registers": analysis.registers(*t.thread)}
+        for label, t in analysis.TABLE_1.items()
+    )
+
+
+def proposed(here: analysis.Device) -> pd.DataFrame:
+    """Return what the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
+    rows: list[dict[str, str | float]] = []
+    for label, (expected, (m, n, k)) in analysis.TABLE_2.items():
+        chosen = analysis.class_of(here, m, n)
+        steps = {sparsity(d): analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES}
+        rows.append(
+            {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}
+            | {"blocks": analysis.TABLE_1[chosen].blocks(m, n) / here.sm_count}
+            | {f"k_s at {at}": f"{t.windows * GROUP}{', packed' * t.packed}" for at, t in steps.items()}
+        )
+    return pd.DataFrame(rows)
+
+
+# ---------------------------------------------------------------- the paper's figures
+
+
+def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
+    """Return useful work in per cent of the FMA ceiling, over V1.
+
+    With the shares of its own peak that the source states.
+    """
+    rows, stated = useful(df), study.peak_shares(spmm)
+    base = rows["density"].map(by(rows, "v1", "tflops", "density"))
+    rows = rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, over_base=rows["tflops"] / base)
+    stated = worded(stated.assign(per_cent=100 * stated["stated"]))
+    return joined(rows, stated, pd.DataFrame({"variant": [f"FMA, {spmm.fma:.1f} TFLOP/s"], "per_cent": 100}))
+
+
+def packing(packed: pd.DataFrame) -> pd.DataFrame:
+    """Return TFLOP/s of V3 packed and with all rows staged, by sparsity, and what four vectors need of A's rows."""
+    df = rates(packed).assign(won=by_density(over(packed, "v3_packed", "v3_unpacked"))).reset_index()
+    needed = [analysis.needed_share(d, 4) for d in df["density"]]
+    return df.assign(sparsity=df["density"].map(sparsity), needed=needed)
+
+
+def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
+    """Return the same as `stepwise` for the matrices of Table II.
+
+    With the fastest of the authors' three kernels at each point, over the peak that Table III gives their GPU.
+    """
+    rows, own = useful(df), spmm.published("fig8").query("library in @CLASSES")
+    peaks = spmm.published("tables").query("quantity == 'peak_fp32'").set_index("of")["value"].astype(float)
+    best = own.loc[own.groupby(PLACE)["tflops"].idxmax(), ["gpu", "library", *PLACE, "tflops"]]
+    stated = worded(best[best["density"].isin(rows["density"])]).assign(tflops=lambda at: at["tflops"] * at["density"])
+    stated = stated.assign(per_cent=100 * stated["tflops"] / stated["gpu"].map(peaks), line="theirs")
+    both = joined(rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, line=rows["variant"]), stated)
+    return both.assign(size=sizes_of(both), gflop=2e-9 * both[["m", "n", "k"]].prod(axis=1))
+
+
+def best_of_three(by_size: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest of the classes of Table I at each size of Table II and each sparsity."""
+    best = pivot(by_size, "median_us", PLACE)[CLASSES].idxmin(axis=1).unstack("density")
+    best = best[sorted(best, reverse=True)].rename(columns=sparsity).reset_index()
+    expected = [analysis.TABLE_2[label][0] for label in sizes_of(best)]
+    shapes = [shape(at) for at in best[["m", "n", "k"]].to_numpy()]
+    return best.assign(size=sizes_of(best), shape=shapes, expected=expected)
+
+
+def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
+    """Return the three kernels at each matrix of Table II, each over the best of the three.
+
+    Geometric means over the sparsities that both have: here, and as the authors published it for a GPU of theirs, with
+    the best of split-K and with one pass.
+    """
+    ours, one_pass = by_size.rename(columns={"variant": "library"}), stated.assign(tflops=stated["tflops_one_pass"])
+    heads = {"here": ours, "theirs": stated, "theirs, one pass": one_pass}
+    df = pd.concat(heads, names=["head"]).reset_index("head").query("library in @CLASSES")
+    df = df[df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
+    df = df.assign(share=df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max"), size=sizes_of(df))
+    means = df.pivot_table("share", "size", ["library", "head"], aggfunc=records.geomean)[CLASSES]
+    matrix = [f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
+    return means.set_axis([", ".join(column) for column in means], axis=1).assign(matrix=matrix)
+
+
+def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
+    """Return speedups over cuBLAS at the hundred points of the layers of Llama, and the ideal M/N.
+
+    With the published ones of three GPUs, or of one of them beside ours. place: of a point along the figure.
+    """
+    stated = study.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
+    points = stated.drop_duplicates("place").set_index(["m", "n", "k"])["place"]
+    stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])]
+    stated = stated.assign(panel=spmm.here.name if only else stated["gpu"], line=stated["library"])
+    rows = df[RECORD].join(by(df, "cublas", key=PLACE).rename("dense"), on=PLACE).join(points, on=["m", "n", "k"])
+    rows = rows.assign(speedup=rows["dense"] / rows["median_us"], panel=spmm.here.name, line=rows["variant"])
+    both = joined(rows[rows["variant"] != "cublas"].drop(columns="dense"), stated)
+    ideal = both.drop_duplicates(["panel", "density", "place"]).assign(line="ideal, M/N", source="ideal", variant=None)
+    return worded(pd.concat([both, ideal.assign(speedup=1 / ideal["density"])], ignore_index=True))
+
+
+def llama_means(points: pd.DataFrame) -> pd.DataFrame:
+    """Return geometric means and ranges of the speedups at each sparsity. points: `llama_points`."""
+    groups = points.groupby(["source", "panel", "line", "density"], sort=False)["speedup"]
+    df = groups.agg(points="count", least="min", most="max", mean=records.geomean).reset_index()
+    df = worded(df.assign(low=df["least"], high=df["most"], variant=df["line"]))
+    return df.rename(columns={"panel": "gpu", "line": "contender"})
+
+
+def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
+    """Return geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
+    pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")}
+    pairs |= {f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")}
+    theirs = study.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
+    means = pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
+    found = means.join(theirs.agg(records.geomean).unstack()).reset_index()
+    return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
+
+
+# ---------------------------------------------------------------- against the authors' kernels
+
+
+def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
+    """Return speedups over cuBLAS at each shape of the anchors and their geometric means.
+
+    Ours, and in another run the authors' own kernels; over: `auto` over their NM-SpMM; points: of a mean.
+    """
+    us, theirs = pivot(df, "median_us", PLACE), spmm.others("anchors").numbers()
+    wide = us.rdiv(us["cublas"], axis=0)[["auto", *OURS.values()]]
+    wide = wide.join(theirs.pivot(index=PLACE, columns="library", values="speedup")[[*OURS]])
+    means = (
+        wide.groupby(level="density", sort=False).agg(records.geomean).assign(points=len(wide.groupby(["m", "n", "k"])))
+    )
+    wide, means = wide.reset_index(), means.reset_index().assign(shape="geometric mean")
+    wide["shape"] = [shape(at) for at in wide[["m", "n", "k"]].to_numpy()]
+    both = pd.concat([wide, means], ignore_index=True)
+    both = both.assign(over=both["auto"] / both["nm_spmm"], sparsity=both["density"].map(sparsity))
+    long = both.melt([*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup")
+    long = long.assign(variant=long["contender"].replace(OURS), over=long["over"].where(long["contender"] == "auto"))
+    return long.assign(source=np.where(long["contender"].isin([*OURS]), "stated", "measured"))
+
+
+def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
+    auto = study.against(anchored, theirs)["auto"].dropna()
+    big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
+    df = pd.DataFrame({"all": by_density(auto), "theirs": big.set_index("density")["speedup"]})
+    df = df.assign(over=study.at_big(auto)).sort_index(ascending=False)
+    return df.assign(auto=df["theirs"] * df["over"], sparsity=df.index.map(sparsity))
+
+
+def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
+    """Return our rebuildings over the authors' own kernels in one run: means and ranges. beside: rebuilt.csv."""
+    groups = beside.groupby(["density", "library"], sort=False)["speedup"]
+    found = groups.agg(lambda own: f"{records.geomean(own):.2f}× ({own.min():.2f} to {own.max():.2f})").unstack()
+    return found.sort_index(ascending=False).rename(index=sparsity).reset_index(names="sparsity")
+
+
+# ---------------------------------------------------------------- our ladder
+
+
+def predictions(outcome: pd.DataFrame) -> pd.DataFrame:
+    """Return each rung with what was predicted and what came, in words. outcome: `Spmm.outcome`."""
+    said = "{came:.2f}× over `{over}` at {at}; all: {low:.2f} to {high:.2f}×"
+    return outcome.assign(came=[said.format(**row) for row in outcome.to_dict("records")])
+
+
+def sustained(stepwise: pd.DataFrame, fma: float, rungs: list[str]) -> pd.DataFrame:
+    """Return TFLOP/s and share of the FMA ceiling of V3, our rungs and `auto`, by sparsity."""
+    rate = rates(stepwise)[["v3", *[v for v in rungs if v in set(stepwise["variant"])], "auto"]]
+    shown = rate.map("{:.1f}".format) + (rate / fma).map(" ({:.0%})".format)
+    return shown.rename(index=sparsity).T.reset_index()
+
+
+@given
+def trial_points(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return what came of each trial, and the factor that was expected. trials: `Spmm.trials`."""
+    rows = trials.assign(expected=trials["factor"], sparsity=trials["density"].map(sparsity))
+    return rows[["trial", "density", "sparsity", "expected", "came"]]
+
+
+@given
+def trials(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return what each trial was, and what came by sparsity. trials: `Spmm.trials`."""
+    df = trials.assign(density=trials["density"].map(sparsity))
+    return df.pivot_table("came", ["trial", "idea", "expected"], "density", sort=False).reset_index()
+
+
+def counters(counted: pd.DataFrame) -> pd.DataFrame:
+    """Return what the counters say at 50 and 87.5% sparsity. counted: `Spmm.counted`."""
+    rows = counted[counted["density"].isin(DENSITIES)].sort_values("density", ascending=False, kind="stable")
+    return rows.assign(sparsity=rows["density"].map(sparsity))
+
+
+# ---------------------------------------------------------------- beyond the paper
+
+
+def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
+    """Return µs where there are fewer tiles of 64 × 128 than SMs."""
+    us = study.few_tiles(anchored, sms)
+    return placed(us.rename(columns={v: f"{v} [µs]" for v in us.columns[1:]}))
+
+
+def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
+    """Return how many times as fast as V3 each contender is where there are fewer tiles of 64 × 128 than SMs."""
+    us = study.few_tiles(anchored, sms)
+    times = us.rdiv(us["v3"], axis=0).drop(columns=["tiles", "v3"])
+    times.index = placed(us)[["shape", "sparsity"]].agg(" · ".join, axis=1)
+    return times.rename_axis(index="row", columns="variant").stack().rename("value").reset_index()
+
+
+def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
+    """Return useful TFLOP/s over FLOP per byte, by Eq. 3 and as counted, under the measured ceilings.
+
+    Counted of DRAM, L2 and shared memory. With the shares of its peak that the source states, at our intensity under
+    our ceiling.
+    """
+    intensity = pd.Series(model.by_eq3(spmm)).rename_axis(["variant", "density"]).rename("eq3")
+    df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
+    df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
+    df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
+    stated = study.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
+    both = joined(df, stated).join(intensity, on=["variant", "density"])
+    parts = []
+    for panel, (column, memories) in ROOFS.items():
+        slopes = [{"variant": name, "slope": spmm.gbps[name] / 1e3} for name in memories]
+        tops = pd.DataFrame([{"tflops": spmm.fma, "variant": "FMA"}, *slopes]).assign(source="ceiling", memory=panel)
+        parts += [both.assign(intensity=both[column], memory=panel).dropna(subset=["intensity"]), tops]
+    return pd.concat(parts, ignore_index=True)
+
+
+def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states."""
+    share = counted.pivot(index="variant", columns="density", values="tflops") / spmm.fma
+    said = study.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
+    shown = share.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)]
+    theirs = said.reindex_like(shown).map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
+    return (shown.map("{:.0%}".format) + theirs).rename(columns=sparsity).reset_index()
+
+
+def vectors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
+    """Return useful TFLOP/s over the vector length, by window, sparsity and contender, under the FMA ceiling."""
+    rows = useful(df)
+    rows[["window", "vector"]] = [study.pattern(label) for label in rows["label"]]
+    rows = rows.sort_values("density", ascending=False, kind="stable")
+    tops = rows.drop_duplicates(["variant", "density"]).assign(tflops=spmm.fma, window=0)
+    return joined(rows, rows.iloc[:0], tops)
+
+
+def ragged(df: pd.DataFrame) -> pd.DataFrame:
+    """Return TFLOP/s of V3 and `auto`, and speedups, at sizes that no tile divides."""
+    pairs = {"auto over cuBLAS": ("auto", "cublas"), "over V3": ("auto", "v3"), "V3 over cuBLAS": ("v3", "cublas")}
+    return placed(pivot(df, "tflops", POINT).assign(**{column: over(df, *pair) for column, pair in pairs.items()}))
+
+
+def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
+    """Return speedups over cuSPARSE's best algorithm."""
+    best, shown = records.best_of(loose), ["auto", "v3", "nmsparse_vw32", "nm_baseline", "cublas"]
+    return placed(pd.DataFrame({v: over(best, v, "cusparse_best") for v in shown}))
+
+
+@given
+def tensor(df: pd.DataFrame) -> pd.DataFrame:
+    """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
+    rows = study.compared(df)
+    line = [f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()]
+    return rows.assign(ideal=1 / rows["density"], line=line)
+
+
+def failed(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return claims that were not reproduced or do not carry over, with the reasons."""
+    rows = verdicts[verdicts["verdict"].isin([NOT_REPRODUCED, NOT_CARRIED])].astype(str)
+    return rows.assign(why=rows["reason"].where(rows["reason"] != "", rows["why"]))

@@ -1,0 +1,362 @@
+"""The chapter's experiments: measured on the GPU that is here, or read from records, as its run says.
+
+Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from artifact import registry
+from artifact.book.study import Counters, Study, pivot, where
+from artifact.measure import bench, records, verification
+from artifact.measure import run as harness
+from artifact.measure.ceilings import DENSE
+from artifact.measure.run import Run, Timer
+from artifact.systems.tensor_core_24 import variants
+from kernels import tensor_core_24 as system
+from kernels.contract import Problem
+from kernels.formats import half, two_four
+from kernels.lazy import cupy
+from kernels.tensor_core_24 import fp8, fp8_operands
+from kernels.tensor_core_24 import pruning as prune
+from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
+
+SYSTEM = "tensor_core_24"
+KEYS = ["m", "n", "k"]
+LIBRARIES = ("cusparselt", "cublaslt")
+#: Who is measured in an experiment, besides `variants.MAIN` in those that are not named here.
+CONTENDERS = {
+    "studies": ("mma_sp", *variants.STUDIES, "cusparselt"),
+    "ladder": ("mma_sp", *system.RUNGS, "auto", *LIBRARIES),
+    "ragged": ("mma_sp", "auto", "cublaslt"),
+    "rows": ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", *LIBRARIES),
+    "small": ("wgmma_cp_async", "auto", *LIBRARIES),
+    "alone": ("wgmma_keep", "auto", "cusparselt"),
+    "linear": ("auto", *LIBRARIES),
+    "decoding": ("auto", *LIBRARIES),
+    "fp8": (*fp8.VARIANTS, "cusparselt_default", "cusparselt", "cublaslt_eight"),
+    "fp8_linear": ("fp8_auto", "cusparselt", "cublaslt_eight"),
+    "fp8_outputs": ("fp8_auto",),
+}
+EIGHT = ("fp8", "fp8_linear", "fp8_outputs")  #: experiments in FP8
+HOPPER = ("rows", "small", "linear", "decoding", *EIGHT)  #: experiments of Hopper's kernels
+TOKENS = 8  #: multiples of tokens that the sparse library takes
+MANY_TOKENS = 4096  #: FP8 is measured in the layout of a linear layer from this size on, and with few tokens
+ALPHA, BETA = 0.5, 2.0  #: of C = alpha·A·B + beta·C + bias, which is tried at two sizes
+CHECKED, TIMED = (1000, 520, 712), (4096, 4096, 4096)
+ALONE_S, ALONE_SAMPLES = 0.5, 400  #: how long a contender is measured alone, and how often at most
+#: Loop of nothing but one instruction → what figures and sentences call that. Of two loops the faster one counts: A in
+#: registers and A in shared memory are one instruction, and which is faster differs between GPUs.
+INSTRUCTIONS = {"mma_sp": "mma.sp", "wgmma": "wgmma (dense)", "wgmma_sp_ra": "wgmma.sp", "wgmma_sp": "wgmma.sp"}
+#: What Nsight Compute counts, by the columns of `Chapter.counted`, and how many of its units are one of theirs.
+COUNTED = {
+    "us": ("gpu__time_duration.sum", 1e3),
+    "ghz": ("sm__cycles_elapsed.avg.per_second", 1e9),
+    "tensor": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1),
+    "shared": ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", 1),
+    "port": ("l1tex__m_xbar2l1tex_read_bytes.sum", 1e9),
+    "slices": ("lts__t_bytes.sum", 1e9),
+    "dram": ("dram__bytes_read.sum", 1e9),
+    "written": ("dram__bytes_write.sum", 1e9),
+    "instructions": ("smsp__inst_executed.sum", 1e6),
+    "requests": ("lts__t_requests_srcunit_tex.sum", 1),
+    "sectors": ("lts__t_sectors_srcunit_tex.sum", 1),
+    "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 1),
+    "waves": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", 1),
+}
+
+
+class Chapter(Study):
+    """The source on trial on one GPU.
+
+    `chapter["square"]` are the records of an experiment, `chapter["both"]` those of squares and of layers of models.
+    """
+
+    def __getitem__(self, experiment: str) -> pd.DataFrame:
+        """Return an experiment's records, a row for each shape of its sweep and each contender."""
+        if experiment not in self._known:
+            self._known[experiment] = self._records(experiment)
+        return self._known[experiment]
+
+    @cached_property
+    def _known(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def _records(self, experiment: str) -> pd.DataFrame:
+        run, names, eight = self.run, CONTENDERS.get(experiment, variants.MAIN), experiment in EIGHT
+        if experiment in HOPPER and not variants.is_hopper(self.machine):
+            return pd.DataFrame(columns=list(records.COLUMNS))
+        if experiment == "both":
+            return together(self["square"], self["llm"])
+        if eight or experiment == "decoding":
+            ours = {v: partial(fp8.prepare, v, device=run.device) for v in fp8.VARIANTS} if eight else run.variants()
+            every = ours | registry.contenders(fp8.BASELINES if eight else system.BASELINES, run.device)
+            made = in_eight(run)[experiment] if eight else problems(run, system.sweeps(run.preset)[experiment])
+            return of_the_willing(run, experiment, made, {v: every[v] for v in names})
+        return measure(run, experiment, names, timer=one_by_one if experiment == "alone" else bench.time)
+
+    def by_shape(self, experiment: str, column: str) -> pd.DataFrame:
+        """Return a column of an experiment's records by m, n and k, a column for each contender.
+
+        No rows of what the GPU has no kernels for.
+        """
+        names = CONTENDERS.get(experiment, variants.MAIN)
+        return pivot(self[experiment], column, KEYS).reindex(columns=list(names))
+
+    def tried(self, part: str) -> pd.DataFrame:
+        """Return the trials of a part, "bounds" or "fp8", that became no rung.
+
+        A row for each and a size, with `gain`, the factor by which time or clocks became less; empty where none were
+        recorded.
+        """
+        df = self.table(f"{part}/tried")
+        return pd.DataFrame(columns=["trial"]) if df is None else df.assign(gain=df["beside_value"] / df["value"])
+
+    # ---------------------------------------------------------------- the ladder
+
+    @cached_property
+    def rungs(self) -> pd.DataFrame:
+        """The rows of `variants.rungs` that this GPU runs at some size of the sweep."""
+        ladder, shapes = variants.rungs(), system.sweeps(self.run.preset)["ladder"]
+        return ladder[[any(variants.takes(self.machine, v, shape) for shape in shapes) for v in ladder.index]]
+
+    @cached_property
+    def _sweep(self) -> dict[str, list[dict]]:
+        """The shapes of the ladder by their record; those that a rung does not take have one of their own."""
+        shapes = system.sweeps(self.run.preset)["ladder"]
+        whole = [s for s in shapes if all(variants.takes(self.machine, v, s) for v in self.rungs.index)]
+        return {"ladder": whole, "ladder_small": [s for s in shapes if s not in whole]}
+
+    @property
+    def climbed(self) -> list[int]:
+        """The largest sizes that every rung takes, at most two."""
+        return sorted(shape["m"] for shape in self._sweep["ladder"])[-2:]
+
+    @cached_property
+    def ladder(self) -> pd.DataFrame:
+        """Every rung at every size that it takes."""
+        parts = {name: shapes for name, shapes in self._sweep.items() if shapes}
+        return together(*(measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in parts.items()))
+
+    @cached_property
+    def rates(self) -> pd.DataFrame:
+        """TFLOP/s of the ladder, a row for each size, a column for each contender; NaN where it was not measured."""
+        return pivot(self.ladder, "tflops").sort_index()
+
+    @cached_property
+    def gains(self) -> pd.DataFrame:
+        """Of each rung, a column, by size: the factor over the kernel that it builds on."""
+        before = self.rungs["before"]
+        return self.rates[before.index] / self.rates[before].set_axis(before.index, axis=1)
+
+    @property
+    def tiles(self) -> pd.DataFrame:
+        """Tiles of C of each rung, a column, by size."""
+        sizes, configs = self.rates.index, self.rungs["config"]
+        return pd.DataFrame({v: [math.prod(c.tiles(s, s)) for s in sizes] for v, c in configs.items()}, sizes)
+
+    # ---------------------------------------------------------------- ceilings
+
+    @cached_property
+    def peak(self) -> pd.Series:
+        """What loops of nothing but one instruction of tensor cores sustain, TFLOP/s, dense-equivalent."""
+        return self.ceilings["tflops"].reindex(list(DENSE)).dropna()
+
+    @cached_property
+    def loops(self) -> pd.Series:
+        """Instruction → its fastest loop; the last one is the best sparse instruction that the GPU has."""
+        return self.peak.filter(items=list(INSTRUCTIONS)).groupby(INSTRUCTIONS, sort=False).idxmax()
+
+    # ---------------------------------------------------------------- what was counted, and what was stated
+
+    @cached_property
+    def counted(self) -> pd.DataFrame:
+        """What was counted of each launch of a cube."""
+        return launches(self.counters, self.machine)
+
+    @cached_property
+    def profile(self) -> pd.DataFrame:
+        """The rows of `counted` at the largest of the ladder's sizes, by contender; none where nothing was counted."""
+        found = self.counted[self.counted["size"].isin(self.climbed)]
+        found = found[found["size"] == found["size"].max()].set_index("variant")
+        return found.loc[[v for v in CONTENDERS["ladder"] if v in found.index]]
+
+    def post(self, quantity: str) -> pd.Series:
+        """Return what the source states of its kernel, by size."""
+        rows = self.stated("benchmarks", quantity, variant="mma_sp").dropna(subset="size")
+        return rows.astype({"size": int}).set_index("size")["value"]
+
+
+def start(*how: Any) -> Chapter:
+    """Open the chapter by the parameters of a notebook; see `artifact.measure.run.start`."""
+    return Chapter(harness.start(SYSTEM, *how))
+
+
+def measure(
+    run: Run, experiment: str, names: Iterable[str], shapes: Sequence[dict] | None = None, timer: Timer = bench.time
+) -> pd.DataFrame:
+    """Return a row for each shape and each contender of `names` that the GPU runs at all of them.
+
+    Shapes are by default those of the experiment's sweep; contenders are in that order.
+    """
+    shapes = system.sweeps(run.preset)[experiment] if shapes is None else shapes
+    every = run.variants() | run.baselines()
+    taken = {v: every[v] for v in names if variants.takes(run.machine, v, *shapes)}
+    return run.measure(experiment, problems(run, shapes), taken, timer)
+
+
+def problems(run: Run, shapes: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """Return the system's problem of each shape."""
+    return [system.problem(**shape, seed=run.seed) for shape in shapes]
+
+
+def in_eight(run: Run) -> dict[str, list[Problem]]:
+    """Return the problems in FP8 by experiment: shapes whose rows every library takes.
+
+    Scales and outputs of each kind, and sizes that no library takes; and the layout of a linear layer.
+    """
+    make, at = partial(fp8.problem, seed=run.seed), run.preset
+    squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
+    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+    ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
+    many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
+    return {
+        "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
+        "fp8_outputs": [*(make(*shape, scale=scale, out=out) for shape, scale, out in kinds), *ragged],
+        "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
+    }
+
+
+def of_the_willing(
+    run: Run, experiment: str, asked: Sequence[Problem], contenders: Mapping[str, harness.Contender]
+) -> pd.DataFrame:
+    """Return a row for each problem and each contender that takes it, in that order.
+
+    A library that refuses a shape has no row there, which is written down where it is measured
+    (`records.read_absent`).
+    """
+    path = run.folder / f"{experiment}.csv"
+    points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
+    for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
+        absent = records.read_absent(run.folder).get(experiment, {})
+        here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
+
+        def left_out(name: str, why: str, point: tuple = point) -> None:
+            records.leave_out(path, (name, *point), why)
+
+        harness.willing(here, partial(run.measure, experiment, [problem]), left_out)
+    df = where(records.read(path), variant=contenders)
+    return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
+
+
+def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
+    """Time as `bench.time` does, but one contender after the other, for `ALONE_S` seconds each.
+
+    Elsewhere contenders take turns of milliseconds, so that the clock, which power lowers, is nearly one for all.
+    """
+    how = {"budget_s": ALONE_S, "max_samples": ALONE_SAMPLES, "verify": verify}
+    return {name: bench.time({name: bound}, device, **how)[name] for name, bound in bounds.items()}
+
+
+def together(*frames: pd.DataFrame) -> pd.DataFrame:
+    """Return records of several experiments as one table."""
+    return pd.concat(frames, ignore_index=True)
+
+
+def launches(counters: Counters, machine: variants.Machine) -> pd.DataFrame:
+    """Return what was counted of each launch of a cube.
+
+    Its size and variant, the columns of `COUNTED`, clocks (millions, of the GPU), and port_per_clock: bytes that
+    arrive at an SM in a clock.
+    """
+    cubes = Counters(counters.rows.query("m == n and n == k"))
+    table = cubes.wide({metric: name for name, (metric, _) in COUNTED.items()}, "m").rename(columns={"m": "size"})
+    table = table.reindex(columns=["size", "variant", *COUNTED])
+    table[[*COUNTED]] = table[[*COUNTED]] / [float(unit) for _, unit in COUNTED.values()]
+    clocks = table["us"] * table["ghz"]
+    port = table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3
+    return table.assign(clocks=clocks / 1e3, port_per_clock=port)
+
+
+# ---------------------------------------------------------------- pruning and compressing
+
+
+def pruning(run: Run) -> pd.DataFrame:
+    """Return how long pruning and compressing a dense matrix takes, a row for each size, in `records.COLUMNS`.
+
+    Measured where `run` measures, else read.
+
+    Measuring keeps the sizes that the record already holds. Raises `check.WrongResult` where the GPU and NumPy do not
+    make the same bits; nothing of that size is recorded.
+    """
+    path, asked = run.folder / "prepare.csv", [prune.problem(m, m, run.seed) for m in prune.SIZES[run.preset]]
+    if run.mode == "measure":
+        records.plan(path, [(prune.VARIANT, p.label, p.m, p.n, p.k, p.density) for p in asked])
+        known = records.read(path)[["m", "seed"]].to_numpy().tolist() if path.exists() else []
+        for problem in (p for p in asked if [p.m, p.seed] not in known):
+            records.append(path, [_measured(run, problem)])
+    return harness.select(records.read(path), asked, [prune.VARIANT], f"{run.room}/prepare on {run.gpu}")
+
+
+def _measured(run: Run, problem: Problem) -> dict[str, Any]:
+    def verify(_: str, launch: Callable[[], Any]) -> verification.Errors:
+        """Poison the output, launch once, compare all of it with what NumPy makes of that matrix."""
+        made = bound.result()
+        for array in (made.val, made.meta):
+            array.fill(0xFFFF)  # a NaN, and no pair of indices
+        run.device.sync()
+        launch()
+        dense, out = half.to_host(problem.device().a), two_four.to_host(made)
+        expected = two_four.compress(dense.bits, dense.dtype, prune=True)
+        for name in ("val", "meta"):
+            wrong = np.argwhere(getattr(out, name) != getattr(expected, name))
+            if len(wrong):
+                line, column = wrong[0]
+                raise verification.WrongResult(
+                    f"{bound.name} of {problem.m} x {problem.k} differs from NumPy in {len(wrong)} of "
+                    f"{getattr(out, name).size} elements of {name}, the first at row {line}, column {column}"
+                )
+        return verification.Errors(0.0, 0.0)
+
+    try:
+        bound = prune.prepare(problem, run.device)
+        return harness.measure_alone(run, problem, "prepare", bound, verify, harness.BUDGETS_S[run.preset])
+    finally:
+        problem.release()
+
+
+# ---------------------------------------------------------------- beta·C and a bias
+
+
+def epilogue(run: Run) -> dict[str, float] | None:
+    """Try C = alpha·A·B + beta·C + bias.
+
+    Its error at CHECKED, rel_err (Frobenius, against float64), and at TIMED its time beside the plain product's,
+    all_us and plain_us; None where `run` only reads: nothing of it is recorded.
+    """
+    if run.device is None:
+        return None
+
+    def more(case: Problem) -> dict[str, Any]:
+        random = cupy.random.default_rng(run.seed).random((case.m, case.n), dtype=cupy.float32)
+        c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
+        return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m}
+
+    small, large = (system.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
+    added = more(small)
+    bound = system.prepare("auto", small, run.device, **added)
+    bound.launch(run.device.default_stream)
+    run.device.sync()
+    c, found = (cupy.asnumpy(half.to_dense(x)).astype(np.float64) for x in (added["c"], bound.result()))
+    product, bias = verification.oracle(small, on="cpu").values, cupy.asnumpy(added["bias"])[:, None]
+    wanted = ALPHA * product + BETA * c + bias
+    bounds = {"plain_us": system.prepare("auto", large, run.device)}
+    bounds |= {"all_us": system.prepare("auto", large, run.device, **more(large))}
+    us = {name: timing.median_us for name, timing in bench.time(bounds, run.device).items()}
+    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | us

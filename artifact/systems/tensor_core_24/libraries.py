@@ -1,0 +1,74 @@
+"""Another cuSPARSELt beside the one of the records: a node has its own version, and the lock may install a newer one.
+
+    SPARSITY_CUSPARSELT=FILE python -m artifact.systems.tensor_core_24.libraries --records FOLDER
+
+measures `auto` and the best algorithm of the library that FILE is, at all squares and layers, these in both layouts, in
+a run of its own, since a process has one version. The records lie in libraries/<version> below the system's
+(FOLDER/<gpu>/tensor_core_24).
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import paths
+from artifact.measure import device, records
+from artifact.measure import run as harness
+from artifact.measure.run import Run
+from artifact.systems.tensor_core_24 import experiments
+from kernels import tensor_core_24 as system
+from kernels.contract import require
+
+EXPERIMENTS = ("square", "llm")
+LINEAR = ("linear", "decoding")  #: in the layout of a linear layer
+NAMES = ("auto", "cusparselt")
+
+
+def begin(root: Path, preset: str = "full") -> Run:
+    """Open a measurement on the GPU that is here, with the cuSPARSELt that answers; `device.NoGpu` without one.
+
+    Raises ValueError, one sentence, where no cuSPARSELt answers. Records of another machine are set aside.
+    """
+    info = device.require()
+    opened = info.open()
+    machine = device.describe(opened) | {"sources": device.sources(experiments.SYSTEM)}
+    require(bool(machine["cusparselt"]), f"no cuSPARSELt answers here: let {device.CUSPARSELT} name its file")
+    folder = root / info.slug / experiments.SYSTEM / records.LIBRARIES / machine["cusparselt"]
+    harness.set_aside(folder, machine, seed=0)
+    records.write_machine(folder, machine)
+    return Run(experiments.SYSTEM, "measure", "measure", info.slug, preset, 0, folder, machine, opened)
+
+
+def measure(run: Run) -> None:
+    """Measure `NAMES` at the shapes of `EXPERIMENTS` and `LINEAR` that the library takes.
+
+    Points that are there are kept.
+    """
+    for name in (*EXPERIMENTS, *LINEAR):
+        shapes = [s for s in system.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
+        experiments.measure(run, name, NAMES, shapes)
+
+
+def read(run: Run) -> dict[str, pd.DataFrame]:
+    """Return version → records of both experiments, for all versions that lie beside the run's own, in their order."""
+    own, files = run.machine["cusparselt"], [f"{name}.csv" for name in EXPERIMENTS]
+    folders = (run.folder / records.LIBRARIES).glob("*")
+    whole = [f for f in folders if f.name != own and all((f / file).is_file() for file in files)]
+    whole.sort(key=lambda folder: [int(part) for part in folder.name.split(".")])
+    return {f.name: experiments.together(*(records.read(f / file) for file in files)) for f in whole}
+
+
+def main() -> None:
+    """Print or write the versions of cuSPARSELt that the records hold."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--records", type=Path, default=paths.RECORDS, help="folder of records")
+    parser.add_argument("--preset", default="full", choices=("full", "kick"))
+    options = parser.parse_args()
+    run = begin(options.records, options.preset)
+    print(f"cuSPARSELt {run.machine['cusparselt']}, into {run.folder.name}", flush=True)
+    measure(run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""What the chapter's tables and figures show, as DataFrames; tables.toml and figures.toml say how.
+
+TFLOP/s count 2·M·N·K for every contender, sparse or dense. What the source states was measured on another GPU, so only
+its ratios are drawn.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from artifact import registry
+from artifact.book.study import pivot, where
+from artifact.drawing import formatting
+from artifact.measure import apart
+from artifact.systems.tensor_core_24 import variants
+from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
+from kernels import tensor_core_24 as system
+from kernels.tensor_core_24 import family, fp8_family
+
+WHOLE_MODEL, HOST_MODEL = (registry.FOLDER / SYSTEM / name for name in ("model.csv", "model_host.csv"))
+STEP = ["model", "phase", "tokens", "context", "precision"]
+KEY = [*STEP, "weight"]
+EIGHT_SIZES = (4096, 8192)  #: m = n = k at which the rungs in FP8 are shown
+
+
+def shapes(df: pd.DataFrame) -> pd.DataFrame:
+    """Return a table by m, n and k with the column `shape` instead."""
+    return df.assign(shape=[" × ".join(map(str, key)) for key in df.index]).reset_index(drop=True)
+
+
+def over(post: Chapter, experiment: str, ours: str = "auto", dense: str = "cublaslt") -> pd.DataFrame:
+    """Return times, µs, with the columns `lib` and `dense`, ours over either library."""
+    us = post.by_shape(experiment, "median_us")
+    return shapes(us.assign(lib=us["cusparselt"] / us[ours], dense=us[dense] / us[ours]))
+
+
+def gains(post: Chapter) -> pd.DataFrame:
+    """Return what was predicted of each rung, as a factor, and what came of it at each size."""
+    rungs = post.rungs[["rung", "before", "predicted"]]
+    return rungs.join(post.gains.rename(formatting.cube).T).reset_index(drop=True)
+
+
+def tried(post: Chapter, part: str) -> pd.DataFrame:
+    """Return the trials of a part.
+
+    What each was, on which kernel, what was expected, and by what factor time or clocks became less, by size.
+    """
+    said = pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T
+    rows = {}
+    for name, df in post.tried(part).groupby("trial", sort=False):
+        came = formatting.listed(f"{r.gain:.2f}× at {formatting.shape((r.m, r.n, r.k))}" for r in df.itertuples())
+        unit = {"us": "in time"}.get(df["unit"].iloc[0], "in clocks")
+        rows[name] = {"on": df["beside"].iloc[0], "came": f"{came} {unit}; {said['became'][name]}"}
+    return pd.DataFrame(rows, ["on", "came"]).T.join(said)
+
+
+def chosen(post: Chapter) -> pd.DataFrame:
+    """Return what the tuner chose for squares and layers, and how fast it is."""
+    rates = post.by_shape("both", "tflops")
+    lib = rates["auto"] / rates["cusparselt"]
+    df = variants.chosen(post.run, rates.index).join(lib.rename("lib")).join(rates["auto"])
+    keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
+    ceiling = df["auto"] / post.peak[post.loops.iloc[-1]]
+    return df.assign(shape=list(map(formatting.shape, df.index)), tile=tile, keeps=keeps, ceiling=ceiling)
+
+
+def ragged(post: Chapter) -> pd.DataFrame:
+    """Return TFLOP/s at any size, and per cent of the same contender's at 4096³."""
+    rate = post.by_shape("ragged", "tflops")
+    of = 100 * rate / post.by_shape("square", "tflops").loc[4096, 4096, 4096]
+    return shapes(rate.assign(over=rate["auto"] / rate["cublaslt"]).join(of.add_suffix("_of")))
+
+
+def rows(post: Chapter) -> pd.DataFrame:
+    """Return TFLOP/s by where rows of B begin."""
+    rate = post.by_shape("rows", "tflops")
+    begin = [family.begin_at(n) for _, n, _ in rate.index]
+    return shapes(rate.assign(begin=begin, over=rate["auto"] / rate["cusparselt"]))
+
+
+def linear(post: Chapter, experiment: str) -> pd.DataFrame:
+    """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
+    half = over(post, experiment).round({"auto": 1})
+    eight = over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight")
+    return half.merge(eight, "left", left_on="shape", right_on="shape_eight")
+
+
+def float16(post: Chapter) -> pd.DataFrame:
+    """Return FP16 beside BF16 at 4096³."""
+    fp, bf = (df.set_index("variant")[["tflops", "rel_err"]] for df in (post["float16"], where(post["square"], m=4096)))
+    both = bf.join(fp.add_suffix("_fp"))
+    return both.assign(over=both["tflops_fp"] / both["tflops"]).reset_index()
+
+
+def eight_rungs(post: Chapter) -> pd.DataFrame:
+    """Return the ladder in FP8.
+
+    Name and tile, idea, what was expected, and TFLOP/s at two sizes where they were measured.
+    """
+    df = pd.DataFrame(
+        {"rung": name, "tile": f"{config.m} × {config.n}", "idea": idea, "expected": expected}
+        for name, (config, idea, expected) in fp8_family.RUNGS.items()
+    )
+    cubes = where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES)
+    return df.join(pivot(cubes, "tflops").rename(formatting.cube).T, on="rung")
+
+
+def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
+    """Return the rows of model.csv, and speedup: over the dense contender of the same precision; step.
+
+    In words, decode has as many sequences as tokens.
+    """
+    df = apart.read(path)
+    dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]
+    said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
+    step = [said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
+    return df.assign(speedup=dense / df["ms"], step=step)
+
+
+def whole() -> pd.DataFrame:
+    """Return a row for each model and step: milliseconds of each contender, and their speedup, "… over"."""
+    df = models().assign(contender=lambda rows: rows["precision"] + " " + rows["weight"])
+    tables = [df.pivot_table(v, ["model", "step"], "contender", sort=False) for v in ("ms", "speedup")]
+    return tables[0].join(tables[1].add_suffix(" over")).reset_index()
+
+
+def host() -> pd.DataFrame:
+    """Return a row for each layer: microseconds of a call on the host, for each number of tokens."""
+    df = apart.read(HOST_MODEL)
+    df["size"] = [f"{r.inputs:,} × {r.outputs:,}" for r in df.itertuples()]
+    return df.pivot_table("us", ["layer", "size"], "tokens", sort=False).add_prefix("us_").reset_index()
+
+
+# ---------------------------------------------------------------- figures
+
+
+def stated(post: Chapter, quantity: str) -> pd.DataFrame:
+    """Return what the source states of its kernel, and of the library, at each size."""
+    rows = post.stated("benchmarks", quantity).dropna(subset="size")[["variant", "size", "value"]]
+    return rows.assign(size=rows["size"].astype(int), source="stated")
+
+
+def throughput(post: Chapter) -> pd.DataFrame:
+    """Return TFLOP/s by size, and what loops of one instruction sustain."""
+    roofs = post.peak[post.loops].rename("tflops").to_frame().assign(variant=post.loops.index, source="ceiling")
+    return together(post["square"].assign(size=post["square"]["m"], source="measured"), roofs)
+
+
+def per_cent(post: Chapter) -> pd.DataFrame:
+    """Return throughput by size, in per cent of cuSPARSELt's best algorithm's."""
+    us = pivot(post["square"], "median_us")
+    share = 100 * us[["cusparselt"]].to_numpy() / us.drop(columns="cusparselt")
+    df = share.melt(ignore_index=False, value_name="per_cent").rename_axis("size").reset_index()
+    said = stated(post, "speedup_cusparselt")
+    return together(df.assign(source="measured"), said.assign(per_cent=100 * said.pop("value")))
+
+
+def share_of_peak(post: Chapter) -> pd.DataFrame:
+    """Return throughput by size, in per cent of what a loop of each contender's own instruction sustains."""
+    of = dict.fromkeys(("auto", "cusparselt"), "wgmma.sp") | {"cublaslt": "wgmma (dense)", "mma_sp": "mma.sp"}
+    df = post["square"].assign(source="measured", size=post["square"]["m"], ceiling=post["square"]["variant"].map(of))
+    df = df[df["ceiling"].isin(post.loops.index)]
+    top = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
+    said = stated(post, "tflops").rename(columns={"value": "tflops"}).assign(ceiling="mma_sp", peak=top)
+    df = together(df.assign(peak=df["ceiling"].map(post.loops).map(post.peak)), said)
+    return df.assign(per_cent=100 * df["tflops"] / df["peak"])
+
+
+def studies(post: Chapter) -> pd.DataFrame:
+    """Return the throughput of side studies, in per cent of the published kernel's."""
+    us = pivot(post["studies"], "median_us")
+    share = 100 * us[["mma_sp"]].to_numpy() / us.drop(columns=["mma_sp", "cusparselt"])
+    df = share.melt(ignore_index=False, value_name="per_cent").rename_axis("size").reset_index()
+    said = where(post.stated("design", "speedup_mma_sp"), variant=share.columns)[["variant", "low", "high"]]
+    said[["low", "high"]] *= 100
+    df = together(df.assign(source="measured"), said.assign(source="stated"))
+    return df.assign(idea=[system.VARIANTS[v].idea for v in df["variant"]])
+
+
+def ladder(post: Chapter) -> pd.DataFrame:
+    """Return TFLOP/s of every rung at the sizes that all take, and its gain over the one before.
+
+    The one before is the one that it builds on. With what was predicted, the libraries, and where the share of
+    cuSPARSELt that the source states would be here.
+    """
+    rates, gains = (df.loc[post.climbed] for df in (post.rates, post.gains))
+    rows = rates[["mma_sp", *post.rungs.index, "auto"]].melt(ignore_index=False, value_name="tflops")
+    gain = gains.melt(ignore_index=False, value_name="gain").set_index("variant", append=True)["gain"] - 1
+    df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
+    share = post.post("speedup_cusparselt") * rates["cusparselt"]
+    said = df["size"].map(share).where(df["variant"] == "mma_sp")
+    df = df.assign(prediction=df["variant"].map(variants.PREDICTIONS), stated=said, source="measured")
+    libraries = rates[list(LIBRARIES)].melt(ignore_index=False, value_name="tflops").rename_axis("size").reset_index()
+    hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
+    return together(df, libraries.assign(source="ceiling"), hollow)
+
+
+def layers(df: pd.DataFrame, best: str) -> pd.DataFrame | None:
+    """Return TFLOP/s at each shape of records, and how far a contender is ahead of cuSPARSELt's best; None without."""
+    if df.empty:
+        return None
+    key = ["m", "n", "k"]
+    library = df[key].merge(where(df, variant="cusparselt")[[*key, "median_us"]], "left")["median_us"].to_numpy()
+    df = df.assign(over_cusparselt=library / df["median_us"], shape=[formatting.shape(at) for at in df[key].to_numpy()])
+    return df.assign(best=df["shape"].map(where(df, variant=best).set_index("shape")["over_cusparselt"]))

@@ -1,5 +1,0 @@
-"""A reader's own kernel before the same court: the operands, the check, the timer and the records of a room.
-
-A contender is a `.cu` whose comment says how to launch it (`header`), or a Python function that binds as a room does.
-`court` checks it, times it beside the room's own kernels and libraries, and says how it stands.
-"""

@@ -1,0 +1,66 @@
+"""Your kernel in Python: copy this file, change it, and put it on trial with
+
+    python -m artifact trial --contender my_kernel.py:prepare --room SYSTEM
+
+`prepare` is called once a problem and prepares; `launch` does nothing but the multiplication. Here a CuPy kernel stands
+for whatever you have: Triton, the CUTLASS DSL, a compiled extension. What only the GPU needs is imported in `prepare`.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+SOURCE = r"""
+extern "C" __global__ void csr(
+    int n, const int* row_ptr, const int* col_idx, const float* val, const float* B, float* C)
+{
+    const int col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (col >= n) return;
+    float sum = 0.f;
+    for (int i = row_ptr[blockIdx.y]; i < row_ptr[blockIdx.y + 1]; ++i) sum += val[i] * B[(size_t)col_idx[i] * n + col];
+    C[(size_t)blockIdx.y * n + col] = sum;
+}
+"""
+
+
+@dataclass
+class Mine:
+    """A `PreparedKernel` of kernels/contract.py."""
+
+    kernel: Any
+    grid: tuple
+    arguments: tuple
+    output: Any
+    prepare_ms: float = 0.0  #: conversion and analysis, once a matrix
+    prepare_bytes: int = 0  #: of device memory that they leave behind
+
+    def launch(self, stream) -> None:
+        """Enqueue on a cuda.core.Stream; with PyTorch it is torch.cuda.ExternalStream(int(stream.handle))."""
+        import cupy
+
+        with cupy.cuda.ExternalStream(int(stream.handle)):
+            self.kernel(self.grid, (128,), self.arguments)
+
+    def result(self):
+        """C, the same array in every launch: it is filled with NaN before the first one."""
+        return self.output
+
+
+def prepare(problem, device) -> Mine:
+    """problem: sizes m, n, k, nnz, and `device()`, the operands a, b and c.
+
+    Raise ValueError, one sentence, for a problem that the kernel does not take: it is then left out.
+    """
+    import cupy
+    import numpy as np
+
+    operands = problem.device()
+    if problem.m > 65535:
+        raise ValueError(f"m is {problem.m}, but a grid has 65535 rows at most")
+    began = time.perf_counter()
+    kernel = cupy.RawKernel(SOURCE, "csr")  # your conversion goes here; its time is prepare_ms
+    prepare_ms = (time.perf_counter() - began) * 1e3
+    a = operands.a
+    arguments = (np.int32(problem.n), a.row_ptr, a.col_idx, a.val, operands.b, operands.c)
+    grid = (-(-problem.n // 128), problem.m)
+    return Mine(kernel, grid, arguments, operands.c, prepare_ms)

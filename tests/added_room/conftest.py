@@ -1,3 +1,0 @@
-"""Nothing here is a test of this tree: `test_add_a_room.py` copies it into another one and runs it there."""
-
-collect_ignore_glob = ["*"]

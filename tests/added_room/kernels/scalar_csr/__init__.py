@@ -1,5 +1,0 @@
-"""A room for a test: FP32 CSR x dense, one thread to an element of C."""
-
-from .launch import BASELINES, VARIANTS, bind, problem, sweeps
-
-__all__ = ["BASELINES", "VARIANTS", "bind", "problem", "sweeps"]

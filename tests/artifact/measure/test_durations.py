@@ -1,0 +1,79 @@
+"""How long measuring took, from the stamps of the records."""
+
+import pandas as pd
+import pytest
+import synthetic
+
+from artifact.measure import durations, records
+
+
+def rows_at(*seconds: float, samples=10, median_us=1000.0) -> pd.DataFrame:
+    start = pd.Timestamp("2026-01-02T03:04:05+00:00")
+    when = [(start + pd.Timedelta(seconds=s)).isoformat() for s in seconds]
+    return pd.DataFrame({"when": when, "samples": samples, "median_us": median_us})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "took"),
+    [
+        ((0, 10, 30), 45),  # 10 + 20, and the mean of both for the first point
+        ((30, 0, 10), 45),  # rows of a later contender may stand first
+        ((0, 0, 10, 10, 30, 30), 45),  # the rows of a point are stamped alike
+        ((0, 10, 10 + durations.PAUSE_S + 1, 30 + durations.PAUSE_S + 1), 45),  # a night is no work
+        ((0, durations.PAUSE_S), 2 * durations.PAUSE_S),
+    ],
+)
+def test_wall_time_from_the_stamps(seconds, took):
+    assert durations.wall_s(rows_at(*seconds)) == pytest.approx(took)
+
+
+@pytest.mark.parametrize(
+    ("rows", "took", "told"),
+    [
+        (rows_at(0, 0), 0.02, False),
+        (rows_at(0, 1, samples=100, median_us=1e6), 200, True),
+        (rows_at(0, durations.PAUSE_S + 1), 0.02, False),
+    ],
+)
+def test_wall_time_is_at_least_that_of_the_kernels_and_two_stamps_tell_it(rows, took, told):
+    assert durations.wall_s(rows) == pytest.approx(took) and durations.tells(rows) == told
+
+
+def test_durations_of_all_records(tmp_path):
+    folder = synthetic.folder(tmp_path)
+    records.write(folder / "casper_sparse" / "repeat" / "tall.csv", synthetic.experiment("tall", scale=2.0))
+    df = durations.durations(folder).set_index(["room", "experiment", "repeat"])
+    assert list(df.index) == [
+        ("casper_sparse", "square", False),
+        ("casper_sparse", "tall", False),
+        ("casper_sparse", "wide", False),
+        ("casper_sparse", "tall", True),
+        ("ceilings", "ceilings", False),
+    ]
+    wide, tall, again = (df.loc[("casper_sparse", *key)] for key in (("wide", False), ("tall", False), ("tall", True)))
+    assert wide["points"] == 21 and wide["rows"] == 21 * 8 and wide["notebook"] == "casper_sparse"
+    assert again["kernel_s"] == pytest.approx(2 * tall["kernel_s"])
+    assert tall["minutes"] * 60 >= tall["kernel_s"] * (1 - 1e-9)
+    roof = df.loc[("ceilings", "ceilings", False)]
+    assert roof["notebook"] == "machine"
+    assert not df["told"].any(), "these records have one stamp each"
+
+
+def test_a_single_stamp_tells_no_minutes(tmp_path):
+    folder = synthetic.folder(tmp_path) / "casper_sparse"
+    assert durations.of_record(folder / "wide.csv") is None
+    assert durations.of_record(folder / "narrow.csv") is None
+    df = records.read(folder / "wide.csv")
+    df.loc[df.index[-1], "when"] = "2026-01-02T03:05:05+00:00"
+    records.write(folder / "again" / "wide.csv", df)
+    assert durations.of_record(folder / "again" / "wide.csv") == pytest.approx(2)
+
+
+def test_minutes_in_words():
+    assert [durations.said(m) for m in (0, 0.01, 0.06, 1, 26.63)] == [
+        "0",
+        "under 0.1",
+        "0.1",
+        "1.0",
+        "26.6",
+    ]

@@ -1,0 +1,138 @@
+"""The advice in words: it names a kernel, a time, a reason, what it costs, and how far it can be trusted."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import worlds
+
+from artifact import paths
+from artifact.measure import bench, run, verification
+from artifact.recommend import advice, landscape, model, statistics
+from kernels.formats import csr
+
+RECORDED = paths.RECORDED / "nvidia-h200"
+
+
+def matrix(n=2000, density=0.003, seed=5):
+    rng = np.random.default_rng(seed)
+    return csr.from_scipy(scipy.sparse.random(n, n, density, "csr", rng=rng))
+
+
+@pytest.fixture
+def advise(monkeypatch):
+    made = worlds.pool(40)
+    monkeypatch.setattr(landscape, "pool", lambda *_: made)
+    return lambda a=None, n=256, name="mine": advice.advise(a or matrix(), n, RECORDED, name=name)
+
+
+@pytest.fixture
+def answer(advise):
+    return advise()
+
+
+@pytest.mark.parametrize("dense", [0.01, 1e9, float("nan")])
+def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, dense):
+    text = "\n".join(advice.lines(replace(answer, dense_us=dense), "nvidia-h200"))
+    best = answer.guess.table.iloc[0]
+    assert f"Advice: {best['variant']}, A as CSR" in text and f"{advice.short(best['expected_us'])} µs" in text
+    assert f"{model.good(answer.evaluated):.0%} of 80 points" in text
+    assert all(f"\n{said} " in text for said in advice.WORDS.values()) and "this very matrix" not in text
+    assert ("would take some" in text, "make A dense" in text) == (dense > 1, dense < 1)
+
+
+def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):
+    wide = csr.from_scipy(scipy.sparse.random(300, 500, 0.01, "csr", rng=np.random.default_rng(1)))
+    assert advise(wide, 64).reordered is None and advise(matrix(200, 0.05), 64).reordered is not None
+    with pytest.raises(ValueError, match="nothing has no non-zeros"):
+        advise(csr.from_scipy(scipy.sparse.csr_array((4, 4))), name="nothing")
+    for about in landscape.maps()[0]:  # nor what a system would reorder by itself
+        assert advice.problem(about, matrix(64, 0.1), 32, 0, "mine").nnz == matrix(64, 0.1).nnz
+
+
+def test_a_library_that_is_not_installed_refuses_by_its_name():
+    def needs(problem):
+        raise ModuleNotFoundError(name="nvmath")
+
+    with pytest.raises(ValueError, match="needs nvmath"):
+        advice._installed(needs, None)
+
+
+def test_the_time_is_about_what_the_world_says(answer):
+    s = statistics.of(matrix())
+    truth = worlds.laws(s, 256)
+    assert answer.guess.variant in sorted(truth, key=truth.get)[:2]
+    low, high = model.off(answer.evaluated)
+    assert low / 2 < min(truth.values()) / answer.guess.table["expected_us"].iloc[0] < high * 2
+
+
+def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(advise):
+    answer = advise(n=512, name="m4")
+    times = answer.known.set_index("variant")["median_us"]
+    assert "m4" not in {label for label, _ in answer.guess.neighbours} and len(times) == 5
+    assert advice.lines(answer, "x")[-1] == (
+        f"Recorded of this very matrix: {times.idxmin()} {advice.short(times.min())} µs, "
+        f"the advised {answer.guess.variant} {advice.short(times[answer.guess.variant])} µs."
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "prepare", "after", "ready"),
+    [
+        ((10.0, 30.0), (2.0, 0.0), 100, "b"),
+        ((10.0, 30.0), (0.0, 1.0), 0, "a"),
+        ((10.0, 10.0), (1.0, 1.0), 0, "a"),
+    ],
+)
+def test_preparation_pays_off_after_so_many(times, prepare, after, ready):
+    table = pd.DataFrame({"variant": ["a", "b"], "expected_us": times, "prepare_ms": prepare})
+    assert advice.payoff(table) == (pytest.approx(after), ready)
+
+
+def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
+    """The systems' kernels bind, the GPU is a fake."""
+    times = {"warp_per_row": 10.0, "scalar": 10.5, "cusparse_alg2": 30.0}
+    names = dict(zip(("plain", "cut", "cusparse_alg2"), times, strict=True))
+    renamed = [df.assign(variant=df["variant"].replace(names)) for df in (answer.pool.df, answer.guess.table)]
+    answer = replace(answer, pool=replace(answer.pool, df=renamed[0]), guess=replace(answer.guess, table=renamed[1]))
+
+    def point(problem, contenders, opened, budget_s):
+        assert problem.label == "mine" and problem.n == 256
+        timing = {n: bench.Timing(t, t, t, 9, 1.0, 1.0, "none", False) for n, t in times.items()}
+        return {n: (run.Prepared(0.0, 0), verification.Errors(0.0, 0.0), timing[n]) for n in contenders if n in times}
+
+    monkeypatch.setattr(run, "measure_point", point)
+    found = advice.measure(answer, matrix(), None)
+    assert found["variant"].tolist() == list(times) and found["over_best"].tolist() == [1.0, 1.05, 3.0]
+    for advised, said in {
+        "scalar": "The advice was good: scalar takes 1.05×",
+        "cusparse_alg2": "was not the best: cusparse_alg2 takes 3.00×",
+        "win": "does not take this matrix here; the fastest is warp_per_row",
+    }.items():
+        assert said in advice.judged(found, advised)
+
+
+def test_the_shipped_records_answer_for_every_precision_that_they_have():
+    for precision in {p.about.precision for p in landscape.pools(RECORDED)}:
+        answer = advice.advise(matrix(), 512, RECORDED, precision)
+        assert answer.pool.about.precision == precision and np.isfinite(answer.dense_us)
+        text = "\n".join(advice.lines(answer, "nvidia-h200"))
+        assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
+    assert landscape.dense_rates(RECORDED)["precision"].nunique() == len(landscape.PRECISIONS)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (12.345, 3, "12.3"),
+        (12345.6, 3, "12346"),
+        (0.0123, 3, "0.0123"),
+        (270.4, 2, "270"),
+        (61770, 4, "61770"),
+    ],
+)
+def test_large_numbers_have_no_exponent(value, digits, text):
+    assert advice.short(value, digits) == text

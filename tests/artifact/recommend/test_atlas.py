@@ -1,0 +1,129 @@
+"""The map: what is compared with what, where sparse begins to pay, what preparation costs, and the figure."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+import worlds
+from drawn import labels, legible, words
+from test_pool import folder, world  # noqa: F401
+
+from artifact import paths
+from artifact.drawing import style
+from artifact.drawing.pages import which
+from artifact.measure import records
+from artifact.recommend import landscape
+
+RECORDED = paths.RECORDED / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return landscape.points(RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "density"),
+    [
+        ({0.01: 10, 0.1: 2, 0.5: 1.1}, np.inf),
+        ({0.01: 0.9, 0.1: 0.2}, 0),
+        ({0.01: 10, 0.1: 0.1}, np.sqrt(0.001)),
+        ({0.01: 4, 0.16: 0.25}, 0.04),
+        ({0.01: 0.5, 0.02: 2, 0.08: 0.5}, 0.04),
+        ({0.1: 1, 0.2: 0.5}, 0.1),
+    ],
+)
+def test_where_it_begins_to_pay(speedups, density):
+    assert landscape.crossing(pd.Series(speedups)) == pytest.approx(density)
+
+
+RATES = pd.DataFrame(
+    [("FP32", s, s, s, rate) for s, rate in ((512, 10.0), (1024, 20.0), (2048, 30.0), (4096, 40.0), (8192, 50.0))],
+    columns=["precision", "m", "n", "k", "tflops"],
+)
+
+
+@pytest.mark.parametrize(
+    "how,us",
+    [
+        (("FP32", 2048, 2048, 2048), 2.0 * 2048**3 / 30e6),
+        (("FP32", 2**16, 2**16, 2**16), 2.0 * 2**48 / 40e6),
+        (("BF16", 64, 64, 64), np.nan),
+        (("FP32", 2**14, 1, 2**14, 4000.0), 4 * (2**28 + 2**15) / 4e6),  # reading A takes longer than multiplying
+    ],
+)
+def test_dense_time_is_estimated_from_the_nearest_rates(how, us):
+    assert landscape.dense_us(RATES, *how) == pytest.approx(us, nan_ok=True)
+
+
+def sweep(folder, **more):  # noqa: F811
+    """A GPU's records of the synthetic sweep "wide", which the map of the system calls blocks in BF16."""
+    with (folder / "casper_sparse" / "map.toml").open("a") as file:
+        file.writelines(f"{key} = {value}\n" for key, value in more.items())
+    gpu = world(folder)
+    records.write(gpu / "casper_sparse" / "wide.csv", synthetic.experiment("wide"))
+    return gpu
+
+
+def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder):  # noqa: F811
+    gpu = sweep(folder, contenders='["warp_*", "rows_*"]', dense='["cusparse_*"]')
+    df = landscape.points(gpu, folder)
+    df = df[df["experiment"] == "wide"]
+    assert len(df) == 21 and set(df["sparse"]) == {"rows_per_warp"}
+    assert set(df["dense"]) == {"cusparse_alg2"} and np.allclose(df["speedup"], 1 / 0.8)
+    assert set(df["columns"]) == {n for _, n, _ in synthetic.SHAPES["wide"]}
+    table = landscape.crossings(df)
+    assert (table["density"] == np.inf).all() and len(table) == 8 and not table["estimated"].any()
+
+
+def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):  # noqa: F811
+    df = landscape.points(sweep(folder, dense='["cusparse_*"]'), folder)
+    real = df[df["pattern"] == landscape.REAL]
+    assert len(real) == 24 and set(real["format"]) == {"CSR", "windows"} or set(real["format"]) == {"CSR"}
+    assert real["dense_us"].isna().all(), "FP32, and the dense ones are BF16"
+    assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
+
+
+def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):  # noqa: F811
+    """Windows cost 2 ms; plain CSR, which costs none, is what they must gain it from."""
+    made = worlds.pool(12, sizes=(128,))
+    monkeypatch.setattr(landscape, "pools", lambda *_: [made])
+    table = landscape.payoffs(folder, folder).set_index("variant")
+    assert set(table.index) == {"cut", "win", "auto"}
+    df = made.df.pivot_table(index="label", columns="variant", values="median_us")
+    simple = df[["plain", "cusparse_alg2"]].min(axis=1)
+    gain = (simple - df["win"])[df["win"] < simple]
+    assert table.loc["win", "multiplications"] == pytest.approx((2000 / gain).median())
+    assert table.loc["win", "pays"] == pytest.approx(len(gain) / len(df))
+    assert table.loc["win", ["format", "prepare_ms"]].tolist() == ["windows", 2.0]
+
+
+def test_against_dense_only_points_that_are_faster_pay():
+    df = pd.DataFrame(
+        {
+            "precision": "FP32",
+            "pattern": "blocks",
+            "density": 0.1,
+            "speedup": [2.0, 0.5, 4.0],
+            "dense_us": [20.0, 20.0, 40.0],
+            "sparse_us": [10.0, 40.0, 10.0],
+            "prepare_ms": [1.0, 50.0, 6.0],
+        }
+    )
+    (row,) = landscape.against_dense(df).itertuples(index=False)
+    assert (row.points, row.pays) == (3, pytest.approx(2 / 3))
+    assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
+    (never,) = landscape.against_dense(df.iloc[1:2]).itertuples(index=False)
+    assert never.pays == 0 and np.isnan(never.multiplications)
+
+
+def test_the_figure(shipped):
+    style.apply()
+    fig, data = which.drawn(shipped)
+    legible(fig)
+    assert [ax.get_title() for ax in fig.get_axes()] == list(landscape.PRECISIONS)
+    patterns = set(data["pattern"]) - {landscape.REAL}
+    assert patterns <= set(labels(fig)) and "as fast as dense on what is left" in labels(fig)
+    anywhere = data[(data["pattern"] == "non-zeros anywhere") & (data["precision"] == "FP32")]
+    at = landscape.crossing(anywhere.groupby("density")["speedup"].agg(records.geomean).sort_index())
+    assert f"{at:.0%}" in words(fig)

@@ -1,0 +1,3 @@
+"""What the tests of systems share: a folder for figures."""
+
+from drawn import folder  # noqa: F401

@@ -1,0 +1,112 @@
+"""Systems are found by looking, a system.toml that is not whole is refused; the harness names none."""
+
+import re
+
+import pytest
+
+from artifact import build, registry
+from artifact.paths import ROOT
+
+WHOLE = """
+name = "A"
+title = "On A"
+cite = "a"
+order = 1
+format = "CSR"
+precision = "FP32"
+unit = "CUDA cores"
+patterns = ["non-zeros anywhere", "blocks"]
+written_for = "a GPU"
+idea = "one"
+claims = "much"
+"""
+
+
+def system(folder, name: str, text: str = WHOLE) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "system.toml").write_text(text)
+
+
+def test_systems_are_found_in_their_order(tmp_path):
+    system(tmp_path, "zebra", WHOLE.replace("order = 1", "order = 5"))
+    system(tmp_path, "yak", WHOLE.replace("order = 1", "order = 7"))
+    system(tmp_path, "ant", WHOLE.replace("order = 1", "order = 7"))
+    (tmp_path / "no_room").mkdir()
+    found = registry.find(tmp_path)
+    assert list(found) == ["zebra", "ant", "yak"]
+    assert found["yak"].room == "yak" and found["yak"].name == "A"
+    assert not found["yak"].headline and found["yak"].names == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('idea = "one"\n', "", "the key 'idea' is missing"),
+        ('idea = "one"', 'idea = "one"\ncolour = "red"', "the key 'colour' is none of name, title"),
+        ("CUDA cores", "abacus", "'unit' is 'abacus'"),
+        ('"blocks"', '"N of M vectors"', "must be one or neighbours of non-zeros anywhere, blocks"),
+        ('"blocks"', '"stripes"', "'patterns.1' is 'stripes'"),
+        ('["non-zeros anywhere", "blocks"]', "[]", "'patterns' is"),
+        ("order = 1", "order = ", "this is not valid TOML"),
+    ],
+)
+def test_a_system_that_is_not_whole_is_refused(tmp_path, old, new, says):
+    assert old in WHOLE
+    system(tmp_path, "a", WHOLE.replace(old, new))
+    with pytest.raises(ValueError, match=f"a/system.toml: .*{says}"):
+        registry.find(tmp_path)
+
+
+def test_every_system_brings_the_source_that_it_cites(tmp_path):
+    system(tmp_path, "a")
+    with pytest.raises(FileNotFoundError, match="a/references.bib"):
+        registry.references(tmp_path)
+    (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
+    with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
+        registry.references(tmp_path)
+    (tmp_path / "a" / "references.bib").write_text("@misc{a,\n}")
+    system(tmp_path, "c", WHOLE.replace('"a"', '"c"'))
+    (tmp_path / "c" / "references.bib").write_text("@misc{c,\n}\n\n")
+    assert registry.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
+
+
+def test_chapters_are_the_systems_with_a_notebook(tmp_path, monkeypatch):
+    known = list(registry.find())
+    for name in ("book", "notebooks"):
+        (tmp_path / name).mkdir()
+    for name in (known[2], known[0], "no_room"):
+        (tmp_path / "notebooks" / f"{name}.ipynb").touch()
+    (tmp_path / "book" / "_toc.yml").write_text((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    assert build.contents()["parts"][0]["chapters"] == [{"file": known[0]}, {"file": known[2]}]
+
+
+def test_the_sources_are_in_one_bibliography_each_once():
+    texts = [(ROOT / "book" / "references.bib").read_text(encoding="utf-8"), registry.references()]
+    keys = re.findall(r"^@\w+{(\w+),$", "\n".join(texts), re.MULTILINE)
+    assert len(keys) == len(set(keys)) > len(registry.find())
+
+
+def test_the_harness_names_no_system():
+    notebooks = [ROOT / "notebooks" / f"{name}.ipynb" for name in ("index", "ledger", "reviewers")]
+    files = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "environment.yml", *notebooks]
+    files += [p for p in (ROOT / "book").iterdir() if p.is_file()]
+    for path in (ROOT / "artifact").rglob("*"):
+        inside = path.relative_to(ROOT / "artifact").parts
+        of_a_system = "recorded" in inside or (inside[0] == "systems" and len(inside) > 2)
+        if path.is_file() and path.suffix != ".pyc" and not of_a_system:
+            files.append(path)
+    names = re.compile(rf"\b({'|'.join(registry.find())})\b")
+    naming = {
+        str(path.relative_to(ROOT)): found
+        for path in files
+        if (found := sorted(set(names.findall(path.read_text(encoding="utf-8")))))
+    }
+    assert len(files) > 50 and naming == {}
+
+
+def test_no_system_needs_another_s_trial():
+    for system in registry.find():
+        for path in (registry.FOLDER / system).rglob("*.py"):
+            of = re.findall(r"artifact\.rooms\.(\w+)", path.read_text(encoding="utf-8"))
+            assert set(of) <= {system}, f"{path}: a system can be taken away only with those it needs"

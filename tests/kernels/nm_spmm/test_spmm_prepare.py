@@ -1,0 +1,271 @@
+"""What bind asks of a GPU: a launch that covers C, of a kernel whose numbers are those of the layout that it reads."""
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from nm_cases import DTYPES, FLOAT32, PATTERNS, SIZE, fake, here, pretended  # noqa: F401
+from racing import A100, H200
+from refused import says
+
+from kernels import nm_spmm as system
+from kernels.contract import Operands
+from kernels.formats import nm
+from kernels.nm_spmm import family, ladder, nmsparse, operands, published, schedule, tensor
+from kernels.nm_spmm.family import RUNGS, TRIALS, Config
+from kernels.nm_spmm.packing import Packed
+
+MOST = H200.properties.max_shared_memory_per_block_optin
+OPENED = settings(
+    deadline=None, max_examples=25, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def template(kernel: str) -> SimpleNamespace:
+    """Template arguments of "stem: entry" by their names in the source."""
+    stem, name, given = re.fullmatch(r"(\w+): (\w+)<(.*)>", kernel).groups()
+    source = (family.HERE / f"{stem}.cu").read_text()
+    (names,) = re.findall(rf"^template <([^>]*)>\n__global__[^{{]*\b{name}\(", source, re.MULTILINE)
+    read = {"int": int, "bool": {"false": False, "true": True}.__getitem__}
+    kinds = [x.split() for x in names.split(",")]
+    return SimpleNamespace(**{n: read[kind](x) for (kind, n), x in zip(kinds, given.split(", "), strict=True)})
+
+
+def launched(bound, device):
+    """(copies before, what is launched then: configuration, kernel, arguments)."""
+    *before, step = [(config, kernel, arguments) for kernel, config, arguments in bound.steps]
+    return before, step
+
+
+@pytest.mark.parametrize("variant", [x for x in FLOAT32 if x != "v3_searched"] + list(TRIALS))
+@OPENED
+@given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
+def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, k, pattern):  # noqa: F811
+    device, (keep, group, vector) = here(), pattern
+    if variant == nmsparse.NAME:  # takes no others
+        m, n = (math.ceil(x / 32) * 32 for x in (m, n))
+    p = fake(system.problem(m, n, k, keep / group, group=group, vector=vector))
+    try:
+        bound = (ladder if variant in RUNGS | TRIALS else system).prepare(variant, p, device)
+    except ValueError as error:
+        assert ("use v3" if variant == nmsparse.NAME else "fewer stages") in str(error), error
+        return
+    ops, before, (config, kernel, arguments) = p.device(), *launched(bound, device)
+    t, (stem, entry) = template(kernel), kernel.split(": ")
+    assert bound.prepare_ms == 1.25 and bound.result() is ops.c and bound.name == variant
+    if vector % 32 == 0 and m % 4 == 0 and group == 32 and variant not in TRIALS:
+        declared = {e for x in system.VARIANTS.values() for e in x.entries}
+        assert entry in declared or keep not in published.KEPT, "compiled ahead"
+    assert bool(before) == (m % 4 != 0 and variant != nmsparse.NAME), "rows of A begin at multiples of 16 bytes"
+    grid = config.grid if isinstance(config.grid, tuple) else (config.grid,)
+    if variant == nmsparse.NAME:
+        rows = int(np.float32(t.BK) * (np.float32(1) - arguments[3]))
+        assert rows == t.BK * keep / group and t.BK == (128 if 2 * keep == group else 256)
+        assert (grid, config.block, config.shmem_size) == ((m // 32, n // 32), 64, 4 * 64 * rows)
+        assert arguments[:2] == (m, n) and 0 <= arguments[2] - k < t.BK and arguments[2] % t.BK == 0
+        w = arguments[2] // t.BK * rows
+        _, val, index = bound.keep
+        assert val.shape == index.shape == (w, n) and not val[ops.b.w :].any() and index.max() < k
+        assert np.array_equal(val[: ops.b.w], ops.b.val)
+        assert np.array_equal(index[: ops.b.w], nm.per_column_index(ops.b))
+        assert arguments[4:] == tuple(x.data.ptr for x in (ops.a, val, index, ops.c))
+        assert bound.prepare_bytes == index.nbytes + (val is not ops.b.val and w > ops.b.w) * val.nbytes
+        return
+    packed, a = bound.keep[1], bound.keep[2]
+    steps = math.ceil(k / t.DEPTH)
+    if variant not in published.KERNELS:
+        val, index = packed
+        packed = Packed(t.ROWS, t.DEPTH, steps, t.BN, t.SLOT, math.ceil(n / t.BN), val, index)
+        assert val.shape == (packed.blocks, steps, t.ROWS, t.BN)
+        assert index.shape == (packed.blocks, steps, t.BN // t.SLOT, t.ROWS)
+    assert (packed.rows, packed.depth, packed.slot, packed.columns) == (t.ROWS, t.DEPTH, t.SLOT, t.BN)
+    assert packed.steps == steps and t.SLOT == (32 if vector % 32 == 0 or vector >= n else 4)
+    assert t.DEPTH % group == 0 and 0 <= t.ROWS - t.DEPTH // group * keep < 4
+    assert config.block == t.BM * t.BN // (t.TM * t.TN) and config.shmem_size <= MOST
+    tiles = math.ceil(m / t.BM), math.ceil(n / t.BN)
+    reads = a.data.ptr, packed.val.data.ptr, packed.index.data.ptr
+    floats = t.ROWS * t.BN + t.BN // t.SLOT * t.ROWS
+    pitched = a.shape[1] if before else m
+    assert pitched >= m and pitched % 4 == 0
+    if variant in published.KERNELS:
+        split = bound.accumulates and grid[2]
+        assert grid == (*tiles[::-1], split or 1) and bool(split) == (grid[2] > 1)
+        assert not split or (variant == "v3_split_k" and split <= min(4, packed.steps))
+        capacity = t.DEPTH if not packed.packed else int(packed.count.max())
+        assert arguments[:5] == (m, n, k, pitched, packed.steps)
+        assert arguments[5 : -len(reads) - 1 - (stem != "v1")] == (capacity,) * (stem != "v1")
+        if stem != "v1":
+            assert arguments[-2] == (packed.col_info.data.ptr if packed.packed else 0)
+        assert arguments[6 - (stem == "v1") :][:3] == reads and arguments[-1] == ops.c.data.ptr
+        floats += capacity * t.BM + t.DEPTH * packed.packed
+        whole = stem == "v3" and -(t.BN // t.SLOT * t.ROWS) % 4  # the index, to 16 bytes
+        assert config.shmem_size == 4 * (floats + whole) * (2 if stem == "v3" else 1)
+        assert t.VECTOR == (m % 4 == 0) and packed.packed == (stem == "v2" or getattr(t, "PACKED", False))
+        copied = packed.val.nbytes * (packed.val is not ops.b.val)
+        assert bound.prepare_bytes == packed.index.nbytes + packed.col_info_bytes + copied
+        return
+    assert not bound.accumulates and bound.prepare_bytes == val.nbytes + index.nbytes
+    assert t.ALIGNED == (m % 4 == 0) and arguments[-1] == ops.c.data.ptr
+    floats = t.STAGES * (
+        (floats + t.DEPTH * t.BM) if stem == "wide" else math.ceil((floats + t.DEPTH * t.BM) / 32) * 32
+    )
+    sums = t.BM * t.BN * (stem == "cluster")
+    assert config.shmem_size == 4 * max(floats, sums)
+    assert t.BLOCKS * (config.shmem_size + 1024) <= MOST + 1024, "as many blocks an SM as its registers allow"
+    if stem == "wide":
+        assert arguments == (m, n, k, packed.steps, pitched, 1, *reads, ops.c.data.ptr) and grid == tiles
+        return
+    assert arguments[:4] == (m, n, packed.steps, 1) and arguments[5:7] == reads[1:]
+    box = arguments[4]
+    assert (box.shape, box.box, box.address) == ((k, m), (t.DEPTH, t.BM), a.data.ptr)
+    assert getattr(config, "cluster", None) == ((1, 1, t.SPLIT) if stem == "cluster" else None)
+    if stem != "stream":
+        assert grid == tiles and len(arguments) == 8
+        return
+    table, partial, handovers = bound.keep[3]
+    np.testing.assert_array_equal(table, schedule.parts(*tiles, packed.steps, 132 * t.BLOCKS))
+    assert grid == (len(table),) and partial.shape == (len(table), t.BM, t.BN)
+    assert handovers.shape == (len(table), config.block // 32, 2) and not handovers.any()
+    step = t.DEPTH // group * keep
+    left = (ops.b.w - 1) % step + 1
+    assert arguments[7] % t.UNROLL == 0 and arguments[7] - t.UNROLL < left <= arguments[7] <= t.ROWS
+    addresses = table.data.ptr, table.shape[1], partial.data.ptr, handovers.data.ptr
+    assert arguments[8:12] == addresses and set(map(id, bound.scratch)) >= {id(partial), id(handovers)}
+
+
+@pytest.mark.parametrize("variant", DTYPES)
+@OPENED
+@given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
+def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n, k, pattern):  # noqa: F811
+    device, (keep, group, vector) = here(), pattern
+    p = fake(system.problem(m, n, k, keep / group, group=group, vector=vector, dtype=DTYPES[variant]))
+    bound = system.prepare(variant, p, device)
+    along = math.ceil(m / 256), math.ceil(n / 128)
+    kernels = [kernel for kernel, *_ in bound.steps]
+    at = next(i for i, x in enumerate(kernels) if x.startswith(variant))
+    _, config, arguments = bound.steps[at]
+    assert config.grid == min(132, math.prod(along)) and config.block == 384
+    assert config.shmem_size <= 227 * 1024 - 1024 and config.shmem_size == tensor.shared_bytes(variant)
+    tiles, a = bound.keep[1], bound.keep[2]
+    assert arguments[2:5] == tuple(x.data.ptr for x in tiles)
+    unit = 8 if variant == "bf16" else 4
+    assert arguments[:2] == (a.data.ptr, a.shape[1] if at else m) and m <= arguments[1] and arguments[1] % unit == 0
+    assert bound.prepare_bytes == sum(x.nbytes for x in tiles)
+    assert arguments[-3:] == (*along, min(16, along[1]))
+    copies = (m % unit != 0) * (1 + (variant == "bf16"))
+    assert len(bound.steps) == 1 + copies and len(bound.scratch) == copies
+
+
+@pytest.mark.parametrize(("sms", "blocks"), [(3, 1), (2, 2), (64, 1), (6, 1)])
+def test_a_stream_has_a_list_and_a_place_for_each_block(here, sms, blocks):  # noqa: F811
+    """6 tiles of 8 steps: on 3, 4 and 6 blocks, or as many as there is work for."""
+    device = here(multiprocessor_count=sms)
+    p = fake(operands.problem(260, 500, 497, 0.375))
+    bound = ladder.prepare_config("some", p, device, replace(RUNGS["stream"][0], blocks=blocks, stages=2))
+    assert bound.steps[-1][1].grid == len(bound.keep[3][0]) == min(sms * blocks, 6 * 8 // 3)
+
+
+@pytest.mark.parametrize("k", [32, 64, 100, 512])
+def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(here, monkeypatch, k):  # noqa: F811
+    """Four tiles, and 1, 2, 4 and 8 shares of k where blocks are few and there are as many steps."""
+    device, p, steps = here(), fake(operands.problem(64, 128, k, 0.5)), math.ceil(k / 32)
+    few = published.candidates(p, 132)
+    assert {(c.tile, c.split) for c in few} == {(x, s) for x in published.TILES for s in (1, 2, 4, 8) if s <= steps}
+    many = published.candidates(fake(operands.problem(512, 512, 512, 0.5)), 6)
+    assert {c.tile for c in many if c.split > 1} == {"large"}, "32 blocks for 6 SMs, the others 64 and more"
+
+    def tune(problem, configs, prepare, references, device, rounds, jobs):
+        assert list(configs) == few and references[0](problem).name == "v1"
+        assert {entry for _, entry in jobs} <= set(published.KERNELS["v3_searched"].entries)
+        return SimpleNamespace(bound=prepare(problem, configs[-1]), spent_ms=10.0)
+
+    monkeypatch.setattr(published.autotune, "tune", tune)
+    bound = published.prepare("v3_searched", p, device)
+    tile, (_, (config, _, _)) = published.TILES[few[-1].tile], launched(bound, device)
+    assert config.grid == (math.ceil(128 / tile.columns), math.ceil(64 / tile.rows), few[-1].split)
+    assert bound.accumulates == (few[-1].split > 1) and bound.prepare_ms == 11.25 and bound.name == "v3_searched"
+
+
+@given(st.integers(1, 4096), st.integers(1, 64), st.integers(1, 200))
+def test_shares_of_split_k_are_the_fewest_that_give_each_multiprocessor_two_blocks(blocks, steps, sms):
+    found = published.shares(blocks, steps, sms)
+    assert 1 <= found <= min(4, steps)
+    assert found in (4, steps) or found * blocks >= 2 * sms
+    assert found == 1 or (found - 1) * blocks < 2 * sms
+
+
+@given(st.integers(1, 128), st.integers(1, 128), st.booleans())
+def test_steps_of_any_pattern_are_about_as_deep_as_the_authors(keep, group, packed):
+    found = published.windows(min(keep, group), group, packed)
+    deep = 64 if packed else 32
+    assert found == 1 or found * group <= deep
+    assert group > 16 or 4 * found * group > deep
+    assert group not in (4, 8) or found * min(keep, group) % 4 == 0, "whole reads of 16 bytes"
+
+
+def test_packing_begins_above_70_percent_unless_the_variant_says():
+    for keep in published.KEPT:
+        for variant in published.KERNELS:
+            packed = {"v1": False, "v3_unpacked": False, "v3_packed": True}.get(variant, 1 - keep / 32 > 0.7)
+            assert published.configured(variant, "large", keep, 32).packed == packed
+            stem = published.source_of(variant, packed)
+            assert stem == ("v3" if variant not in ("v1", "v2") else "v1" if not packed else variant)
+
+
+@pytest.mark.parametrize(
+    ("variant", "sizes", "given", "words"),
+    [
+        *((x, (64, 64, 64), {"vector": 6}, ["vectors of 6 columns"]) for x in ("v1", "v3_searched")),
+        ("bulk", (64, 64, 64), {"vector": 33}, ["vectors of 33 columns", "use nm_cuda_core.element_wise"]),
+        ("bulk", (64, 64, 64), {"dtype": "bfloat16"}, ["bulk multiplies float32 by N:M, not bfloat16"]),
+        ("wide", (64, 64, 1024), {"density": 0.25, "group": 512}, ["step of 128:512 needs 512 rows of A"]),
+        ("tf32", (64, 64, 64), {}, ["tf32 would lose digits"]),
+        ("tf32", (64, 64, 64), {"dtype": "bfloat16"}, ["tf32 multiplies float32 arrays, but A is a Half"]),
+        ("bf16", (64, 64, 64), {"dtype": "tf32"}, ["bf16 multiplies bfloat16, but A has another"]),
+        ("v3", (32, 32, 2048), {"group": 2048}, ["v3 stages a window of 1024:2048 at once", "smaller group"]),
+        *((nmsparse.NAME, sizes, {}, [word]) for sizes, word in (((33, 64, 64), "m"), ((64, 48, 64), "n"))),
+        (nmsparse.NAME, (32, 64, 64), {"vector": 48}, ["among 48 columns"]),
+        (nmsparse.NAME, (32, 64, 60), {"density": 1 / 6, "group": 6}, ["256 rows of B", "1:6"]),
+        ("v4", (32, 32, 32), {}, ["no variant 'v4': choose one of v1, v2"]),
+        ("body_4", (32, 32, 32), {}, ["no variant 'body_4'"]),
+    ],
+)
+def test_what_is_not_taken_is_one_sentence(here, variant, sizes, given, words):  # noqa: F811
+    device, p = here(), fake(operands.problem(*sizes, **({"density": 0.5} | given)))
+    says(words, lambda: system.prepare(variant, p, device))
+
+
+def test_too_large_a_grid_and_too_many_elements_are_refused(here):  # noqa: F811
+    """The sizes are looked at before anything is copied; C alone has 2^31 elements."""
+    device = here()
+    b = nm.random(32, 32, 16, 32, 2**15, 0)
+    b = replace(b, n=2**15, val=np.broadcast_to(b.val[:, :1], (16, 2**15)))
+    p = replace(operands.problem(2**16, 2**15, 32), make_device=lambda: Operands(None, b, None))
+    says(["counts elements in 32 bits", "2147483648"], lambda: nmsparse.prepare(nmsparse.NAME, p, device))
+    p = replace(fake(operands.problem(64, 64, 32)), m=2**22)
+    says(["more than 65535: multiply in several row ranges"], lambda: published.prepare("small", p, device))
+    for name in ("ahead", "turned", *DTYPES):
+        dtype = DTYPES.get(name, "float32")
+        p = fake(operands.problem(64, 64, 64, dtype=dtype))
+        says([name, "use"], lambda p=p, name=name: system.prepare(name, p, here(A100)))
+
+
+@pytest.mark.parametrize(
+    ("config", "pattern", "words"),
+    [
+        (Config(), (200, 300, 32), ["200:300 needs 300 rows of A", "smaller windows"]),
+        *((Config(x, stages=2), (16, 32, 32), [f"{x} with ahead=True has 2 stages"]) for x in ("bulk", "cluster")),
+        *((Config(x, stages=1, ahead=False), (16, 32, 32), ["1 stages, but needs 2"]) for x in ("wide", "stream")),
+        (Config(stages=5), (32, 32, 32), ["bulk with 128 x 256 tiles and 5 stages of 32:32 needs"]),
+        (Config("gone"), (16, 32, 32), ["kernel is 'gone'"]),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_one_sentence(config, pattern, words):
+    says(words, lambda: family.check(config, *pattern, MOST))
+    for kernel in family.SOURCES:
+        family.check(Config(kernel, stages=2, ahead=False), 16, 32, 32, MOST)

@@ -165,8 +165,7 @@ def races(system: str, folder: Path = FOLDER) -> list[dict[str, Any]] | None:
 def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """Return system -> what `make profile` puts under Nsight Compute.
 
-    That is contenders, densities and shapes, and `metrics` that it needs besides the usual ones; of the systems that say
-    it.
+    That is contenders, densities and shapes, and `metrics` that it needs besides the usual ones.
 
     A table in the file is of a part with problems of its own, a module of that name in the kernels: it is
     listed as "system.part", and has the system's plan but for what it says itself. Raises ValueError that names file

@@ -177,7 +177,7 @@ def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, t
     here = capsys.readouterr().out
     assert re.search(r": [1-9]\d* of [1-9]\d* choices", here)
     code = (
-        f"from {NAME}.tuning import __main__ as t; room = t.rooms()[{SOME!r}]; t.rooms = lambda: {{{SOME!r}: system}}"
+        f"from {NAME}.autotune import __main__ as t; one = t.systems()[{SOME!r}]; t.systems = lambda: {{{SOME!r}: one}}"
     )
     assert python(site, f"{code}; t.main([])", tmp_path) == here
 

@@ -164,9 +164,9 @@ class Run:
                 f"{len(rows)} contenders, fastest {best['variant']} {best['median_us']:.1f} µs ({took:.1f} s)"
             )
 
-    def compile_report(self, target: str | None = None) -> pd.DataFrame:
+    def compile_report(self, target: str | None = None, first: bool = False) -> pd.DataFrame:
         """`compile_report` of this system."""
-        return compile_report(self.room, target=target)
+        return compile_report(self.room, target=target, first=first)
 
 
 def start(
@@ -470,8 +470,12 @@ def _refusing(name: str, prepare: Contender, problem: Problem) -> PreparedKernel
 # ---------------------------------------------------------------- what the compiler made
 
 
-def compile_report(system: str, variants: Collection[str] | None = None, target: str | None = None) -> pd.DataFrame:
+def compile_report(
+    system: str, variants: Collection[str] | None = None, target: str | None = None, first: bool = False
+) -> pd.DataFrame:
     """Every entry of every variant of a system, or of some, compiled for all of its targets, or one; no GPU is needed.
+
+    first: only the first entry of each variant, as the chapter of 2:4 shows them.
 
     Columns: variant, entry, target, registers (per thread), shared_bytes (per block, static),
     stack_bytes, spills, instructions (in all), and static counts such as "LDG.128" (bits of one
@@ -481,7 +485,7 @@ def compile_report(system: str, variants: Collection[str] | None = None, target:
     jobs = [
         (kernel, entry, made)
         for kernel in module.VARIANTS.values()
-        for entry in kernel.entries
+        for entry in kernel.entries[: 1 if first else None]
         for made in kernel.targets
         if (variants is None or kernel.name in variants) and target in (None, made)
     ]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import synthetic
 from drawn import words
+from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
 from artifact.drawing.pages import yours
@@ -18,6 +19,7 @@ from artifact.measure import bench, device, records, run, verification
 from artifact.user_kernel import benchmark
 from artifact.user_kernel.benchmark import Contender
 from kernels import casper_sparse
+from kernels.contract import Operands
 from kernels.formats import csr
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
@@ -120,12 +122,14 @@ class OnCpu:
 
 
 @pytest.mark.parametrize("odd", [False, True])
-def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd):
+def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd, by_the_host):  # noqa: F811
     monkeypatch.setattr(verification, "oracle", partial(verification.oracle, on="cpu"))
     monkeypatch.setattr(run, "_free_memory", lambda: None)
     stream = SimpleNamespace(sync=lambda: None, close=lambda: None)
     opened = SimpleNamespace(create_stream=lambda: stream)
     (problem, _), bound = problems(), []
+    host = problem.host()
+    problem.make_device = lambda: Operands(*map(by_the_host, (host.a, host.b)))
 
     def prepare(p, device):
         bound.append(p)

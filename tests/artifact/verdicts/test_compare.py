@@ -119,7 +119,7 @@ def test_what_one_side_did_not_measure_is_no_difference(compared, left, covered)
         ({"wide": frames()["wide"]}, {}, "has only 168 of the 432 rows of casper_sparse in"),
         ({"wide": frames()["wide"].query("n in (512, 2048)")}, {}, "has only 48 of the 432 .*too few.*`make measure`"),
         ({"wide": frames()["wide"].eval("n = n + 1")}, {}, "only 0 of"),
-        (None, {"room": "x"}, "'x'"),
+        (None, {"system": "x"}, "'x'"),
         (None, {"speedup_tolerance": 0}, "not 0"),
     ],
 )

@@ -171,4 +171,4 @@ def test_its_page_its_claims_its_card_and_its_lines_in_the_appendix(tree):
     }.items():
         assert all(words in shown[page] for words in said), page
     assert (tree / "build/figures" / SYSTEM / "rates.csv").is_file()
-    assert "Nobody" in registry.references(tree / "artifact" / "rooms")
+    assert "Nobody" in registry.references(tree / "artifact" / "systems")

@@ -2,7 +2,7 @@
 //
 //     python -m artifact trial my_kernel.cu --room ROOM
 //
-// ROOM is a room whose sparse operand is CSR; `python -m artifact trial --room ROOM` lists what
+// ROOM is a system whose sparse operand is CSR; `python -m artifact trial --room ROOM` lists what
 // arguments a system has.
 //
 // entry:     my_kernel<4>

@@ -367,3 +367,26 @@ def test_static_memory_counts_where_more_than_48_kib_is_asked_for(monkeypatch, s
     assert found == [(names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic, 3)] * asked
     words = ["kernel<1> asks for 200016 bytes of shared memory a block", f"beside {static} static ones"]
     says(words, lambda: jit.load(cubin, 200_016))
+
+
+def test_a_loaded_kernel_is_made_anew_when_a_file_was_changed_a_while_ago(tmp_path, monkeypatch):
+    source, clock, device = tmp_path / "k.cu", [0.0], SimpleNamespace(device_id=0, compute_capability=(9, 0))
+    source.write_text("")
+    for name, what in {
+        "_loaded": {},
+        "time": SimpleNamespace(monotonic=lambda: clock[0]),
+        "compile_cubin": lambda *_: None,
+        "load": lambda *_: object(),
+    }.items():
+        monkeypatch.setattr(jit, name, what)
+
+    def at(seconds: float):
+        clock[0] = seconds
+        return jit.loaded(source, "k", device)
+
+    first = at(0)
+    assert at(5) is first
+    os.utime(source, ns=(1, 1))
+    assert at(5 + jit._UNCHANGED_S / 2) is first  # not looked at again so soon
+    second = at(9)
+    assert second is not first and at(20) is second

@@ -104,17 +104,22 @@ def test_against_dense_only_points_that_are_faster_pay():
             "precision": "FP32",
             "pattern": "blocks",
             "density": 0.1,
-            "speedup": [2.0, 0.5, 4.0],
-            "dense_us": [20.0, 20.0, 40.0],
-            "sparse_us": [10.0, 40.0, 10.0],
-            "prepare_ms": [1.0, 50.0, 6.0],
+            "speedup": [2.0, 0.5, 4.0, 1.0],
+            "dense_us": [20.0, 20.0, 40.0, 30.0],
+            "sparse_us": [10.0, 40.0, 10.0, 30.0],
+            "prepare_ms": [1.0, 50.0, 6.0, 9.0],
         }
     )
     (row,) = landscape.against_dense(df).itertuples(index=False)
-    assert (row.points, row.pays) == (3, pytest.approx(2 / 3))
+    assert (row.points, row.pays) == (4, pytest.approx(2 / 4))
     assert row.prepare_ms == 3.5 and row.multiplications == pytest.approx((100 + 200) / 2)
     (never,) = landscape.against_dense(df.iloc[1:2]).itertuples(index=False)
     assert never.pays == 0 and np.isnan(never.multiplications)
+
+
+def test_the_fastest_of_each_point_come_in_the_order_of_the_points():
+    df = pd.DataFrame({"m": [8, 8, 2, 2, 4], "median_us": [3.0, 1.0, 5.0, 6.0, 2.0]})
+    assert landscape._best(df, ["m"]).to_numpy().tolist() == [[8, 1], [2, 5], [4, 2]]
 
 
 def test_the_figure(shipped):

@@ -36,6 +36,12 @@ def test_the_template_compiles_for_every_target_and_fits_csr(mine, problem):
     assert all(row["registers"] > 0 and not row["spills"] for row in rows)
 
 
+def test_a_header_that_does_not_fit_is_refused_before_a_gpu_is_looked_for(mine, problem):
+    mine.write_text(mine.read_text().replace("a.val:float32", "a.weights:float32"))
+    with pytest.raises(ValueError, match="a.weights"):
+        benchmark.check_header(benchmark.load(str(mine)), problem)
+
+
 def test_another_source_has_another_digest(mine):
     before = benchmark.load(str(mine)).digest
     assert benchmark.load(str(mine)).digest == before

@@ -187,6 +187,7 @@ def record() -> pd.DataFrame:
         # A median outside of the other's quartiles, of 0.99 to 1.01, is level while its own overlap.
         (0.90, 0.97, 1.0, "level"),
         (0.995, 1.03, 1.1, "level"),
+        (0.97, 0.98, 0.99, "level"),  # quartiles that touch
     ],
 )
 def test_level_is_whose_quartiles_overlap(low, median, high, verdict):

@@ -12,7 +12,7 @@ from pretend import Array, Cupy, as_array, pretended  # noqa: F401
 from kernels import contract, distributed
 from kernels.async_sparse import model, union
 from kernels.autotune import knobs
-from kernels.distributed import backend, generate, streaming
+from kernels.distributed import backend, comm, generate, streaming
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr
 from kernels.formats.csr import Csr
@@ -142,3 +142,20 @@ def test_a_rank_without_rows_or_non_zeros_has_no_kernel_to_choose(here):
         part = Part(on_gpu(a), np.array([0, rows]), np.array([0, 40]), consumed=True)
         plan = distributed.plan(part, 8, machine=here)
         assert plan._steps[0][0][0].args[0].choice == ""
+
+
+def test_a_move_on_the_host_ends_when_all_has_arrived(monkeypatch):
+    """By gloo, which only begins to send and to receive; a fake, since PyTorch may not be there."""
+    begun, waited = [], []
+
+    def begin(x, rank, group):
+        begun.append((x, rank))
+        return SimpleNamespace(wait=lambda: waited.append((x, rank)))
+
+    size = {"get_rank": lambda _: 1, "get_world_size": lambda _: 3, "get_process_group_ranks": lambda _: [4, 5, 6]}
+    monkeypatch.setattr(comm, "dist", SimpleNamespace(irecv=begin, isend=begin, **size))
+    made, copied = comm.Torch(None, None, None), []
+    made._tensor = lambda x: SimpleNamespace(numel=lambda: len(x), copy_=copied.append, of=x)
+    made.ready(["a", "b", "c"], ["x", "y", ""])()
+    assert [x.of for x in copied] == ["b"] and waited == begun
+    assert {(x.of, rank) for x, rank in begun} == {("x", 4), ("a", 4), ("c", 6)}

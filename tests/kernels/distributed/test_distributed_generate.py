@@ -132,6 +132,12 @@ def test_a_streamed_matrix_multiplies(monkeypatch, panel, a, limit):
     assert [x for x, _ in made.panels] == [0, *(y for _, y in made.panels[:-1])] and made.panels[-1][1] == 256
 
 
+def test_a_streamed_matrix_takes_one_column():
+    b = np.arange(256, dtype=np.float32)[:, None] / 256
+    made = distributed.streamed(ANY, 1, machine=distributed.Host())
+    assert np.abs(made(b) - ANY.astype(np.float64) @ b).max() < 1e-4
+
+
 @pytest.mark.parametrize("make", [distributed.plan, distributed.streamed])
 def test_without_cupy_there_is_no_gpu(monkeypatch, make):
     monkeypatch.setitem(sys.modules, "cupy", None)

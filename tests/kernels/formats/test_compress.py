@@ -133,8 +133,15 @@ def test_counts_and_bits(there, rng, kind):
 # ---------------------------------------------------------------- blocks
 
 
-@pytest.mark.parametrize(("block", "density"), [(16, None), (16, 0.3), (64, 0.3), ((32, 128), 1.0)])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "block", "density"),
+    [
+        *((dtype, 16, 0.3) for dtype in DTYPES),
+        ("float16", 16, None),
+        ("bfloat16", 64, 0.3),
+        ("float32", (32, 128), 1.0),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_a_dense_matrix(there, rng, kind, dtype, block, density):
     for m, k in SIZES:
@@ -171,9 +178,16 @@ def test_blocks_in_any_order_are_put_in_order(there, rng, dtype, repeated):
             same(there(right), a)
 
 
-@pytest.mark.parametrize("longest_first", [False, True])
-@pytest.mark.parametrize("block", [(16, 16), (32, 64), (64, 32), (128, 16)])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("dtype", "block", "longest_first"),
+    [
+        ("float32", (16, 16), False),
+        ("float16", (16, 16), True),
+        ("float32", (32, 64), True),
+        ("float16", (64, 32), False),
+        ("float16", (128, 16), True),
+    ],
+)
 def test_blocks_as_kernels_read_them(there, rng, dtype, block, longest_first):
     for m, k in [*SIZES, (300, 200)]:
         a = blocks(rng, m, k, block, dtype)

@@ -115,6 +115,7 @@ def test_what_is_no_number_is_named_with_its_line(tmp_path, word):
         ("coordinate real\n2 2 1\n1 2 5\n", ["first line"]),
         ("array pattern general\n2 2\n", ["pattern"]),
         ("coordinate real general\n2 2\n1 2 5\n", ["line 2 is no 3 whole numbers"]),
+        ("coordinate real general\n" + "1" * 20 + " 2 1\n1 2 5\n", ["line 2 is no 3 whole numbers"]),
         ("coordinate real general\n% so\n\n2 2 x\n", ["line 4 is no 3 whole numbers"]),
         ("coordinate real general\n2 -2 1\n1 2 5\n", ["line 2 is no 3"]),
         ("coordinate real general\n", ["no 3 whole numbers"]),

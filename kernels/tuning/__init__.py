@@ -3,3 +3,8 @@
 from .. import autotune
 
 __path__ = autotune.__path__
+
+
+def __getattr__(name: str):
+    """Return what the package has under this name."""
+    return getattr(autotune, name)

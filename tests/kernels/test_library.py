@@ -1,5 +1,6 @@
 """What a caller of the library needs first: systems, a GPU, operands on demand, a kernel that is ready."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,21 @@ def test_the_kernels_stand_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("former", "name", "now"),
+    [
+        ("kernels", "bind", "kernels.prepare"),
+        ("kernels", "rooms", "kernels.systems"),
+        ("kernels", "Bound", "kernels.PreparedKernel"),
+        ("kernels.contract", "Bound", "kernels.contract.PreparedKernel"),
+        ("kernels.tuning", "tune", "kernels.autotune.tune"),
+        ("artifact.rooms.nm_spmm", "__doc__", "artifact.systems.nm_spmm.__doc__"),
+        ("artifact.which.model", "__doc__", "artifact.recommend.model.__doc__"),
+        *((f"kernels.{name}", "bind", f"kernels.{name}.prepare") for name in kernels.systems()),
+    ],
+)
+def test_former_names_are_aliases(former, name, now):
+    module, _, attribute = now.rpartition(".")
+    assert getattr(importlib.import_module(former), name) == getattr(importlib.import_module(module), attribute)

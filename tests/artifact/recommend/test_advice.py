@@ -40,6 +40,7 @@ def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, times):
     text = "\n".join(advice.lines(replace(answer, dense_us=times * best["expected_us"]), "nvidia-h200"))
     assert f"Advice: {best['variant']}, A as CSR" in text and f"{advice.short(best['expected_us'])} µs" in text
     assert f"{model.good(answer.evaluated):.0%} of 80 points" in text
+    assert f"within {round(100 * model.GOOD) - 100}% of the best" in text
     assert all(f"\n{said} " in text for said in advice.WORDS.values()) and "this very matrix" not in text
     assert ("would take some" in text, "make A dense" in text) == (times > 1, times < 1)
 

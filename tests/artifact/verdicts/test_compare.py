@@ -104,6 +104,16 @@ def test_on_another_gpu_the_claims_decide(compared, how, code):
     assert not result.same_gpu and result.exit_code == code and "Different GPUs" in compare.report(result)
 
 
+def test_on_another_gpu_times_are_no_disagreement_and_speedups_are(compared):
+    slower, other = frames(scale=3.0, gpu=OTHER["gpu"]), frames(speedup=9.0, gpu=OTHER["gpu"])
+    assert compared(slower, OTHER, with_ceilings=False).summary["agrees"].all()
+    assert not compared(other, OTHER, with_ceilings=False).summary["agrees"].all()
+
+
+def test_exit_codes_are_those_that_scripts_know():
+    assert (compare.AGREE, compare.DIFFER, compare.BAD_INPUT) == (0, 1, 2)
+
+
 @pytest.mark.parametrize("left,covered", [(["wide", "square"], 36), (["wide", "square", "tall"], 54)])
 def test_what_one_side_did_not_measure_is_no_difference(compared, left, covered):
     result = compared({name: df for name, df in frames().items() if name in left}, with_ceilings=False)

@@ -53,9 +53,9 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
 
 
 def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
-    """Return a tar with these files below the folder `name`, by name, and nothing in it of who made it where. when.
+    """Return a tar with these files below the folder `name`, by name, and nothing in it of who made it where.
 
-    The time of each, in seconds since 1970.
+    when: the time of each, in seconds since 1970.
     """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:

@@ -86,7 +86,7 @@ class System:
     names: dict[str, str] = field(default_factory=dict)  #: of contenders that only this system has, in figures
     limits: dict[str, str] = field(
         default_factory=dict
-    )  #: experiment -> error limit of its results (`check.LIMITS`); "usual" -> that of those without an entry
+    )  #: experiment -> error limit of its results (`verification.LIMITS`); "usual" -> that of those without an entry
     sections: dict[str, str] = field(
         default_factory=dict
     )  #: of the source, as claims name them -> title, in its order; for the table that shows nothing was skipped

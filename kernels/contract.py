@@ -4,7 +4,7 @@ A system is a package with
 
     VARIANTS: dict[str, Kernel]                 in the order in which the source introduces them
     problem(m=, n=, k=, density=, seed=)        -> Problem
-    bind(variant, problem, device)              -> Bound     (compile + preprocess + upload, once)
+    prepare(variant, problem, device)           -> PreparedKernel     (compile + preprocess + upload, once)
     sweeps(preset)                              -> {experiment: [shape, ...]}
     BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
                                                 that multiply the same operands
@@ -225,8 +225,8 @@ class Family:
     prepare: Callable[[str, Any, Any, Any], Any]  #: (name, p, device, configuration): a `Launch`
     candidates: Callable[[Any, Any], list]  #: (p, device): what takes p and may be the fastest
     fits: Callable[[Any, Any, Any], bool]  #: (configuration, p, device): whether it takes p
-    tune: Callable[[Any, Any], Any] | None = None  #: (p, device): the `tuning.Winner` of trials; None: nothing to try
-    choices: Any = None  #: `tuning.Choices`, where winners are kept; None: nowhere, and configurations are names
+    tune: Callable[[Any, Any], Any] | None = None  #: (p, device): the `autotune.Winner` of trials; None: nothing to try
+    choices: Any = None  #: `autotune.Choices`, where winners are kept; None: nowhere, and configurations are names
     key: Callable[[Any], tuple] | None = None  #: (p): what a winner is kept under
     cost: Callable[[Any, Any, Any], float] | None = None  #: (configuration, p, device): as predicted; None: in order
 

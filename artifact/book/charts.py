@@ -112,9 +112,9 @@ class About:
         return self.titles.format(*said) if said else ""
 
     def key(self, fig, handles: Mapping[str, object], df: pd.DataFrame, columns: int = 4, bands: bool = False) -> None:
-        """Write the legend: `handles`, and what is stated and which ceilings there are in the table. bands.
+        """Write the legend: `handles`, and what is stated and which ceilings there are in the table.
 
-        What is stated is drawn as such.
+        bands: what is stated is drawn as such.
         """
         _, stated, ceilings = parts(df)
         every = dict(handles)
@@ -572,9 +572,10 @@ def cloud(
     height: float = 3.6,
     size: float = 26,
 ):
-    """Draw a point for each row of the table. band: a grey range of `y`; xrange, yrange.
+    """Draw a point for each row of the table.
 
-    Columns of the ends of each point's range; histogram: of all points along `y`, beside them.
+    band: a grey range of `y`; xrange, yrange: columns of the ends of each point's range; histogram: of all points
+    along `y`, beside them.
 
     Rows whose source is "ceiling" make it a roofline, both axes logarithmic: they bound a panel, by `slope`, in the
     units of y over x, up to the least level `y`.

@@ -53,7 +53,7 @@ def part(make: Callable[..., Mapping[str, Any]]) -> Callable[..., list[Fact]]:
 
 
 def verdicts(judged: pd.DataFrame) -> Iterator[Fact]:
-    """Yield verdict.CLAIM of each claim in what `cells.verdicts` returns."""
+    """Yield verdict.CLAIM of each claim in what `outputs.verdicts` returns."""
     return flat({"verdict": judged.set_index("id")["verdict"].rename(lambda name: name.replace("-", "_"))})
 
 

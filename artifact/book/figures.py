@@ -70,9 +70,9 @@ def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(spec: Spec, df: pd.DataFrame, order: tuple[str, ...] = (), names: Mapping[str, str] | None = None) -> Figure:
-    """Return the rows that are drawn (`drawn_rows`), as their specification says; order.
+    """Return the rows that are drawn (`drawn_rows`), as their specification says.
 
-    A system's variants, for their looks; names: what it calls them.
+    order: a system's variants, for their looks; names: what it calls them.
     """
     arguments = {k: v for k, v in spec.items() if k not in ABOUT}
     common = {f.name: arguments.pop(f.name) for f in fields(charts.About) if f.name in arguments}

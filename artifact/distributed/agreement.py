@@ -18,9 +18,9 @@ RATIOS = "room experiment gpus points rows time low high again_low again_high".s
 
 
 def collected(fresh: Path) -> pd.DataFrame:
-    """`COLUMNS` of all rows under a GPU's folder of records whose point a GPU of several measured; gpu.
+    """`COLUMNS` of all rows under a GPU's folder of records whose point a GPU of several measured.
 
-    Its name there, and of its host. Raises ValueError, one sentence, where there are none.
+    gpu: its name there, and of its host. Raises ValueError, one sentence, where there are none.
     """
     found = []
     for system in records.systems(fresh):

@@ -13,9 +13,9 @@ HOPPER = "sm_90a"  #: whose machine code pages show
 
 
 def instructions(kernel: Kernel, target: str = HOPPER, anew: bool = False) -> list[str]:
-    """Return the SASS of a kernel's first instantiation, an instruction each, without addresses. anew.
+    """Return the SASS of a kernel's first instantiation, an instruction each, without addresses.
 
-    Of another compilation than the one that is kept.
+    anew: of another compilation than the one that is kept.
     """
     text = jit.disassemble(jit.compile_cubin(kernel.source, kernel.entries[0], target, anew=anew))
     return [" ".join(op.split()) for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S[^;]*;)", text)]

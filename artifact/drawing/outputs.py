@@ -51,9 +51,9 @@ def of(
 
 
 def banner(run: Run, part: bool = False) -> None:
-    """Where a page's numbers come from, and that its prose was written for another GPU, if it was. part.
+    """Where a page's numbers come from, and that its prose was written for another GPU, if it was.
 
-    The page is of a part of the system, and has neither its races nor its claims.
+    part: the page is of a part of the system, and has neither its races nor its claims.
     """
     say(provenance.banner(run), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
     if not part:
@@ -121,8 +121,8 @@ def when(run: Run) -> None:
 def run_own(run: Run, problem: Problem, names: list[str]) -> None:
     """Check and time contenders on a reader's own problem, each over the last of them.
 
-    Without a GPU a sentence that says so. Raises `check.WrongResult` for a wrong one, ValueError for one that does not
-    take the problem.
+    Without a GPU a sentence that says so. Raises `verification.WrongResult` for a wrong one, ValueError for one that
+    does not take the problem.
     """
     if run.device is None:
         say("There is no GPU here, so it was compiled and not run.")

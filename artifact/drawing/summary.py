@@ -245,9 +245,9 @@ def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WI
 
 
 def _axes(high: float, below: float, layout: Layout) -> tuple[Any, Sequence[Any]]:
-    """Return the figure, and the axes of the races and of the verdicts, so many inches high. below.
+    """Return the figure, and the axes of the races and of the verdicts, so many inches high.
 
-    Of the bars of verdicts where they lie below the races; 0 where none are drawn.
+    below: of the bars of verdicts where they lie below the races; 0 where none are drawn.
     """
     ends = [high, below if layout is NARROW else high][: 2 if below else 1]
     size = (layout.width, layout.around + high + (below * (layout is NARROW) + layout.legend) * bool(below))

@@ -100,7 +100,7 @@ def time(
 ) -> dict[str, Timing]:
     """Time every contender, interleaved, and return name -> Timing in the same order.
 
-    contenders: name -> Bound (`kernels.contract`), checked before. device: `cuda.core.Device`,
+    contenders: name -> PreparedKernel (`kernels.contract`), checked before. device: `cuda.core.Device`,
     current. budget_s: device time per contender, in seconds. verify: called for each after the last
     sample; what it raises ends the measurement. Raises ValueError for a contender that
     `needs_host_clock`, and RuntimeError, one sentence, where a launch that needs a CUDA graph cannot
@@ -231,9 +231,9 @@ def timings(
     samples: Mapping[str, int],
     graphs: Collection[str] = (),
 ) -> dict[str, Timing]:
-    """Sum up the times of every contender (µs), and what was seen of the machine; graphs.
+    """Sum up the times of every contender (µs), and what was seen of the machine.
 
-    Names of those that ran from one.
+    graphs: names of those that ran from one.
     """
     machine = summarise_samples(seen)._asdict()
     found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
@@ -297,7 +297,7 @@ def time_calls(
     Nothing is flushed, so a call finds what the one before left in the caches, and whatever `launch`
     does on the host counts where the GPU waits for it. Contenders are interleaved by sample.
 
-    contenders: name -> Bound (`kernels.contract`), checked before, on the GPU or the CPU. device:
+    contenders: name -> PreparedKernel (`kernels.contract`), checked before, on the GPU or the CPU. device:
     `cuda.core.Device`, current. budget_s: time per contender, in seconds; a call that is too long
     for all of that gets a smaller `plan_calls`, and one call at least. Timing.samples counts the
     timed calls. verify: as in `time`, but not for calls over `LONG_CALL_S`: one more would cost as

@@ -23,7 +23,7 @@ def measure(run: Run) -> pd.DataFrame:
     """One row per microbenchmark, in `records.COLUMNS`: measured where `run` measures, else read.
 
     A GPU without the instructions of a microbenchmark has no row of it, nor has a record from
-    before there was one. Raises `check.WrongResult` if a microbenchmark did not compute what it must.
+    before there was one. Raises `verification.WrongResult` if a microbenchmark did not compute what it must.
     """
     path = run.folder / f"{records.CEILINGS}.csv"
     if run.mode == "recorded" or path.exists():
@@ -91,7 +91,7 @@ def _measure(run: Run, name: str) -> dict:
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> verification.Errors:
-    # Not `check.compare`: its limits are for products, and these sum one product many times.
+    # Not `verification.compare`: its limits are for products, and these sum one product many times.
     off = abs(out.astype("float64") - expected) / abs(expected).mean()
     worst = float(off.max())
     if not worst <= tolerance:  # NaN, an element left unwritten, fails as well

@@ -60,7 +60,7 @@ _say = partial(print, flush=True)
 
 Contender = Callable[[Problem], PreparedKernel]
 Result = TypeVar("Result")
-#: (name -> Bound, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
+#: (name -> PreparedKernel, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 
 
@@ -109,11 +109,11 @@ class Run:
         """One row per (problem, contender), in that order, with the columns of `records.COLUMNS`.
 
         Measuring: points that the fresh record already holds are kept, the others are checked,
-        timed and appended one by one. A wrong result raises `check.WrongResult`, and nothing of its
+        timed and appended one by one. A wrong result raises `verification.WrongResult`, and nothing of its
         point is recorded. Recorded: reads; raises FileNotFoundError or ValueError, one sentence,
         where the record or a point of it is missing.
 
-        contenders: name -> callable(problem) -> Bound, which may run on the CPU; in recorded mode
+        contenders: name -> callable(problem) -> PreparedKernel, which may run on the CPU; in recorded mode
         the names suffice. timer: `bench.time`, or `bench.time_calls` for an experiment of its own.
         """
         asked = [p() if callable(p) else p for p in problems]
@@ -278,7 +278,7 @@ def measure_point(
 ) -> dict[str, tuple[Prepared, verification.Errors, bench.Timing]]:
     """Bind, check and time every contender on one problem; the operands are freed afterwards.
 
-    opened: `cuda.core.Device`, current. Raises `check.WrongResult` for the first contender that is
+    opened: `cuda.core.Device`, current. Raises `verification.WrongResult` for the first contender that is
     wrong, on whole numbers, before its timed launches or after them, and ValueError, from its `prepare`,
     for one that does not take the problem.
     """
@@ -305,8 +305,8 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
     """Launch every contender once on operands whose product is exact, of the problem's sizes and pattern.
 
     Each is prepared for it anew, one after the other, since what `prepare` makes of A holds its numbers; so this comes
-    before the contenders are bound to the problem itself. Raises `check.WrongResult` for the first one that is wrong,
-    and what its `prepare` raises.
+    before the contenders are bound to the problem itself. Raises `verification.WrongResult` for the first one that is
+    wrong, and what its `prepare` raises.
     """
     exact, stream = probe.exact(problem), opened.create_stream()
     product: Any = None
@@ -331,9 +331,9 @@ def check_and_time(
 ) -> tuple[dict[str, verification.Errors], dict[str, bench.Timing]]:
     """Check every contender, time them, and check each again, launched as it was timed.
 
-    reference: `check.oracle(problem)`, made before the contenders were bound. opened:
+    reference: `verification.oracle(problem)`, made before the contenders were bound. opened:
     `cuda.core.Device`, current. timer: (bounds, opened, verify=) -> name -> Timing. Raises
-    `check.WrongResult` for the first contender that is wrong.
+    `verification.WrongResult` for the first contender that is wrong.
     """
 
     def again(name: str, launch: Callable[[], Any]) -> None:
@@ -443,8 +443,8 @@ def willing(
     """Return what `work` makes of the contenders, without those that refuse, or are a library that is wrong.
 
     work: measures all that it is given, and raises what their binding and their check raise. left_out: hears each
-    name, and why. must: the one that is not left out. Raises `check.WrongResult` for a wrong contender that is no
-    library, ValueError as `must` does, and Refused by the last one where nobody is left.
+    name, and why. must: the one that is not left out. Raises `verification.WrongResult` for a wrong contender that is
+    no library, ValueError as `must` does, and Refused by the last one where nobody is left.
     """
     here = {
         name: prepare if name == must else partial(_refusing, name, prepare) for name, prepare in contenders.items()

@@ -162,9 +162,10 @@ def _truth(answer: Advice) -> list[str]:
 
 
 def measure(answer: Advice, a: Csr, opened, say: Callable[[str], None] = print, seed: int = 0) -> pd.DataFrame:
-    """Return what the GPU here says: variant, expected_us, measured_us, over the fastest; fastest first. opened.
+    """Return what the GPU here says: variant, expected_us, measured_us, over the fastest; fastest first.
 
-    The `cuda.core.Device`, current. Contenders of the pool that do not take the matrix are left out, which is said.
+    opened: the `cuda.core.Device`, current. Contenders of the pool that do not take the matrix are left out, which is
+    said.
     """
     about = answer.pool.about
     system = importlib.import_module(f"kernels.{about.room}")

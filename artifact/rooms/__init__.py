@@ -3,8 +3,3 @@
 from artifact import systems
 
 __path__ = systems.__path__
-
-
-def __getattr__(name: str):
-    """Return what the package has under this name."""
-    return getattr(systems, name)

@@ -146,9 +146,9 @@ def words(
     only: str = "",
     child: Sequence[str] = CHILD,
 ) -> list[str]:
-    """Return what is executed. kernels: that the tool looks at; number: of the job, for a port of its own; only.
+    """Return what is executed.
 
-    Of cases.
+    kernels: that the tool looks at; number: of the job, for a port of its own; only: of cases.
     """
     inner = [*child, system, str(folder / "cases.jsonl"), "--tool", tool, *(["--only", only] if only else [])]
     if not tool:

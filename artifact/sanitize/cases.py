@@ -64,9 +64,10 @@ class Lab:
     def products(
         self, problem: Problem, binds: Mapping[str, Callable[[Problem, Any], Any]], right=None
     ) -> Iterable[Case]:
-        """Yield a case for each kernel on a problem. binds: name -> what makes it ready, of a problem and a device.
+        """Yield a case for each kernel on a problem.
 
-        Right: what comes out, where that is not the product in float64 of the host's operands.
+        binds: name -> what makes it ready, of a problem and a device; right: what comes out, where that is not the
+        product in float64 of the host's operands.
         """
         expected = cache(lambda: right or verification.oracle(problem, on="cpu"))
         for name, prepare in binds.items():

@@ -258,7 +258,7 @@ def refuse_name(contender: Contender, known: Iterable[str]) -> None:
 
 
 def check_first(contender: Contender, problem: Problem, opened) -> None:
-    """Raise `check.WrongResult` for a wrong contender before anybody else is made ready, ValueError as its bind."""
+    """Raise `verification.WrongResult` for a wrong contender, ValueError as it does itself, before others are ready."""
     reference = verification.oracle(problem)
     run.check_exactly(problem, {contender.name: lambda p: contender.prepare(p, opened)}, opened)
     bound = contender.prepare(problem, opened)
@@ -280,7 +280,7 @@ def measure(
     """Return the record of a trial, a row for each problem and everyone who takes it.
 
     Who does not take a problem that the contender takes, and a library that is wrong there, is left out of it, which is
-    said and written down. Raises `check.WrongResult` for a contender, or a kernel of ours, that is wrong, and
+    said and written down. Raises `verification.WrongResult` for a contender, or a kernel of ours, that is wrong, and
     ValueError for a contender that does not take a problem.
     """
     path = begun.folder / f"{EXPERIMENT}.csv"

@@ -45,7 +45,6 @@ LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "close", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
 )
-GOLDEN_COLUMNS = ("id", "verdict", "measured")  #: of the short form
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.

@@ -33,9 +33,9 @@ LOOKS = {
 
 
 def counts(df: pd.DataFrame, own: str = OWN_DATA) -> dict[str, int]:
-    """Count the claims of the sources by verdict, in the order of LOOKS. own.
+    """Count the claims of the sources by verdict, in the order of LOOKS.
 
-    What those are called that a series of the source's own decides, whatever the verdict.
+    own: what those are called that a series of the source's own decides, whatever the verdict.
     """
     claims = judge.counted(df)
     told = claims["verdict"].mask(claims["own"].astype(bool), own).value_counts()

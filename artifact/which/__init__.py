@@ -3,8 +3,3 @@
 from artifact import recommend
 
 __path__ = recommend.__path__
-
-
-def __getattr__(name: str):
-    """Return what the package has under this name."""
-    return getattr(recommend, name)

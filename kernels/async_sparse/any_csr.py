@@ -88,9 +88,9 @@ def fits(config: Union | Windows, problem: Problem, device) -> bool:
 
 
 def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Union | Windows]:
-    """Return what takes the problem, the best first by the model; at_a_glance.
+    """Return what takes the problem, the best first by the model.
 
-    Which looks at few numbers of A, and leaves out what is costly to make of it.
+    at_a_glance: which looks at few numbers of A, and leaves out what is costly to make of it.
     """
     of = statistics(problem.device().a, at_a_glance)
     cheap = of.ascending or not at_a_glance

@@ -202,9 +202,9 @@ def fits(config: Unit, problem: Problem, device) -> bool:
 
 
 def tiles(shape: Shape, most: int) -> list[Unit]:
-    """Return a tile of each width that takes a shape, its rings as deep as a block's shared memory takes; most.
+    """Return a tile of each width that takes a shape, its rings as deep as a block's shared memory takes.
 
-    Its bytes.
+    most: its bytes.
     """
     every = (filled(Unit(width, tall=shape.b_row == 128), shape, most) for width in WIDTHS)
     return [config for config in every if takes(config, shape, most)]

@@ -114,11 +114,11 @@ class Launcher:
     _maps: dict = field(default_factory=dict)
 
     def __call__(self, stream, x: int, y: int, val: int, index: int, col_idx: int, counter: int):
-        """Enqueue on a `cuda.core.Stream`. x, y.
+        """Enqueue on a `cuda.core.Stream`.
 
-        Tokens x k and tokens x m (opt5: m x tokens), without gaps, at multiples of 16 bytes; val: the blocks; index:
-        int4 of each block row, as `layout.ordered_rows` has them (opt5: int32 row_ptr); counter: two uint32 zeros,
-        which are zeros again afterwards: no two launches may share them at once.
+        x, y: tokens x k and tokens x m (opt5: m x tokens), without gaps, at multiples of 16 bytes; val: the blocks;
+        index: int4 of each block row, as `layout.ordered_rows` has them (opt5: int32 row_ptr); counter: two uint32
+        zeros, which are zeros again afterwards: no two launches may share them at once.
         """
         from cuda.core import launch
 

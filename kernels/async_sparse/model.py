@@ -61,9 +61,9 @@ class Statistics:
 
 
 def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
-    """Statistics of A by a sample of columns, in both orders of its rows; at_a_glance.
+    """Statistics of A by a sample of columns, in both orders of its rows.
 
-    In the given one alone, by the sample that its facts have.
+    at_a_glance: in the given one alone, by the sample that its facts have.
     """
     facts = intake.facts_of(a)
     given = {"": facts.columns}

@@ -2,11 +2,11 @@
 
     outputs   a candidate's output against a simple kernel's: only a right one is timed
     probe     operands whose product is exact, on which the winner must give the simple kernel's bits
-    trials    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
+    search    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
     choices   the files that keep choices, keyed by GPU, problem, compiler and kernels
 
 A system says in its `family.py` which configurations exist and which of them a problem's candidates are;
-its `launch.py` hands them over, and binds what was chosen.
+its `launch.py` hands them over, and prepares what was chosen.
 """
 
 from .choices import Choice, Choices, knobs, look_up, read, write
@@ -17,10 +17,10 @@ __all__ = [
     "Choices",
     "Rounds",
     "Winner",
-    "prepare_choice",
     "choose",
     "knobs",
     "look_up",
+    "prepare_choice",
     "read",
     "tune",
     "write",

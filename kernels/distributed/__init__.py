@@ -1,11 +1,11 @@
 """Beyond one GPU: A, B and C over several, or A in host memory.
 
 partition  who has which rows
-exchange   which rows of B travel
+halo       which rows of B travel
 comm       how parts talk: NCCL through PyTorch, MPI, threads
-faults     a process that dies ends all, with a sentence
-machine    where a part is multiplied: a GPU, or the host
-pieces     what is multiplied while rows are on their way
+watchdog   a process that dies ends all, with a sentence
+backend    where a part is multiplied: a GPU, or the host
+split      what is multiplied while rows are on their way
 plans      `plan`: all of it
 streaming  `streamed`: A in host memory, in panels
 generate   matrices made on the devices from a seed

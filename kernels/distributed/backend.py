@@ -123,10 +123,10 @@ class Gpu(Host):
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
     ) -> Product:
-        """As `Host.product`. choice.
+        """As `Host.product`.
 
-        Of a kernel for CSR and float32, which then needs only where rows begin. in_place: by a kernel for these that
-        reads entries where they lie; other kinds are converted as they need it.
+        choice: of a kernel for CSR and float32, which then needs only where rows begin. in_place: by a kernel for
+        these that reads entries where they lie; other kinds are converted as they need it.
         """
         from .. import library
         from ..library import operands, plans, routes

@@ -29,7 +29,7 @@ from ..lazy import Lazy, cupy, torch
 
 dist, mpi = Lazy("torch.distributed"), Lazy("mpi4py.MPI")
 
-#: Seconds that ranks wait for each other: for one that still compiles, say. Of one that is dead, `faults` tells.
+#: Seconds that ranks wait for each other: for one that still compiles, say. Of one that is dead, `watchdog` tells.
 PATIENCE = 300
 #: Variables of torchrun, Open MPI, other MPIs and Slurm: rank, size, rank on the host.
 STARTERS = (
@@ -63,7 +63,7 @@ class Place:
     rank: int
     size: int
     local: int  #: rank on its host, which is the number of its GPU
-    ended: bool = False  #: whether what started it ends all processes where one dies, and says so (see `faults`)
+    ended: bool = False  #: whether what started it ends all processes where one dies, and says so (see `watchdog`)
 
 
 def place(environment=os.environ) -> Place:

@@ -149,7 +149,7 @@ class Plan:
             slabs = [split.ascending(replace(x, k=k, col_idx=y)) for x, y in zip(slabs, named, strict=True)]
         # Products before B and C have their memory, of which the conversion of A may need much.
         adds = dtype not in half.DTYPES and not asked["consumed"]
-        #: Of the first chunk and of later ones, for each a `pieces.Piece`.
+        #: Of the first chunk and of later ones, for each a `split.Piece`.
         self.pieces = split.of_slabs(slabs, own_units, asked["first"], adds)
         #: Of each chunk (product, rows, early, adds).
         self._steps = _products(self, asked["accuracy"], asked["tune"], asked["consumed"])
@@ -260,8 +260,8 @@ def plan(
     replicas: 1 cuts A by rows, as many as ranks by columns, between them 1.5D (see `partition`). rows, columns: int64
     edges of the parts of A's rows and B's; None: rows balanced by non-zeros, and B like the rows of a square A, else
     even. b, c: "distributed", or "replicated" on every rank. chunks: of N, whose exchanges overlap with products of
-    others; None: up to 4. first: what is multiplied before rows arrive, one of `pieces.FIRST`.
-    machine: a `machine.Gpu` or `Host`; None: the GPU that is current.
+    others; None: up to 4. first: what is multiplied before rows arrive, one of `split.FIRST`.
+    machine: a `backend.Gpu` or `Host`; None: the GPU that is current.
 
     Raises ValueError on every rank, one sentence, where ranks bring different sizes, two use one GPU, or the grid, the
     edges or the dtype do not fit.

@@ -106,9 +106,9 @@ def faults(ptr, index, end: int, within: int) -> Iterator[tuple[int, Any]]:
 
 
 def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within: int, what="columns") -> ValueError:
-    """Return the error, one sentence, on a fault. arrays.
+    """Return the error, one sentence, on a fault.
 
-    Name -> pointers, name -> indices, or what has their numbers.
+    arrays: name -> pointers, name -> indices, or what has their numbers.
 
     ends: the sentence on pointers that end elsewhere. what: what indices count.
     """

@@ -166,9 +166,9 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
 
 
 def vector_tiles(b, size: int) -> tuple[Any, Any, Any]:
-    """Return an `Nm` for tiles of 128 columns, as tensor cores read it; size.
+    """Return an `Nm` for tiles of 128 columns, as tensor cores read it.
 
-    4 for TF32, 2 for BF16, to which it is rounded.
+    size: 4 for TF32, 2 for BF16, to which it is rounded.
 
     start: int32 (tiles + 1), the steps of tile j are start[j] to start[j + 1] - 1.
     index: int32 (steps, depth), the rows of A^T that a step multiplies, ascending in a tile; its last one is repeated,

@@ -89,9 +89,9 @@ _NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|(?i:inf(?:inity)?
 
 
 def _wrong(text: bytes, entries: int, width: int, field: str, lines: int) -> str:
-    """Return what is wrong with the text, `entries` lines of `width` numbers each; "" where nothing is. lines.
+    """Return what is wrong with the text, `entries` lines of `width` numbers each; "" where nothing is.
 
-    Before it.
+    lines: before it.
     """
     of_line = [_WHOLE] * (2 if width > 1 else 0) + [_NUMBER] * (width != 2)
     if field in ("integer", "unsigned-integer"):

@@ -305,9 +305,9 @@ def _sums(cells):
 
 
 def _too_many(dense, wrong: int, keep: int, group: int, vector: int) -> ValueError:
-    """Return the error on more rows that are not 0 than `keep`; wrong.
+    """Return the error on more rows that are not 0 than `keep`.
 
-    Group · vectors + vector of the first such place.
+    wrong: group · vectors + vector of the first such place.
     """
     k, n = dense.shape
     g, v = divmod(wrong, math.ceil(n / vector))

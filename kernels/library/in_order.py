@@ -32,7 +32,7 @@ WHOLE = {"split_rows": "in_flight"}
 def is_deterministic(config: Any) -> bool:
     """Whether every launch of a configuration gives the same bits.
 
-    config: of a family of `tuning.Choices`, of wcsr, or the name of one of casper_sparse's kernels.
+    config: of a family of `autotune.Choices`, of wcsr, or the name of one of casper_sparse's kernels.
     """
     return in_order(config) == config
 

@@ -40,9 +40,9 @@ def instructions(sass: str) -> int:
 
 
 def conflicts(sass: str) -> dict[str, int]:
-    """ffma: multiply-adds with three registers; two_same, three_same.
+    """Count the multiply-adds with three registers, and those that read two or three of them from one bank.
 
-    Of them those that read two, or all three, from one bank. sass: `jit.disassemble` of a cubin.
+    Returns ffma, two_same and three_same. sass: `jit.disassemble` of a cubin.
     """
     found = {"ffma": 0, "two_same": 0, "three_same": 0}
     cached: dict[int, int] = {}

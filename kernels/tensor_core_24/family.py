@@ -341,9 +341,9 @@ class Wgmma(Tile):
         return max(self.kind.below, self.share)
 
     def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
-        """Return the template instantiation for a dtype; extra.
+        """Return the template instantiation for a dtype.
 
-        With beta·C and bias, or one of `ACTIVATIONS` behind them; orders: of B and C in memory.
+        extra: with beta·C and bias, or one of `ACTIVATIONS` behind them; orders: of B and C in memory.
         """
         c, kind = self, self.kind
         tile = [c.groups, c.blocks, c.n, c.stages, c.splits if len(kind.splits) > 1 else c.buffers]

@@ -48,10 +48,10 @@ class Fp8(Tile):
         rows: bool = False,
         columns: bool = False,
     ) -> str:
-        """Return the template instantiation; out: dtype of C; extra.
+        """Return the template instantiation.
 
-        With a bias, or an activation behind it (`ACTIVATIONS`); orders: "FF": C by columns; rows, columns: scales for
-        each of A's and B's.
+        out: dtype of C; extra: with a bias, or an activation behind it (`ACTIVATIONS`); orders: "FF": C by columns;
+        rows, columns: scales for each of A's and B's.
         """
         c, by_columns = self, orders == "FF"
         flags = [rows, columns, *([by_columns] if extra or by_columns else [])]

@@ -162,10 +162,11 @@ class Launcher:
     _given: dict = field(default_factory=dict)  #: addresses -> arguments
 
     def __call__(self, stream, x: int, y: int, *held: int) -> None:
-        """Enqueue on a `cuda.core.Stream`. x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes.
+        """Enqueue on a `cuda.core.Stream`.
 
-        Held: values and metadata of `pack` and a bias, float32 (m,) or 0; in 8 bits what `pack` makes, scales of A and
-        of X, float32, and a bias. Launches may overlap.
+        x, y: tokens x k and tokens x m, without gaps, at multiples of 16 bytes; held: values and metadata of `pack`
+        and a bias, float32 (m,) or 0; in 8 bits what `pack` makes, scales of A and of X, float32, and a bias. Launches
+        may overlap.
         """
         given = self._given.get((x, y, *held)) or self._arguments(x, y, *held)
         self.enqueue(stream, self.launch, self.kernel, *given)

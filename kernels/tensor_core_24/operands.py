@@ -181,9 +181,9 @@ def require_extra(name: str, ops: Operands, beta: float, c, bias) -> None:
 
 
 def swizzled(val, width: int):
-    """Pieces of 64 rows and `width` values, (rows, pieces, 64, width), whose units of 16 bytes are swizzled. val.
+    """Pieces of 64 rows and `width` values, (rows, pieces, 64, width), whose units of 16 bytes are swizzled.
 
-    (64 rows, width pieces), NumPy or CuPy.
+    val: (64 rows, width pieces), NumPy or CuPy.
     """
     xp = array_module(val)
     units = val.reshape(val.shape[0] // 64, 64, -1, 4, width // 4).transpose(0, 2, 1, 3, 4)
@@ -198,9 +198,9 @@ def _output(m: int, n: int, dtype: str) -> Half:
 
 
 def require_sizes(m, n, k, density: float = 0.5, seed: int = 0, multiple: int = 16) -> None:
-    """Raise ValueError, one sentence, for sizes from which no problem can be made. multiple.
+    """Raise ValueError, one sentence, for sizes from which no problem can be made.
 
-    Of the padding of k, which would not fit the kernels' int otherwise.
+    multiple: of the padding of k, which would not fit the kernels' int otherwise.
     """
     for name, value, most in (("m", m, INT32_MAX), ("n", n, INT32_MAX), ("k", k, INT32_MAX - multiple + 1)):
         require_whole(name, value, 1, most)
@@ -211,9 +211,9 @@ def require_sizes(m, n, k, density: float = 0.5, seed: int = 0, multiple: int = 
 def problem_of(
     m: int, n: int, k: int, seed: int, *, bits: int = 16, out_bits: int = 16, multiple: int = 16, **of
 ) -> Problem:
-    """Return a problem of the system: what sizes say of it, and `of` for the rest. bits: of operands; out_bits.
+    """Return a problem of the system: what sizes say of it, and `of` for the rest.
 
-    Of C; multiple: of the padding of k.
+    bits: of operands; out_bits: of C; multiple: of the padding of k.
     """
     nnz = m * ceil(k / multiple) * multiple // 2
     a, b, c = nnz * bits // 8 + nnz // 4, bits * k * n // 8, out_bits * m * n // 8  # bytes; A: val and meta

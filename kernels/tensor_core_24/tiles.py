@@ -51,9 +51,9 @@ def _nothing(*_) -> Own:
 
 
 def _whole_waves(c: Tile, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
-    """Return the waves of blocks, and whether blocks add up what they share. count: of the tiles; steps: of each.
+    """Return the waves of blocks, and whether blocks add up what they share.
 
-    Asked: see `Tile.clocks`.
+    count: of the tiles; steps: of each; asked: see `Tile.clocks`.
     """
     return ceil(count * c.splits / sms), c.splits > 1
 

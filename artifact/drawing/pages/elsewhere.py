@@ -61,7 +61,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
 def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str]:
     """Return name of each further GPU -> the first's records held against its own.
 
-    A sentence where they have too little in common. found: `prose.sides`.
+    A sentence where they have too little in common. found: `provenance.sides`.
     """
     made: dict[str, compare.Comparison | str] = {}
     for other, folder in list(found.items())[1:]:
@@ -146,7 +146,7 @@ def ceilings(c: compare.Comparison) -> pd.DataFrame:
 
 
 def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:
-    """Say which verdicts of a system are not the same on all GPUs, with links; changed: `prose.changed`."""
+    """Say which verdicts of a system are not the same on all GPUs, with links; changed: `provenance.changed`."""
     links = html.part("links", list(changed["id"]), LEDGER)
     told: list[Fact] = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
     return text.page("elsewhere")("differ" if len(changed) else "same", told)

@@ -82,16 +82,16 @@ def findings(text: Text) -> Markup:
 
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
-    """Return the figure over all systems as `races.drawn` has it, and its alternative text and caption. found.
+    """Return the figure over all systems as `summary.drawn` has it, and its alternative text and caption.
 
-    `prose.folders`; judged: verdicts of each of these GPUs on all claims.
+    found: `provenance.folders`; judged: verdicts of each of these GPUs on all claims.
     """
     df = summary.table(found)
     return summary.drawn(df, counts(judged)), {"alt": summary.alt(df), "caption": summary.caption(df)}
 
 
 def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str, int]]:
-    """Return (system, GPU) -> verdict, or `races.OWN`, -> number of claims."""
+    """Return (system, GPU) -> verdict, or `summary.OWN`, -> number of claims."""
     return {
         (system, gpu): page.counts(own, summary.OWN)
         for gpu, df in judged.items()

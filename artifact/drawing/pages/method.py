@@ -92,7 +92,7 @@ def columns() -> pd.DataFrame:
 
 
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
-    """Return a row for each system of each GPU with a second run, as `again.runs` finds them; None without one."""
+    """Return a row for each system of each GPU with a second run, as `repeatability.runs` finds them; None without one."""
     found = repeatability.runs(root)
     if found.empty:
         return None

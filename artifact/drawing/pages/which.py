@@ -35,7 +35,7 @@ MAP = ("map", "map_lone", "map_real")
 
 
 def points(origin: provenance.Origin) -> pd.DataFrame:
-    """Return `atlas.points` of a page's records that can be compared with dense; empty without any."""
+    """Return `landscape.points` of a page's records that can be compared with dense; empty without any."""
     if origin.folder is None:
         return pd.DataFrame(columns=list(landscape.COLUMNS))
     return landscape.points(origin.folder).dropna(subset="speedup")

@@ -584,9 +584,9 @@ def leave_out(points: pd.DataFrame) -> dict[str, float | str]:
 
 @part
 def winners(found: Mapping[str, pd.DataFrame]) -> Facts:
-    """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out; found.
+    """Who is ahead how often, and how good the rule of one threshold is on matrices that were left out.
 
-    Of `maps`.
+    found: of `maps`.
     """
     return {
         "ahead": {

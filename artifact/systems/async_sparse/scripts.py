@@ -295,9 +295,9 @@ def read() -> pd.DataFrame:
 
 
 def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
-    """Return kernel -> weights of its terms that are not negative, least squares of relative errors; measured.
+    """Return kernel -> weights of its terms that are not negative, least squares of relative errors.
 
-    Of `read`.
+    measured: of `read`.
     """
     found = {
         kernel: nnls(np.stack(rows["terms"]) / rows[["us"]].to_numpy(), np.ones(len(rows)))[0]

@@ -462,5 +462,5 @@ def behind(anchored: pd.DataFrame, llama: pd.DataFrame) -> Facts:
 
 @part
 def verdicts(judged: pd.DataFrame, failed: pd.DataFrame) -> Facts:
-    """Count verdicts. judged: what `cells.verdicts` returns; failed: `tables.failed`."""
+    """Count verdicts. judged: what `outputs.verdicts` returns; failed: `tables.failed`."""
     return {"verdicts": {"judged": len(judged), "failed": len(failed)}}

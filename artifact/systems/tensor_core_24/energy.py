@@ -122,9 +122,9 @@ def predicted_us(weights: pd.Series, rows: pd.DataFrame) -> pd.Series:
 def held_out(
     rows: pd.DataFrame, by: str = "variant", made: Callable[[pd.DataFrame], pd.DataFrame] = lambda mine: mine
 ) -> pd.DataFrame:
-    """Predict each contender, or each size, by a model that never saw it: `JUDGED`. made.
+    """Predict each contender, or each size, by a model that never saw it: `JUDGED`.
 
-    What is taken for the rows that are predicted. What leaves too few others for a model is left out.
+    made: what is taken for the rows that are predicted. What leaves too few others for a model is left out.
     """
     judged = [pd.DataFrame(columns=JUDGED)]
     for _, mine in rows.groupby(by, sort=False):

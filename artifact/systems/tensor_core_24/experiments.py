@@ -292,8 +292,8 @@ def pruning(run: Run) -> pd.DataFrame:
 
     Measured where `run` measures, else read.
 
-    Measuring keeps the sizes that the record already holds. Raises `check.WrongResult` where the GPU and NumPy do not
-    make the same bits; nothing of that size is recorded.
+    Measuring keeps the sizes that the record already holds. Raises `verification.WrongResult` where the GPU and NumPy
+    do not make the same bits; nothing of that size is recorded.
     """
     path, asked = run.folder / "prepare.csv", [prune.problem(m, m, run.seed) for m in prune.SIZES[run.preset]]
     if run.mode == "measure":

@@ -93,9 +93,9 @@ def _activated(lab: Lab, problem, prepare: Callable, configs: Iterable) -> Itera
 
 
 def _right(problem, activation: str, inputs: np.ndarray | None = None) -> verification.Reference:
-    """Return the activation of a problem's product and the bias; inputs.
+    """Return the activation of a problem's product and the bias.
 
-    (tokens, k), of other inputs than the problem's.
+    inputs: (tokens, k), of other inputs than the problem's.
     """
     if inputs is None:
         product = verification.oracle(problem, on="cpu").values

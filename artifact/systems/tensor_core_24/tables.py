@@ -106,9 +106,9 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
 
 
 def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
-    """Return the rows of model.csv, and speedup: over the dense contender of the same precision; step.
+    """Return the rows of model.csv, and speedup: over the dense contender of the same precision.
 
-    In words, decode has as many sequences as tokens.
+    step: in words, decode has as many sequences as tokens.
     """
     df = apart.read(path)
     dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]

@@ -239,7 +239,7 @@ def test_the_first_reference_that_runs_says_what_is_right(system):
 
 @pytest.fixture
 def choose(system, tmp_path, monkeypatch):
-    """`tuning.choose` of a system's choices, in folders of their own, one kernel."""
+    """`autotune.choose` of a system's choices, in folders of their own, one kernel."""
     monkeypatch.setenv("SPARSITY_CHOICES", str(tmp_path / "own"))
     (tmp_path / "kernel.cu").write_text("__global__ void kernel() {}\n")
     kinds = {"m": int, "dtype": str}, {"fp32": Knobs}, lambda _: [tmp_path / "kernel.cu"]

@@ -157,7 +157,7 @@ def _by_point(df: pd.DataFrame) -> pd.DataFrame:
 def beside(of: Mapping[str, pd.DataFrame]):
     """How the gain of each configuration differs between GPUs, geometric means over the lengths that all measured.
 
-    Of: name of a GPU → record of the whole model, this page's first.
+    of: name of a GPU → record of the whole model, this page's first.
     """
     own = {gpu: where(df, density=DENSITIES[0]) for gpu, df in of.items()}
     lengths = set.intersection(*(set(df["n"]) for df in own.values()))

@@ -148,7 +148,7 @@ class Prefill:
     def point(self, record: str, n: int, density: float) -> None:
         """Check and time all contenders of a record at n tokens, and append a row for each.
 
-        Raises `check.WrongResult` for an FFN or an output that is wrong.
+        Raises `verification.WrongResult` for an FFN or an output that is wrong.
         """
         model, seed, first = self.model, self.run.seed, next(iter(layers.ffns(self.model)))
         ffns, backend = sparse_ffns(model, density, seed), of.choose_backend(model, n)
@@ -247,7 +247,7 @@ class Prefill:
     def checks(self) -> pd.DataFrame:
         """Return how far the last hidden state is from float32's (`hidden_errors`).
 
-        Raises `check.WrongResult` where a sparse model is further off than NOISES times the dense one.
+        Raises `verification.WrongResult` where a sparse model is further off than NOISES times the dense one.
         """
         density, ids = self.densities[0], of.tokens(self.model, CHECK_LENGTH, self.run.seed + 4)
         modules = {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()}
@@ -271,9 +271,9 @@ def _input(model, n: int, seed: int):
 
 
 def timed(graphs: Mapping[str, Any], opened, n: int) -> dict[str, bench.Timing]:
-    """Time CUDA graphs of n tokens by the harness's protocol: in turns, each after a flush. opened.
+    """Time CUDA graphs of n tokens by the harness's protocol: in turns, each after a flush.
 
-    `cuda.core.Device`.
+    opened: `cuda.core.Device`.
     """
     flush = torch.empty(bench.flush_bytes(opened.properties.l2_cache_size), dtype=torch.uint8, device="cuda")
 
@@ -301,7 +301,7 @@ def ffn_error(model, modules: Mapping[str, Any], density: float, seed: int, n: i
 
     CHECKED of them are compared with the FFN with its weights masked, in float64 but for what a layer hands on in
     BF16: both products and what SwiGLU makes of them; as one module, silu of the gate's and the product with up's.
-    Without modules nothing is masked. Raises `check.WrongResult` where they are over BF16's limits.
+    Without modules nothing is masked. Raises `verification.WrongResult` where they are over BF16's limits.
     """
     x, silu = _input(model, n, seed), torch.nn.functional.silu
     name, masks = next(iter(layers.masks(model, density if modules else 1.0, seed=seed).items()))

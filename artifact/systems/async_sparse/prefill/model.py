@@ -258,9 +258,9 @@ def choose_backend(model, n: int) -> str:
 def configured(
     model, configuration: Configuration, modules: Mapping[str, Any], n: int, seen: list | None = None
 ) -> Iterator[None]:
-    """Have the model in a configuration meanwhile: with the modules that it replaces, and its attention. seen.
+    """Have the model in a configuration meanwhile: with the modules that it replaces, and its attention.
 
-    What blocks of attention were kept is added to it, layer by layer.
+    seen: what blocks of attention were kept is added to it, layer by layer.
     """
     pays = configuration.attention == "pays" and attention.most_kept(n) <= attention.WORTH
     before = layers.put(model, modules)

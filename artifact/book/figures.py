@@ -33,7 +33,7 @@ from pydantic import ConfigDict
 
 from artifact import paths, registry
 from artifact.book import charts, text
-from artifact.drawing import formatting, plot, style
+from artifact.drawing import plot, style
 from artifact.measure import records
 
 FILE = "figures.toml"
@@ -105,9 +105,7 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     for source, rows in df.groupby(df.get("source", pd.Series(charts.MEASURED, df.index)), sort=False):
         parts = {f"{_level(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
         named = {where: part.groupby(part[by].astype(str).map(style.name), sort=False) for where, part in parts.items()}
-        each = (
-            where + formatting.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items()
-        )
+        each = (where + text.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items())
         texts.append(f"{source}: " * (source != charts.MEASURED) + "; ".join(each))
     return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 

@@ -28,7 +28,7 @@ from IPython.display import display
 from pandas.io.formats.style import Styler
 
 from artifact import registry
-from artifact.book import html, text
+from artifact.book import text
 from artifact.drawing import plot, style
 
 FILE = "tables.toml"
@@ -46,7 +46,7 @@ TABLE = registry.keys(
 LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
 Spec = Mapping[str, Any]
 #: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
-FORMATS = text.FILTERS | {"name": style.name, "code": html.code, "number": plot.number}
+FORMATS = text.FILTERS | {"name": style.name, "code": text.code, "number": plot.number}
 
 
 @cache
@@ -74,7 +74,7 @@ def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None)
     words: Any = {name: LEFT for name in shown.select_dtypes(exclude="number")}
     made = Styler(shown, cell_ids=False).hide(axis="index").format(formats, precision=2, na_rep=spec.get("na", ""))
     made.set_table_styles(words).set_table_attributes(f'class="dataframe{" prose" * spec.get("prose", False)}"')
-    return made.set_caption(html.code(text.rendered(spec["caption"], facts or {})))
+    return made.set_caption(text.code(text.rendered(spec["caption"], facts or {})))
 
 
 def shown(system: str, name: str, styler: Styler, spec: Spec, caption: str, fold: str = "") -> text.Shown:

@@ -9,11 +9,12 @@ from IPython.display import HTML, Markdown, display
 
 from artifact import paths, registry
 from artifact.book import figures, study, tables
-from artifact.book.text import Text, kept
-from artifact.drawing import formatting, provenance, style, summary
+from artifact.book.text import Text, kept, listed, page, part
+from artifact.drawing import provenance, style, summary
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
+from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
 #: The GPU that the prose of the chapters was written for.
@@ -51,29 +52,25 @@ def of(
 
 
 def banner(run: Run, part: bool = False) -> None:
-    """Where a page's numbers come from, and that its prose was written for another GPU, if it was.
+    """Where a page's numbers come from, and the files of its kernels, which the built book links to.
+
+    That its prose was written for another GPU, or that its machine code is another compiler's than what was measured,
+    if so.
 
     part: the page is of a part of the system, and has neither its races nor its claims.
     """
-    say(provenance.banner(run), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
+    here, offered = metadata.version(NVRTC), importlib.import_module(f"kernels.{run.room}").VARIANTS
+    there = (run.machine.get("packages") or {}).get(NVRTC, here)
+    code = f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
+    files = dict.fromkeys(f"`{k.source.name}`" for k in offered.values() if k.source.suffix == ".cu")
+    say(
+        provenance.banner(run),
+        ELSEWHERE if run.gpu != WRITTEN_FOR else "",
+        code if run.mode != "measure" and there != here else "",
+        f"The kernels, in `kernels/{run.room}/`: {', '.join(files)}.",
+    )
     if not part:
         beside(run)
-
-
-def sources(system: str) -> str:
-    """Return the files of a system's kernels, which the built book links to, in Markdown."""
-    offered = importlib.import_module(f"kernels.{system}").VARIANTS
-    files = dict.fromkeys(k.source.name for k in offered.values() if k.source.suffix == ".cu")
-    return f"The kernels, in `kernels/{system}/`: {', '.join(f'`{file}`' for file in files)}."
-
-
-def compiler(run: Run) -> str:
-    """Which compiler the machine code on a page is of, where what was measured is another's; else nothing."""
-    here = metadata.version(NVRTC)
-    there = (run.machine.get("packages") or {}).get(NVRTC, here)
-    if run.mode == "measure" or there == here:
-        return ""
-    return f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
 
 
 def beside(run: Run) -> None:
@@ -87,13 +84,12 @@ def beside(run: Run) -> None:
         return
     df, show = summary.table(found, run.room), figures.shower(run.room)
     if df["gpu"].nunique() > 1:
-        show(
-            "gpus",
-            summary.drawn(df),
-            alt=summary.alt(df),
-            caption=f"On {formatting.listed(found)}. {summary.caption(df)}",
-        )
-    say(elsewhere.summary(provenance.changed(provenance.judged(found, run.room)), found))
+        said = summary.told(df)
+        show("gpus", summary.drawn(df), alt=said["alt"], caption=f"On {listed(found)}. {said['caption']}")
+    mine = [claim for claim in load.claims() if claim.room == run.room]
+    changed = provenance.changed(judge.everywhere(mine, found))["id"].tolist()
+    told = [("gpus", listed(found)), ("count", len(changed)), ("links", part("links", changed, elsewhere.LEDGER))]
+    say(page("elsewhere")("differ" if changed else "same", told))
 
 
 def data(system: str, name: str, df: pd.DataFrame) -> str:
@@ -109,7 +105,7 @@ def verdicts(run: Run) -> pd.DataFrame:
     judged = study.Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
     first = head if len(head) >= FEW else ()
-    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
+    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, beside="ledger.html", first=first)))
     return judged
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.book import html
+from artifact.book import text
 from artifact.measure import device, records, run
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import evidence, measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -42,8 +42,16 @@ class Origin:
         other.
         """
         found = folders(self.folder, paths.RECORDED)
-        made = {gpu: _made(at) for gpu, at in found.items() if not alone or at == self.folder}
-        return html.part("banner", made, self.fresh) if made else html.part("nothing_yet", self.missing)
+        made = {}
+        for gpu, at in ((gpu, at) for gpu, at in found.items() if not alone or at == self.folder):
+            machines = (records.read_machine(at / system) for system in records.systems(at))
+            parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
+            days, commits = ([*dict.fromkeys(of)] for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
+            made[gpu] = {
+                "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
+                "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
+            }
+        return text.part("banner", made, self.fresh) if made else text.part("nothing_yet", self.missing)
 
 
 def banner(here: run.Run) -> str:
@@ -52,7 +60,7 @@ def banner(here: run.Run) -> str:
     An admonition as HTML, because Markdown in a cell's output knows none, here or in the book.
     """
     first, *later = records.made(here.machine)
-    return html.part("of_run", here, first, later)
+    return text.part("of_run", here, first, later)
 
 
 def name(folder: Path) -> str:
@@ -72,17 +80,6 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
     return {name(first[slug]): first[slug] for slug in dict.fromkeys(folder.name for folder in every)}
 
 
-def _made(folder: Path) -> dict[str, str]:
-    """Tell when and by which commits the systems of a GPU were measured, which may be several."""
-    machines = (records.read_machine(folder / system) for system in records.systems(folder))
-    parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
-    days, commits = (list(dict.fromkeys(of)) for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
-    return {
-        "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
-        "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
-    }
-
-
 def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     """Resolve a notebook's parameters to a GPU's folder, as `run.start` does, without measuring.
 
@@ -100,7 +97,7 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
 
 
 #: Two columns, name and value, as HTML without a head: rows of them, and a caption.
-facts = partial(html.part, "facts")
+facts = partial(text.part, "facts")
 
 
 # ---------------------------------------------------------------- how GPUs differ
@@ -151,12 +148,6 @@ def changed(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return given[given.mask(given == measures.NOT_MEASURED).nunique(axis=1) > 1].reset_index()
 
 
-def judged(found: Mapping[str, Path], system: str) -> dict[str, pd.DataFrame]:
-    """Return verdicts on the claims of a system, of each GPU that has records of it."""
-    having = {gpu: folder for gpu, folder in found.items() if system in records.systems(folder)}
-    return judge.everywhere([claim for claim in load.claims() if claim.room == system], having)
-
-
 def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """Tell the GPUs apart.
 
@@ -199,8 +190,7 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
         if not each:
             continue
         df = pd.concat(each, names=["gpu"])
-        shared = df.groupby(_KEY)["m"].transform("size") == len(each)
-        for gpu, own in df[shared].groupby(level="gpu", sort=False):
+        for gpu, own in df[df.groupby(_KEY)["m"].transform("size") == len(each)].groupby(level="gpu", sort=False):
             held = 100 * (~own["throttle"].isin(FREE)).mean()
             yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())
             yield f"clock held back, {unit}", gpu, held, f"% of {len(own)} rows"

@@ -75,14 +75,9 @@ def grid(ax, x: float, rows: int, columns: int, down: int, across: int, cell: fl
 
 
 def pointer(ax, x0: float, y0: float, x1: float, y1: float, colour: str, **how) -> None:
-    """Draw an `arrow` from one point to another."""
-    arrow(ax, (x0, y0), (x1, y1), colour, **how)
-
-
-def arrow(ax, start, end, colour, **how) -> None:
-    """Draw an arrow between two points, (x, y) each."""
+    """Draw an arrow from one point to another."""
     more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
-    ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
+    ax.add_patch(FancyArrowPatch((x0, y0), (x1, y1), shrinkA=0, shrinkB=0, **more))
 
 
 def short(value: float) -> str:

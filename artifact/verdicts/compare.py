@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures, quantities
+from artifact.verdicts import evidence, judge, load, measures
 from artifact.verdicts.evidence import CEILINGS
 
 SPEEDUP_TOLERANCE = 0.05  #: median difference of the speedups of a variant in an experiment
@@ -203,7 +203,7 @@ def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
     It is the geometric mean over the points of its experiments.
     """
     given = claim.rule.quantity.keywords
-    named = [name for key in ("of", "over") for name in quantities.contenders(given.get(key) or ())]
+    named = [name for key in ("of", "over") for name in evidence.contenders(given.get(key) or ())]
     df = points[(points["room"] == claim.room) & points["experiment"].isin(claim.experiment)]
     found = df[df["variant"].isin(named)].groupby("variant")["time_ratio"].agg(records.geomean)
     return {name: float(found[name]) for name in named if name in found}

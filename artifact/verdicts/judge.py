@@ -21,6 +21,7 @@ Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPE
 those of others' code among them.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -33,7 +34,7 @@ import pandas as pd
 
 from artifact import paths
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, quantities, words
+from artifact.verdicts import evidence, load, measures
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
 from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
@@ -71,20 +72,18 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
         system = known[i].room
         return _outcome(known[i], found[system] if system in found else Evidence(folder, system))
 
-    rows = (_row(claim, found[claim.room], outcome, folder.name) for claim in claims)
+    rows = []
+    for claim in claims:
+        came, e = outcome(claim.id), found[claim.room].only(claim.rule.at, claim.rule.repeats)
+        told = came.verdict in (NOT_MEASURED, REPRODUCED)
+        more = {
+            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and carried(claim, folder.name) else came.verdict,
+            "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
+            "gpu": ", ".join(claim.gpu),
+            "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
+        }
+        rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
-
-
-def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str) -> dict[str, object]:
-    found = outcome(claim.id)
-    verdict, reason = found.verdict, {NOT_MEASURED: found.why, REPRODUCED: ""}.get(found.verdict)
-    if reason is None:
-        reason = filled(claim, e.only(claim.rule.at, claim.rule.repeats), found, outcome)
-    if verdict == NOT_REPRODUCED and carried(claim, gpu):
-        verdict = NOT_CARRIED
-    own = bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment)
-    more = {"verdict": verdict, "reason": reason, "gpu": ", ".join(claim.gpu), "own": own}
-    return {key: getattr(found if hasattr(found, key) else claim, key, None) for key in LEDGER_COLUMNS} | more
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
@@ -96,11 +95,9 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
     claims, known = list(claims), {claim.id: claim for claim in load.claims()}
     if folder.parent != paths.RECORDED or not all(known.get(claim.id) is claim for claim in claims):
         return judge(claims, folder)
-    place, state = paths.BUILD / "verdicts" / f"{folder.name}.json", _state()
-    try:
+    place, state, table = paths.BUILD / "verdicts" / f"{folder.name}.json", _state(), {}
+    with contextlib.suppress(OSError, ValueError):
         table = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        table = {}
     if table.get("state") != state:
         df = judge(known.values(), folder)
         table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
@@ -159,39 +156,34 @@ def same_gpu(said: str, measured: str) -> bool:
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
-    e = e.only(claim.rule.at, claim.rule.repeats)
-    try:
-        found = replace(measures.outcome(claim.rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
-    except NotMeasured as missing:
-        found = Outcome(NOT_MEASURED, "—", str(missing))
+    rule, e = claim.rule, e.only(claim.rule.at, claim.rule.repeats)
+    found = replace(_tried(rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
     given = found.verdict != NOT_MEASURED
-    sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats and given else []
+    sweeps = evidence.sweeps(claim.experiment) if rule.repeats and given else []
     runs = {name: [other for other in claim.experiment if other == name or other not in sweeps] for name in sweeps}
-    over = claim.rule.also_over
-    second = replace(claim.rule, quantity=partial(claim.rule.quantity, over=over)) if over and given else None
-    also = _tried(second, e, claim.experiment) if second else None
-    why = words.say(
-        "why",
-        c=claim,
-        rule=found.why,
-        given=given,
-        kept=e.kept,
-        series=any(SERIES in name for name in claim.experiment),
-        theirs=any(OTHERS in name for name in claim.experiment),
-        runs={name: _tried(claim.rule, e, run) for name, run in runs.items()},
-        also=also,
-        also_said=measures.said(also.verdict, claim.extension) if also else "",
-        nothing=NOT_MEASURED,
-    )
-    return replace(found, why=why)
+    second = replace(rule, quantity=partial(rule.quantity, over=rule.also_over)) if rule.also_over and given else None
+    also = _tried(second, e, claim.experiment) if second else found
+    seen = {
+        "c": claim,
+        "rule": found.why,
+        "given": given,
+        "kept": e.kept,
+        "series": any(SERIES in name for name in claim.experiment),
+        "theirs": any(OTHERS in name for name in claim.experiment),
+        "runs": {name: _tried(rule, e, run) for name, run in runs.items()},
+        "also": also if second and also.verdict != NOT_MEASURED else None,
+        "also_said": measures.said(also.verdict, claim.extension),
+    }
+    return replace(found, why=measures.say("why", seen))
 
 
-def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome | None:
-    """Return what a rule makes of experiments; None where their records do not decide."""
+def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
+    """Return what a rule makes of experiments, or that their records do not decide, which rests on nothing."""
     try:
         return measures.outcome(rule, e, experiments)
-    except NotMeasured:
-        return None
+    except NotMeasured as missing:
+        e.seen.clear()
+        return Outcome(NOT_MEASURED, "—", str(missing))
 
 
 # ---------------------------------------------------------------- why a claim is not reproduced
@@ -215,11 +207,14 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    plain = partial(words.say, "plain", published=claim.published, measured=outcome.measured)
+    said, missing = "", ""
     try:
-        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or plain(missing="")
-    except NotMeasured as missing:
-        return plain(missing=str(missing))
+        said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason)
+    except NotMeasured as nothing:
+        missing = str(nothing)
+    return said or measures.say(
+        "plain", {"published": claim.published, "measured": outcome.measured, "missing": missing}
+    )
 
 
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
@@ -239,5 +234,5 @@ def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Calla
         case ["counter", metric, "of", of]:
             return f"{e.counter(of, metric, experiments).median():.3g}"
         case ["counter", metric, "of", of, "/", over]:
-            return f"{records.geomean(quantities.counter(e, experiments, metric, of, over).by[of]):.2f}×"
+            return f"{records.geomean(evidence.counter(e, experiments, metric, of, over).by[of]):.2f}×"
     raise ValueError(f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none.")

@@ -14,7 +14,7 @@ A claim of a source is judged by a rule, which the file states in full:
     expect = { at_most = 0.95, partly = 1.0 }               # … and held against what the source says
     published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
 
-- `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
+- `quantity` names a function of `evidence.py`, `reduce` and `expect` one of `measures.py`, or all three one
   of the system's own `measures.py`; each function's docstring is its definition, and the
   ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is
   the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
@@ -70,7 +70,7 @@ from pydantic import with_config
 
 from artifact import paths, registry
 from artifact.measure import durations, records
-from artifact.verdicts import evidence, measures, quantities
+from artifact.verdicts import evidence, measures
 
 SAID = "published"  #: in the numbers of an expectation: those of the source
 GPU, METHOD = "gpu", "method"  #: what a claim may depend on
@@ -287,7 +287,7 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
     unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
     numbers = {key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)}
     if len(numbers) == 2:
-        return numbers, quantities.stated(low, high) + unit
+        return numbers, evidence.stated(low, high) + unit
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
 
 
@@ -300,7 +300,7 @@ def of_sources(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def _counters(quantity: partial) -> list[str]:
-    return [metric for key in COUNTERS for metric in quantities.contenders(quantity.keywords.get(key, ()))]
+    return [metric for key in COUNTERS for metric in evidence.contenders(quantity.keywords.get(key, ()))]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

@@ -17,9 +17,9 @@ from markupsafe import Markup, escape
 
 from artifact import paths, registry
 from artifact.book import facts as facts_
-from artifact.book import html, text
+from artifact.book import text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import formatting, provenance
+from artifact.drawing import provenance
 from artifact.drawing.pages import front
 from artifact.measure import device, durations, external, records
 from artifact.recommend import landscape
@@ -222,9 +222,9 @@ def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
         rows.append(
             {
                 "number": f"C{number}",
-                "claim": html.part("worded", claim.id, claim.says, LEDGER, claim.source),
-                "tried": html.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
-                "here": html.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
+                "claim": text.part("worded", claim.id, claim.says, LEDGER, claim.source),
+                "tried": text.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
+                "here": text.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
             }
         )
     return pd.DataFrame(rows)
@@ -243,7 +243,7 @@ def times(a: Appendix) -> pd.DataFrame | None:
     shown = {
         "figure": [figures.get(system, {}).get(experiment, "–") for system, _, experiment in known.index],
         "experiment": [f"{experiment} (2nd run)" if again else experiment for _, again, experiment in known.index],
-        "notebook": [html.part("link", f"{name}.html", name) for name in known["notebook"]],
+        "notebook": [text.part("link", f"{name}.html", name) for name in known["notebook"]],
         "points": points.loc[known.index].tolist(),
     }
     return pd.DataFrame(shown | {f"{a.short[gpu]}: min (s)": cells.loc[known.index, gpu].tolist() for gpu in a.spent})
@@ -279,7 +279,7 @@ def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
         if system.sections:
             df = page.coverage(system, a.known, untested, figures.get(system.room, {}))
             rows = df.to_dict("records")
-            cells = {name: [html.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
+            cells = {name: [text.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
             yield [("source.name", system.name), ("source.title", system.title)], df.assign(**cells)
 
 
@@ -331,8 +331,8 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }
-            rows = {key: html.code(told) for key, told in said.items() if told}
-            rows["claims that it decides"] = html.part("links", claims, LEDGER) if claims else escape("none")
+            rows = {key: text.code(told) for key, told in said.items() if told}
+            rows["claims that it decides"] = text.part("links", claims, LEDGER) if claims else escape("none")
             yield provenance.facts(rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
 
 
@@ -349,4 +349,4 @@ def _beside(a: Appendix, measured: external.Others) -> str:
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
     told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + formatting.listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(told)

@@ -15,27 +15,12 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 from artifact import paths, registry
-from artifact.book import html
 from artifact.book.facts import Fact, flat
-from artifact.book.text import NOT_MEASURED, Text
+from artifact.book.text import NOT_MEASURED, Text, made, part
 from artifact.drawing import provenance, sketch, style, summary
 from artifact.measure import records
 from artifact.verdicts import judge, load, measures, page
 
-MEANING = {
-    measures.REPRODUCED: "The records satisfy the claim, within a tolerance that the ledger states.",
-    measures.PARTLY: "It holds for some of what it speaks of, or in a weaker form; the ledger says which.",
-    measures.NOT_REPRODUCED: "The records contradict it on this GPU. The chapter looks into why.",
-    measures.NOT_CARRIED: "The source measured it on another GPU, and it does not hold on this one. That does not make it "
-    "wrong there.",
-    measures.NOT_MEASURED: "The records that would decide are not there. This is no verdict on the source.",
-}
-#: Title, address, what is there.
-DOORS = (
-    ("Read", "ledger.html", "Every claim and its verdict; a chapter for each system."),
-    ("Rerun", "reviewers.html", "`make artifact`; with a GPU `make measure`."),
-    ("Use", "library.html", "The kernels as a library, for your own matrix."),
-)
 #: Blocks of the text, each a head and what is said below it.
 FINDINGS = ("opponent", "stopwatch", "instruction", "contradiction", "balance")
 #: A number that a claim's records gave, as the ledger words it.
@@ -51,15 +36,15 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     """
     told = data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]]
     yield from flat({"systems": told, "citation": citation()})
-    frames = {gpu: df.set_index("id") for gpu, df in judged.items()}
-    short = records.short_gpus(frames)
+    short = records.short_gpus(judged)
+    frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
     for claim in known:
-        found = {short[gpu]: _number(df.loc[claim.id]) for gpu, df in frames.items()}
-        given = {gpu: number for gpu, number in found.items() if number}
+        found = {gpu: NUMBER.search(df["measured"].get(claim.id, "")) for gpu, df in frames.items()}
+        given = {gpu: number[0] for gpu, number in found.items() if number}
         said: dict[str, Any] = {"stated": str(escape(claim.published))}
         if given.keys() & list(short.values())[:1]:
-            said["here"] = html.part("here", claim.id, next(iter(given.values())))
-            said["each"] = html.part("each", claim.id, given)
+            said["here"] = part("here", claim.id, next(iter(given.values())))
+            said["each"] = part("each", claim.id, given)
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
         yield from flat({f"claim.{claim.id}": said})
@@ -70,15 +55,10 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
         yield from flat({"gpus": {"changed": len(provenance.changed(claims)), "decided": decided}})
 
 
-def _number(row: pd.Series) -> str:
-    found = NUMBER.search(row["measured"])
-    return found[0] if found and row["verdict"] != measures.NOT_MEASURED else ""
-
-
 def findings(text: Text) -> Markup:
     """Return heads, each with its sentences, as an HTML list, without those of which a number was not measured."""
     missing = NOT_MEASURED.partition("{")[0]
-    return html.made("findings", items=[said for said in map(text, FINDINGS) if not said.startswith(missing)])
+    return made("findings", items=[said for said in map(text, FINDINGS) if not said.startswith(missing)])
 
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
@@ -87,16 +67,12 @@ def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tupl
     found: `provenance.folders`; judged: verdicts of each of these GPUs on all claims.
     """
     df = summary.table(found)
-    return summary.drawn(df, counts(judged)), {"alt": summary.alt(df), "caption": summary.caption(df)}
-
-
-def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str, int]]:
-    """Return (system, GPU) -> verdict, or `summary.OWN`, -> number of claims."""
-    return {
+    counts = {
         (system, gpu): page.counts(own, summary.OWN)
-        for gpu, df in judged.items()
-        for system, own in df.groupby("room", sort=False)
+        for gpu, of in judged.items()
+        for system, own in of.groupby("room", sort=False)
     }
+    return summary.drawn(df, counts), summary.told(df)
 
 
 def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
@@ -104,7 +80,7 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
     for df in judged.values():
         theirs = judge.by_evidence(df)[1]
         apart = {gpu: judge.by_evidence(own)[0] for gpu, own in judged.items()}
-        return html.made(
+        return made(
             "fare",
             total=len(judge.counted(df)),
             sources=df["source"].nunique(),
@@ -113,11 +89,6 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
             each={gpu: page.counts(own) for gpu, own in apart.items()},
         )
     return Markup()
-
-
-def doors() -> Markup:
-    """Return where to go on, as HTML cards."""
-    return html.made("doors", doors=DOORS)
 
 
 def citation(root: Path = paths.ROOT) -> dict[str, str]:
@@ -130,11 +101,6 @@ def citation(root: Path = paths.ROOT) -> dict[str, str]:
         "year": str(said["date-released"])[:4],
         "note": f"Software, {said['license']}",
     }
-
-
-def meanings() -> Markup:
-    """Return each verdict and what it means, as HTML."""
-    return provenance.facts({html.part("badge", verdict): said for verdict, said in MEANING.items()})
 
 
 # ---------------------------------------------------------------- the map of the systems
@@ -200,13 +166,11 @@ def lanes(data: pd.DataFrame) -> list[int]:
 
     The first in which no system before it has one of its patterns.
     """
-    taken: set[tuple[str, int, str]] = set()
-    found = []
+    found: list[int] = []
     for system in data.itertuples():
-        mine = ({(system.unit, lane, pattern) for pattern in system.patterns} for lane in itertools.count())
-        lane, cells = next((lane, cells) for lane, cells in enumerate(mine) if not cells & taken)
-        taken |= cells
-        found.append(lane)
+        before = zip(data.itertuples(), found, strict=False)
+        taken = {n for s, n in before if s.unit == system.unit and set(s.patterns) & set(system.patterns)}
+        found.append(next(lane for lane in itertools.count() if lane not in taken))
     return found
 
 

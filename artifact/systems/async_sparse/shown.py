@@ -16,9 +16,9 @@ from matplotlib.collections import PatchCollection
 from matplotlib.patches import Patch, Rectangle
 
 from artifact.book.study import Study, by, given, pivot, where
+from artifact.book.text import shape, times
 from artifact.drawing import plot, sketch
 from artifact.drawing.compiled import HOPPER
-from artifact.drawing.formatting import shape, times
 from artifact.drawing.style import BASELINE, BEST, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
 from artifact.measure import apart, records
 from artifact.systems.async_sparse import contenders, scripts
@@ -482,7 +482,7 @@ def machine(study: Study) -> Drawn:
     sketch.put(ax, 5.9, 0.2 + 0.26 * (-(-sms // 22)) + 0.18, f"{sms} SMs", fontsize=9)
     sketch.put(ax, 1.7, 0.18, "an SM", fontweight="bold")
     for top, bottom, rate in ((2.32, 2.88, "from L2"), (3.42, 3.98, "from memory")):
-        sketch.arrow(ax, (1.7, bottom), (1.7, top), INK)
+        sketch.pointer(ax, 1.7, bottom, 1.7, top, INK)
         sketch.put(ax, 1.82, (top + bottom) / 2, f"{facts[rate]} measured", ha="left")
     sketch.put(ax, 5.9, 2.4, f"WGMMA on all of them: {facts['WGMMA, all SMs']}")
     ax.set(xlim=(-0.05, 8.0), ylim=(4.6, -0.05), **BARE)
@@ -606,7 +606,7 @@ def thread_block() -> Drawn:
         ((4.98, 3.15), (0.9, 3.15), BOUND, (2.95, 3.32), "empty[q]: a consumer has read the stage"),
         ((0.9, 2.9), (4.98, 2.9), BOUND, (2.95, 2.76), "full[q]: both tiles have landed"),
     ):
-        sketch.arrow(ax, start, end, colour)
+        sketch.pointer(ax, *start, *end, colour)
         sketch.put(ax, *at, said)
     for q in range(contenders.STAGES):
         sketch.put(ax, 2.71 + 0.82 * q, 0.05, f"stage {q}")

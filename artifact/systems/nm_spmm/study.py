@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.book import study
-from artifact.drawing.formatting import shape, times
+from artifact.book.text import shape, times
 from artifact.measure import bench, external, records
 from artifact.profiling import ncu
 from kernels import jit

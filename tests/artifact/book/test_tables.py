@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from artifact import paths, registry
-from artifact.book import figures, html, tables
+from artifact.book import figures, tables, text
 
 CHAPTERS = list((paths.ROOT / "notebooks").glob("*.ipynb"))
 SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{tables.FILE}"))]
@@ -62,12 +62,12 @@ def test_a_specification_that_is_none_is_one_sentence_with_its_file(module, writ
 
 
 def test_what_a_page_shows_is_escaped():
-    assert html.code('run `a < b` & "go"') == 'run <code>a &lt; b</code> &amp; "go"'
-    assert "&lt;b&gt;" in html.part("link", "a.html", "<b>") and "<b>" not in html.part("links", ["<b>"])
-    assert "<b>1</b>" in html.part("facts", {"x": "<b>1</b>"})  # of HTML already
+    assert text.code('run `a < b` & "go"') == 'run <code>a &lt; b</code> &amp; "go"'
+    assert "&lt;b&gt;" in text.part("link", "a.html", "<b>") and "<b>" not in text.part("links", ["<b>"])
+    assert "<b>1</b>" in text.part("facts", {"x": "<b>1</b>"})  # of HTML already
 
 
 def test_templates_escape_and_name_what_they_lack():
-    assert all(path.name.endswith(".html.j2") for path in html.FOLDER.iterdir())
-    for path in html.FOLDER.glob("*.html.j2"):
+    assert all(path.name.endswith(".html.j2") for path in text.HTML.iterdir())
+    for path in text.HTML.glob("*.html.j2"):
         jinja2.Environment().parse(path.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ import synthetic
 from drawn import words
 
 from artifact import paths
-from artifact.book import html, tables, text
+from artifact.book import tables, text
 from artifact.book.facts import tree
 from artifact.drawing import provenance
 from artifact.drawing.pages import appendix, front, ledger, machine
@@ -121,7 +121,7 @@ def test_what_matters_first_is_computed(judged):
     assert markup.count("<li>") == 1 + measured["source"].nunique() and "nan" not in markup
     named = re.findall(r'href="#claim-([^"]*)"', markup)
     assert named and set(df.set_index("id").loc[named, "verdict"]).isdisjoint({measures.REPRODUCED})
-    assert ledger.fared({}) == ledger.bars({}) == ledger.table({}, {}) == front.fare({}) == ""
+    assert ledger.fared({}) == ledger.bars({}) == ledger.ledger({}) == front.fare({}) == ""
 
 
 def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch, tmp_path, origin):
@@ -149,11 +149,11 @@ def test_findings_have_numbers_with_links_and_are_left_out_without():
 
 def test_only_verdicts_have_badges_and_the_style_sheet_knows_each():
     with pytest.raises(jinja2.UndefinedError):
-        html.part("badge", "maybe")
+        text.part("badge", "maybe")
     sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
     assert sheet.count("{") == sheet.count("}")  # a brace too many hides the rule behind it
     for verdict in measures.VERDICTS:
-        (name,) = re.findall(r'class="([\w-]+)"', html.part("badge", verdict))
+        (name,) = re.findall(r'class="([\w-]+)"', text.part("badge", verdict))
         assert f".{name} {{ color:" in sheet, verdict
 
 

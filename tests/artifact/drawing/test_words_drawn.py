@@ -2,25 +2,26 @@
 
 import pytest
 
-from artifact.drawing import formatting, sketch
+from artifact.book import text
+from artifact.drawing import sketch
 from artifact.drawing.pages.sources import linked
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (formatting.listed([]), ""),
-        (formatting.listed(["a"]), "a"),
-        (formatting.listed(["a", "b", "c"]), "a, b and c"),
-        (formatting.shape((512, 512, 512)), "512³"),
-        (formatting.shape((512, 512, 64)), "512 × 512 × 64"),
-        (formatting.more(0.123, "bytes"), "12% more bytes"),
-        (formatting.more(-0.5, "clocks"), "50% fewer clocks"),
-        (formatting.change(1.2), "20% faster"),
-        (formatting.change(0.9), "10% slower"),
-        (formatting.change(1.019), "the same within 2%"),
-        (formatting.change(0.981), "the same within 2%"),
-        (formatting.times("1.3x over 128 x 256: 2x."), "1.3× over 128 x 256: 2×."),
+        (text.listed([]), ""),
+        (text.listed(["a"]), "a"),
+        (text.listed(["a", "b", "c"]), "a, b and c"),
+        (text.shape((512, 512, 512)), "512³"),
+        (text.shape((512, 512, 64)), "512 × 512 × 64"),
+        (text.more(0.123, "bytes"), "12% more bytes"),
+        (text.more(-0.5, "clocks"), "50% fewer clocks"),
+        (text.change(1.2), "20% faster"),
+        (text.change(0.9), "10% slower"),
+        (text.change(1.019), "the same within 2%"),
+        (text.change(0.981), "the same within 2%"),
+        (text.times("1.3x over 128 x 256: 2x."), "1.3× over 128 x 256: 2×."),
         (sketch.wrap("one two three", 8), "one two\nthree"),
         (sketch.wrap("", 8), "–"),
         *((sketch.short(value), text) for value, text in ((0, "0"), (0.533, ".53"), (-0.5, "-.50"), (0.996, "1.0"))),

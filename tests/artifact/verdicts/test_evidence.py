@@ -110,10 +110,10 @@ def test_runs_of_one_measurement_are_one_experiment_of_means():
 def test_rows_of_some_variants_are_in_the_order_of_the_records():
     e, names = evidence(), ["cusparse_default", "warp_per_row"]
     frame = e.frame(ALL)
-    rows = e.rows((*ALL, "counters"), names)
+    rows = evidence_.rows(e, (*ALL, "counters"), *names)
     assert rows.equals(frame[frame["variant"].isin(names)]) and 0 < len(rows) < len(frame)
     with pytest.raises(evidence_.NotMeasured, match="'nobody' was not measured in wide, square"):
-        e.rows(["wide", "square"], ["warp_per_row", "nobody"])
+        e.frame(["wide", "square"], "warp_per_row", "nobody")
 
 
 def test_a_ratio_is_of_the_points_that_both_have():

@@ -9,10 +9,10 @@ import pytest
 import synthetic
 from judging import ALL, SPEEDUP, evidence, frames, outcome
 
-from artifact.verdicts import measures, quantities
-from artifact.verdicts.evidence import NotMeasured
+from artifact.verdicts import evidence as quantities
+from artifact.verdicts import measures
+from artifact.verdicts.evidence import INDEX, NotMeasured, Values
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
-from artifact.verdicts.quantities import INDEX, Values
 
 FAST, SLOW = {"at_least": 1.1, "partly": 1.0}, {"at_most": 0.97, "partly": 1.0}
 NEAR = {"near": [1.0, 1.5], "factor": 1.2, "partly": 2.4}

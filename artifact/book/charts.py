@@ -98,18 +98,16 @@ class About:
                 grid.axes[i, j].axis("off")
                 continue
             draw(grid.facet_axis(i, j), part)
-            grid.axes[i, j].set_title("" if i and self.row == QUANTITY else self._title(part))
+            heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
+            said = [
+                plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
+                for c, v in heads.items()
+            ]
+            if said and not (i and self.row == QUANTITY):
+                grid.axes[i, j].set_title(self.titles.format(*said))
         if handles is not None:
             self.key(grid.figure, handles, df if keyed is None else keyed, columns)
         return grid.figure
-
-    def _title(self, part: pd.DataFrame) -> str:
-        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
-        said = [
-            plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
-            for c, v in heads.items()
-        ]
-        return self.titles.format(*said) if said else ""
 
     def key(self, fig, handles: Mapping[str, object], df: pd.DataFrame, columns: int = 4, bands: bool = False) -> None:
         """Write the legend: `handles`, and what is stated and which ceilings there are in the table.
@@ -167,15 +165,6 @@ def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return df[~source.isin([STATED, CEILING])], df[source == STATED], df[source == CEILING]
 
 
-def _long(df: pd.DataFrame, quantities: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each value of each quantity; rows that name their quantity have it in `low` and `high`."""
-    df = df.assign(**{QUANTITY: df.get(QUANTITY)})
-    long = df[df[QUANTITY].isna()].drop(columns=QUANTITY)
-    long = long.melt([c for c in long if c not in quantities], quantities, QUANTITY, "value").dropna(subset=["value"])
-    own = df[df[QUANTITY].isin(quantities)]
-    return pd.concat([long, own.assign(value=own["low"].where(own["low"] == own["high"]))]) if len(own) else long
-
-
 def _values(df: pd.DataFrame, *columns: str) -> list[float]:
     """All numbers in columns that the table may have."""
     return [v for c in dict.fromkeys(columns) if c in df for v in df[c].dropna()]
@@ -231,8 +220,11 @@ def lines(
     of so many points that markers would hide them; what is stated is then told apart by its dashes.
     """
     scale, value = scale or {}, y if isinstance(y, str) else "value"
-    if not isinstance(y, str):
-        df, about = _long(df, y), replace(about, row=QUANTITY, sharey="row")
+    if not isinstance(y, str):  # a row for each value; rows that name their quantity have it in `low` and `high`
+        df, about = df.assign(**{QUANTITY: df.get(QUANTITY)}), replace(about, row=QUANTITY, sharey="row")
+        wide, own = df[df[QUANTITY].isna()].drop(columns=QUANTITY), df[df[QUANTITY].isin(y)]
+        long = wide.melt([c for c in wide if c not in y], y, QUANTITY, "value").dropna(subset=["value"])
+        df = pd.concat([long, *([own.assign(value=own["low"].where(own["low"] == own["high"]))] if len(own) else [])])
     elif QUANTITY in df:
         df = df[df[QUANTITY].isna() | (df[QUANTITY] == y)]
     measured, stated, _ = parts(df)
@@ -360,7 +352,13 @@ def _in_rows(
         mark(ax, here)
         if scale:
             _scaled(ax, "x", scale, _values(df if about.sharex else part, x, *interval, "low", "high"), reference)
-        _stated_across(ax, said.dropna(subset=["_at"]), x)
+        for row in said.dropna(subset=["_at"]).to_dict("records"):  # hollow; a range with a bar, one end with an arrow
+            low, high = row.get("low", row.get(x)), row.get("high", row.get(x))
+            known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
+            ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
+            if len(known) == 1 and not low == high:
+                off = (22 if low == low else -22, 0)
+                ax.annotate("", (known[0], row["_at"]), off, textcoords="offset points", arrowprops=ARROW)
         ax.set_yticks(range(len(levels)), [about.called(level) for level in levels])
         ax.set_ylim(len(levels) - 0.4, -1.05 if tops and len(ceilings) else -0.6)
         ax.tick_params(axis="y", length=0)
@@ -377,17 +375,6 @@ def _in_rows(
 
     keyed = df if tops else df.drop(parts(df)[2].index)
     return about.panels(df, len(levels) * inches + frame, draw, handles, columns, keyed)
-
-
-def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
-    """Draw what is stated of rows: hollow, with a bar where it is a range, with an arrow where it is one end of it."""
-    for row in said.to_dict("records"):
-        low, high = row.get("low", row.get(x)), row.get("high", row.get(x))
-        known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
-        ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
-        if len(known) == 1 and not low == high:
-            away = (22 if low == low else -22, 0)
-            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=ARROW)
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -593,8 +580,16 @@ def cloud(
                 span(here[at], here[ends[0]], here[ends[1]], color=[of[v]["color"] for v in here[hue]], alpha=0.55)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
-        if len(tops):
-            _under(ax, tops, x, y, hue, about, measured)
+        if len(tops):  # roofs, named where they end
+            level, left, right = tops[y].min(), measured[x].min() / 2.5, measured[x].max() * 3
+            ax.set(xscale="log", yscale="log")
+            for top in tops.dropna(subset=["slope"]).to_dict("records"):
+                ridge = level / top["slope"]
+                reach = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
+                ax.plot(reach, [reach[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
+                side = "left" if top["slope"] == tops["slope"].min() else "right"
+                look = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
+                ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **look)
             ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
             plot.log(ax.xaxis)
             plot.log(ax.yaxis)
@@ -616,19 +611,6 @@ def cloud(
         side.xaxis.set_major_locator(MaxNLocator(2, prune="upper"))
     about.key(fig, _handles(of, about), df)
     return fig
-
-
-def _under(ax, tops: pd.DataFrame, x: str, y: str, hue: str, about: About, measured: pd.DataFrame) -> None:
-    """Draw the roofs of a panel, named where they end, on logarithmic axes."""
-    level, left, right = tops[y].min(), measured[x].min() / 2.5, measured[x].max() * 3
-    ax.set(xscale="log", yscale="log")
-    for top in tops.dropna(subset=["slope"]).to_dict("records"):
-        ridge = level / top["slope"]
-        ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
-        ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
-        side = "left" if top["slope"] == tops["slope"].min() else "right"
-        how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
-        ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
 
 
 def heat(

@@ -1,4 +1,6 @@
-"""Figures as data: a system's `figures.toml` says what each shows, `charts` draws it, Sphinx numbers it.
+"""Figures and tables as data: what a page shows of a DataFrame a system's figures.toml and tables.toml say.
+
+`charts` draws a figure, Sphinx numbers both.
 
     [real]
     kind = "dots"                                   of `charts`, with its arguments below; none for a picture by code
@@ -13,10 +15,29 @@
 
 `show("real", df)` of a chapter draws the table, saves the figure as SVG with its CSV beside it, and displays it: in the
 book as a numbered figure, in JupyterLab as an image. The table may hold more columns than are drawn.
+
+A system's `tables.toml` has for each table which columns of a DataFrame it shows, what they are called there, and how a
+value is written:
+
+    [readings]
+    caption = "How near each reading comes to the published times."     a template over the chapter's facts
+    columns = [
+        { title = "reading", of = "reading", as = "name" },             one of FORMATS,
+        { title = "rms error", of = "rms_error", as = "{:.2f}" },       or a format of Python
+        { of = "^sm_", as = "{:.0f}" },                                 all columns that a pattern finds, by their names
+    ]
+    na = "–"                                                            what stands where there is no value
+    fold = "The counters"                                               the table unfolds, and is called so
+    prose = true                                                        columns of sentences, which may be wide
+    rows = [["T1", "{{ took.environment }}"]]                           the table itself: templates over facts
+
+A column that the DataFrame lacks is left out; without `columns`, all are shown. Numbers stand on the right.
 """
 
 import html
 import io
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache, partial
@@ -29,6 +50,7 @@ import pandas as pd
 from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from pandas.io.formats.style import Styler
 from pydantic import ConfigDict
 
 from artifact import paths, registry
@@ -36,7 +58,6 @@ from artifact.book import charts, text
 from artifact.drawing import plot, style
 from artifact.measure import records
 
-FILE = "figures.toml"
 #: What of a specification is no argument of its kind.
 ABOUT = ("kind", "caption", "alt", "fold", "at", "by", "how", "where")
 Spec = Mapping[str, Any]
@@ -49,15 +70,31 @@ FIGURE = registry.keys(
 )
 
 
-@cache
-def specs(system: str) -> dict[str, Spec]:
-    """Return what a system, or the pages of none ("book"), say of their figures, by their names.
+COLUMN = registry.keys({"of": str}, {"title": str, "as": str})
+TABLE = registry.keys(
+    {"caption": str},
+    {
+        "columns": list[COLUMN],  # type: ignore[valid-type]
+        "na": str,
+        "fold": str,
+        "prose": bool,
+        "rows": list[list[str]],
+    },
+)
+LEFT = [{"selector": cell, "props": "text-align: left"} for cell in ("td", "th")]
+#: Name of a format: the filters of templates, a contender's name, text in which `backticks` mark code.
+FORMATS = text.FILTERS | {"name": style.name, "code": text.code, "number": plot.number}
 
-    Raises ValueError for a kind that is none.
+
+@cache
+def specs(system: str, kind: str = "figures") -> dict[str, Spec]:
+    """Return what a system, or the pages of none ("book"), say of their figures or their tables, by their names.
+
+    Raises ValueError for a key, or a kind of figure, that is none.
     """
-    path = registry.home(system) / FILE
+    path, schema = registry.home(system) / f"{kind}.toml", TABLE if kind == "tables" else FIGURE
     found = registry.toml(path) if path.is_file() else {}
-    return {name: registry.checked(FIGURE, spec, f"{path}, [{name}]") for name, spec in found.items()}
+    return {name: registry.checked(schema, spec, f"{path}, [{name}]") for name, spec in found.items()}
 
 
 def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:
@@ -214,3 +251,64 @@ def shower(
         display(shown(system, name, fig, data, *about, *narrow))
 
     return show
+
+
+# ---------------------------------------------------------------- tables
+
+
+def rows(spec: Spec, facts: Mapping[str, Any]) -> pd.DataFrame | None:
+    """Return the table that a specification writes out itself, filled; None of one that shows a DataFrame."""
+    columns = [column["of"] for column in spec.get("columns", ())]
+    cells = [[text.rendered(cell, facts) for cell in row] for row in spec.get("rows", ())]
+    return pd.DataFrame(cells, columns=columns) if cells else None
+
+
+def styled(df: pd.DataFrame, spec: Spec, facts: Mapping[str, Any] | None = None) -> Styler:
+    """Return `df` as its specification writes it; facts: what the caption may name."""
+    columns: list[tuple[str, str, str | Callable | None]] = []
+    for column in spec.get("columns", ()):
+        found = re.compile(column["of"]).search if column["of"].startswith("^") else column["of"].__eq__
+        form = FORMATS.get(column.get("as", ""), column.get("as"))
+        columns += [(column.get("title", of), of, form) for of in filter(found, df.columns)]
+    columns = columns or [(name, name, None) for name in df]
+    shown = pd.DataFrame({title: df[of] for title, of, _ in columns})
+    formats = {title: form for title, _, form in columns if form is not None}
+    words: Any = {name: LEFT for name in shown.select_dtypes(exclude="number")}
+    made = Styler(shown, cell_ids=False).hide(axis="index").format(formats, precision=2, na_rep=spec.get("na", ""))
+    made.set_table_styles(words).set_table_attributes(f'class="dataframe{" prose" * spec.get("prose", False)}"')
+    return made.set_caption(text.code(text.rendered(spec["caption"], facts or {})))
+
+
+def shown_table(system: str, name: str, styler: Styler, spec: Spec, caption: str, fold: str = "") -> text.Shown:
+    """Keep the data of a table that `styled` made, and return what displays it."""
+    words = styler.data.select_dtypes(exclude="number").columns
+    head, *rows = [
+        " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in line.split("\x1f"))
+        for line in styler.to_string(delimiter="\x1f").splitlines()
+    ]
+    rule = " | ".join(":--" if column in words else "--:" for column in styler.data)
+    body = "\n".join(f"| {line} |" for line in (head, rule, *rows))
+    about = f":name: {system}-{name}".replace("_", "-") + f"\n:class: {'prose' if spec.get('prose') else 'numbers'}"
+    table = f":::{{table}} {caption} {{data}}\n{about}\n\n{body}\n:::"
+    return text.Shown(table, styler.to_html(), caption, text.kept(system, name, styler.data), fold)
+
+
+def tabler(system: str, said: text.Text | None = None) -> Callable[..., None]:
+    """Return a chapter's `table(name, df)`, which displays a table of the system's file and keeps its data.
+
+    said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
+    its specification writes out itself. One that is shown again has a number behind its name.
+    """
+    known, times = specs(system, "tables"), Counter[str]()
+
+    def table(name: str, df: pd.DataFrame | None = None) -> None:
+        spec, facts = known[name], said.facts if said else {}
+        df = rows(spec, facts) if df is None else df
+        if df is None or df.empty:
+            return
+        times[name] += 1
+        called = f"table-{name}" + f"-{times[name]}" * (times[name] > 1)
+        caption, fold = (text.rendered(spec.get(key, ""), facts) for key in ("caption", "fold"))
+        display(shown_table(system, called, styled(df, spec, facts), spec, caption, fold))
+
+    return table

@@ -28,8 +28,7 @@ from markupsafe import Markup, escape
 from artifact import paths, registry
 from artifact.book.facts import Value, tree
 from artifact.measure import durations, records
-from artifact.verdicts import measures
-from artifact.verdicts import page as verdicts
+from artifact.verdicts import judge, measures
 
 PAGES, HTML = Path(__file__).parent / "pages", Path(__file__).parent / "html"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
@@ -335,7 +334,6 @@ def _environment() -> jinja2.Environment:
     how: Any = {"trim_blocks": True, "lstrip_blocks": True, "loader": jinja2.FileSystemLoader(HTML)}
     made = _Environment(undefined=_Undefined, extensions=[_Holds], autoescape=escaped, **how)
     made.filters |= FILTERS | {"code": code, "minutes": durations.said, "article": article}
-    made.globals |= {name: getattr(verdicts, name) for name in ("LOOKS", "OWN_DATA", "VERDICTS")} | {
-        "said": measures.said
-    }
+    made.globals |= {name: getattr(judge, name) for name in ("LOOKS", "OWN_DATA", "VERDICTS")}
+    made.globals["said"] = measures.said
     return made

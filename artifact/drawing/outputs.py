@@ -8,7 +8,8 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from artifact import paths, registry
-from artifact.book import figures, study, tables
+from artifact.book import figures, study
+from artifact.book.facts import flat
 from artifact.book.text import Text, kept, listed, page, part
 from artifact.drawing import provenance, style, summary
 from artifact.drawing.pages import elsewhere, ledger, which
@@ -48,7 +49,7 @@ def of(
     our best last, for their looks; by default the system's variants. names: what figures call them.
     """
     ranked = tuple(order or registry.variants(system))
-    return say, tables.tabler(system, text), figures.shower(system, text, ranked, names)
+    return say, figures.tabler(system, text), figures.shower(system, text, ranked, names)
 
 
 def banner(run: Run, part: bool = False) -> None:
@@ -88,8 +89,12 @@ def beside(run: Run) -> None:
         show("gpus", summary.drawn(df), alt=said["alt"], caption=f"On {listed(found)}. {said['caption']}")
     mine = [claim for claim in load.claims() if claim.room == run.room]
     changed = provenance.changed(judge.everywhere(mine, found))["id"].tolist()
-    told = [("gpus", listed(found)), ("count", len(changed)), ("links", part("links", changed, elsewhere.LEDGER))]
-    say(page("elsewhere")("differ" if changed else "same", told))
+    told = {
+        "gpus": listed(found),
+        "count": len(changed),
+        "links": part("links", changed, elsewhere.LEDGER),
+    }
+    say(page("elsewhere")("differ" if changed else "same", flat(told)))
 
 
 def data(system: str, name: str, df: pd.DataFrame) -> str:
@@ -129,4 +134,4 @@ def run_own(run: Run, problem: Problem, names: list[str]) -> None:
     last = found[names[-1]][2].median_us
     timed = [(name, t.median_us, last / t.median_us, errors.rel_err) for name, (_, errors, t) in found.items()]
     spec = {"caption": f"Over: {style.name(names[-1])}.", "columns": [{"of": of, "as": how} for of, how in OWN.items()]}
-    display(HTML(tables.styled(pd.DataFrame(timed, columns=list(OWN)), spec).to_html()))
+    display(HTML(figures.styled(pd.DataFrame(timed, columns=list(OWN)), spec).to_html()))

@@ -1,8 +1,8 @@
 """What the axes of several figures need: ticks, lines, legends."""
 
 import itertools
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,17 +20,6 @@ def number(value: float, _=None) -> str:
     if value >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
-
-
-def size_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels for sizes, one notation for the whole axis.
-
-    2ⁿ if all are powers of two and the largest is at least 2¹⁵, else digits in groups of three.
-    """
-    powers = [round(np.log2(tick)) for tick in ticks]
-    if max(ticks) >= 2**15 and all(t == 2**p for t, p in zip(ticks, powers, strict=True)):
-        return ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
-    return [f"{tick:,.0f}".replace(",", "\u202f") for tick in ticks]
 
 
 def ticks(axis, at: Sequence[float], form=number) -> None:
@@ -54,12 +43,16 @@ def log(axis, fine: bool = False) -> None:
 def sizes(ax, values: Sequence[float], most: int = 4) -> None:
     """Make the x axis logarithmic, with ticks at the measured sizes.
 
-    Where there are many, every second or third tick is labelled.
+    Where there are many, every second or third tick is labelled: by 2ⁿ if all are powers of two and the largest is at
+    least 2¹⁵, else by digits in groups of three.
     """
     values = sorted(set(values))
     labelled = values[::-1][:: -(-len(values) // most)][::-1]
+    powers, labels = np.log2(labelled).round().astype(int), [f"{x:,.0f}".replace(",", "\u202f") for x in labelled]
+    if labelled[-1] >= 2**15 and np.array_equal(labelled, 2.0**powers):
+        labels = ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
     ax.set_xscale("log", base=2)
-    ticks(ax.xaxis, labelled, FixedFormatter(size_labels(labelled)))
+    ticks(ax.xaxis, labelled, FixedFormatter(labels))
     ax.xaxis.set_minor_locator(FixedLocator(values))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
@@ -138,16 +131,8 @@ def right(ax, y: float, points: float, text: str, **how) -> None:
     )
 
 
-class End(NamedTuple):
-    """Where a line ends, and what it is called there; `alone` is a point that no line leads to."""
-
-    name: str
-    x: float
-    y: float
-    colour: str
-    alone: bool = False
-
-
+#: Where a line ends, and what it is called there; `alone` is a point that no line leads to.
+End = namedtuple("End", "name x y colour alone", defaults=[False])
 #: From this share of the axes' width on, there is no room for a name beside a point.
 NEAR = 0.8
 

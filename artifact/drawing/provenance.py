@@ -154,7 +154,15 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     A row for each quantity that any of them states, a column for each GPU with its value and, behind the first, the
     ratio to that of the first.
     """
-    rows = [(what, gpu, *value) for gpu, folder in found.items() for what, *value in _told(folder)]
+    rows = []
+    for gpu, folder in found.items():
+        machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
+        stated = ((what, machine.get(key), unit, one) for key, (what, unit, one) in TOLD.items())
+        rows += [(what, gpu, n / one, unit) for what, n, unit, one in stated if isinstance(n, int | float)]
+        for what, (loops, column, unit) in ROOFS.items():
+            rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
+            if rates:
+                rows.append((what, gpu, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)))
     df = pd.DataFrame([*rows, *loads(found)], columns=["what", "gpu", "value", "unit"])
     order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
     ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
@@ -166,18 +174,6 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
 
 
-def _told(folder: Path) -> Iterator[tuple[str, float, str]]:
-    """Yield what it is called, value and unit of what a GPU's machine states and its ceilings were measured at."""
-    machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
-    for key, (what, unit, one) in TOLD.items():
-        if isinstance(machine.get(key), int | float):
-            yield what, machine[key] / one, unit
-    for what, (loops, column, unit) in ROOFS.items():
-        rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
-        if rates:
-            yield what, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)
-
-
 def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
     """Yield what was sampled while large products ran, on each unit of arithmetic.
 
@@ -186,10 +182,9 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
     """
     for unit in registry.UNITS:
         systems = [system.room for system in registry.find().values() if system.unit == unit]
-        each = {gpu: df for gpu, folder in found.items() if len(df := _large(folder, systems))}
-        if not each:
-            continue
-        df = pd.concat(each, names=["gpu"])
+        each = {gpu: _large(folder, systems) for gpu, folder in found.items()}
+        each = {gpu: df for gpu, df in each.items() if len(df)}
+        df = pd.concat(each or {"": pd.DataFrame(columns=[*_KEY, "throttle", *LOADS])}, names=["gpu"])
         for gpu, own in df[df.groupby(_KEY)["m"].transform("size") == len(each)].groupby(level="gpu", sort=False):
             held = 100 * (~own["throttle"].isin(FREE)).mean()
             yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())

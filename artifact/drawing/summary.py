@@ -26,7 +26,7 @@ from artifact import registry
 from artifact.book import facts, study, text
 from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, page
+from artifact.verdicts import evidence, judge, load, measures
 
 #: What the vendor's libraries are called in records.
 VENDOR = ("cusparse*", "cublas*")
@@ -171,7 +171,7 @@ OWN = "the source's own data"
 #: Verdict -> sign, and how its part of a bar is drawn: half transparent, so that the ink on it can be read in both
 #: modes of the page; in a frame if nothing was measured here.
 VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
-    verdict: (page.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
+    verdict: (judge.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
     for verdict, colour in (
         (measures.REPRODUCED, style.BASELINE),
         (measures.PARTLY, style.RUNGS[3]),

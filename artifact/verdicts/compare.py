@@ -70,11 +70,6 @@ class Comparison:
         """
         return bool(self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all())
 
-    @property
-    def exit_code(self) -> int:
-        """Return 0 if both sides agree, else 1."""
-        return AGREE if self.agrees else DIFFER
-
 
 def compare(
     fresh: str | Path,
@@ -96,15 +91,21 @@ def compare(
     for folder in sides:
         if not records.systems(folder):
             raise FileNotFoundError(f"{folder}: there are no records of any system; `make measure` makes them.")
-    common = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
-    systems = [name for name in common if system in (None, name)]
+    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+    systems = [name for name in both if system in (None, name)]
     if not systems:
-        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(common) or "none"
+        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
         raise ValueError(f"{which} records on both sides; those that have: {known}.")
     gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
     every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
-    points, rows = _points(fresh, shipped, systems), total[total["room"].isin(systems)]
+    rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
+    here = [(name, e) for name in systems for e in sorted({*records.experiments(fresh / name)})]
+    common = [(name, e) for name, e in here if e in records.experiments(shipped / name)]
+    one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in sides)
+    points = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
+    points["time_ratio"] = points["median_us_fresh"] / points["median_us_shipped"]
+    points["speedup_ratio"] = points["speedup_fresh"] / points["speedup_shipped"]
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
     verdicts = _verdicts([claim for claim in load.claims() if claim.room in systems], sides, points)
@@ -140,18 +141,6 @@ def _rows(folder: Path, places: Iterable[tuple[str, str]], read: Callable = reco
     """Return every row of these experiments, (system, name) each, as `read` gives them."""
     made = [read(folder / system / f"{experiment}.csv") for system, experiment in places]
     return pd.concat(made or [pd.DataFrame(columns=["variant", *_POINT, "median_us", "speedup"])], ignore_index=True)
-
-
-def _points(fresh: Path, shipped: Path, systems: Iterable[str]) -> pd.DataFrame:
-    """Return what both have, with the ratios of times and of speedups over the library."""
-    having = {name: {*records.experiments(fresh / name)} & {*records.experiments(shipped / name)} for name in systems}
-    common, key = [(name, e) for name, both in having.items() for e in sorted(both)], ["variant", *_POINT]
-    one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in (fresh, shipped))
-    both = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
-    return both.assign(
-        time_ratio=both["median_us_fresh"] / both["median_us_shipped"],
-        speedup_ratio=both["speedup_fresh"] / both["speedup_shipped"],
-    )
 
 
 def _timed(path: Path) -> pd.DataFrame:
@@ -234,14 +223,14 @@ def report(comparison: Comparison) -> str:
     shown = table if c.same_gpu else table.drop(columns=["time_ratio", "agrees"])
     changes = [
         f"  {row.id}: shipped {row.shipped} ({row.shipped_measured}),\n    fresh {row.fresh} ({row.fresh_measured})"
-        + f"\n    times fresh over shipped: {ratios(row.times)}" * bool(row.times)
+        + "\n    times fresh over shipped: " * bool(row.times)
+        + ", ".join(f"{name} {ratio:.2f}×" for name, ratio in row.times.items())
         for row in c.verdicts[c.verdicts["fresh"] != c.verdicts["shipped"]].itertuples()
     ]
-    others = "Different GPUs: times are not held against each other, the claims decide.\n"
     parts = {
         f"fresh: {c.fresh}    shipped: {c.shipped}    "
         f"the fresh records cover {c.covered} of the {c.total} shipped points\n": True,
-        others: not c.same_gpu,
+        "Different GPUs: times are not held against each other, the claims decide.\n": not c.same_gpu,
         shown.to_string(index=False, float_format="{:.3f}".format, na_rep="-") + "\n": True,
         f"Claims: of {n['own']} that the records of both decide {n['kept']} have the same verdict, and "
         f"{n['no_gpu']} that no GPU decides.": len(c.verdicts),
@@ -250,8 +239,3 @@ def report(comparison: Comparison) -> str:
         "\nThe records agree." if c.agrees else "\nThe records DIFFER.": True,
     }
     return "\n".join(text for text, holds in parts.items() if holds)
-
-
-def ratios(of: Mapping[str, float]) -> str:
-    """Return ratios by name as text: "v1 1.20×, v2 0.90×"."""
-    return ", ".join(f"{name} {ratio:.2f}×" for name, ratio in of.items())

@@ -104,7 +104,13 @@ class Evidence:
             for column, value in self.where.items():
                 df = df[df[column].isin(value if isinstance(value, list) else [value])]
             need(not df.empty, f"The records of {', '.join(names)} have nothing at {self.kept}.")
-            df = _mean_of_runs(df) if self.repeats and len(names) > 1 else df
+            if self.repeats and len(names) > 1:
+                # Times and rates of each contender at each point are geometric means over the experiments that have it,
+                # other columns those of the first.
+                runs = df.groupby(list(records.KEY), sort=False)
+                mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
+                first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
+                df = first.reset_index()[df.columns]
             values = df.set_index([*INDEX, "variant"])["median_us"]
             self.frames[key] = df, values.unstack("variant").loc[values.index.droplevel("variant").unique()]
         self.seen.update(names)
@@ -120,28 +126,22 @@ class Evidence:
 
     def _one(self, name: str) -> pd.DataFrame:
         """Return what lies under one name, read once: an experiment, the counters, the ceilings."""
-        if name not in self.read:
-            self.read[name] = self._records(name)
-        return self.read[name]
-
-    def _records(self, name: str) -> pd.DataFrame:
+        if name in self.read:
+            return self.read[name]
         path = place(name, self.folder, self.room)
         if name == CEILINGS:
             records.check_system(path.parent)
-            return pd.DataFrame(ceilings(self.folder))
-        if name.startswith(OTHERS):
-            return _as_records(_of_others(self.room, name, self.folder.name), self.room, name)
-        if SERIES in name:
-            return _as_records(_series(path, name), self.room, name)
-        if not os.path.lexists(path):  # a link to nothing is an error, not a gap
-            none = f"is no record of the experiment {name!r}."
+            df = pd.DataFrame(ceilings(self.folder))
+        elif name.startswith(OTHERS) or SERIES in name:
+            df = _of_sources(path, self.room, name, self.folder.name)
+        else:
+            counted = name == records.COUNTERS
             counters = "are no hardware counters of this system on this GPU (make profile)."
-            raise NotMeasured(f"There {counters if name == records.COUNTERS else none}")
-        return (
-            records.read_counters(path)
-            if name == records.COUNTERS
-            else with_best(records.complete(records.read(path), path))
-        )
+            none = counters if counted else f"is no record of the experiment {name!r}."
+            need(os.path.lexists(path), f"There {none}")  # a link to nothing is an error, not a gap
+            df = records.read_counters(path) if counted else with_best(records.complete(records.read(path), path))
+        self.read[name] = df
+        return df
 
     def ceiling(self, name: str, unit: str) -> float:
         """Return what a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
@@ -161,11 +161,9 @@ class Evidence:
 
         "cusparse_best" means, at each point, the algorithm that was fastest there.
         """
-        times = self.frame(experiments)
-        asked = times[times["variant"] == variant]
-        wanted = asked[["experiment", *SHAPE]].assign(
-            variant=asked["best_of" if variant in (BEST, ROOM_BEST) else "variant"]
-        )
+        actual = "best_of" if variant in (BEST, ROOM_BEST) else "variant"
+        asked = self.frame(experiments).query("variant == @variant")
+        wanted = asked[["experiment", *SHAPE]].assign(variant=asked[actual])
         found = wanted.merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
         need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
@@ -177,10 +175,8 @@ def with_best(df: pd.DataFrame) -> pd.DataFrame:
     ours = df[~df["variant"].str.startswith(registry.PREFIXES)]
     if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
         df = records.best_of(df, "cusparse_")
-    if ours.empty:
-        return df
-    best = records.best_of(ours, "", ROOM_BEST)
-    return pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+    best = [] if ours.empty else [records.best_of(ours, "", ROOM_BEST)[len(ours) :]]
+    return pd.concat([df, *best], ignore_index=True)
 
 
 # ---------------------------------------------------------------- records of other kinds
@@ -208,38 +204,30 @@ def ceilings(folder: Path) -> dict[str, dict[str, float]]:
         return {}
 
 
-def _series(path: Path, experiment: str) -> pd.DataFrame:
-    """Return a published series.
+def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFrame:
+    """Return as records a published series, or what the code of others gave on this GPU.
 
-    <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the dense product. A library at
-    density 1 alone is a dense one, and stands beside the others at each of their densities. FileNotFoundError or
-    ValueError, one sentence, where there is none.
+    Series: <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the dense product. A
+    library at density 1 alone is a dense one, and stands beside the others at each of their densities.
+    FileNotFoundError or ValueError, one sentence, where there is none.
+
+    Of speedups, among them those of the baseline, 1, times are in units of the baseline's at each point, so that ratios
+    of them are right; rates are there where the baseline's is known.
     """
-    gpu, df = experiment.partition(SERIES)[2], records.published(path)
-    df = df[df["gpu"] == gpu]
-    require(not df.empty, f"{path}: there is no series of the GPU {gpu!r}.")
-    dense = df.groupby("library")["density"].transform("min") == 1
-    beside = df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross")
-    return pd.concat([df[~dense], beside], ignore_index=True)
-
-
-def _of_others(system: str, experiment: str, gpu: str) -> pd.DataFrame:
-    """Return what the code of others gave on this GPU; where that is speedups, also those of the baseline, 1."""
-    measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
-    if slug(measured.gpu) != gpu:
+    if SERIES in experiment:
+        gpu, df = experiment.partition(SERIES)[2], records.published(path)
+        df = df[df["gpu"] == gpu]
+        require(not df.empty, f"{path}: there is no series of the GPU {gpu!r}.")
+        dense = df.groupby("library")["density"].transform("min") == 1
+        beside = df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross")
+        df = pd.concat([df[~dense], beside], ignore_index=True)
+    else:
+        measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
         ran = " and ".join(f"an {m.gpu}" for m in external.find(system, name=name))
-        raise NotMeasured(f"The code of others did not run on this GPU, only on {ran}.")
-    df = measured.numbers()
-    over = df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)
-    return df if "tflops" in df else pd.concat([df, over], ignore_index=True)
-
-
-def _as_records(df: pd.DataFrame, system: str, experiment: str) -> pd.DataFrame:
-    """Return the numbers of libraries as records: TFLOP/s of the dense product, or speedups.
-
-    Of these, times are in units of the baseline's at each point, so that ratios of them are right; rates are there
-    where the baseline's is known.
-    """
+        need(slug(measured.gpu) == gpu, f"The code of others did not run on this GPU, only on {ran}.")
+        df = measured.numbers()
+        over = [] if "tflops" in df else [df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)]
+        df = pd.concat([df, *over], ignore_index=True)
     flops = 2.0 * df["m"] * df["n"] * df["k"]
     timed = "tflops" in df
     rate = df["tflops"] if timed else df["speedup"] * df.get("over_tflops", np.nan)
@@ -251,18 +239,6 @@ def _as_records(df: pd.DataFrame, system: str, experiment: str) -> pd.DataFrame:
         useful_flops=flops * df["density"],
         tflops=rate * df["density"],
     )
-
-
-def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
-    """Return several experiments as one.
-
-    Times and rates of each contender at each point are geometric means over the experiments that have it, other
-    columns those of the first.
-    """
-    runs = df.groupby(list(records.KEY), sort=False)
-    mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
-    first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])))
-    return first.assign(**mean).reset_index()[df.columns]
 
 
 # ---------------------------------------------------------------- what a number is called
@@ -528,21 +504,6 @@ def counter_share(
     return Values(by, ".0f" if stated else ".1f", "%", 100, data={"most": most})
 
 
-def _dram(
-    e: Evidence, experiments, names: Sequence[str], metric: str
-) -> tuple[list[dict[str, pd.Series]], NotMeasured | None]:
-    """Return the share of the DRAM bandwidth in use of each contender by the counter `metric`.
-
-    Without it two bounds, least and requested bytes over the copy ceiling, and what was not measured.
-    """
-    try:
-        return [{name: e.counter(name, metric, experiments) / 100 for name in names}], None
-    except NotMeasured as missing:
-        df, top = rows(e, experiments, *names), e.ceiling("copy", "gbps")
-        rates = (df[c] / df["median_us"] / 1e3 / top for c in ("least_bytes", "requested_bytes"))
-        return [by_variant(df, rate.clip(upper=1.0), names) for rate in rates], missing
-
-
 def _bounded(bounds: Sequence[Mapping[str, pd.Series]], data: Mapping[str, Any]) -> Values:
     """Return shares in per cent; where there are two bounds, the second as `upper`."""
     upper = [_bounded([by], data) for by in bounds[1:]]
@@ -556,8 +517,15 @@ def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> 
     reuse in caches) and requested bytes over it (none). Where both give one verdict, that stands; else
     the claim is not measured.
     """
-    bounds, missing = _dram(e, experiments, contenders(of), metric)
-    return _bounded(bounds, {"missing": missing})
+    try:
+        return _bounded(
+            [{name: e.counter(name, metric, experiments) / 100 for name in contenders(of)}], {"missing": ""}
+        )
+    except NotMeasured as missing:
+        df, top = rows(e, experiments, *contenders(of)), e.ceiling("copy", "gbps")
+        rates = (df[c] / df["median_us"] / 1e3 / top for c in ("least_bytes", "requested_bytes"))
+        bounds = [by_variant(df, rate.clip(upper=1.0), contenders(of)) for rate in rates]
+        return _bounded(bounds, {"missing": str(missing)})
 
 
 def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:
@@ -567,15 +535,15 @@ def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Seq
     hardware counters from the least bytes to the requested ones over the copy ceiling, which may not decide. Caches,
     the counters `beside`, are said beside it and decide nothing. FMA units: useful FLOPs over the FMA ceiling.
     """
-    bounds, missing = _dram(e, experiments, [of], metric)
-    at = list(bounds[0][of].index.names)
-    fma = rows(e, experiments, of).set_index(at)["tflops"] / e.ceiling("fma", "tflops")
+    dram = dram_use(e, experiments, of, metric)
+    bounds = [v.by[of] for v in (dram, dram.upper) if v is not None]
+    fma = rows(e, experiments, of).set_index(list(bounds[0].index.names))["tflops"] / e.ceiling("fma", "tflops")
     caches = {}
     for name in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
             caches[name] = e.counter(of, name, experiments) / 100
-    data = {"missing": missing, "most": bounds[-1][of].max(), "caches": caches}
-    return _bounded([{"memory": by[of], "FMA units": fma.loc[by[of].index]} for by in bounds], data)
+    data = {**dram.data, "most": bounds[-1].max(), "caches": caches}
+    return _bounded([{"memory": use, "FMA units": fma.loc[use.index]} for use in bounds], data)
 
 
 QUANTITIES = (

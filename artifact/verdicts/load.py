@@ -50,7 +50,7 @@ A claim of a source is judged by a rule, which the file states in full:
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
   the records of the home GPU do not tell (`took`): counters, a single point, a system that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
-  `reason`; `page.py` shows it beside the claims, section by section.
+  `reason`; `judge.coverage` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
   `published/fig9.csv`. A claim about it says whether a source's text is borne out by its own data, whatever GPU
   the records are of.
@@ -212,6 +212,10 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
     metrics = _counters(rule.quantity)
     of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
     of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    note, notes = table.get("note", ""), data.get("notes", {})
+    parts = [note] if isinstance(note, str) else note
+    unknown, known = [p for p in parts if p and " " not in p and p not in notes], ", ".join(notes) or "none"
+    _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
     return Claim(
         room=system.room,
         source=system.name,
@@ -219,25 +223,12 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
         rule=rule,
         published=said,
         typed={experiment: float(typed[experiment]) for experiment in experiments},
-        note=_note(table.get("note", ""), data.get("notes", {}), name),
+        note=" ".join(notes.get(part, part) for part in parts),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
         depends_on=table.get("depends_on", GPU if of_source and not of_the_program else METHOD),
         **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
-
-
-def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
-    """Return a note as its file has it.
-
-    A text, or a list of texts and of names in `notes`, which hold what several claims say. Raises ValueError, one
-    sentence, for one word that is no name there.
-    """
-    parts = [said] if isinstance(said, str) else said
-    unknown = [part for part in parts if part and " " not in part and part not in notes]
-    known = ", ".join(notes) or "none"
-    _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
-    return " ".join(notes.get(part, part) for part in parts)
 
 
 def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str) -> measures.Rule:
@@ -289,14 +280,6 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
     if len(numbers) == 2:
         return numbers, evidence.stated(low, high) + unit
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
-
-
-# ---------------------------------------------------------------- of claims
-
-
-def of_sources(claims: Iterable[Claim]) -> list[Claim]:
-    """Return those without extensions, which are no claims of a source."""
-    return [claim for claim in claims if not claim.extension]
 
 
 def _counters(quantity: partial) -> list[str]:

@@ -168,16 +168,13 @@ def power_law(v: Values, along: str, scatter: float) -> Reduced:
 
     In each experiment and at each density; none where a point is further than the factor `scatter` from its fit.
     """
-    lines = _lines(v, along, ["contender", "experiment", "density"], "mean", 3)
-    fits = pd.DataFrame([_fit(line) for _, line in lines], columns=["slope", "off"])
+    found = []
+    for _, line in _lines(v, along, ["contender", "experiment", "density"], "mean", 3):
+        x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
+        slope, offset = np.polyfit(x, y, 1)
+        found.append((slope, np.exp(np.abs(y - slope * x - offset).max())))
+    fits = pd.DataFrame(found, columns=["slope", "off"])  # off: the factor by which a point is off at most
     return Reduced(v, fits["slope"].where(fits["off"] <= scatter), lines=True, data={"fits": fits})
-
-
-def _fit(line: pd.Series) -> tuple[float, float]:
-    """Return the slope of a line on log axes, and the factor by which a point is off at most."""
-    x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
-    slope, offset = np.polyfit(x, y, 1)
-    return slope, float(np.exp(np.abs(y - slope * x - offset).max()))
 
 
 def knee(v: Values, along: str, flat: float) -> Reduced:

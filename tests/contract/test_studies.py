@@ -22,7 +22,7 @@ import pytest
 from matplotlib import pyplot
 
 from artifact import paths, registry
-from artifact.book import facts, figures, study, tables, text
+from artifact.book import facts, figures, study, text
 from artifact.drawing import outputs
 from artifact.measure import records
 from artifact.verdicts import load, measures
@@ -85,8 +85,8 @@ def page(name: str, system: str, gpu: str) -> pd.DataFrame:
     judged = study.start(system, "recorded", gpu).verdicts  # which may compile
     with ExitStack() as stack, redirect_stdout(io.StringIO()):
         for where, what, other in (
-            *((figures, "shown", figure), (figures, "draw", lambda *_: None), (tables, "shown", table)),
-            *((module, "display", lambda _: None) for module in (figures, tables, outputs)),
+            *((figures, "shown", figure), (figures, "draw", lambda *_: None), (figures, "shown_table", table)),
+            *((module, "display", lambda _: None) for module in (figures, outputs)),
             *((outputs, what, lambda *_, **__: None) for what in ("banner", "when", "run_own")),
             (outputs, "verdicts", lambda _: judged),
             *((jit, what, compiles) for what in ("compile_cubin", "disassemble")),

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from artifact.drawing import provenance
 from artifact.drawing.pages import front
 from artifact.measure import device, durations, external, records
 from artifact.recommend import landscape
-from artifact.verdicts import compare, evidence, judge, load, measures, page
+from artifact.verdicts import compare, evidence, judge, load, measures
 from kernels import jit
 
 LEDGER = "ledger.html"
@@ -47,7 +47,7 @@ class Appendix:
     """What the page draws from."""
 
     origin: provenance.Origin
-    known: list[load.Claim]
+    known: list[load.Claim] = field(default_factory=load.claims)
 
     @cached_property
     def folders(self) -> dict[str, Path]:
@@ -86,11 +86,6 @@ class Appendix:
         return pd.concat(map(records.read, files)) if files else pd.DataFrame(columns=list(records.COLUMNS))
 
 
-def start(mode: str, gpu: str, folder: str) -> Appendix:
-    """Open what the page draws from. folder: the parameter `records`."""
-    return Appendix(provenance.origin(mode, gpu, folder), load.claims())
-
-
 # ---------------------------------------------------------------- what the text names
 
 
@@ -99,21 +94,26 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
 
     Systems, claims and commands, the repository's, and what each GPU's records hold. root: of the repository.
     """
-    systems, example = registry.find(), a.known[0]
+    systems, example, offered = registry.find(), a.known[0], {}
+    for s in front.systems(a.origin.folder).itertuples():
+        own = [k for k in importlib.import_module(f"kernels.{s.room}").VARIANTS.values() if k.entries]
+        said = {key: getattr(s, key) for key in ("name", "format", "precision", "state")}
+        everywhere = sum(kernel.targets == jit.TARGETS for kernel in own)
+        offered[s.room] = said | {"kernels": len(own), "everywhere": everywhere}
     theirs = dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
     pools = landscape.pools(a.origin.folder) if a.origin.folder else []
-    named = {
-        system: systems[system].name if system in systems else system
-        for df in a.first.values()
-        for system in df["room"]
-    }
+    named = {name: systems[name].name if name in systems else name for df in a.first.values() for name in df["room"]}
+    df = a.measured
+    host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
+    #: The memory that the largest point takes, on the GPU and, with a float64 reference, on the host.
+    largest = {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9} if len(df) else {}
     yield from flat(
         {
-            "systems": {s.room: _system(s) for s in front.systems(a.origin.folder).itertuples()},
+            "systems": offered,
             "claims": {
-                "of_sources": len(load.of_sources(a.known)),
+                "of_sources": sum(not claim.extension for claim in a.known),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
                 "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
@@ -145,16 +145,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "room_minutes": SYSTEM_MINUTES,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
-            "largest": _largest(a.measured) if len(a.measured) else {},
+            "largest": largest,
         }
         | _repository(root)
     )
-
-
-def _system(system: Any) -> dict[str, Any]:
-    kernels = [k for k in importlib.import_module(f"kernels.{system.room}").VARIANTS.values() if k.entries]
-    told = {key: getattr(system, key) for key in ("name", "format", "precision", "state")}
-    return told | {"kernels": len(kernels), "everywhere": sum(kernel.targets == jit.TARGETS for kernel in kernels)}
 
 
 def _repository(root: Path) -> dict[str, Any]:
@@ -172,12 +166,6 @@ def _repository(root: Path) -> dict[str, Any]:
         "licence": project["license"],
         "archived": f"yes, {found[1]}" if found else "not yet: there is no archived copy with a DOI",
     }
-
-
-def _largest(df: pd.DataFrame) -> dict[str, float]:
-    """Return the memory that the largest point takes, on the GPU and, with a float64 reference, on the host."""
-    host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
-    return {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9}
 
 
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
@@ -224,7 +212,7 @@ def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
                 "number": f"C{number}",
                 "claim": text.part("worded", claim.id, claim.says, LEDGER, claim.source),
                 "tried": text.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
-                "here": text.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
+                "here": text.part("given", claim.published, here, judge.written(claim.rule.written["expect"])),
             }
         )
     return pd.DataFrame(rows)
@@ -277,7 +265,7 @@ def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
     untested, figures = load.untested(), load.figures_of()
     for system in registry.find().values():
         if system.sections:
-            df = page.coverage(system, a.known, untested, figures.get(system.room, {}))
+            df = judge.coverage(system, a.known, untested, figures.get(system.room, {}))
             rows = df.to_dict("records")
             cells = {name: [text.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
             yield [("source.name", system.name), ("source.title", system.title)], df.assign(**cells)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import yaml
 from markupsafe import Markup, escape
-from matplotlib import pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 from artifact import paths, registry
@@ -19,7 +18,7 @@ from artifact.book.facts import Fact, flat
 from artifact.book.text import NOT_MEASURED, Text, made, part
 from artifact.drawing import provenance, sketch, style, summary
 from artifact.measure import records
-from artifact.verdicts import judge, load, measures, page
+from artifact.verdicts import judge, load, measures
 
 #: Blocks of the text, each a head and what is said below it.
 FINDINGS = ("opponent", "stopwatch", "instruction", "contradiction", "balance")
@@ -68,7 +67,7 @@ def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tupl
     """
     df = summary.table(found)
     counts = {
-        (system, gpu): page.counts(own, summary.OWN)
+        (system, gpu): judge.counts(own, summary.OWN)
         for gpu, of in judged.items()
         for system, own in of.groupby("room", sort=False)
     }
@@ -79,14 +78,13 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
     """Return how many claims have which verdict on each GPU, as HTML; nothing without records."""
     for df in judged.values():
         theirs = judge.by_evidence(df)[1]
-        apart = {gpu: judge.by_evidence(own)[0] for gpu, own in judged.items()}
         return made(
             "fare",
             total=len(judge.counted(df)),
             sources=df["source"].nunique(),
             theirs=len(theirs),
             consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
-            each={gpu: page.counts(own) for gpu, own in apart.items()},
+            each={gpu: judge.counts(judge.by_evidence(own)[0]) for gpu, own in judged.items()},
         )
     return Markup()
 
@@ -105,7 +103,6 @@ def citation(root: Path = paths.ROOT) -> dict[str, str]:
 
 # ---------------------------------------------------------------- the map of the systems
 
-MEASURED, BUILT = "measured", "built, not measured"
 #: An 8 x 8 example of each of `registry.PATTERNS`, of similar density.
 EXAMPLES = (
     "......#. ##....## ........ #......# ...#.... ##.####. ...#...# .....#..",
@@ -128,9 +125,9 @@ def systems(folder: Path | None) -> pd.DataFrame:
 
     It has the fields of `registry.System` that tell what it is, and whether a GPU's `folder` has records of it.
     """
-    measured = records.systems(folder) if folder else []
     df = pd.DataFrame(list(registry.find().values())).drop(columns=["headline", "names"])
-    return df.assign(state=df["room"].isin(measured).map({True: MEASURED, False: BUILT}))
+    measured = df["room"].isin(records.systems(folder) if folder else [])
+    return df.assign(state=measured.map({True: "measured", False: "built, not measured"}))
 
 
 def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
@@ -142,22 +139,21 @@ def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
     depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in units]
     tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
-    fig, ax = plt.subplots(figsize=(style.WIDTH, tops[-1] * INCHES), layout="none")
-    fig.subplots_adjust(0, 0, 1, 1)
     filled, cell = np.array([[*grid.replace(" ", "")] for grid in EXAMPLES]) == "#", np.arange(64)
     looks = {"facecolor": np.where(filled, style.BOUND, "none"), "alpha": np.where(filled, 0.85, 0.3)}
     x, y = columns[:, None] + (1 - 8 * CELL) / 2 + cell % 8 * CELL, 0.26 + cell // 8 * CELL
-    sketch.draw(
-        ax,
+    fig = sketch.picture(
+        (0, columns[-1] + 1.02),
+        (tops[-1], 0),
         (sketch.frame, x, y, CELL, CELL, looks | {"fill": True, "linewidth": 0.35}),
         (sketch.put, columns + 0.5, 0.13, registry.PATTERNS, {"weight": "bold"}),
         (sketch.put, 0.28, (tops[:-1] + tops[1:] - GAP) / 2, [u.replace(" ", "\n") for u in units], HEAD),
+        height=tops[-1] * INCHES,
+        whole=True,
     )
     for system, lane, colour in placed:
         x = columns[registry.PATTERNS.index(system.patterns[0])] + (1 - CARD[0]) / 2
-        _card(ax, x, tops[units.index(system.unit)] + lane * (CARD[1] + GAP), system, colour)
-    ax.set(xlim=(0, columns[-1] + 1.02), ylim=(tops[-1], 0))
-    ax.axis("off")
+        _card(fig.axes[0], x, tops[units.index(system.unit)] + lane * (CARD[1] + GAP), system, colour)
     return fig, data.drop(columns=["title", "order", "patterns"])
 
 

@@ -13,7 +13,7 @@ from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures, page
+from artifact.verdicts import evidence, judge, load, measures
 
 SCRIPT = Path(__file__).with_suffix(".js")
 NUMBERS = "records"  #: folder of copies of records, beside the figures
@@ -21,7 +21,7 @@ NUMBERS = "records"  #: folder of copies of records, beside the figures
 WORST = 2
 #: Columns before those of the GPUs.
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
-#: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
+#: What `judge.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
 STANDS = {
     "both": "both: the two rules are wide enough",
     "neither": "neither",
@@ -94,7 +94,7 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
     rest = [row for row in rows if known and row["id"] not in known]
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
     tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
-    (claims, theirs), of = judge.by_evidence(df), page.counts(df)
+    (claims, theirs), of = judge.by_evidence(df), judge.counts(df)
     ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
     return text.made(
         "ledger",
@@ -119,7 +119,7 @@ def by_section(df: pd.DataFrame) -> pd.DataFrame:
     """Return verdicts with a column `section`, those of a source together and in the order of its text."""
     systems = registry.find()
     sections = [
-        page.places(where, systems[system].sections)[0][0] if systems[system].sections else ""
+        judge.places(where, systems[system].sections)[0][0] if systems[system].sections else ""
         for system, where in zip(df["room"], df["where"], strict=True)
     ]
     order = [
@@ -135,8 +135,8 @@ def bars(judged: Judged) -> Markup:
     badges' colours mean.
     """
     first = [own for df in list(judged.values())[:1] for own in df.groupby("source", sort=False)]
-    sources = {source: page.counts(own) for source, own in first}
-    seen = [verdict for verdict in page.LOOKS if any(verdict in of for of in sources.values())]
+    sources = {source: judge.counts(own) for source, own in first}
+    seen = [verdict for verdict in judge.LOOKS if any(verdict in of for of in sources.values())]
     return text.made("bars", sources=sources, seen=seen)
 
 
@@ -174,7 +174,7 @@ def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
     """Return pairs of claims of which at most one can stand; None without verdicts."""
     for df in judged.values():
         rows = {row["id"]: text.part("stood", row) for row in df.to_dict("records")}
-        found = page.contradictions(df, known)
+        found = judge.contradictions(df, known)
         stands = [STANDS.get(said, f"`{said}`") for said in found["stands"]]
         return pd.DataFrame({"one": found["one"].map(rows), "other": found["other"].map(rows), "stands": stands})
     return None
@@ -182,6 +182,6 @@ def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
 
 def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:
     """Return what rules are made of; claims link to their rows where there are verdicts."""
-    df = page.rules(known)
+    df = judge.rules(known)
     claims = [text.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]]
     return df.assign(name="`" + df["name"] + "`", claims=claims)

@@ -91,11 +91,9 @@ def rate(amount: float, unit: str) -> str:
 
 def roofs_table(page: Page) -> pd.DataFrame | None:
     """Return the measured ceilings beside what is published; None without ceilings."""
-    df = page.roofs
-    if df is None:
+    if (df := page.roofs) is None:
         return None
-    written = {c: [rate(*pair) for pair in zip(df[c], df["unit"], strict=True)] for c in ("measured", "promised")}
-    return df.assign(**written)
+    return df.assign(**{c: list(map(rate, df[c], df["unit"])) for c in ("measured", "promised")})
 
 
 def ideas() -> pd.DataFrame:
@@ -242,11 +240,15 @@ def intensities(folder: Path) -> dict[str, tuple[float, float]]:
 
     Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
     """
-    ratios: dict[str, list[pd.Series]] = {}
-    for system in (s for s in registry.find().values() if s.unit == "CUDA cores"):
-        for name in records.experiments(here := folder / system.room):
-            df = records.read(here / f"{name}.csv").query("nnz > 0 and label == ''")
-            for kind in ("requested", "least"):
-                ratios.setdefault(f"{system.format}, {kind} bytes", []).append(df["useful_flops"] / df[f"{kind}_bytes"])
-    spans = {name: pd.concat(each).agg(["min", "max"]).dropna() for name, each in ratios.items()}
-    return {name: tuple(span) for name, span in spans.items() if len(span)}
+    each = [
+        records.read(folder / system.room / f"{name}.csv").assign(format=system.format)
+        for system in registry.find().values()
+        for name in records.experiments(folder / system.room)
+        if system.unit == "CUDA cores"
+    ]
+    df, found = pd.concat(each or [pd.DataFrame(columns=["format", "nnz", "label"])]), {}
+    for format, own in df.query("nnz > 0 and label == ''").groupby("format", sort=False):
+        for kind in ("requested", "least"):
+            ratio = own["useful_flops"] / own[f"{kind}_bytes"]
+            found[f"{format}, {kind} bytes"] = (ratio.min(), ratio.max())
+    return found

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 
 from artifact import paths, registry
 from artifact.book import text
@@ -62,9 +61,9 @@ def constants(*modules: ModuleType) -> pd.DataFrame:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
         values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
-        names = ", ".join(f"`{name}`" for name in numbers)
-        rows.append((names, " · ".join(values), " ".join(said.replace("#:", "").split())))
-    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
+        told = ", ".join(f"`{name}`" for name in numbers), " · ".join(values), " ".join(said.replace("#:", "").split())
+        rows += [told] * bool(numbers)
+    return pd.DataFrame(rows, columns=["constant", "value", "meaning"])
 
 
 def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
@@ -111,8 +110,7 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
 
 def system(system: str) -> str:
     """Return the name of a system's system; of what is no system, as the ceilings, its own."""
-    known = registry.find()
-    return known[system].name if system in known else system
+    return getattr(registry.find().get(system), "name", system)
 
 
 # ---------------------------------------------------------------- the timer as a picture
@@ -135,9 +133,6 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     data = pd.concat(lanes).sort_index(kind="stable", ignore_index=True)
     data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
     host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
-
-    fig, ax = plt.subplots(figsize=(style.WIDTH, 2.7), layout="none")
-    fig.subplots_adjust(0, 0, 1, 1)
     colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False)) | {"flush": style.BOUND}
     colour, y, flush = data["what"].map(colours), data["lane"].map(lambda lane: LANES[lane][0]), data["what"] == "flush"
     block = data["begin"] + 0.05, y, data["end"] - data["begin"] - 0.1, 0.7
@@ -146,8 +141,9 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     samples, middle = gpu[gpu["what"] != "flush"], data[["begin", "end"]].mean(axis=1)
     events = samples[["begin", "end"]].to_numpy().ravel()
     small, bold = {"fontsize": 8}, np.where(gpu["what"] == "flush", "normal", "bold")
-    sketch.draw(
-        ax,
+    fig = sketch.picture(
+        (-3.4, clock + 1),
+        (4.25, 0.45),
         (sketch.frame, *block, fill),
         (sketch.frame, *block, {"edgecolor": colour, "linewidth": 1}),
         (sketch.put, middle[gpu.index], top + 0.35, gpu["what"], {"weight": bold}),
@@ -158,13 +154,14 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
         *((sketch.put, -0.3, at + 0.35, label, {"ha": "right", "weight": "bold"}) for at, label in LANES.values()),
         (sketch.put, FLUSH / 2, top + 1.05, "a head start", small),
         (sketch.put, -2.9, top + 1.32, "CUDA event", {"ha": "left", "fontsize": 8}),
+        height=2.7,
+        whole=True,
     )
+    (ax,) = fig.axes
     for sample in samples.itertuples():
         how = {"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1}
         ax.annotate("", (sample.begin, top + 1.05), (sample.end, top + 1.05), arrowprops=how)
     ax.plot([*events, -3.2], [*np.full(len(events), top - 0.14), top + 1.32], "v", color=style.INK, markersize=4)
     asked = np.linspace(host + 0.3, clock, 6)
     ax.plot(asked, np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4)
-    ax.set(xlim=(-3.4, clock + 1), ylim=(4.25, 0.45))
-    ax.axis("off")
     return fig, data[["lane", "what", "begin", "end"]]

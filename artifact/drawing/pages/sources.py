@@ -11,7 +11,7 @@ import pandas as pd
 from artifact.book import text
 from artifact.drawing.plot import SUPERSCRIPTS
 from artifact.paths import ROOT
-from artifact.verdicts import page as verdicts
+from artifact.verdicts import judge
 
 #: Where the copies lie, seen from a page; with an ending that browsers show instead of saving.
 FOLDER, ENDING = "sources", ".txt"
@@ -74,21 +74,16 @@ def tables(folder: Path = RECORDED) -> str:
 
 def _table(df: pd.DataFrame) -> str:
     first, us = df.iloc[0], pd.to_numeric(df["us"])
-    ours, error = us / us.iloc[0], pd.to_numeric(df["error"])
-    ran = us.notna()
+    ours, ran = us / us.iloc[0], us.notna()
+    error = pd.to_numeric(df["error"]).map("{:.1e}".format).str.split("e", expand=True).reindex(columns=[0, 1])
+    power = pd.to_numeric(error[1]).map("{:.0f}".format)  # in 2.1 · 10⁻⁴, which stays in one line
     shown = pd.DataFrame(
         {
             "": df["contender"].str.replace(SETTINGS, "", regex=True),
             "microseconds": us.map("{:,.1f}".format).where(ran, df["note"]),
             "times as long as ours": ours.map("{:.2f}".format).where(ran, ""),
-            "error": error.map(_power, na_action="ignore").where(ran, ""),
+            "error": (error[0] + "\u202f·\u202f10" + power.str.translate(SUPERSCRIPTS)).where(ran, ""),
         }
     )
     caption = f"`{first['example']}`, {first['problem']}, on an {first['gpu']}, {df['when'].max()}."
-    return f":::{{table}} {caption}\n\n{verdicts.table(shown, right=3)}\n\n:::"
-
-
-def _power(x: float) -> str:
-    """Write 2.1 · 10⁻⁴, which stays in one line."""
-    digits, exponent = f"{x:.1e}".split("e")
-    return f"{digits}\u202f·\u202f10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return f":::{{table}} {caption}\n\n{judge.table(shown, right=3)}\n\n:::"

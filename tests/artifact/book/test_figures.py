@@ -17,7 +17,7 @@ from artifact.book import charts, figures
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from drawn import folder, legible  # noqa: F401
 
-SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{figures.FILE}"))]
+SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob("*/figures.toml"))]
 SPECS = {system: figures.specs(system) for system in SPECIFIED}
 FIGURES = paths.FIGURES  #: of the built book, wherever a test draws its own
 DRAWN = [

@@ -7,7 +7,7 @@ from drawn import folder  # noqa: F401
 from IPython.core import display_functions
 
 from artifact import paths
-from artifact.book import figures, tables
+from artifact.book import figures
 from artifact.drawing import outputs, summary
 from artifact.measure import device
 
@@ -69,7 +69,7 @@ def shown(monkeypatch):
     def run(name: str, root, gpu: str) -> list[str]:
         out, space = [], {}
         keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
-        for module in (outputs, figures, tables):
+        for module in (outputs, figures):
             monkeypatch.setattr(module, "display", keep)
         monkeypatch.setattr("IPython.display.display", keep)
         monkeypatch.setattr(display_functions, "display", keep)

@@ -10,7 +10,7 @@ from artifact.book import text as text_
 from artifact.drawing import provenance
 from artifact.drawing.pages import elsewhere
 from artifact.measure import records
-from artifact.verdicts import judge, load, measures, page
+from artifact.verdicts import judge, load, measures
 from kernels.library import families
 
 SYSTEM = "casper_sparse"
@@ -21,7 +21,7 @@ SYSTEM = "casper_sparse"
     [(elsewhere.multiplied, "README.md"), (elsewhere.multiplied, "book/library.md"), (elsewhere.tried, "README.md")],
 )
 def test_a_table_is_the_same_wherever_it_stands(made, text):
-    assert page.table(made()) in (paths.ROOT / text).read_text()
+    assert judge.table(made()) in (paths.ROOT / text).read_text()
 
 
 def test_families_that_get_the_same_share_a_column(monkeypatch):

@@ -11,7 +11,7 @@ import synthetic
 from drawn import words
 
 from artifact import paths
-from artifact.book import tables, text
+from artifact.book import figures, text
 from artifact.book.facts import tree
 from artifact.drawing import provenance
 from artifact.drawing.pages import appendix, front, ledger, machine
@@ -45,8 +45,8 @@ def judged(known, origin):
 
 def shown(name: str, df: pd.DataFrame | None, facts=()) -> str:
     """A table of a page as HTML."""
-    spec = tables.specs("book")[name]
-    return tables.styled(tables.rows(spec, dict(facts)) if df is None else df, spec, dict(facts)).to_html()
+    spec = figures.specs("book", "tables")[name]
+    return figures.styled(figures.rows(spec, dict(facts)) if df is None else df, spec, dict(facts)).to_html()
 
 
 # ---------------------------------------------------------------- the machine, the method

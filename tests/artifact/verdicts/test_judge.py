@@ -14,7 +14,7 @@ from judging import ALL, GOOD, evidence, frames, load, rule
 
 from artifact import paths
 from artifact.measure import device, records
-from artifact.verdicts import judge, measures, page
+from artifact.verdicts import judge, measures
 from artifact.verdicts import load as load_
 from artifact.verdicts.evidence import NotMeasured
 from artifact.verdicts.measures import NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED
@@ -313,5 +313,5 @@ def test_placeholders(tmp_path, text, filled):
 def test_which_of_two_claims_stands(a, b, stands, both):
     known = [replace(CLAIM, id=i, contradicts=others) for i, others in (("a", both), ("b", ("a",)))]
     judged = pd.DataFrame({"id": ["a", "b"], "verdict": [a, b]})
-    df = page.contradictions(judged, known)
+    df = judge.contradictions(judged, known)
     assert df.to_dict("records") == [{"one": "a", "other": "b", "stands": stands}]

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from artifact import paths, registry
 from artifact.drawing.pages import ledger
 from artifact.measure import durations, records
-from artifact.verdicts import judge, load, measures, page
+from artifact.verdicts import judge, load, measures
 
 KNOWN, UNTESTED, FIGURES = load.claims(), load.untested(), load.figures_of()
 SYSTEMS = {name: system for name, system in registry.find().items() if system.sections}
@@ -37,10 +37,10 @@ def rows(text: str) -> dict[str, BeautifulSoup]:
 
 
 def test_totals_tell_apart_what_the_sources_own_data_decide(df):
-    own, counted = df[df["own"].astype(bool)], page.counts(df)
-    assert sum(counted.values()) == (~df["extension"].astype(bool)).sum() and counted[page.OWN_DATA] == len(own)
-    assert page.OWN_DATA in page.totals(df) and page.OWN_DATA not in page.totals(df.drop(own.index))
-    assert page.totals(df) in page.markdown(df, GPU).splitlines()[0]
+    own, counted = df[df["own"].astype(bool)], judge.counts(df)
+    assert sum(counted.values()) == (~df["extension"].astype(bool)).sum() and counted[judge.OWN_DATA] == len(own)
+    assert judge.OWN_DATA in judge.totals(df) and judge.OWN_DATA not in judge.totals(df.drop(own.index))
+    assert judge.totals(df) in judge.markdown(df, GPU).splitlines()[0]
 
 
 def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
@@ -105,21 +105,21 @@ def test_a_bar_for_each_source_counts_its_claims(df):
         for row in soup.find("tbody").find_all("tr")
     }
     assert drawn == {
-        source: {f"{count} {verdict}": count for verdict, count in page.counts(own).items()}
+        source: {f"{count} {verdict}": count for verdict, count in judge.counts(own).items()}
         for source, own in df.groupby("source", sort=False)
     }
     assert not ledger.bars({})
 
 
 def test_an_extension_is_answered_and_not_reproduced(df):
-    lines = {line.split("`")[1]: line for line in page.markdown(df, GPU).splitlines() if line.startswith("| `")}
+    lines = {line.split("`")[1]: line for line in judge.markdown(df, GPU).splitlines() if line.startswith("| `")}
     for i in df.loc[df["extension"].astype(bool), "id"]:
         assert "extension" in lines[i] and "reproduced" not in lines[i].split("|")[6]
     assert all(measures.said(v) == v and "reproduced" not in measures.said(v, True) for v in measures.VERDICTS)
 
 
 def test_rules_are_defined_for_every_claim():
-    df = page.rules(KNOWN)
+    df = judge.rules(KNOWN)
     assert list(df["part"].unique()) == list(measures.PARTS)
     for _, part in df.groupby("part"):
         assert sorted(i for ids in part["claims"] for i in ids) == sorted(c.id for c in KNOWN)
@@ -137,7 +137,7 @@ def test_rules_are_defined_for_every_claim():
     ],
 )
 def test_a_rule_is_written_as_in_its_file(value, text):
-    assert page.written(value) == text
+    assert judge.written(value) == text
 
 
 # ---------------------------------------------------------------- nothing skipped
@@ -158,12 +158,12 @@ def test_a_rule_is_written_as_in_its_file(value, text):
 )
 def test_places(where, sections, figures):
     with nullcontext() if sections else pytest.raises(ValueError, match="whose sections are: abstract, I"):
-        assert page.places(where, SECTIONS) == (sections, figures)
+        assert judge.places(where, SECTIONS) == (sections, figures)
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
 def test_every_section_has_claims_or_a_reason(system):
-    df = page.coverage(system, KNOWN, UNTESTED, FIGURES[system.room])
+    df = judge.coverage(system, KNOWN, UNTESTED, FIGURES[system.room])
     assert list(dict.fromkeys(df["section"])) == list(system.sections)
     assert ((df["claims"].map(len) > 0) | (df["reason"] != "")).all()
     assert {i for ids in df["claims"] for i in ids} == {c.id for c in KNOWN if c.room == system.room}

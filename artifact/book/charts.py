@@ -39,6 +39,7 @@ DASHES = ((), (6, 2), (2, 2), (5, 1, 1, 1), (1, 1), (3, 1, 1, 1, 1, 1))
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED, QUANTITY = "stated", "ceiling", "measured", "quantity"
 DASHED: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+EDGE: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
 ARROW = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
 #: Inches of a row, of a panel's title and axis, of a legend.
 ROW, FRAME, LEGEND = 0.24, 0.75, 0.35
@@ -248,8 +249,7 @@ def lines(
         _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, about)
         ax.set(xlabel=about.label(x), ylabel=about.label(what))
-        last = [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]
-        named.append((ax, last))
+        named.append((ax, [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]))
 
     handles = {} if ends else _handles(of, about, line=True)
     handles |= {
@@ -429,10 +429,16 @@ def dots(
         how = {"s": 46, "clip_on": False, "zorder": 3, "linewidth": 0} | _semantics(of, colours)
         sns.scatterplot(here, x=x, y="_at", ax=ax, **how)
 
-    inches = max(height, 0.03 + 0.15 * len(_levels(measured, hue)) * lanes)
-    rows: dict[str, Any] = {"scale": scale, "interval": interval, "reference": reference, "text": text}
-    handles = _handles(of, about) if hue else {}
-    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.75 * lanes, tops=True, handles=handles, **rows)
+    return _in_rows(
+        *(df, about, mark, max(height, 0.03 + 0.15 * len(_levels(measured, hue)) * lanes), x, y, hue),
+        lane=0.75 * lanes,
+        scale=scale,
+        interval=interval,
+        reference=reference,
+        text=text,
+        tops=True,
+        handles=_handles(of, about) if hue else {},
+    )
 
 
 def bars(
@@ -455,9 +461,8 @@ def bars(
     measured, _, ceilings = parts(df)
     rows, groups = _levels(measured, y), _levels(measured, hue)
     of, top = looks(rows, about.order), measured.loc[measured[x].idxmax(), y]
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
     handles: dict[str, object] = {
-        f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **edge)
+        f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **EDGE)
         for group, hatch in zip(groups, HATCHES, strict=False)
     }
     lines: dict[float, dict[str, Any]] = {}
@@ -472,13 +477,20 @@ def bars(
         for hatch, container in zip(HATCHES, ax.containers, strict=False):
             for level, bar in zip(rows, container, strict=False):
                 own = (BEST if level == top else BOUND) if best else ROWS[3] if hue else of[level]["color"]
-                bar.set(facecolor=own, hatch=hatch, **edge)
+                bar.set(facecolor=own, hatch=hatch, **EDGE)
         for at, how in lines.items():
             ax.axvline(at, **how)
 
-    inches = max(height, 0.19 * max(1, len(groups)) + 0.1)
-    how: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": handles, "columns": 3}
-    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.8, frame=FRAME + LEGEND, **how)
+    return _in_rows(
+        *(df, about, mark, max(height, 0.19 * max(1, len(groups)) + 0.1), x, y, hue),
+        lane=0.8,
+        frame=FRAME + LEGEND,
+        scale=scale,
+        reference=reference,
+        text=text,
+        handles=handles,
+        columns=3,
+    )
 
 
 def stacked(
@@ -494,10 +506,9 @@ def stacked(
     """Draw parts that add up, a bar for each level of `y`, hatched by `hue`."""
     df, _, _ = parts(df)
     groups = _levels(df, hue)
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
     palette = dict(zip(groups, [style.PALETTE.get(c, c) for c in colours] or [*ROWS, BOUND], strict=False))
     looks = {g: {"facecolor": palette[g], "hatch": hatch} for g, hatch in zip(groups, cycle(HATCHES), strict=False)}
-    how = {"multiple": "stack", "shrink": 0.72, "alpha": 0.85, "legend": False, "palette": palette} | edge
+    how = {"multiple": "stack", "shrink": 0.72, "alpha": 0.85, "legend": False, "palette": palette} | EDGE
 
     def mark(ax, here: pd.DataFrame) -> None:
         sns.histplot(here, y="_row", weights=x, hue=hue, hue_order=groups[::-1], ax=ax, **how)
@@ -505,7 +516,7 @@ def stacked(
             for bar in container:
                 bar.set(**looks[group])
 
-    handles = {about.called(g): Patch(**look, **edge) for g, look in looks.items()}
+    handles = {about.called(g): Patch(**look, **EDGE) for g, look in looks.items()}
     return _in_rows(df, about, mark, ROW, x, y, frame=FRAME + LEGEND, text=text, handles=handles, columns=5)
 
 
@@ -536,8 +547,8 @@ def boxes(
         ax.plot(means["mean"], means["_at"], "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
 
     mean = Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
-    rows: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": {"geometric mean": mean}}
-    return _in_rows(df, about, mark, height, x, y, **rows)
+    told = {"geometric mean": mean}
+    return _in_rows(df, about, mark, height, x, y, scale=scale, reference=reference, text=text, handles=told)
 
 
 # ---------------------------------------------------------------- points and tables

@@ -40,7 +40,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -136,34 +136,34 @@ def alt(spec: Spec, df: pd.DataFrame) -> str:
     value = first if isinstance(first, str) else first[0]
     by = spec.get("by") or spec.get("hue") or ("variant" if upward else spec["y"])
     at = spec.get("at", spec.get("col", ""))
-    ends = partial(_ends, along=spec["x"])
-    told: Callable[..., str] = ends if how == "ends" else _sum if how == "each" else _mean_and_range
     df, texts = df.dropna(subset=[value, by, *filter(None, (at, spec["x"] if how == "ends" else ""))]), []
     for source, rows in df.groupby(df.get("source", pd.Series(charts.MEASURED, df.index)), sort=False):
         parts = {f"{_level(at, where)}: ": part for where, part in rows.groupby(at, sort=False)} if at else {"": rows}
         named = {where: part.groupby(part[by].astype(str).map(style.name), sort=False) for where, part in parts.items()}
-        each = (where + text.listed(f"{name} {told(own, value)}" for name, own in of) for where, of in named.items())
+        each = (
+            where + text.listed(f"{name} {_told(own, value, how, spec['x'])}" for name, own in of)
+            for where, of in named.items()
+        )
         texts.append(f"{source}: " * (source != charts.MEASURED) + "; ".join(each))
     return f"{said}: {'. '.join(texts)}." if texts else f"{said}."
 
 
-def _mean_and_range(rows: pd.DataFrame, value: str) -> str:
+def _told(rows: pd.DataFrame, value: str, how: str, along: str) -> str:
+    """Say the sum of values or their mean and range.
+
+    Or of ends the mean at the least and at the largest `along`, and the largest on the way where that is neither.
+    """
     low, high = rows[value].min(), rows[value].max()
-    return _short(_mean(rows[value])) + f" ({_short(low)} to {_short(high)})" * bool(low != high)
-
-
-def _sum(rows: pd.DataFrame, value: str) -> str:
-    return _short(rows[value].sum())
-
-
-def _ends(rows: pd.DataFrame, value: str, along: str) -> str:
-    """Say the mean at the least and at the largest `along`, and the largest on the way where that is neither."""
+    if how == "each":
+        return _short(rows[value].sum())
+    if how == "means":
+        return _short(_mean(rows[value])) + f" ({_short(low)} to {_short(high)})" * bool(low != high)
     course = rows.groupby(along)[value].agg(_mean)
     if len(course) == 1:
         return f"{_short(course.iloc[0])} at {_level(along, course.index[0])}"
     first, peak, last = course.index[0], course.idxmax(), course.index[-1]
-    high = course[peak] > 1.02 * max(course[first], course[last])
-    stops = [("from", first), *[("over", peak)] * int(high), ("to", last)]
+    over = [("over", peak)] if course[peak] > 1.02 * max(course[first], course[last]) else []
+    stops = [("from", first), *over, ("to", last)]
     return " ".join(f"{word} {_short(course[where])} at {_level(along, where)}" for word, where in stops)
 
 

@@ -26,9 +26,9 @@ def picture(
 
     whole: the limits are the edges of the figure.
     """
-    fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
+    size = WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])
+    fig, ax = plt.subplots(figsize=size, layout="none" if whole else None)
     if whole:
-        fig.set_layout_engine("none")
         fig.subplots_adjust(0, 0, 1, 1)
     ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
     ax.axis("off")

@@ -69,17 +69,15 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    found = {system: Evidence(folder, system) for system in dict.fromkeys(claim.room for claim in claims)}
+    of, rows = cache(partial(Evidence, folder)), []
 
     @cache
     def outcome(i: str) -> Outcome:
         """Of any claim: a reason may speak of one that is not judged."""
-        system = known[i].room
-        return _outcome(known[i], found[system] if system in found else Evidence(folder, system))
+        return _outcome(known[i], of(known[i].room))
 
-    rows = []
     for claim in claims:
-        came, e = outcome(claim.id), found[claim.room].only(claim.rule.at, claim.rule.repeats)
+        came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
         told = came.verdict in (NOT_MEASURED, REPRODUCED)
         more = {
             "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and carried(claim, folder.name) else came.verdict,

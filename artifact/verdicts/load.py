@@ -209,9 +209,8 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, system.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
-    metrics = _counters(rule.quantity)
-    of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
-    of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    own = rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [own]
     note, notes = table.get("note", ""), data.get("notes", {})
     parts = [note] if isinstance(note, str) else note
     unknown, known = [p for p in parts if p and " " not in p and p not in notes], ", ".join(notes) or "none"
@@ -226,26 +225,29 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
         note=" ".join(notes.get(part, part) for part in parts),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
-        depends_on=table.get("depends_on", GPU if of_source and not of_the_program else METHOD),
+        depends_on=table.get("depends_on", GPU if of_source and not all(programs) else METHOD),
         **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
 
 
 def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
-    alone = repeats and len(evidence.sweeps(experiments)) < 2
-    _refuse(name, ["has 'repeats' and no two experiments that repeat each other"] * alone)
     words = {k: dict(v) if isinstance(v, Mapping) else {v: None} for k, v in words.items()}
     also = words["quantity"].pop("also_over", "")
     words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
     ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
     endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
-    _refuse(name, [f"has the number {v} in its 'expect'; {told}" for v in endless])
+    alone = repeats and len(evidence.sweeps(experiments)) < 2
+    _refuse(
+        name,
+        ["has 'repeats' and no two experiments that repeat each other"] * alone,
+        [f"has the number {v} in its 'expect'; {told}" for v in endless],
+    )
     parts = {key: measures.part(key, word, system, name) for key, word in words.items()}
     over = parts["quantity"].keywords.get("over")
-    beside = bool(over) and isinstance(over, str)
-    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not beside))
+    lone = bool(also) and not (over and isinstance(over, str))
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
     written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
     return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
 
@@ -267,11 +269,11 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
     Other keys are columns of that file, with a value or a list of values; rows that they leave must
     agree.
     """
-    keys, file = [key for key in reference if key != "figure"], f"{reference.get('figure')}.csv"
-    df, asked = records.published(folder / file), ", ".join(f"{key} = {reference[key]}" for key in keys)
-    _refuse(name, [f"asks {file} for a column {key!r}, which it has not" for key in keys if key not in df])
-    for key in keys:
-        df = df[df[key].isin(reference[key] if isinstance(reference[key], list) else [reference[key]])]
+    at, file = {key: value for key, value in reference.items() if key != "figure"}, f"{reference.get('figure')}.csv"
+    df, asked = records.published(folder / file), ", ".join(f"{key} = {value}" for key, value in at.items())
+    _refuse(name, [f"asks {file} for a column {key!r}, which it has not" for key in at if key not in df])
+    for key, value in at.items():
+        df = df[df[key].isin(value if isinstance(value, list) else [value])]
     said = df[["low", "high", "unit"]].drop_duplicates()
     _refuse(name, [f"asks {file} for {asked}, which has no single number there"] * (len(said) != 1))
     low, high, unit = said.iloc[0]

@@ -64,8 +64,8 @@ def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
     ends, ideal = (df["speedup"].min() / 1.4, df["speedup"].max() * 1.4), np.array([left, 1.0])
     for ax, precision in zip(axes[0], shown, strict=True):
         ax.set(xscale="log", yscale="log", xlim=(left, 1.3), ylim=ends, title=precision, xlabel="share of non-zeros")
-        line = ax.plot(ideal, 1 / ideal, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1)
-        (handles["as fast as dense on what is left"],) = line
+        dashed: dict[str, Any] = {"color": style.BOUND, "linestyle": (0, (5, 3)), "linewidth": 1.1}
+        (handles["as fast as dense on what is left"],) = ax.plot(ideal, 1 / ideal, **dashed)
         ax.axhline(1, color=style.INK, linewidth=1)
         here = df[df["precision"] == precision]
         real = here["pattern"] == landscape.REAL
@@ -122,22 +122,19 @@ def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
 
     Where it has one density only, its speedup there; for real matrices, at how many points sparse pays.
     """
-    table = landscape.crossings(df)
-    for row in table[table["columns"] == 0].to_dict("records"):
-        named = {key: row[key] for key in ("pattern", "precision", "behind")}
-        ends = {"below": row["density"], "least": row["from"], "most": row["to"]}
-        yield from flat({f"map.{row['pattern']} {row['precision']}": named | ends})
-    lone = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
-    for (precision, pattern), some in lone:
-        if some["density"].nunique() == 1:
+    table = landscape.crossings(df).rename(columns={"density": "below", "from": "least", "to": "most"})
+    table = table[table["columns"] == 0].drop(columns=["columns", "estimated"])
+    yield from flat({"map": table.set_index(table["pattern"] + " " + table["precision"])})
+    for (precision, pattern), some in df.groupby(["precision", "pattern"], sort=False):
+        if pattern != landscape.REAL and some["density"].nunique() == 1:
             at = {"density": some["density"].iloc[0], "mean": records.geomean(some["speedup"])}
             yield from flat({f"lone.{pattern} {precision}": {"pattern": pattern, "precision": precision} | at})
     yield from _real(df)
 
 
 def _real(df: pd.DataFrame) -> Iterator[Fact]:
-    for precision, some in df[df["pattern"] == landscape.REAL].groupby("precision", sort=False):
-        yield from flat({f"real.{precision}": {"faster": (some["speedup"] > 1).sum(), "points": len(some)}})
+    each = df[df["pattern"] == landscape.REAL].groupby("precision", sort=False)["speedup"]
+    return flat({"real": each.agg(faster=lambda speedup: (speedup > 1).sum(), points="size")})
 
 
 def of_system(gpu_folder: Path, system: str) -> str:
@@ -154,23 +151,21 @@ def of_system(gpu_folder: Path, system: str) -> str:
     made_here = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
     for (precision, pattern), some in made_here:
         means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
-        low, high = (max(1, end) for end in pays.loc[(precision, pattern)])
-        told: dict[str, Any] = {
+        paid = pays.loc[(precision, pattern)].clip(lower=1).rename({"min": "least", "max": "most"})
+        told = {
             "pattern": pattern,
             "precision": precision,
             "guessed": (some["dense"] == "").any(),
             "ahead": (some["speedup"] > 1).sum(),
             "points": len(some),
             "means": text.at({plot.percent(density): speed for density, speed in means.items()}),
-        }
-        several = {
+            "paid": paid,
             "below": landscape.crossing(means) if len(means) > 1 else None,
             "least": means.index[0],
             "most": means.index[-1],
             "behind": (some["speedup"] < 1).sum(),
         }
-        after = {"least": low, "most": high} if pays.loc[(precision, pattern)].notna().all() else {}
-        made.add(flat({"here": {f"{pattern} {precision}": told | {"paid": after} | several}}))
+        made.add(flat({"here": {f"{pattern} {precision}": told}}))
     return made("here")
 
 
@@ -179,8 +174,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
 
 def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     """Return where sparse begins to pay, by pattern and N; None where there is nothing to say."""
-    table = landscape.crossings(df)
-    if table.empty:
+    if (table := landscape.crossings(df)).empty:
         return None
     table = table[table["columns"] > 0]
     every = table["behind"].gt(0).map({True: "at all, on the mean", False: "at all"})
@@ -211,7 +205,7 @@ def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
     if df.empty:
         return None
     table = landscape.against_dense(df)
-    pays = [f"{share:.0%} of {points} points" for share, points in zip(table["pays"], table["points"], strict=True)]
+    pays = list(map("{:.0%} of {} points".format, table["pays"], table["points"]))
     return table.assign(density=table["density"].map(plot.percent), pays=pays, multiplications=_count(table))
 
 
@@ -227,8 +221,8 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
 
     Beside it stands the one contender that is always taken. found: pools with `model.evaluate` of them.
     """
-    yield from [("bar", BAR), ("within", model.GOOD - 1)]
-    yield "good", "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found)
+    said = "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found)
+    yield from flat({"bar": BAR, "within": model.GOOD - 1, "good": said})
     for pool, df in found:
         about, good, (low, high) = pool.about, model.good(df), model.off(df)
         told = {
@@ -274,13 +268,12 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
     """Return what the expected time of the kernel that is advised most often is made of: µs for a unit of each term."""
-    columns = {}
+    table = pd.DataFrame({"for": list(model.TERMS.values())})
     for pool, evaluated in found:
         fitted, most = model.fit(pool), evaluated["advised"].mode().iloc[0]
-        mine = fitted.weights[fitted.variants.index(most)]
-        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in mine]
-        columns[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
-    return pd.DataFrame({"for": list(model.TERMS.values()), **columns}) if columns else None
+        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in fitted.weights[fitted.variants.index(most)]]
+        table[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
+    return table if found else None
 
 
 def mesh(side: int) -> csr.Csr:

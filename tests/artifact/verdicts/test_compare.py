@@ -28,13 +28,19 @@ def few_claims(monkeypatch):
 OTHER = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """Made-up records; tests only read them."""
+    return synthetic.folder(tmp_path_factory.mktemp("shipped"))
+
+
 @pytest.fixture
-def compared(tmp_path):
-    """Compare made-up records with usual ones."""
+def compared(tmp_path, usual):
+    """Compare made-up records with the usual ones."""
 
     def make(fresh=None, gpu=None, with_ceilings=True, **how):
         made = synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings)
-        return compare.compare(made, synthetic.folder(tmp_path / "shipped"), **how)
+        return compare.compare(made, usual, **how)
 
     return make
 
@@ -47,11 +53,9 @@ def ours(factor):
 @pytest.mark.parametrize(
     "fresh,agree",
     [
-        (frames(), True),
         (frames(jitter=0.01), True),
-        *((frames(scale=scale), True) for scale in (1.05, 1.09, 0.95, 0.91)),  # another machine, the same speedups
+        *((frames(scale=scale), True) for scale in (1.09, 0.91)),  # another machine, the same speedups
         *((frames(scale=scale), False) for scale in (1.12, 0.88)),  # much faster is no agreement either
-        *((frames(speedup=speedup), False) for speedup in (0.5, 3.0)),
         (frames(jitter=0.3), False),  # errors of both signs do not cancel
         *((ours(factor), True) for factor in (1.04, 0.96)),  # speedups have the narrower tolerance
         *((ours(factor), False) for factor in (1.07, 0.93)),
@@ -177,11 +181,11 @@ def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(tmp_path, 
         assert compare.compare(fresh, shipped).agrees
 
 
-@pytest.mark.parametrize("scale,code", [(1.01, compare.AGREE), (1.5, compare.DIFFER)])
-def test_records_without_a_baseline_compare_times(tmp_path, scale, code):
+@pytest.mark.parametrize("scale,agree", [(1.01, True), (1.5, False)])
+def test_records_without_a_baseline_compare_times(tmp_path, scale, agree):
     made = (synthetic.experiment("wide", scale=s).query("variant == 'warp_per_row'") for s in (scale, 1.0))
     sides = [synthetic.folder(tmp_path / str(at), {"wide": df}) for at, df in enumerate(made)]
-    assert compare.compare(*sides).exit_code == code
+    assert compare.compare(*sides).agrees == agree
 
 
 def test_ceilings_are_those_that_both_have(tmp_path):

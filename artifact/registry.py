@@ -283,15 +283,15 @@ PREFIXES = tuple(modules())
 
 
 def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], PreparedKernel]]:
-    """Return the contenders of the named modules, in that order.
+    """Return the contenders of the named modules, in that order; of "module.part", those that it calls so.
 
     device: `cuda.core.Device`; None where only the contenders' names are wanted. Raises ValueError
     for a name that is no baseline.
     """
     known = modules()
     makers: dict[str, Callable[[Problem], PreparedKernel]] = {}
-    for name in names:
+    for name, _, part in (name.partition(".") for name in names):
         if name not in known:
             raise ValueError(f"There is no baseline {name!r}; known: {', '.join(known)}.")
-        makers |= importlib.import_module(known[name]).contenders(device)
+        makers |= getattr(importlib.import_module(known[name]), part or "contenders")(device)
     return makers

@@ -8,8 +8,8 @@
 bfloat16 and float16, sums in float32. Of float32 operands PyTorch forbids TF32 and adds products up in float64, so that
 tensor cores do not multiply: what AsyncSparse compares with as TorchAO "in TF32" is this call. B and C are taken
 by rows or by columns as they lie, and shared with PyTorch, not copied; so is A. Only where m or k is no
-multiple of the block are B and C padded, in `prepare` (`cusparse_block.padded`): their time is `prepare_ms`,
-their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_whole_blocks`).
+multiple of the block are B and C padded, in `prepare` (`cusparse.padded`): their time is `prepare_ms`,
+their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse.in_whole_blocks`).
 Compiling and tuning prepare no operand and are in neither.
 
 PyTorch is no dependency of this project: where it is not installed, this contender is a ValueError.
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines._library import PreparedKernel, fastest, offers, refusing, sizes
-from artifact.baselines.cusparse_block import in_whole_blocks
+from artifact.baselines.cusparse import in_whole_blocks
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require
 from kernels.formats.half import array_of

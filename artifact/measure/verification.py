@@ -382,7 +382,16 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         if rel_err <= most:
             largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
             said = f"an element is off by {bound:.2e} times what rounding explains" if summed else largest
-        raise WrongResult(f"{where} is wrong: {said} for {kind}; {_first_wrong(out, reference, kind, bound)}")
+
+        def mark(part, exact, sizes):
+            ratio = xp.abs(part - exact) / _explained(exact, sizes, reference, kind, out)
+            return ~(ratio <= 1 if bound > 1 else ratio < bound)
+
+        _, place, value, right = _marked(out, reference, mark)
+        which = "the first such element" if bound > 1 else "the element that is farthest off"
+        raise WrongResult(
+            f"{where} is wrong: {said} for {kind}; {which}, at {place}, is {value:.6g} instead of {right:.6g}"
+        )
     return Errors(rel_err, worst, bound if summed else math.nan)
 
 
@@ -428,21 +437,6 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
-
-
-def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
-    """Where a wrong output is wrong first, in words.
-
-    The first element over its limit, or the farthest off where none is; bound: how far that is off.
-    """
-
-    def mark(part, exact, sizes):
-        ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        return ~(ratio <= 1 if bound > 1 else ratio < bound)
-
-    _, place, value, right = _marked(out, reference, mark)
-    which = "the first such element" if bound > 1 else "the element that is farthest off"
-    return f"{which}, at {place}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:

@@ -261,13 +261,9 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
     """Raise `verification.WrongResult` for a wrong contender, ValueError as it does itself, before others are ready."""
     reference = verification.oracle(problem)
     run.check_exactly(problem, {contender.name: lambda p: contender.prepare(p, opened)}, opened)
-    bound = contender.prepare(problem, opened)
-    stream = opened.create_stream()
-    try:
-        verification.check(bound, problem, reference, stream)
-    finally:
-        run.close(stream)
-        problem.release()
+    with run.a_stream(opened) as stream:
+        verification.check(contender.prepare(problem, opened), problem, reference, stream)
+    problem.release()
 
 
 def measure(

@@ -8,7 +8,7 @@ import pandas as pd
 
 from artifact.book.facts import Fact, part, summary
 from artifact.book.study import Counters, Study, by, mean, ratio, where
-from artifact.measure import matrices, records, repeatability
+from artifact.measure import durations, matrices, records
 from artifact.measure.run import Run
 from artifact.systems.casper_sparse import experiments
 from artifact.systems.casper_sparse.experiments import BEST, POINT
@@ -173,5 +173,5 @@ def accuracy(df: pd.DataFrame) -> Facts:
 @part
 def repeats(first: pd.DataFrame, second: pd.DataFrame) -> Facts:
     """Return how far a second run is from the first."""
-    off = repeatability.apart(first, second)
+    off = durations.apart(first, second)
     return {"again": {"count": len(off), "median": off.median(), "most": off.max(), "ninetieth": off.quantile(0.9)}}

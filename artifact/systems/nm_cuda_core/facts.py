@@ -11,7 +11,7 @@ from artifact.baselines.cublas import READINGS
 from artifact.book.facts import Fact, flat, summary
 from artifact.book.study import Study, by, ratio, where
 from artifact.drawing.compiled import HOPPER
-from artifact.measure import repeatability
+from artifact.measure import durations
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from artifact.systems.nm_cuda_core import experiments
@@ -268,7 +268,7 @@ def hosts(study: Study, sequential: pd.DataFrame | None) -> dict[str, Any]:
 
 def repeats(scaling: pd.DataFrame, second: pd.DataFrame | None) -> dict[str, Any]:
     """Return the largest error; how far a second run is from the first, and two names of one program within a run."""
-    off = pd.Series(dtype=float) if second is None else repeatability.apart(scaling, second)
+    off = pd.Series(dtype=float) if second is None else durations.apart(scaling, second)
     return {
         "error": {"most": scaling["max_err"].max()},
         "again": {"count": len(off) or None, "median": off.median(), "most": off.max()},

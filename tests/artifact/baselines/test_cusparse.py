@@ -8,14 +8,14 @@ import pytest
 from contenders import refused
 from fake_libraries import DEVICE, STREAM, bcsr_problem, csr_problem
 
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import verification
 from kernels.async_sparse import operands
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half, nm, stored
 from kernels.formats.half import Half
 
-FORMATS = cusparse_block.FORMATS
+FORMATS = cusparse.FORMATS
 #: Sizes in whole blocks of 16, and some that are not.
 WHOLE, RAGGED = (64, 24, 96), (50, 24, 83)
 
@@ -65,7 +65,7 @@ def test_where_orders_differ_b_is_transposed_or_given_as_it_lies(library, layout
     assert library.log[-1][2:] == library.calls("preprocess")[-1][2:], "the arguments that were preprocessed"
     library.refuses = lambda b, c, transposed: transposed
     problem = bcsr_problem(*RAGGED, block=16, layout=layout)
-    bound = cusparse_block.prepare("bsr", problem, DEVICE)
+    bound = cusparse.prepare_blocks("bsr", problem, DEVICE)
     verification.check(bound, problem, verification.oracle(problem, on="cpu"), STREAM)
     assert library.log[-1][3] == 0 and len(library.calls("preprocess")) == 2, "which does nothing for blocks"
 
@@ -89,11 +89,11 @@ def test_rows_that_repeat_columns_are_not_for_alg3(library):
 @pytest.mark.parametrize("shape", [(64, 96), (50, 83), (16, 16)])
 def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
     a = bcsr.random(*shape, 0.4, 3, block=16, dtype=dtype)
-    columns, values = cusparse_block.blocked_ell(a)
+    columns, values = cusparse.blocked_ell(a)
     lengths = np.diff(a.row_ptr)
     assert columns.shape == (a.block_rows, lengths.max()) and columns.dtype == np.int32
     assert values.shape == (16 * a.block_rows, 16 * lengths.max()) and values.dtype == a.val.dtype
-    assert columns.nbytes + values.nbytes == cusparse_block.ell_bytes(a)
+    assert columns.nbytes + values.nbytes == cusparse.ell_bytes(a)
     assert ((columns >= 0).sum(axis=1) == lengths).all()
     for row, length in enumerate(lengths):
         first = a.row_ptr[row]
@@ -109,11 +109,11 @@ def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
 def test_whole_operands_are_shared_and_others_padded(layout, dtype):
     problem = bcsr_problem(*WHOLE, block=16, layout=layout, dtype=dtype)
     given = problem.device()
-    whole, output = cusparse_block.padded(given)
+    whole, output = cusparse.padded(given)
     assert whole.b is given.b and whole.c is given.c and output is given.c
     problem = bcsr_problem(*RAGGED, block=16, layout=layout, dtype=dtype)
     given = problem.device()
-    whole, output = cusparse_block.padded(given)
+    whole, output = cusparse.padded(given)
     assert (whole.a.m, whole.a.k, whole.b.shape, whole.c.shape) == (64, 96, (96, 24), (64, 24))
     b, c = map(cusparse.array_of, (whole.b, whole.c))
     assert (b[:83] == cusparse.array_of(given.b)).all() and not b[83:].any()
@@ -125,11 +125,11 @@ def test_whole_operands_are_shared_and_others_padded(layout, dtype):
 
 def test_padding_beyond_the_memory_is_refused_with_its_bytes(monkeypatch, library):
     problem = bcsr_problem(*WHOLE, block=16)
-    need = cusparse_block.ell_bytes(problem.device().a)
-    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need - 1)
-    refused(f"takes {need} bytes for m=64, k=96, and {need - 1} are", cusparse_block.prepare, "bell", problem, DEVICE)
-    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: need)
-    assert cusparse_block.prepare("bell", problem, DEVICE).name == "cusparse_bell"
+    need = cusparse.ell_bytes(problem.device().a)
+    monkeypatch.setattr(cusparse, "free_bytes", lambda: need - 1)
+    refused(f"takes {need} bytes for m=64, k=96, and {need - 1} are", cusparse.prepare_blocks, "bell", problem, DEVICE)
+    monkeypatch.setattr(cusparse, "free_bytes", lambda: need)
+    assert cusparse.prepare_blocks("bell", problem, DEVICE).name == "cusparse_bell"
 
 
 # ---------------------------------------------------------------- on a GPU
@@ -154,7 +154,7 @@ def test_empty_rows_and_one_long_row_are_right(device, format):
     made = replace(a, row_ptr=row_ptr, col_idx=columns, val=val, nnz=val.size)
     problem.device().a = bcsr.to_device(bcsr.validate(made))
     problem.host().a = made
-    bound = cusparse_block.prepare(format, problem, device)
+    bound = cusparse.prepare_blocks(format, problem, device)
     verification.check(bound, problem, verification.oracle(problem), device.create_stream())
 
 
@@ -163,7 +163,7 @@ def test_padding_beyond_the_memory_of_the_gpu_is_refused(device):
     import cupy
 
     _, total = cupy.cuda.runtime.memGetInfo()
-    assert 0 < cusparse_block.free_bytes() <= total
+    assert 0 < cusparse.free_bytes() <= total
     blocks = int((total / 2 / 64**2) ** 0.5) + 1  # in one row, and rows: their square is too much
     a = bcsr.Bcsr(
         64 * blocks,
@@ -177,4 +177,4 @@ def test_padding_beyond_the_memory_of_the_gpu_is_refused(device):
     problem = operands.problem(64, 8, 64, density=1.0)
     b, c = (Half("bfloat16", cupy.zeros((64 * blocks, 8), np.uint16)) for _ in range(2))
     problem._device = Operands(bcsr.to_device(a), b, c)
-    refused("would pad every row of blocks .* bytes for", cusparse_block.prepare, "bell", problem, device)
+    refused("would pad every row of blocks .* bytes for", cusparse.prepare_blocks, "bell", problem, device)

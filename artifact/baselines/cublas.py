@@ -98,20 +98,17 @@ def gemm_arguments(a, b, c, dtype: str = "float32", compute: str = "COMPUTE_32F"
     return *operations, m, n, k, *matrices, int(getattr(cublas.ComputeType, compute)), int(cublas.GemmAlgo.DEFAULT)
 
 
-def multiplication(handle: int, arguments: tuple) -> Callable[[int], None]:
-    """Return the multiplication alone. arguments: as `gemm_arguments` gives them."""
+def multiplication(handle: int, a, b, c, *how: str) -> Callable[[int], None]:
+    """Return the multiplication alone. a, b, c, how: as `gemm_arguments` takes them."""
+    arguments = gemm_arguments(a, b, c, *how)
     return on_stream(partial(cublas.set_stream, handle), partial(cublas.gemm_ex, handle, *arguments))
-
-
-def _float32(handle: int, ours: Operands) -> Callable[[int], None]:
-    return multiplication(handle, gemm_arguments(ours.a, ours.b, ours.c))
 
 
 # One function for each reading: its call, the output to check, and other arrays that both need.
 
 
 def _kernel(handle: int, ours: Operands) -> tuple:
-    return _float32(handle, ours), ours.c
+    return multiplication(handle, ours.a, ours.b, ours.c), ours.c
 
 
 def _transfers(handle: int, ours: Operands) -> tuple:
@@ -124,7 +121,7 @@ def _transfers(handle: int, ours: Operands) -> tuple:
     a, b = (array.get(order="F") for array in (ours.a, ours.b))  # pageable, as malloc gives it
     c = np.full(ours.c.shape, np.nan, np.float32, order="F")
     there = Operands(*(cupy.full_like(x, np.nan) for x in (ours.a, ours.b, ours.c)))
-    multiply, pairs = _float32(handle, there), ((there.a, a), (there.b, b))
+    multiply, pairs = multiplication(handle, there.a, there.b, there.c), ((there.a, a), (there.b, b))
     inputs = [(x.data.ptr, y.ctypes.data, y.nbytes, kinds.cudaMemcpyHostToDevice) for x, y in pairs]
     output = (c.ctypes.data, there.c.data.ptr, c.nbytes, kinds.cudaMemcpyDeviceToHost)
 
@@ -142,7 +139,10 @@ def _allocation(handle: int, ours: Operands) -> tuple:
 
     So the product is still that of the operands that stay, and the fresh memory only costs time.
     """
-    multiply, sizes = _float32(handle, ours), [array.nbytes for array in (ours.a, ours.b, ours.c)]
+    multiply, sizes = (
+        multiplication(handle, ours.a, ours.b, ours.c),
+        [array.nbytes for array in (ours.a, ours.b, ours.c)],
+    )
 
     def call(stream: int) -> None:
         fresh: list[int] = []

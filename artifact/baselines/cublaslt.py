@@ -49,7 +49,7 @@ from artifact.baselines._library import (
     require_taken,
     sizes,
 )
-from artifact.baselines.cublas import gemm_arguments, multiplication
+from artifact.baselines.cublas import multiplication
 from artifact.baselines.cusparse import require_blocks
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight, require_two_four
 from artifact.measure.device import first_line
@@ -135,8 +135,7 @@ def prepare_dense(name: str, problem: Problem, device) -> PreparedKernel:
         return _tuned(name, orders, lambda a: (a, b, c), dtype, problem, device)
     a, prepare_ms = timed(orders[", A row-major"])
     with refusing(f"cuBLAS refuses {sizes(problem)} in {dtype}", cublas.cuBLASError) as stack:
-        arguments = gemm_arguments(a, b, c, dtype, _COMPUTE[dtype])
-        call = multiplication(owned(stack, cublas.destroy, cublas.create()), arguments)
+        call = multiplication(owned(stack, cublas.destroy, cublas.create()), a, b, c, dtype, _COMPUTE[dtype])
         call(cupy.cuda.get_current_stream().ptr)  # the first launch loads code and may be refused
         how = int(a.nbytes), call, operands.c, "the library's default"
         return hold(PreparedKernel(name, prepare_ms, *how), stack, a, operands)
@@ -284,13 +283,11 @@ def _describe(matrices: tuple, dtype: str, stack: ExitStack) -> tuple[int, list[
 
 
 def _description(compute: str, stack: ExitStack) -> int:
-    """Return the descriptor of an operation that computes in a member of ComputeType, with float32 scalars."""
     made = cublasLt.matmul_desc_create(int(getattr(cublas.ComputeType, compute)), data_type("float32"))
     return owned(stack, cublasLt.matmul_desc_destroy, made)
 
 
 def _layout(dtype: str, shape: tuple[int, int], stack: ExitStack, by_rows: bool = False) -> int:
-    """Return a layout of a matrix without gaps."""
     made = cublasLt.matrix_layout_create(data_type(dtype), *shape, shape[by_rows])
     return owned(stack, cublasLt.matrix_layout_destroy, made)
 

@@ -74,7 +74,14 @@ def prepare(name: str, problem: Problem, device) -> PreparedKernel:
             warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
             multiply()
             torch.cuda.synchronize()
-        return PreparedKernel(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
+        external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
+
+        def call(handle: int) -> None:
+            # Under capture once a launch on it has been made: PyTorch allocates a scalar there, and keeps its memory.
+            with torch.cuda.stream(external(handle)):
+                multiply()
+
+        return PreparedKernel(name, ms, nbytes, call, output, choice)
 
     default = made("PyTorch's own parameters", partial(ops.bsr_dense_mm, bsr, dense, out=out))
     if name == "triton_bsr":
@@ -87,20 +94,6 @@ def prepare(name: str, problem: Problem, device) -> PreparedKernel:
         with suppress(ValueError):  # too much shared memory, say: the others stay
             candidates[words] = made(words, multiply)
     return candidates[fastest(candidates, device)[0]]
-
-
-def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
-    """Return what multiplies on a stream, given by its handle.
-
-    It may be under capture once a launch on it has been made: PyTorch allocates a scalar there, and keeps its memory.
-    """
-    external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
-
-    def call(handle: int) -> None:
-        with torch.cuda.stream(external(handle)):
-            multiply()
-
-    return call
 
 
 contenders = offers(prepare, {name: (name,) for name in NAMES})

@@ -247,12 +247,12 @@ def describe(device) -> dict[str, Any]:
     }
 
 
-def git(*arguments: str) -> str:
-    """Return what git says of the checkout.
+def git(*arguments: str, root: Path | None = None) -> str:
+    """Return what git says of the checkout, or of another.
 
     Raises OSError where there is no git, RuntimeError with its reason where it fails.
     """
-    command = ("git", "-C", str(paths.ROOT), *arguments)
+    command = ("git", "-C", str(root or paths.ROOT), *arguments)
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -318,7 +318,6 @@ def sources(system: str) -> str:
 
 
 def _imported(file: Path) -> set[str]:
-    """Dotted names that a Python file imports, of modules or of what it takes from them."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     taken = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
     return {f"{getattr(x, 'module', '')}.{alias.name}".lstrip(".") for x in taken for alias in x.names}
@@ -340,7 +339,6 @@ def _nvml(pci_bus_id: str) -> tuple[Any, Any]:
 
 
 def _answers(device, questions: Questions) -> dict[str, Any]:
-    """Return what NVML says of a `cuda.core.Device`."""
     nvml, gpu = _ask(lambda: _nvml(device.pci_bus_id), (None, None))
     return {name: _ask(lambda ask=ask: ask(nvml, gpu), otherwise) for name, (ask, otherwise) in questions.items()}
 

@@ -295,7 +295,6 @@ def _generated(about: Generated, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _real(pool: Pool) -> pd.DataFrame:
-    """Return a row of `points` for each real matrix and N."""
     best = _best(pool.df, AT)
     made = best.assign(pattern=REAL, precision=pool.about.precision, columns=best["n"], dense="", dense_us=np.nan)
     # A real matrix has no nominal density.

@@ -227,7 +227,6 @@ def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
-    """Return a dense operand on the GPU, in a memory order."""
     in_half = dtype in half.DTYPES
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
     return Half(dtype, made) if in_half else made
@@ -305,23 +304,10 @@ def conversions(lab: Lab) -> Iterable[Case]:
 
     What prunes, what looks whether a matrix is one, what makes one format of another.
     """
-    return [
-        *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
-        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _one_of_each_format()),
-        ("pointers and indices of others", _looked_at_others),
-        ("numbers as float32", _as_float32),
-    ]
-
-
-def _one_of_each_format() -> tuple[Any, ...]:
-    sparse, ragged = scattered(), normal(14, 70, 100)
-    pairs, vectors = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
-    return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
-
-
-def _conversions() -> list[tuple[str, Callable, Any]]:
-    """Name, what converts on the host and on a GPU, and what is given to it."""
-    sparse, (blocks, windows, *_), dtypes = scattered(), _one_of_each_format(), ("float32", "bfloat16")
+    sparse, ragged, dtypes = scattered(), normal(14, 70, 100), ("float32", "bfloat16")
+    blocks, windows = bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse)
+    pruned = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
+    every: tuple[Any, ...] = (blocks, windows, *pruned)
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
     sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
     of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
@@ -330,7 +316,7 @@ def _conversions() -> list[tuple[str, Callable, Any]]:
         for module, numbers, bits in ((two_four, half, 16), (two_four_eight, eight, 8))
         for size, dtype in product(((70, 100), (33, 77)), numbers.DTYPES)
     ]
-    return [
+    made: list[tuple[str, Callable, Any]] = [  # name, what converts on the host and on a GPU, and what is given to it
         *((f"bcsr, {d} {b}", partial(bcsr.from_csr, block=b, dtype=d), sparse) for d, b in product(dtypes, sizes)),
         *((f"wcsr, {d} {w}", partial(wcsr.from_csr, window=w, dtype=d), sparse) for d, w in product(dtypes, (64, 4))),
         ("bcsr to csr", bcsr.to_csr, blocks),
@@ -351,8 +337,14 @@ def _conversions() -> list[tuple[str, Callable, Any]]:
             )
             for module, name, dtype, given in pairs
         ),
-        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _one_of_each_format()),
+        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in every),
         ("bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))),
+    ]
+    return [
+        *((name, partial(_converted, convert, given)) for name, convert, given in made),
+        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in every),
+        ("pointers and indices of others", _looked_at_others),
+        ("numbers as float32", _as_float32),
     ]
 
 
@@ -377,37 +369,31 @@ def _looked_at(given: Any) -> None:
     name = next(x for x in ("meta", "index", "col_idx") if hasattr(given, x))
     wrong = getattr(given, name).copy()
     wrong.flat[wrong.size // 2] = 0 if name == "meta" else 2**30
-    _require_same_refusal(type(given).__name__, formats.validate, replace(given, **{name: wrong}))
+    _require_same_refusal(formats.validate, replace(given, **{name: wrong}))
 
 
 def _looked_at_others() -> None:
+    def look_at_compressed(columns, within: int) -> None:
+        pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
+        foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
+
+    look_at_coordinates = partial(foreign.require_within, "COO", "col_idx")
     for index, within in product((np.int32, np.int64), (6, 5)):
         columns = np.array([0, 5, 1, 4], index)
-        _require_same_refusal(f"pointers of {within} columns", _look_at_compressed, columns, within)
-        _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
+        _require_same_refusal(look_at_compressed, columns, within)
+        _require_same_refusal(look_at_coordinates, columns, within, "columns")
 
 
-def _look_at_coordinates(columns, within: int) -> None:
-    foreign.require_within("COO", "col_idx", columns, within, "columns")
-
-
-def _look_at_compressed(columns, within: int) -> None:
-    pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
-    foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
-
-
-def _require_same_refusal(what: str, look: Callable, given: Any, *more: Any) -> None:
+def _require_same_refusal(look: Callable, given: Any, *more: Any) -> None:
     """`look` says of what lies on the GPU what it says of what lies on the host."""
-    said = {_refusal(look, x, *more) for x in (_on_gpu(given), given)}
-    require_right(f"what is said of {what}", len(said) == 1)
-
-
-def _refusal(look: Callable, *given: Any) -> str:
-    try:
-        look(*given)
-    except ValueError as error:
-        return str(error)
-    return ""
+    said = set()
+    for x in (_on_gpu(given), given):
+        try:
+            look(x, *more)
+            said.add("")
+        except ValueError as error:
+            said.add(str(error))
+    require_right(f"what is said of {type(given).__name__} {more}", len(said) == 1)
 
 
 def _as_float32() -> None:

@@ -327,7 +327,6 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _fastest(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the row of the fastest at each point."""
     return df.sort_values("median_us", kind="stable").groupby(level=list(records.POINT), dropna=False).head(1)
 
 

@@ -15,7 +15,7 @@ from contenders import refused
 from artifact import registry
 from artifact.measure import records
 from artifact.profiling import ncu
-from artifact.profiling.ncu_target import MARKER
+from artifact.profiling.ncu import MARKER
 
 # ---------------------------------------------------------------- reports
 # Nsight Compute's format (its Customization Guide, and extras/FileFormat/*.proto), as far as needed.
@@ -281,7 +281,7 @@ def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_p
     options = ("--clock-control none", "--profile-from-start off", "--metrics x.sum,y.pct", "--import-sass no")
     assert all(option in " ".join(words) for option in (*options, "--disable-extra-suffixes"))
     assert not any(word.startswith(("--set", "--section", "--import-source")) for word in words)
-    assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu_target"]
+    assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu"]
     assert json.loads(words[-1]) == task
 
 
@@ -470,7 +470,6 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     from cuda.bindings import driver
 
     from artifact.measure import device
-    from artifact.profiling import ncu_target
 
     log = []
     stream = SimpleNamespace(sync=lambda: log.append("wait"))
@@ -493,7 +492,7 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
         problem=lambda **_: SimpleNamespace(release=lambda: None),
         prepare=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
     )
-    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: system)
-    ncu_target.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
+    monkeypatch.setattr(ncu.importlib, "import_module", lambda name: system)
+    ncu.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
     each = [MARKER, "a", "wait", MARKER, "b", "wait"]
     assert log == ["ready", "start", *each, "stop"]

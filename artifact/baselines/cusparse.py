@@ -52,10 +52,10 @@ from artifact.baselines._library import (
     on_stream,
     owned,
     refusing,
+    require_column_major,
     require_taken,
     sizes,
 )
-from artifact.baselines.cublas import require_column_major
 from kernels.contract import Operands, Problem, require, timed
 from kernels.formats import bcsr, stored
 from kernels.formats.bcsr import Bcsr

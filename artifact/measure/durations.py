@@ -100,18 +100,12 @@ def said(minutes: float) -> str:
     return "under 0.1" if 0 < minutes < 0.05 else f"{minutes:.1f}" if minutes else "0"
 
 
-def size_bytes(folder: Path) -> int:
-    """Bytes of the files under a folder, links not followed; 0 if there is none."""
-    return sum(f.lstat().st_size for f in Path(folder).rglob("*") if not f.is_dir())
-
-
 # ---------------------------------------------------------------- second runs
 
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
     """By how much of the first's each median time of the second is off, for what both have measured."""
-    key = ["experiment", "seed", *records.KEY]
-    both = first.merge(second, on=key, suffixes=("", "_again"))
+    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
     return (both["median_us_again"] / both["median_us"] - 1).abs()
 
 
@@ -124,7 +118,9 @@ def runs(root: Path) -> pd.DataFrame:
     """
     found = []
     for here in (root / gpu / system for gpu in records.list_gpus(root) for system in records.systems(root / gpu)):
-        twice, there = _twice(here), here / records.REPEAT
+        there, known = here / records.REPEAT, records.experiments(here)
+        names = [name for name in records.experiments(there) if name in known]
+        twice = {name: tuple(records.read(folder / f"{name}.csv") for folder in (here, there)) for name in names}
         off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
         if not off.empty:
             first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
@@ -134,13 +130,6 @@ def runs(root: Path) -> pd.DataFrame:
             same = _made_from(here) == _made_from(there if (there / records.MACHINE).exists() else here)
             found.append((*of_system, off.median(), off.quantile(0.9), off.max(), between, same))
     return pd.DataFrame(found, columns=SECOND_RUNS)
-
-
-def _twice(here: Path) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-    """Experiment -> its record and that of the second run, of those of a system's folder that have both."""
-    there, known = here / records.REPEAT, records.experiments(here)
-    names = [name for name in records.experiments(there) if name in known]
-    return {name: (records.read(here / f"{name}.csv"), records.read(there / f"{name}.csv")) for name in names}
 
 
 def _when(df: pd.DataFrame) -> pd.Timestamp:

@@ -242,15 +242,6 @@ def _is_as_defined(df: pd.DataFrame) -> np.ndarray:
     return np.logical_and.reduce([(df["flops_def"] != x) | (df["useful_flops"] == said[x]) for x in said])
 
 
-def _is_rate(rate: str, df: pd.DataFrame) -> np.ndarray:
-    work, unit = RATES[rate]
-    return np.isclose(df[rate], df[work] / df["median_us"] / unit, rtol=1e-6, atol=0)
-
-
-def _is_problems(column: str, df: pd.DataFrame) -> pd.Series:
-    return (df["room"] == CEILINGS) | (df[column] == df.groupby(list(POINT))[column].transform("first"))
-
-
 #: What a record of a measurement is: the ranges of COLUMNS, and what the cells of a row, and rows, must agree on.
 SCHEMA = _schema(
     COLUMNS,
@@ -269,8 +260,14 @@ SCHEMA = _schema(
         ),
         ("useful_flops", _is_as_defined, "{useful_flops:g} is not {flops_def}"),
         *(
-            (rate, partial(_is_rate, rate), f"{{{rate}:g}} is not {of} over median_us")
-            for rate, (of, _) in RATES.items()
+            (
+                rate,
+                lambda df, rate=rate, work=work, unit=unit: np.isclose(
+                    df[rate], df[work] / df["median_us"] / unit, rtol=1e-6, atol=0
+                ),
+                f"{{{rate}:g}} is not {work} over median_us",
+            )
+            for rate, (work, unit) in RATES.items()
         ),
         *(
             (
@@ -280,7 +277,14 @@ SCHEMA = _schema(
             )
             for error in ("rel_err", "max_err")
         ),
-        *((x, partial(_is_problems, x), f"{{{x}}} differs from another row of the same problem") for x in PROBLEM),
+        *(
+            (
+                x,
+                lambda df, x=x: (df["room"] == CEILINGS) | (df[x] == df.groupby(list(POINT))[x].transform("first")),
+                f"{{{x}}} differs from another row of the same problem",
+            )
+            for x in PROBLEM
+        ),
         *((x, lambda df, x=x: df[x] == df[x].iloc[0], f"{{{x}}} differs from that in row 2") for x in ONE_PER_FILE),
         ("variant", lambda df: ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"),
     ],

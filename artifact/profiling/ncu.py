@@ -273,7 +273,17 @@ def profile(
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
         df = attribute(table, [(shape, name) for shape in shapes for name in contenders])
         if folder is not None:
-            _save(df, path, folder, gpu)
+            kept = folder / "profiles" / f"{folder.name}.ncu-rep"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            aside = kept.with_suffix(".part")
+            times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
+            try:
+                shutil.copyfile(path, aside)
+                records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
+                records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
+                os.replace(aside, kept)
+            finally:
+                aside.unlink(missing_ok=True)
     return df
 
 
@@ -384,21 +394,6 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     by = df[df["metric"].str.endswith(".sum") | alone].groupby([*POINT, "metric"], sort=False, as_index=False)
     table = by.agg(value=("value", lambda v: v.sum(skipna=False, min_count=1)), unit=("unit", "first"))
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
-
-
-def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
-    """counters.csv, the launches and the report, whole, or none of them."""
-    kept = folder / "profiles" / f"{folder.name}.ncu-rep"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    aside = kept.with_suffix(".part")
-    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-    try:
-        shutil.copyfile(report, aside)
-        records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
-        records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
-        os.replace(aside, kept)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- what ncu runs

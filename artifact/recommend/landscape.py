@@ -105,8 +105,7 @@ class Pool:
 def maps(folder: Path = registry.FOLDER) -> tuple[list[Real], list[Generated]]:
     """Return what all systems say, in their order. Raises ValueError that names file and key where one is not whole."""
     found: dict[str, list] = {"real": [], "generated": []}
-    paths = [folder / system / registry.MAP for system in registry.find(folder)]
-    for path in filter(Path.is_file, paths):
+    for path in filter(Path.is_file, [folder / system / registry.MAP for system in registry.find(folder)]):
         for key, entries in registry.checked(FILE, registry.toml(path), path).items():
             kind = {"real": Real, "generated": Generated}[key]
             found[key] += [registry.checked(kind, {"room": path.parent.name} | entry, path) for entry in entries]

@@ -179,8 +179,7 @@ def guess(model: Model, s: Statistics, n: int) -> Guess:
     table = table.dropna().sort_values("expected_us", ignore_index=True, kind="stable")
     of_first = pd.Series(x * np.nan_to_num(model.weights[model.variants.index(table["variant"].iloc[0])]), [*TERMS])
     made_of = (of_first / of_first.sum())[of_first > 0].sort_values(ascending=False, kind="stable")
-    neighbours = tuple(model.points[i] for i in nearest[:RANKING])
-    return Guess(table, neighbours, made_of.to_dict(), model.sums)
+    return Guess(table, tuple(model.points[i] for i in nearest[:RANKING]), made_of.to_dict(), model.sums)
 
 
 def evaluate(pool: Pool) -> pd.DataFrame:

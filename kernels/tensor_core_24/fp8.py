@@ -17,7 +17,7 @@ from .wgmma import prepare as prepare_config
 __all__ = ["BASELINES", "VARIANTS", "prepare", "prepare_config", "problem", "problem_from", "tune"]
 
 #: Libraries of `artifact/baselines` that these problems are raced against.
-BASELINES = ("cusparselt", "cublaslt.eight")
+BASELINES = ("cusparselt", "cublas.eight")
 
 VARIANTS: dict[str, Kernel] = {
     **{

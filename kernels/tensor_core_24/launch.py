@@ -15,7 +15,7 @@ from .family import PUBLISHED, RUNGS, STUDIES, MmaSp
 from .operands import SYSTEM
 
 HERE = Path(__file__).parent
-BASELINES = ("cusparselt", "cublaslt")
+BASELINES = ("cusparselt", "cublas.lt")
 
 _STUDIES = {
     "mma_sp_ca": ("copies of 16 bytes by .ca, through L1", "0.9x, as the source says."),

@@ -35,7 +35,6 @@ from fake_libraries import (
 from artifact import registry
 from artifact.baselines import (
     cublas,
-    cublaslt,
     cusparse,
     cusparselt,
     triton_bsr,
@@ -53,7 +52,7 @@ runtime = pytest.importorskip("cuda.bindings.runtime")
 
 
 MODULES = sorted(path.stem for path in (registry.FOLDER.parent / "baselines").glob("[!_]*.py"))
-EVERY = [*MODULES, "cublaslt.tensor", "cublaslt.dense", "cublaslt.eight", "cusparse.blocks"]
+EVERY = [*MODULES, "cublas.lt", "cublas.tensor", "cublas.dense", "cublas.eight", "cusparse.blocks"]
 
 
 class Case(NamedTuple):
@@ -102,7 +101,7 @@ CASES = {
     ),
     **{
         f"{name} {dtype} {layout}": Case(
-            partial(cublaslt.prepare_dense, name),
+            partial(cublas.prepare_dense, name),
             blocks(*RAGGED, dtype=dtype, layout=layout),
             held,
             refuse,
@@ -112,17 +111,17 @@ CASES = {
     },
     **{
         f"{name} {vector}": Case(
-            partial(cublaslt.prepare_tensor, name),
+            partial(cublas.prepare_tensor, name),
             partial(nm_problem, 10, 24, 33, 0.25, dtype=dtype, vector=vector),
             9,
             ("lt", "matmul"),
             lambda p, dtype=dtype: size(dtype) * p.k * p.n + 128,
         )
-        for (name, dtype), vector in product(cublaslt.TENSOR.items(), (1, 32))
+        for (name, dtype), vector in product(cublas.TENSOR.items(), (1, 32))
     },
     **{
         f"cublaslt {dtype}": Case(
-            cublaslt.prepare,
+            cublas.prepare_lt,
             partial(two_four_problem, 10, 24, 33, dtype),
             5,
             ("lt", "matmul"),
@@ -131,7 +130,7 @@ CASES = {
         for dtype in half.DTYPES
     },
     "cublaslt_eight": Case(
-        cublaslt.prepare_eight,
+        cublas.prepare_eight,
         partial(eight_problem, 16, 48, 32),
         11,
         ("lt", "matmul_desc_create"),
@@ -186,7 +185,7 @@ CASES = {
     },
     **{
         f"cublas_dense_default vector {sizes} {layout}": Case(
-            partial(cublaslt.prepare_dense, "cublas_dense_default"),
+            partial(cublas.prepare_dense, "cublas_dense_default"),
             blocks(*sizes, density=1.0, layout=layout),
             1,
             ("cublas", "gemm"),
@@ -350,28 +349,28 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
             lambda: bcsr_problem(*WHOLE, block=(16, 32)),
             "square blocks only, and here they are 16 x 32",
         ),
-        (partial(cublaslt.prepare_dense, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
-        (partial(cublaslt.prepare_dense, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
+        (partial(cublas.prepare_dense, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
+        (partial(cublas.prepare_dense, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
         (
-            partial(cublaslt.prepare_dense, "cublas_dense"),
+            partial(cublas.prepare_dense, "cublas_dense"),
             off("b", blocks(*RAGGED, dtype="tf32")),
             "that tf32 holds exactly",
         ),
-        (partial(cublaslt.prepare_tensor, "cublas_bf16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
-        (partial(cublaslt.prepare_tensor, "cublas_tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
-        (partial(cublaslt.prepare_tensor, "cublas_tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
+        (partial(cublas.prepare_tensor, "cublas_bf16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
+        (partial(cublas.prepare_tensor, "cublas_tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
+        (partial(cublas.prepare_tensor, "cublas_tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
         (
-            partial(cublaslt.prepare_tensor, "cublas_tf32"),
+            partial(cublas.prepare_tensor, "cublas_tf32"),
             changed(TF32, b=lambda o: nm.to_dense(o.b)),
             "an N:M B with a column-major A and C in tf32",
         ),
         (
-            partial(cublaslt.prepare_tensor, "cublas_tf32"),
+            partial(cublas.prepare_tensor, "cublas_tf32"),
             lambda: of_nm.problem(1, 24, 32, 1.0, dtype="tf32"),
             "one is a vector",
         ),
-        (cublaslt.prepare, lambda: of_24.problem(16, 1, 32), "one is a vector"),
-        (cublaslt.prepare, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
+        (cublas.prepare_lt, lambda: of_24.problem(16, 1, 32), "one is a vector"),
+        (cublas.prepare_lt, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
         (partial(cusparselt.prepare, "best"), lambda: of_24.problem(16, 20, 32), "multiples of 8 only.*n=20"),
         (
             partial(cusparselt.prepare, "best"),
@@ -380,7 +379,7 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
         ),
         *(
             (prepare, partial(eight_problem, 16, n, 32, **what), says)
-            for prepare in (partial(cusparselt.prepare, "best"), cublaslt.prepare_eight)
+            for prepare in (partial(cusparselt.prepare, "best"), cublas.prepare_eight)
             for n, what, says in (
                 (24, {}, "multiples of 16 only"),
                 (32, {"scale": "vectors"}, "with one scale each"),
@@ -455,7 +454,7 @@ ON_GPU = [
     *(("cublas", partial(of_nm.problem, *shape), 1e-6) for shape in ((1, 33, 64, 0.5), (130, 100, 45, 0.5))),
     *(
         (name, partial(of_nm.problem, *shape, dtype=dtype), 0.0)
-        for name, dtype in cublaslt.TENSOR.items()
+        for name, dtype in cublas.TENSOR.items()
         for shape in ((256, 128, 512, 0.25), (101, 60, 301, 0.5))
     ),
     *(

@@ -4,11 +4,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from contenders import drawn, on_gpu, refused
+from contenders import drawn, refused
 
 from artifact import paths
-from artifact.baselines import cpu, cublas
-from artifact.measure import bench, verification
+from artifact.baselines import cpu
+from artifact.measure import verification
 from kernels.formats import to_dense
 
 needs_compiler = pytest.mark.skipif(cpu.compiler() is None, reason="there is no C compiler here")
@@ -81,22 +81,3 @@ def test_the_compiler_can_be_chosen(fresh, monkeypatch):
     assert asked[-1][:2] == (name, "-g0") and "-ffast-math" not in asked[-1] and "-O3" in asked[-1]
     monkeypatch.setenv("CC", "no-such-compiler-here")
     assert cpu.compiler() != ("no-such-compiler-here",)
-
-
-# ---------------------------------------------------------------- on a GPU
-
-
-@pytest.mark.gpu
-@pytest.mark.alone
-def test_cpu_and_gpu_are_checked_and_timed_together(device):
-    """The oracle is on the GPU here, the outputs are on both sides."""
-    problem = on_gpu(drawn("nm", 320, 256, 512))
-    makers = {name: cpu.contenders()[name] for name in cpu.available()} | cublas.contenders(device)
-    bounds = {name: make(problem) for name, make in makers.items()}
-    exact, stream = verification.oracle(problem), device.create_stream()
-    assert not isinstance(exact.values, np.ndarray)
-    for bound in bounds.values():
-        assert verification.check(bound, problem, exact, stream).rel_err < 1e-6
-    timings = bench.time_calls(bounds, device)
-    assert timings["cpu_scipy"].median_us > 10 * timings["cublas"].median_us, timings
-    assert timings["cublas"].sm_mhz > 100

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 import worlds
 
-from artifact import paths
+from artifact import cli, paths
 from artifact.measure import bench, run, verification
 from artifact.recommend import landscape, model, statistics
 from kernels.formats import csr
@@ -137,3 +137,22 @@ def test_the_shipped_records_answer_for_every_precision_that_they_have():
 )
 def test_large_numbers_have_no_exponent(value, digits, text):
     assert model.short(value, digits) == text
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+PRECISIONS = sorted({p.about.precision for p in landscape.pools(paths.RECORDED / "nvidia-h200")})
+
+
+@pytest.mark.gpu
+@pytest.mark.alone
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_advice_is_measured_and_judged(precision, tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    scipy.sparse.save_npz(tmp_path / "mine.npz", scipy.sparse.random(3000, 2944, 0.004, "csr", rng=rng))
+    command = ["which", f"{tmp_path}/mine.npz", "-n", "256", "--precision", precision.lower()]
+    assert cli.main([*command, "--gpu", "nvidia-h200"]) == 0
+    out = capsys.readouterr().out
+    assert "Advice: " in out and "Measured on " in out
+    assert "The advice was " in out.splitlines()[-1] or "does not take this matrix here" in out

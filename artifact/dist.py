@@ -44,8 +44,8 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
     """
     changed = git("status", "--porcelain", "--untracked-files=no", root=root).splitlines()
     if changed:
-        first = changed[0].split(maxsplit=1)[1]
-        raise ValueError(f"{first} was changed and not committed ({len(changed)} such in all): a release is of a commit.")
+        first, many = changed[0].split(maxsplit=1)[1], len(changed)
+        raise ValueError(f"{first} was changed and not committed ({many} such in all): a release is of a commit.")
     with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
         git("archive", "--format=tar", f"--output={archive.name}", "HEAD", root=root)
         with tarfile.open(archive.name) as tar:

@@ -8,7 +8,6 @@ plans      `plan`, `spmm`, `load_plan`
 sampled    the product of two dense matrices at a sparse one's places: the gradient of A's values
 torch_ops  PyTorch operators with gradients
 layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
-counters   what launches of a layer claim their tiles from
 torch_modes  what PyTorch's gradients and autocast ask of both
 """
 

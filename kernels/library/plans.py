@@ -21,8 +21,7 @@ from ..lazy import core
 from ..padding import ALIGNMENT
 from . import buffers, current, dense, direct, expect, in_order, operands, routes
 from .buffers import Buffers
-from .dense import Dense
-from .torch_modes import require_no_grad
+from .dense import Dense, require_no_grad
 
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.

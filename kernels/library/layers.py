@@ -174,8 +174,9 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     x, ordinal = aligned(x), x.get_device()
     with launching(x) as stream:
         out = x.new_empty(sizes.out)
-        at = counter(ordinal, dense.current(x, ordinal), torch.cuda.is_current_stream_capturing())
-        layer.launcher(sizes, ordinal)(stream, *(t.data_ptr() for t in (x, out, val, index, col_idx)), at)
+        tiles = counter(ordinal, dense.current(x, ordinal), torch.cuda.is_current_stream_capturing())
+        addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), tiles
+        layer.launcher(sizes, ordinal)(stream, *addresses)
     m, n = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
     return out if out.shape == (m, n) else out[:m, :n].contiguous()
 
@@ -421,7 +422,7 @@ def replacements(
     published: each projection alone by the source's kernel, as the source has it; otherwise whole FFNs in two launches.
     Blocks are those of `masks`, the same for both. Raises ValueError for a model without FFNs that this replaces.
     """
-    made = {}
+    made: dict[str, Any] = {}
     for name, of in masks(model, density, block, seed=seed, keep=keep).items():
         parts = {p: getattr(model.get_submodule(name), p) for p in PROJECTIONS}
         if published:

@@ -112,7 +112,7 @@ class Plan:
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
-        self.b_order, self.out_order = way.orders[0]
+        self.b_order, self.out_order = tuple(way.orders[0])
         self.in_place, self.stream = way.in_place, stream
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
         self.prepare_ms = 0.0

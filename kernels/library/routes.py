@@ -156,7 +156,7 @@ def multiplication(way: Route, n: int, xp=None) -> Multiplication:
     xp: CuPy or NumPy, for trials: arrays with random numbers in their place.
     """
     a, (m, k) = way.a, operands.size_of(way.a)
-    b_order, out_order = way.orders[0]
+    b_order, out_order = tuple(way.orders[0])
     bits = way.numbers in half.DTYPES
     kind = "uint16" if bits else "float32"
     if xp is None:

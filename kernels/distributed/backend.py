@@ -137,7 +137,7 @@ class Gpu(Host):
         free = self.xp.get_default_memory_pool().free_all_blocks
         made: Any = None
         if exact and (choice or in_place or a.nnz > TRIED):
-            way = routes.Route("async_sparse", "auto_fp32", a, "float32")
+            way = routes.Route("async_sparse", "auto_fp32", "float32", a=a)
             build = partial(plans.built, way, n, dtype, asked, self.device, False)
             try:
                 made = build(choice or choice_of(a, n, in_place))

@@ -192,7 +192,6 @@ def test_what_a_header_says(write):
 
 def test_what_it_comes_to(write, problem):
     head, known = header.read(write()), header.names(problem, problem.host())
-    header.check_arguments(head, known)
     assert header.dimensions(head, known) == ((2, 24, 7), (128,), 8 * 32 + 4)
     assert header.number(head, "n - 1", "", known) == 39
     wide = header.number(head, "nnz", "int64", known)
@@ -258,7 +257,6 @@ def test_what_does_not_fit_the_problem_is_refused(write, problem, old, new, says
         header.names(problem, problem.host()),
     )
     with pytest.raises(ValueError, match=re.escape(says)) as caught:
-        header.check_arguments(head, known)
         header.dimensions(head, known)
     assert str(caught.value).startswith("mine.cu") and "\n" not in str(caught.value)
 

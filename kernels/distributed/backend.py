@@ -129,7 +129,7 @@ class Gpu(Host):
         made: Any = None
         # Of nothing there are no statistics.
         if exact and a.m > 0 and a.nnz > 0 and (choice or in_place or a.nnz > TRIED):
-            way = routes.Route("async_sparse", "auto_fp32", a, "float32")
+            way = routes.Route("async_sparse", "auto_fp32", "float32", a=a)
             build = partial(plans.built, way, n, dtype, asked, self.device, False)
             try:
                 made = build(choice or choice_of(a, n, in_place))

@@ -18,7 +18,6 @@ from .. import gpu, jit, workspace
 from ..contract import require
 from ..formats.half import Half
 from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
-from .torch_modes import named, require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes of a number.
@@ -62,10 +61,10 @@ def describe(x, name: str) -> Dense:
             raise ValueError(f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()")
         if x.is_neg():
             raise ValueError(f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first")
-        return Dense(x.data_ptr(), x.shape, x.stride(), _named(x.dtype), x.get_device())
+        return Dense(x.data_ptr(), x.shape, x.stride(), named(x.dtype), x.get_device())
     if library == "cupy":
         strides = _elements(x.strides, x.dtype.itemsize)
-        return Dense(x.data.ptr, x.shape, strides, _named(x.dtype), x.data.device_id)
+        return Dense(x.data.ptr, x.shape, strides, named(x.dtype), x.data.device_id)
     return _foreign(x, name)
 
 
@@ -112,7 +111,7 @@ def _foreign(x, name: str) -> Dense:
     strides = tuple(view.strides) if view.strides is not None else row_major(shape)
     # JAX's arrays never change, which their description does not say in every version.
     readonly = bool(view.readonly) or _is_jax(x)
-    return Dense(int(view.ptr), shape, strides, _named(view.dtype), int(view.device_id), readonly)
+    return Dense(int(view.ptr), shape, strides, named(view.dtype), int(view.device_id), readonly)
 
 
 def _is_jax(x) -> bool:
@@ -152,9 +151,21 @@ def _type(x) -> str:
 
 
 @functools.cache
-def _named(dtype) -> str:
-    """Return a library's dtype as it is called here."""
-    return named(getattr(dtype, "name", dtype))
+def named(dtype) -> str:
+    """Return a dtype of PyTorch's, or of NumPy's, as it is called here: "bfloat16"."""
+    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+
+
+def require_no_grad(x, name: str) -> None:
+    """Raise ValueError, one sentence, where PyTorch would want a gradient of x, a tensor or any other array.
+
+    name: what the sentence calls it. Nothing is lost under torch.no_grad(), or of what is detached.
+    """
+    if getattr(x, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+        raise ValueError(
+            f"{name} requires grad, but gradients are lost here: multiply by a SparseMatrix, which has them, or detach "
+            f"{name}"
+        )
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,8 +19,7 @@ from ..formats import csr, intake
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
 from . import current, dense
-from .dense import Dense
-from .torch_modes import require_no_grad
+from .dense import Dense, require_no_grad
 
 SOURCE = Path(__file__).with_name("direct.cu")
 WARPS = 8  #: of a block, each with a row

@@ -13,7 +13,7 @@ from ..contract import require
 from ..formats import csr
 from ..formats.csr import Csr
 from . import current, dense
-from .torch_modes import require_no_grad
+from .dense import require_no_grad
 
 SOURCE = jit.ROOT / "library" / "sddmm.cu"
 WARPS = 8  #: of a block

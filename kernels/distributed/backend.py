@@ -200,7 +200,7 @@ class Streams:
     def __init__(self, machine):
         self.machine, self._spans = machine, defaultdict(list)
         self.products, self.travels = machine.streams()
-        self._end: Any = machine.caller().record()
+        self._end = machine.caller().record()
 
     def begin(self):
         """Let both wait for the caller, and for the call before, whose buffers they write; return the mark of that."""

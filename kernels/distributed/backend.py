@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, gpu, jit
+from .. import formats, gpu, jit, workspace
 from ..contract import require
 from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
@@ -187,9 +187,7 @@ class Gpu(Host):
         return self.xp.cuda.get_current_stream() if stream is None else stream
 
     def _stream(self, stream):
-        from ..library import dense
-
-        return dense.opened(self._or_current(stream).ptr, self.device)
+        return workspace.stream_at(self._or_current(stream).ptr, self.device)
 
     def streams(self):
         """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""

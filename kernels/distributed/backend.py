@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, gpu, jit, library
+from .. import formats, gpu, jit, library, workspace
 from ..async_sparse import model, union
 from ..autotune import knobs
 from ..formats import csr, half, stored
@@ -168,7 +168,7 @@ class Gpu(Host):
             to.set(source, stream)
 
     def _stream(self, stream):
-        return dense.opened((stream or self.caller()).ptr, self.device)
+        return workspace.stream_at((stream or self.caller()).ptr, self.device)
 
     def streams(self) -> tuple:
         """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from refused import says
 
 import kernels
-from kernels import formats, tma
+from kernels import formats, tma, workspace
 from kernels.contract import Launch, Operand, Slot
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.library import current, dense, plans, routes, saved
@@ -62,7 +62,7 @@ def device(monkeypatch):
     monkeypatch.setattr(dense, "describe", described)
     monkeypatch.setattr(dense, "place", lambda x, name: (described(x).ptr, described(x)[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: CURRENT)
-    monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+    monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
     monkeypatch.setattr(dense, "combine", combine)
     monkeypatch.setattr(dense, "empty", empty)
     monkeypatch.setattr(current, "now", lambda: 0)

@@ -11,10 +11,10 @@ import pandas as pd
 from artifact.book.study import by, given, pivot
 from artifact.drawing.formatting import shape
 from artifact.measure import records
-from artifact.systems.nm_spmm import model, study
-from artifact.systems.nm_spmm.model import BLOCK, kept
-from artifact.systems.nm_spmm.study import (
+from artifact.systems.nm_spmm import model
+from artifact.systems.nm_spmm.model import (
     BIG,
+    BLOCK,
     CLASSES,
     DENSITIES,
     GROUP,
@@ -24,6 +24,7 @@ from artifact.systems.nm_spmm.study import (
     VECTOR,
     Spmm,
     by_density,
+    kept,
     over,
     rates,
     sizes_of,
@@ -154,7 +155,7 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
     With the shares of its own peak that the source states.
     """
-    rows, stated = useful(df), study.peak_shares(spmm)
+    rows, stated = useful(df), model.peak_shares(spmm)
     base = rows["density"].map(by(rows, "v1", "tflops", "density"))
     rows = rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, over_base=rows["tflops"] / base)
     stated = worded(stated.assign(per_cent=100 * stated["stated"]))
@@ -212,7 +213,7 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
     With the published ones of three GPUs, or of one of them beside ours. place: of a point along the figure.
     """
-    stated = study.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
+    stated = model.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
     points = stated.drop_duplicates("place").set_index(["m", "n", "k"])["place"]
     stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])]
     stated = stated.assign(panel=spmm.here.name if only else stated["gpu"], line=stated["library"])
@@ -235,7 +236,7 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
     pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")}
     pairs |= {f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")}
-    theirs = study.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
+    theirs = model.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
     means = pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
     found = means.join(theirs.agg(records.geomean).unstack()).reset_index()
     return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
@@ -266,10 +267,10 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
 def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
-    auto = study.against(anchored, theirs)["auto"].dropna()
+    auto = model.against(anchored, theirs)["auto"].dropna()
     big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
     df = pd.DataFrame({"all": by_density(auto), "theirs": big.set_index("density")["speedup"]})
-    df = df.assign(over=study.at_big(auto)).sort_index(ascending=False)
+    df = df.assign(over=model.at_big(auto)).sort_index(ascending=False)
     return df.assign(auto=df["theirs"] * df["over"], sparsity=df.index.map(sparsity))
 
 
@@ -321,13 +322,13 @@ def counters(counted: pd.DataFrame) -> pd.DataFrame:
 
 def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return µs where there are fewer tiles of 64 × 128 than SMs."""
-    us = study.few_tiles(anchored, sms)
+    us = model.few_tiles(anchored, sms)
     return placed(us.rename(columns={v: f"{v} [µs]" for v in us.columns[1:]}))
 
 
 def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return how many times as fast as V3 each contender is where there are fewer tiles of 64 × 128 than SMs."""
-    us = study.few_tiles(anchored, sms)
+    us = model.few_tiles(anchored, sms)
     times = us.rdiv(us["v3"], axis=0).drop(columns=["tiles", "v3"])
     times.index = placed(us)[["shape", "sparsity"]].agg(" · ".join, axis=1)
     return times.rename_axis(index="row", columns="variant").stack().rename("value").reset_index()
@@ -343,7 +344,7 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
     df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
     df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
-    stated = study.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
+    stated = model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
     both = joined(df, stated).join(intensity, on=["variant", "density"])
     parts = []
     for panel, (column, memories) in ROOFS.items():
@@ -356,7 +357,7 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
 def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     """Return the share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states."""
     share = counted.pivot(index="variant", columns="density", values="tflops") / spmm.fma
-    said = study.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
+    said = model.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
     shown = share.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)]
     theirs = said.reindex_like(shown).map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
     return (shown.map("{:.0%}".format) + theirs).rename(columns=sparsity).reset_index()
@@ -365,7 +366,7 @@ def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
 def vectors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     """Return useful TFLOP/s over the vector length, by window, sparsity and contender, under the FMA ceiling."""
     rows = useful(df)
-    rows[["window", "vector"]] = [study.pattern(label) for label in rows["label"]]
+    rows[["window", "vector"]] = [model.pattern(label) for label in rows["label"]]
     rows = rows.sort_values("density", ascending=False, kind="stable")
     tops = rows.drop_duplicates(["variant", "density"]).assign(tflops=spmm.fma, window=0)
     return joined(rows, rows.iloc[:0], tops)
@@ -386,7 +387,7 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
 @given
 def tensor(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
-    rows = study.compared(df)
+    rows = model.compared(df)
     line = [f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()]
     return rows.assign(ideal=1 / rows["density"], line=line)
 

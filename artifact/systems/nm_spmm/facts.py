@@ -144,7 +144,9 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
         "col_info": {"added": by_nm(model.col_info_shares(patterns)), "stated": said[["low", "high"]]},
         "transition": {
             "stated": study.stated("text", "transition")["low"].iloc[0],
-            "block": {device.name: analysis.transition(device, *block) for device in model.devices(here)},
+            "block": {
+                device.name: analysis.transition(device, *block) for device in (*analysis.TABLE_3.values(), here)
+            },
             "from_l2": analysis.transition(model.at_l2(study), *block),
             "whole": analysis.transition(here, BIG, BIG, depth=BIG),
             "l2_tbps": study.gbps["L2"] / 1e3,

@@ -108,14 +108,20 @@ class Spmm(study.Study):
         names, (sweep, _, dtype) = CONTENDERS[experiment], experiment.partition("_")
         if not self.takes(names[0]):
             return None
-        tried = {v: partial(ladder.prepare, v, device=self.run.device) for v in TRIALS}
-        every = self.run.variants() | self.run.baselines() | tried
+        every = (
+            self.run.variants()
+            | self.run.baselines()
+            | {v: partial(ladder.prepare, v, device=self.run.device) for v in TRIALS}
+        )
         csr = [v for v in every if v.startswith("cusparse") and experiment == "unstructured"]
         shapes = [at for at in system.sweeps(self.run.preset)[sweep] if not dtype or at["dtype"] == dtype]
         problems = [partial(system.problem, **at, seed=self.run.seed) for at in shapes]
-        contenders = {v: every[v] for v in (*names, *csr) if self.takes(v)}
-        timer = brief if experiment in ("llama", "tried") else bench.time
-        return self.run.measure(experiment, problems, contenders, timer)
+        return self.run.measure(
+            experiment,
+            problems,
+            {v: every[v] for v in (*names, *csr) if self.takes(v)},
+            brief if experiment in ("llama", "tried") else bench.time,
+        )
 
     def tensor(self) -> pd.DataFrame | None:
         """Measure the tensor cores' experiments of both types; None where the GPU takes neither."""
@@ -196,14 +202,16 @@ class Spmm(study.Study):
         """
         rows, measured = [], {name: self.measure(name) for name in ("stepwise", "anchors")}
         for variant in (*self.rungs, "auto"):
-            kernel, base = system.VARIANTS[variant], before(variant)
+            said, base = times(system.VARIANTS[variant].prediction), before(variant)
             came = over(measured["anchors" if variant in FOR_FEW else "stepwise"], variant, base)
             # A rung for few tiles is judged where there are fewest.
             least = min(came.index, key=lambda at: at[1] * at[2] * at[3])[:4]
-            said, there = times(kernel.prediction), records.geomean(came[[at[:4] == least for at in came.index]])
-            row = {"rung": variant, "idea": kernel.idea, "prediction": said, "came": there, "at": shape(least[1:])}
-            row["predicted"] = float(next(iter(re.findall(r"([\d.]+)×", said)), np.nan))
-            rows.append(row | {"low": came.min(), "high": came.max(), "over": base})
+            rows.append(
+                {"rung": variant, "idea": system.VARIANTS[variant].idea, "prediction": said, "over": base}
+                | {"came": records.geomean(came[[at[:4] == least for at in came.index]]), "at": shape(least[1:])}
+                | {"predicted": float(next(iter(re.findall(r"([\d.]+)×", said)), np.nan))}
+                | {"low": came.min(), "high": came.max()}
+            )
         return pd.DataFrame(rows)
 
     @cached_property
@@ -216,8 +224,12 @@ class Spmm(study.Study):
         tried, rows = self.measure("tried"), []
         for name, (_, idea, expected) in TRIALS.items() if tried is not None else ():
             factor, base = re.findall(r"([\d.]+)x over (\w+)", expected)[0]
-            came = by_density(over(tried, name, base)).rename("came").reset_index()
-            rows.append(came.assign(trial=name, idea=idea, expected=times(expected), factor=float(factor)))
+            rows.append(
+                by_density(over(tried, name, base))
+                .rename("came")
+                .reset_index()
+                .assign(trial=name, idea=idea, expected=times(expected), factor=float(factor))
+            )
         return pd.concat(rows, ignore_index=True) if rows else None
 
 
@@ -376,14 +388,12 @@ def needed(b: nm.Nm, vectors: int) -> float:
 
 def col_info_shares(patterns: Mapping[float, nm.Nm]) -> dict[float, float]:
     """Return bytes of `col_info` over those of B's values, for blocks of 128 columns, at sparsities that are packed."""
-    high = {d: b for d, b in patterns.items() if 1 - d > analysis.HIGH}
-    made = {d: packing.convert(b, columns=128, windows=1, packed=True, slot=VECTOR) for d, b in high.items()}
+    made = {
+        d: packing.convert(b, columns=128, windows=1, packed=True, slot=VECTOR)
+        for d, b in patterns.items()
+        if 1 - d > analysis.HIGH
+    }
     return {d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}
-
-
-def devices(here: analysis.Device) -> list[analysis.Device]:
-    """List those of Table III, and this one."""
-    return [*analysis.TABLE_3.values(), here]
 
 
 def at_l2(spmm: Spmm) -> analysis.Device:
@@ -480,16 +490,17 @@ def clashes(loops: Mapping[str, str]) -> pd.DataFrame:
 def compiled(report: pd.DataFrame) -> pd.DataFrame:
     """Return registers, shared memory, spills and multiply-adds of the variants, a row each, over all their entries."""
     own, most = report.groupby("variant", sort=False), fullest(report)
-    columns = {
-        "kernels": own.size(),
-        "registers": own["registers"].agg(lambda used: " to ".join(map(str, sorted({used.min(), used.max()})))),
-        "shared": own["shared_bytes"].max(),
-        "spilling": own["spills"].sum().replace(0, "none"),
-        "FFMA": most["FFMA"],
-        "useful": (most["FFMA"] / most["instructions"]).replace(0, np.nan),
-        "tensor": most.filter(regex="^HG?MMA").sum(axis=1).replace(0, np.nan),
-    }
-    return pd.DataFrame(columns).reset_index()
+    return pd.DataFrame(
+        {
+            "kernels": own.size(),
+            "registers": own["registers"].agg(lambda used: " to ".join(map(str, sorted({used.min(), used.max()})))),
+            "shared": own["shared_bytes"].max(),
+            "spilling": own["spills"].sum().replace(0, "none"),
+            "FFMA": most["FFMA"],
+            "useful": (most["FFMA"] / most["instructions"]).replace(0, np.nan),
+            "tensor": most.filter(regex="^HG?MMA").sum(axis=1).replace(0, np.nan),
+        }
+    ).reset_index()
 
 
 def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from artifact import registry
 from artifact.book.study import pivot, where
 from artifact.drawing import formatting
 from artifact.measure import apart
-from artifact.systems.tensor_core_24 import variants
+from artifact.systems.tensor_core_24 import experiments
 from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
 from kernels import tensor_core_24 as system
 from kernels.tensor_core_24 import family, fp8_family
@@ -58,7 +58,7 @@ def chosen(post: Chapter) -> pd.DataFrame:
     """Return what the tuner chose for squares and layers, and how fast it is."""
     rates = post.by_shape("both", "tflops")
     lib = rates["auto"] / rates["cusparselt"]
-    df = variants.chosen(post.run, rates.index).join(lib.rename("lib")).join(rates["auto"])
+    df = experiments.chosen(post.run, rates.index).join(lib.rename("lib")).join(rates["auto"])
     keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
     ceiling = df["auto"] / post.peak[post.loops.iloc[-1]]
     return df.assign(shape=list(map(formatting.shape, df.index)), tile=tile, keeps=keeps, ceiling=ceiling)
@@ -189,7 +189,7 @@ def ladder(post: Chapter) -> pd.DataFrame:
     df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
     share = post.post("speedup_cusparselt") * rates["cusparselt"]
     said = df["size"].map(share).where(df["variant"] == "mma_sp")
-    df = df.assign(prediction=df["variant"].map(variants.PREDICTIONS), stated=said, source="measured")
+    df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
     libraries = rates[list(LIBRARIES)].melt(ignore_index=False, value_name="tflops").rename_axis("size").reset_index()
     hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
     return together(df, libraries.assign(source="ceiling"), hollow)

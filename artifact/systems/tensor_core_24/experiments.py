@@ -125,8 +125,7 @@ class Chapter(Study):
 
         No rows of what the GPU has no kernels for.
         """
-        names = CONTENDERS.get(experiment, MAIN)
-        return pivot(self[experiment], column, KEYS).reindex(columns=list(names))
+        return pivot(self[experiment], column, KEYS).reindex(columns=list(CONTENDERS.get(experiment, MAIN)))
 
     def tried(self, part: str) -> pd.DataFrame:
         """Return the trials of a part, "bounds" or "fp8", that became no rung.
@@ -160,10 +159,9 @@ class Chapter(Study):
     @cached_property
     def ladder(self) -> pd.DataFrame:
         """Every rung at every size that it takes."""
-        parts = (
-            measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in self._sweep.items() if shapes
+        return together(
+            *(measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in self._sweep.items() if shapes)
         )
-        return together(*parts)
 
     @cached_property
     def rates(self) -> pd.DataFrame:
@@ -210,8 +208,12 @@ class Chapter(Study):
 
     def post(self, quantity: str) -> pd.Series:
         """Return what the source states of its kernel, by size."""
-        rows = self.stated("benchmarks", quantity, variant="mma_sp").dropna(subset="size")
-        return rows.astype({"size": int}).set_index("size")["value"]
+        return (
+            self.stated("benchmarks", quantity, variant="mma_sp")
+            .dropna(subset="size")
+            .astype({"size": int})
+            .set_index("size")["value"]
+        )
 
 
 def start(*how: Any) -> Chapter:
@@ -244,12 +246,17 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
     """
     make, at = partial(fp8.problem, seed=run.seed), run.preset
     squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
-    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
     ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
     many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
     return {
         "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
-        "fp8_outputs": [*(make(*shape, scale=scale, out=out) for shape, scale, out in kinds), *ragged],
+        "fp8_outputs": [
+            *(
+                make(*shape, scale=scale, out=out)
+                for shape, scale, out in product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+            ),
+            *ragged,
+        ],
         "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
     }
 
@@ -266,14 +273,17 @@ def of_the_willing(
     points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
     for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
         absent = records.read_absent(run.folder).get(experiment, {})
-        here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
 
         def left_out(name: str, why: str, point: tuple = point) -> None:
             records.leave_out(path, (name, *point), why)
 
-        harness.willing(here, partial(run.measure, experiment, [problem]), left_out)
-    df = where(records.read(path), variant=contenders)
-    return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
+        harness.willing(
+            {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent},
+            partial(run.measure, experiment, [problem]),
+            left_out,
+        )
+    df = pd.DataFrame(points, columns=records.POINT).merge(where(records.read(path), variant=contenders))
+    return df[list(records.COLUMNS)]
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
@@ -362,9 +372,10 @@ def rungs() -> pd.DataFrame:
         for name, (c, idea, _) in system.RUNGS.items()
     )
     named = df["prediction"].str.extract(r"over (wgmma_\w+)")[0].mask(df["rung"] == "wgmma_split_k", "wgmma_keep")
-    factor = df["prediction"].str.extract(r"^([\d.]+)×")[0].astype(float)
-    before = named.fillna(df["rung"].shift(fill_value="mma_sp"))
-    return df.assign(predicted=factor, before=before).set_index("rung", drop=False)
+    return df.assign(
+        predicted=df["prediction"].str.extract(r"^([\d.]+)×")[0].astype(float),
+        before=named.fillna(df["rung"].shift(fill_value="mma_sp")),
+    ).set_index("rung", drop=False)
 
 
 def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
@@ -379,16 +390,23 @@ def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
     def look_up(shape: Shape) -> Any:
         if run.device is None:
             return shipped.get((*shape, "bfloat16"))
-        key = family.key(system.problem(*shape, seed=run.seed))
-        return autotune.look_up(family.CHOICES, key, run.device, lambda config: True)
+        return autotune.look_up(
+            family.CHOICES, family.key(system.problem(*shape, seed=run.seed)), run.device, lambda config: True
+        )
 
     def told(c: Any) -> tuple:
-        wgmma = isinstance(c, family.Wgmma)
-        return (c.kernel, c.m, c.n, c.splits, c.keep, c.copied) if wgmma else ("mma_sp", c.bm, c.bn, 1, "", False)
+        return (
+            (c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
+            if isinstance(c, family.Wgmma)
+            else ("mma_sp", c.bm, c.bn, 1, "", False)
+        )
 
     rows = {shape: told(choice.config) for shape in shapes if (choice := look_up(shape))}
-    index = pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"])
-    return pd.DataFrame(list(rows.values()), index, ["kernel", "m", "n", "splits", "keeps", "copied"])
+    return pd.DataFrame(
+        list(rows.values()),
+        pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"]),
+        ["kernel", "m", "n", "splits", "keeps", "copied"],
+    )
 
 
 # ---------------------------------------------------------------- what the compiler makes of them
@@ -412,8 +430,10 @@ def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     kernel, rows = system.VARIANTS["mma_sp"], ladder_rows(report, "mma_sp")
     cubins = [jit.compile_cubin(kernel.source, r.entry, r.target) for r in rows.itertuples()]
     mixes = [[(op.split("."), n) for op, n in jit.instruction_mix(cubin).items()] for cubin in cubins]
-    counted = {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}
-    found = {name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes] for name, parts in counted.items()}
+    found = {
+        name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes]
+        for name, parts in {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}.items()
+    }
     return rows.assign(**found), [op for op in instructions(kernel) if re.match(_PUBLISHED_LOOP, op)]
 
 
@@ -493,8 +513,12 @@ def epilogue(run: Run) -> dict[str, float] | None:
 
     def more(case: Problem) -> dict[str, Any]:
         random = cupy.random.default_rng(run.seed).random((case.m, case.n), dtype=cupy.float32)
-        c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
-        return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m}
+        return {
+            "alpha": ALPHA,
+            "beta": BETA,
+            "c": half.Half("bfloat16", half.to_bits(random, "bfloat16")),
+            "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m,
+        }
 
     small, large = (system.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
     added = more(small)
@@ -506,5 +530,6 @@ def epilogue(run: Run) -> dict[str, float] | None:
     wanted = ALPHA * product + BETA * c + bias
     bounds = {"plain_us": system.prepare("auto", large, run.device)}
     bounds |= {"all_us": system.prepare("auto", large, run.device, **more(large))}
-    us = {name: timing.median_us for name, timing in bench.time(bounds, run.device).items()}
-    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | us
+    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | {
+        name: timing.median_us for name, timing in bench.time(bounds, run.device).items()
+    }

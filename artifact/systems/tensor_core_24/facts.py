@@ -63,8 +63,14 @@ def compressed(a: two_four.TwoFour) -> Facts:
 def code(rows: pd.DataFrame, loop: list[str]) -> Facts:
     """Return what this page's compiler made of the published kernel: what `experiments.published` returns."""
     first, second = (sum("HMMA.SP" in op and op.endswith(f"{s} ;") for op in loop) for s in ("0x0", "0x1"))
-    past = (rows["past_l1"] == rows["copies"]).all()
-    return {"code": {"multiplications": first + second, "first": first, "second": second, "past_l1": past}}
+    return {
+        "code": {
+            "multiplications": first + second,
+            "first": first,
+            "second": second,
+            "past_l1": (rows["past_l1"] == rows["copies"]).all(),
+        }
+    }
 
 
 @part
@@ -72,8 +78,13 @@ def compiled(report: pd.DataFrame) -> Facts:
     """report: the system's compile report."""
     rows = experiments.ladder_rows(report)
     spilled = sorted(set(report[report["spills"]]["variant"]) & set(rows["variant"]))
-    other = int(rows.filter(items=["HMMA", "HMMA.SP", "HGMMA"]).to_numpy().sum())
-    return {"compiled": {"spilling": len(spilled), "which": ", ".join(spilled), "other": other}}
+    return {
+        "compiled": {
+            "spilling": len(spilled),
+            "which": ", ".join(spilled),
+            "other": int(rows.filter(items=["HMMA", "HMMA.SP", "HGMMA"]).to_numpy().sum()),
+        }
+    }
 
 
 @part
@@ -110,7 +121,6 @@ def published(post: Chapter) -> Facts:
     peak = post.stated("benchmarks", "peak", variant="mma_sp")["value"].item()
     there, shared = flop / (peak * 1e12 / POST_SMS / POST_CLOCK), (read + written) / experiments.BYTES_PER_CLOCK
     here = flop / (top * 1e12 / post.machine["sm_count"] / (mhz["mma_sp"] * 1e6))
-    of_peak = pd.DataFrame({"ours": ours / top, "stated": post.post("tflops") / peak}).dropna().rename(cube)
     counted = where(post.counted, size=4096).set_index("variant").reindex(["mma_sp", "mma_sp_ca", "mma_sp_all_threads"])
     return {
         "share": {"at": at.dropna().rename(cube), "least": share.min(), "most": share.max()}
@@ -121,7 +131,7 @@ def published(post: Chapter) -> Facts:
         "best_sparse": {"called": post.loops.index[-1], "peak": post.peak[best], "mhz": mhz[best]},
         "step": {"read_kib": read / 1024, "written_kib": written / 1024, "shared": shared, "there": there}
         | {"here": here, "ratio": shared / here, "mhz": mhz["mma_sp"]},
-        "of_peak": of_peak,
+        "of_peak": pd.DataFrame({"ours": ours / top, "stated": post.post("tflops") / peak}).dropna().rename(cube),
         "busy": counted.loc["mma_sp", ["shared", "tensor"]],
         "conflicts": counted["conflicts"] / counted["waves"],
     }
@@ -161,7 +171,6 @@ def climbed(post: Chapter) -> Facts:
     came, waves = gains.mean()[predicted.index], tiles / sms
     near, nothing = (came.index[(came / expected - 1).abs() < 0.05] for expected in (predicted, 1))
     last, three = waves["wgmma_last_wave"], configs["wgmma_pieces"]
-    cuts = {at: family.cut_into_pieces(n, three.groups * three.blocks, sms) for at, n in tiles["wgmma_pieces"].items()}
     half_empty = np.ceil(last[(last % 1 > 0) & (last % 1 <= 0.5)])[-1:]
     return {
         "climbed": {"sizes": listed(gains.index)},
@@ -180,8 +189,9 @@ def climbed(post: Chapter) -> Facts:
             cube
         ),
         "pieces": {
-            at: {"last": tiles["wgmma_pieces"][at] % sms, "pieces": cut.pieces, "rows": 64 * cut.groups}
-            for at, cut in cuts.items()
+            at: {"last": n % sms, "pieces": cut.pieces, "rows": 64 * cut.groups}
+            for at, n in tiles["wgmma_pieces"].items()
+            for cut in [family.cut_into_pieces(n, three.groups * three.blocks, sms)]
         },
         "last_wave": {
             name: value
@@ -199,7 +209,6 @@ def profiled(post: Chapter) -> Facts:
         return {}
     size, columns = df["size"].iloc[0], ["requests", "sectors", "conflicts", "waves", "written", "size"]
     ghz, told = where(post.counted, variant=post.rungs.index)["ghz"], where(post.ladder, variant="wgmma_keep", m=size)
-    nvml = {"mhz": "sm_mhz", "watt": "power_w", "throttle": "throttle"}
     keep, tall = (post.rungs["config"][v] for v in ("wgmma_keep", "wgmma_tall"))
     steps, swept = {"keep": _step(keep), "tall": _step(tall)}, ratio(post["square"], "auto", "cusparselt")
     worst = post.gains.loc[post.climbed, "wgmma_stream_k"].idxmin()
@@ -215,7 +224,8 @@ def profiled(post: Chapter) -> Facts:
         "counted": df.drop(columns=columns).assign(rate=post.rates.loc[size]),
         "tile": steps | {"fewer": steps["tall"]["l2"] / steps["keep"]["l2"]},
         "clock": {"least": ghz.min(), "most": ghz.max(), "top": post.machine["sm_mhz_max"] / 1e3},
-        "nvml": {"limit": post.machine.get("power_limit_w")} | {name: told[c].item() for name, c in nvml.items()},
+        "nvml": {"limit": post.machine.get("power_limit_w")}
+        | {name: told[c].item() for name, c in {"mhz": "sm_mhz", "watt": "power_w", "throttle": "throttle"}.items()},
         "stream_k": {"worst": cube(worst), **at.loc["wgmma_stream_k"] / at.loc["wgmma_keep"]},
         "left": {
             "swept": swept.get(size),
@@ -276,13 +286,13 @@ def energies(post: Chapter) -> Facts:
     judged, clocks = energy.held_out(rows), energy.clocks(rows, sms)
     seen = {"harness": (largest["clocks"] * 1e3 / at["median_us"]).dropna(), "profile": largest["ghz"]}
     ends = {"least": 0, "quarter": 0.25, "three_quarters": 0.75, "most": 1}
-    ghz = {name: clock.quantile([*ends.values()]).set_axis([*ends]) for name, clock in seen.items()}
     best, row = post.loops.iloc[-1], largest.loc["auto"]
     peak, rate = post.peak[best], 2e-6 * size**3 / row["us"]  # TFLOP/s
     tile, larger, came = energy.THREE_GROUPS, energy.larger_tile(rows, size, sms), largest.loc[energy.LARGER]
     gain = row["us"] / came["us"]
     return found | {
-        "ghz": ghz | {"nvml": at["sm_mhz"].min() / 1e3},
+        "ghz": {name: clock.quantile([*ends.values()]).set_axis([*ends]) for name, clock in seen.items()}
+        | {"nvml": at["sm_mhz"].min() / 1e3},
         "clocks": _judged(clocks) | {"rungs": clocks["variant"].nunique(), "shared_reached": family.SHARED_REACHED},
         "model": _judged(judged)
         | {"least": rows["ghz"].min(), "most": rows["ghz"].max(), "rms": np.sqrt((judged["error"] ** 2).mean())},
@@ -342,7 +352,6 @@ def tuned(post: Chapter) -> Facts:
     best, default, dense = (us[v] / us["auto"] for v in ("cusparselt", "cusparselt_default", "cublaslt"))
     large, weak = best[_large(best)], dense[[max(key) <= 1024 or key[1] <= 128 for key in dense.index]]
     below, chosen = large[large < AIM], experiments.chosen(post.run, us.index)
-    other = {version: pivot(df, "median_us", KEYS) for version, df in libraries.read(post.run).items()}
     return {
         "auto": {
             "best": summary(best) | {"at": _by_shape(best)},
@@ -360,8 +369,8 @@ def tuned(post: Chapter) -> Facts:
         "chosen": {"count": len(chosen), "combinations": len(chosen[["kernel", "m", "n"]].drop_duplicates())}
         | {"splits": _by_shape(chosen["splits"])},
         "other": {
-            version.replace(".", "_"): _version(version, times["cusparselt"] / times["auto"], best)
-            for version, times in other.items()
+            version.replace(".", "_"): _version(version, ratio(df, "auto", "cusparselt", KEYS), best)
+            for version, df in libraries.read(post.run).items()
         },
     }
 
@@ -388,8 +397,11 @@ def small(post: Chapter) -> Facts:
     if least.empty:
         return {"few": few}
     more, empty = least["value"] - least["beside_value"], least.loc["empty"]
-    times = {"cold": more["copy_engine"], "warm": more["copy_engine_warm"], "empty": empty["value"]}
-    return {"few": few, "copies": times | {"size": shape(tuple(empty[KEYS])), "beside": empty["beside_value"]}}
+    return {
+        "few": few,
+        "copies": {"cold": more["copy_engine"], "warm": more["copy_engine_warm"], "empty": empty["value"]}
+        | {"size": shape(tuple(empty[KEYS])), "beside": empty["beside_value"]},
+    }
 
 
 @part
@@ -429,18 +441,25 @@ def rows(post: Chapter) -> Facts:
     """Return what rows of B that begin at odd multiples of 16 bytes cost."""
     us = post.by_shape("rows", "median_us")
     odd, clusters = us.loc[[family.begin_at(n) == 16 for _, n, _ in us.index]], us["wgmma_lean"] / us["wgmma_clusters"]
-    took = {
-        shape(key): f"`{c['kernel']}` of {c['m']} × {c['n']}{' after a copy' * c['copied']}"
-        for key, c in experiments.chosen(post.run, odd.index).iterrows()
+    found = {
+        "best": summary(odd["cusparselt"] / odd["auto"]),
+        "took": {
+            shape(key): f"`{c['kernel']}` of {c['m']} × {c['n']}{' after a copy' * c['copied']}"
+            for key, c in experiments.chosen(post.run, odd.index).iterrows()
+        },
     }
-    found = {"best": summary(odd["cusparselt"] / odd["auto"]), "took": took}
     if not {ODD_ROWS, WHOLE_ROWS} <= {*us.index}:
         return {"rows": found}
-    counted = {name: COUNTED[name][0] for name in ("requests", "sectors", "port")}
     by_columns = partial(post.counters.get, "wgmma_lean", m=4096)
-    grown = {name: by_columns(metric, n=4104) / by_columns(metric, n=4096) for name, metric in counted.items()}
-    beside = {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]}
-    return {"rows": found | {"more": us.loc[ODD_ROWS] / us.loc[WHOLE_ROWS] - 1, "clusters": beside, "grown": grown}}
+    grown = {
+        name: by_columns(COUNTED[name][0], n=4104) / by_columns(COUNTED[name][0], n=4096)
+        for name in ("requests", "sectors", "port")
+    }
+    return {
+        "rows": found
+        | {"more": us.loc[ODD_ROWS] / us.loc[WHOLE_ROWS] - 1}
+        | {"clusters": {"odd": clusters[ODD_ROWS], "whole": clusters[WHOLE_ROWS]}, "grown": grown}
+    }
 
 
 # ---------------------------------------------------------------- FP8
@@ -484,10 +503,9 @@ def eight(post: Chapter) -> Facts:
     if tried.empty:
         return of_both
     at, gain = tried.set_index(["trial", "m"])["beside_value"], tried.groupby("trial")["gain"].agg(records.geomean)
-    names = ["halves", "halves_unloaded", "unloaded", "unloaded_unstored"]
     return of_both | {
         "eight.bare": (at["halves_unloaded"] / at["halves"]).rename(cube),
-        "eight.left": 1 / gain[names],
+        "eight.left": 1 / gain[["halves", "halves_unloaded", "unloaded", "unloaded_unstored"]],
     }
 
 
@@ -510,10 +528,10 @@ def _beside(df: pd.DataFrame, top: float) -> dict[str, Any]:
     if over.empty:
         return {}
     last = over.index[-1]
-    found = {"least": over.min(), "most": over.max(), "last": over.loc[last], "mean": over.agg(records.geomean)}
     busy = {name: (side["tensor"] / side["clocks"])[last] for name, side in (("ours", ours), ("theirs", theirs))}
-    clocks = {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last), "busy": busy}
-    return pd.DataFrame(found).to_dict("index") | clocks
+    return pd.DataFrame(
+        {"least": over.min(), "most": over.max(), "last": over.loc[last], "mean": over.agg(records.geomean)}
+    ).to_dict("index") | {"most_mhz": df["ghz"].max() * 1e3, "top_mhz": top, "size": cube(last), "busy": busy}
 
 
 # ---------------------------------------------------------------- the layout of a linear layer
@@ -527,23 +545,33 @@ def linear(post: Chapter) -> Facts:
     Whose numbers of whole models are shown, their gains, and microseconds of a call on the host.
     """
     gains, host = where(tables.models(), weight="2:4"), tables.host().set_index("layer").filter(like="us_").T
-    layers = {"dense": "nn.Linear", "half": "SemiStructuredLinear", "eight": "SemiStructuredLinearFP8"}
-    gain = {f"{phase}.{dtype}": summary(df["speedup"]) for (phase, dtype), df in gains.groupby(["phase", "precision"])}
     whole = {
-        **{"steps": apart.origin(tables.WHOLE_MODEL), "host": apart.origin(tables.HOST_MODEL), "gain": gain},
-        "call": {name: summary(host[layer]) for name, layer in layers.items()},
+        "steps": apart.origin(tables.WHOLE_MODEL),
+        "host": apart.origin(tables.HOST_MODEL),
+        "gain": {
+            f"{phase}.{dtype}": summary(df["speedup"]) for (phase, dtype), df in gains.groupby(["phase", "precision"])
+        },
+        "call": {
+            name: summary(host[layer])
+            for name, layer in {
+                "dense": "nn.Linear",
+                "half": "SemiStructuredLinear",
+                "eight": "SemiStructuredLinearFP8",
+            }.items()
+        },
         "prefill_ms": where(gains, phase="prefill", precision="e4m3")["ms"].min(),
     }
     us = post.by_shape("fp8_linear", "median_us")
     if us.empty:
         return {"whole": whole}
-    half = pd.concat([post.by_shape(name, "median_us") for name in ("linear", "decoding")])
     least, rate = us["fp8_auto"].idxmin(), post.by_shape("fp8_linear", "gbps")["fp8_auto"].max()
     elements, other = least[0] * least[2], libraries.read(post.run, libraries.LINEAR)
     return {
         "whole": whole,
         "linear": {
-            "half": _layers(half, "auto", "cublaslt"),
+            "half": _layers(
+                pd.concat([post.by_shape(name, "median_us") for name in ("linear", "decoding")]), "auto", "cublaslt"
+            ),
             "eight": _layers(us, "fp8_auto", "cublaslt_eight"),
             "a": {"at": shape(least), "us": us["fp8_auto"].min(), "tbps": rate / 1e3}
             | {"mb": elements * 5 / 8e6, "dense_mb": elements / 1e6},

@@ -47,8 +47,9 @@ def measure(run: Run) -> None:
     Points that are there are kept.
     """
     for name in (*EXPERIMENTS, *LINEAR):
-        shapes = [s for s in system.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
-        experiments.measure(run, name, NAMES, shapes)
+        experiments.measure(
+            run, name, NAMES, [s for s in system.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
+        )
 
 
 def read(run: Run, experiments_of: Sequence[str] = EXPERIMENTS) -> dict[str, pd.DataFrame]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, gpu, jit
+from .. import formats, gpu, jit, workspace
 from ..contract import require
 from ..formats import csr, half, stored
 from ..formats.bcsr import Bcsr
@@ -137,7 +137,7 @@ class Gpu(Host):
         free = self.xp.get_default_memory_pool().free_all_blocks
         made: Any = None
         if exact and (choice or in_place or a.nnz > TRIED):
-            way = routes.Route("async_sparse", "auto_fp32", a, "float32")
+            way = routes.Route("async_sparse", "auto_fp32", "float32", a=a)
             build = partial(plans.built, way, n, dtype, asked, self.device, False)
             try:
                 made = build(choice or choice_of(a, n, in_place))
@@ -187,9 +187,7 @@ class Gpu(Host):
         return self.xp.cuda.get_current_stream() if stream is None else stream
 
     def _stream(self, stream):
-        from ..library import dense
-
-        return dense.opened(self._or_current(stream).ptr, self.device)
+        return workspace.stream_at(self._or_current(stream).ptr, self.device)
 
     def streams(self):
         """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""

@@ -110,7 +110,7 @@ def capturing_goes_on():
 
 
 def is_captured(pointer: int) -> bool:
-    """Whether work on the stream at an address becomes part of a CUDA graph, as that of the default stream never does."""
+    """Whether work on the stream at an address becomes part of a CUDA graph; that of the default stream never does."""
     if pointer in LASTING:
         return False
     error, status = driver.cuStreamIsCapturing(pointer)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, tma
+from .. import formats, tma, workspace
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
@@ -195,7 +195,7 @@ class Plan:
             return out
         if at + b_first < to + past and to + first < at + b_past:
             _require_apart(b, out)
-        flow = dense.opened(pointer, self.device)
+        flow = workspace.stream_at(pointer, self.device)
         given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
         if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
             self._enqueued(*given)
@@ -450,11 +450,9 @@ def spmm(
     """
     given = dense.describe(b, "B")
     if prune is None and accuracy in (None, *operands.ACCURACIES.get(given.dtype, ())[:1]):
-        found = direct.brought(a)
-        if found is not None:
-            done = direct.multiplied(found, b, given, out, alpha, beta, stream, check)
-            if done is not None:
-                return done
+        done = direct.multiplied(a, b, given, out, alpha, beta, stream, check)
+        if done is not None:
+            return done
     require(len(given.shape) in (1, 2), f"B has {len(given.shape)} dimensions, but a matrix has 2")
     n = given.shape[1] if len(given.shape) == 2 else 1
     made = plan(

@@ -27,7 +27,7 @@ from ..formats.nm import Nm
 from ..lazy import torch
 from . import current, dense, operands, plans
 from .dense import named
-from .sampled import Sampled
+from .direct import Sampled
 from .torch_modes import autocast_dtype, operator, require_no_tangent
 
 _numbers = itertools.count()
@@ -78,8 +78,7 @@ class SparseMatrix:
                 "A requires grad, but a SparseMatrix takes its values as they are now: detach it, and give values that "
                 "are trained to matmul(b, values=...)"
             )
-        where = current.gpu_of(a) if device is None else device
-        with current.settled(torch.cuda.current_device() if where is None else where) as opened:
+        with current.settled(current.ordinal_for(a) if device is None else device) as opened:
             dense.need_cupy()
             opened.sync()  # A is there, whatever stream it comes from
             made = operands.operand(a, accuracy=accuracy, dtype=dtype, prune=prune, **pruning)

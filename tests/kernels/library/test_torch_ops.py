@@ -95,7 +95,7 @@ def as_if_on_a_gpu(pretended, monkeypatch):
 
     def describe(x, name):
         if not isinstance(x, torch.Tensor):
-            return Dense(x.data.ptr, x.shape, dense.row_major(x.shape), x.dtype.name, 0)
+            return Dense(x.data.ptr, x.shape, tuple(step // x.itemsize for step in x.strides), x.dtype.name, 0)
         return Dense(x.data_ptr(), tuple(x.shape), x.stride(), str(x.dtype).removeprefix("torch."), 0)
 
     monkeypatch.setattr(dense, "describe", describe)

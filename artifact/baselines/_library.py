@@ -66,7 +66,7 @@ def offers(prepare: Callable[..., PreparedKernel], names: Mapping[str, tuple]) -
     Name in the records -> what makes a `PreparedKernel` of a problem. names: name -> the first arguments of `prepare`,
     before the problem.
     """
-    return lambda device=None: {name: partial(prepare, *first, device=device) for name, first in names.items()}
+    return lambda device: {name: partial(prepare, *first, device=device) for name, first in names.items()}
 
 
 def hold(bound: PreparedKernel, stack: ExitStack, *keep: Any) -> PreparedKernel:

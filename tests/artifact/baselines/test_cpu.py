@@ -29,7 +29,7 @@ def fresh(monkeypatch, tmp_path):
 @pytest.mark.parametrize("shape", [(7, 9, 11), (1, 1, 1), (64, 32, 48), (5, 64, 3)])
 def test_every_contender_gives_the_product_and_one_that_does_nothing_is_caught(name, kind, shape):
     problem = drawn(kind, *shape, nnz=shape[0] * shape[2] // 3 + 1)
-    bound, reference = cpu.contenders()[name](problem), verification.oracle(problem, on="cpu")
+    bound, reference = cpu.contenders(None)[name](problem), verification.oracle(problem, on="cpu")
     assert bound.name == name and bound.prepare_ms >= 0 and bound.prepare_bytes == 0
     for _ in range(2):
         assert verification.check(bound, problem, reference).rel_err < 1e-6

@@ -194,7 +194,9 @@ class Plan:
         if self.m == 0 or self.n == 0:
             return out
         if at + b_first < to + past and to + first < at + b_past:
-            _require_apart(b, out)
+            x, y = dense.describe(b, "B"), dense.describe(out, "out")
+            said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
+            require(dense.apart(x, y), f"out {said}: give another array")
         flow = workspace.stream_at(pointer, self.device)
         given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
         if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
@@ -311,13 +313,6 @@ class Plan:
         from .saved import save
 
         save(self, path)
-
-
-def _require_apart(b, out) -> None:
-    x, y = dense.describe(b, "B"), dense.describe(out, "out")
-    if not dense.apart(x, y):
-        said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
-        raise ValueError(f"out {said}: give another array")
 
 
 def plan(

@@ -221,11 +221,11 @@ class SparseMatrix:
 def matrix_of(number: int) -> SparseMatrix:
     """Return the matrix behind an operator's number; ValueError where it is gone."""
     found = _matrices.get(number)
-    if found is None:
-        raise ValueError(
-            f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated"
-        )
-    return found
+    require(
+        found is not None,
+        f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated",
+    )
+    return found  # type: ignore[return-value]
 
 
 @functools.cache

@@ -270,7 +270,7 @@ def address_of(stream) -> int:
     for found in (stream, getattr(stream, "cuda_stream", None), getattr(stream, "ptr", None)):  # PyTorch's, CuPy's
         if isinstance(found, int) and not isinstance(found, bool):
             return found
-    protocol = getattr(stream, "__cuda_stream__", None)
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
     require(
         protocol is not None,
         f"stream is {called(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address",

@@ -7,9 +7,7 @@ DRAM, each as many times its ceiling as was measured (`WEIGHTS`). Ceilings come 
 from collections import namedtuple
 from math import ceil
 
-from ..formats.bcsr import Bcsr
-from ..formats.nm import Nm
-from ..formats.two_four import TwoFour
+from ..formats import bcsr, nm, two_four
 from . import operands
 
 #: Compute capability -> FLOP that an SM does in a clock: 16-bit products on tensor cores with float32 sums, and float32
@@ -88,11 +86,11 @@ def work_of(way, n: int) -> Work:
     """Return what a `routes.Route` multiplies by n columns."""
     a, (m, k) = way.a, operands.size_of(way.a)
     numbers = {"float32": "fp32", "tf32": "tf32"}.get(way.numbers, "16")
-    if isinstance(a, Bcsr) and way.room == "async_sparse":
+    if isinstance(a, bcsr.Bcsr) and way.room == "async_sparse":
         return blocks(m, n, k, a.blocks, a.block, numbers, way.variant == "blocks_mma")
-    if isinstance(a, TwoFour):
+    if isinstance(a, two_four.TwoFour):
         return Work("2:4", numbers, m, n, k, m * k / 2)
-    if isinstance(a, Nm):
+    if isinstance(a, nm.Nm):
         return vectors(m, n, k, a.keep / a.group, min(a.vector, m), numbers)
     # CSR: groups of rows over their union, of non-zeros anywhere. In TF32 no faster than in float32, as a rule.
     density = min(1.0, a.nnz / max(1, m * k))

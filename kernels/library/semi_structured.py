@@ -21,8 +21,7 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..formats.two_four import TwoFour
-from ..formats.two_four_eight import TwoFourEight
+from ..formats import two_four, two_four_eight
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
@@ -352,7 +351,7 @@ def classes() -> SimpleNamespace:
             self.values = nn.Parameter(values) if trained else nn.Buffer(values)
 
             def ring(meta):
-                of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
+                of = two_four.TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
                 return wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS).view("i4")
 
             self.register_buffer("metadata", _made(ring, self.places))
@@ -376,7 +375,9 @@ def classes() -> SimpleNamespace:
             numbers, scales = _quantised(self._stored(weight, mask, 32))
 
             def packed(val, meta, scale):
-                return layer.pack(TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale))
+                return layer.pack(
+                    two_four_eight.TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale)
+                )
 
             self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), self.places, scales))
             self.register_buffer("scales", scales)

@@ -23,7 +23,7 @@ from kernels import tensor_core_24 as system
 from kernels.contract import Problem
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import fp8, fp8_operands
+from kernels.tensor_core_24 import fp8, operands
 from kernels.tensor_core_24 import pruning as prune
 from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
@@ -223,7 +223,7 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
     """
     make, at = partial(fp8.problem, seed=run.seed), run.preset
     squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
-    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+    kinds = product(outputs, operands.SCALES, operands.OUTS)
     ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
     many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
     return {

@@ -24,7 +24,7 @@ from artifact.systems.tensor_core_24.experiments import (
     together,
 )
 from kernels.formats import two_four
-from kernels.tensor_core_24 import bounds, family, fp8_family
+from kernels.tensor_core_24 import bounds, family
 
 #: The post's RTX 4070: SMs, and Hz of boost clock (its data sheet).
 POST_SMS, POST_CLOCK = 46, 2.475e9
@@ -194,7 +194,7 @@ def profiled(post: Chapter) -> Iterator[Fact]:
     steps, swept = {"keep": _step(keep), "tall": _step(tall)}, ratio(post["square"], "auto", "cusparselt")
     worst = post.gains.loc[post.climbed, "wgmma_stream_k"].idxmin()
     at = where(post.counted, size=worst).set_index("variant")[["slices", "dram"]]
-    port = keep.m * keep.n * steps["keep"]["l2"] / variants.PORT_BYTES  # clocks for a step, as family.predict has it
+    port = keep.m * keep.n * steps["keep"]["l2"] / variants.PORT_BYTES  # clocks for a step, as `Wgmma.predict` has it
     yield from flat(
         {
             "tile": steps | {"fewer": steps["tall"]["l2"] / steps["keep"]["l2"]},
@@ -458,7 +458,7 @@ def eight(post: Chapter) -> Iterator[Fact]:
     least, most, capped = time.idxmin(), time.idxmax(), df[df["throttle"].str.contains("power")]
     size = outputs.loc[outputs["label"] != "e4m3", "m"].max()
     scaled = where(outputs, m=size).set_index("label")["median_us"]
-    ours = where(post["fp8"], variant=[*fp8_family.RUNGS, "fp8_auto"])
+    ours = where(post["fp8"], variant=[*family.FP8_RUNGS, "fp8_auto"])
     yield from flat(
         {
             "eight": {

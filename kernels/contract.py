@@ -6,7 +6,7 @@ A system is a package with
     problem(m=, n=, k=, density=, seed=)        -> Problem
     prepare(variant, problem, device)           -> PreparedKernel     (compile + preprocess + upload, once)
     sweeps(preset)                              -> {experiment: [shape, ...]}
-    BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
+    BASELINES: tuple[str, ...]                  modules of `artifact.baselines`, or "module.part"
                                                 that multiply the same operands
     FAMILIES: dict[str, Family]                 where it has any: configurations that the library chooses among
 """

@@ -14,7 +14,7 @@ from . import any_csr, blocks, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, SYSTEM
 
-BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
+BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "triton_bsr")
 
 #: What unit_ring is where nobody tunes: tiles of 64 x 512, or 128 x 256 for blocks of 128 rows.
 _USUAL = Shape("bfloat16", 64, 64, "F", "C")

@@ -9,7 +9,7 @@ from . import family, ladder, nmsparse, published, tensor
 from .operands import SYSTEM, require_float32
 
 HERE = Path(__file__).parent
-BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")
+BASELINES = ("cublas", "cublas.tensor", "nm_baseline", "cusparse")
 
 _AUTO = Kernel(
     "auto",

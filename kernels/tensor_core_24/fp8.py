@@ -14,7 +14,7 @@ from .tiles import HERE, TARGETS, require_gpu
 __all__ = ["BASELINES", "VARIANTS", "prepare", "prepare_config", "problem"]
 
 #: Libraries of `artifact/baselines` that these problems are raced against.
-BASELINES = ("cusparselt", "cublaslt_eight")
+BASELINES = ("cusparselt", "cublas.eight")
 
 VARIANTS: dict[str, Kernel] = {
     **{

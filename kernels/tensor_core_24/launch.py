@@ -15,7 +15,7 @@ from .family import FP8_RUNGS, PUBLISHED, RUNGS, STUDIES, MmaSp
 from .operands import EIGHT, SYSTEM
 from .tiles import HERE, Tile, limits
 
-BASELINES = ("cusparselt", "cublaslt")
+BASELINES = ("cusparselt", "cublas.lt")
 
 _STUDIES = {
     "mma_sp_ca": ("copies of 16 bytes by .ca, through L1", "0.9x, as the source says."),

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import bench
 from kernels import formats
 from kernels.async_sparse import operands as block_operands
@@ -161,7 +161,7 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     for module, name in MAKING:
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, made=made, **how: on_fake(made(*given, **how)))
-    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: 2**40)
+    monkeypatch.setattr(cusparse, "free_bytes", lambda: 2**40)
     return cupy
 
 

@@ -14,6 +14,7 @@ from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance, style
 from artifact.measure import records
 from artifact.verdicts import compare, measures
+from kernels import jit
 from kernels.library import families
 
 LEDGER = "ledger.html"
@@ -50,7 +51,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
         capability = ".".join(map(str, family.compute_capability))
         here = text.listed(m["gpu"] for m in machines if str(m.get("compute_capability")) == capability)
         kernels = f"measured: {here}" if here else "compiled, never run"
-        rows.append((family.name, capability, f"`{family.target}`", kernels))
+        rows.append((family.name, capability, f"`{jit.arch_of(family)}`", kernels))
     return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
 
 

@@ -16,11 +16,8 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from numbers import Real
-from types import MappingProxyType
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -66,7 +63,7 @@ class About:
 
     def called(self, level: Any) -> str:
         """Return what a level is called: by the figure's own names, as a contender, or as a number."""
-        usual = plot.number(float(level)) if isinstance(level, Real) else style.name(str(level))
+        usual = style.name(level) if isinstance(level, str) else plot.number(float(level))
         return self.names.get(str(level), usual)
 
     def label(self, column: str) -> str:
@@ -91,7 +88,7 @@ class About:
         rows, cols = _levels(df, self.row), _levels(df, self.col)
         shape = {"height": height, "aspect": width / max(1, len(cols)) / height}
         of = {"row": self.row or None, "col": self.col or None, "row_order": rows or None, "col_order": cols or None}
-        with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
+        with plt.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
             grid = sns.FacetGrid(df, sharex=self.sharex, sharey=self.sharey, **shape, **of)
         grid.figure.set_layout_engine("constrained")
         for (i, j, _), part in grid.facet_data():
@@ -331,7 +328,7 @@ def _in_rows(
     reference: float | None = None,
     text: Text = (),
     tops: bool = False,
-    handles: Mapping[str, object] = MappingProxyType({}),
+    handles: Mapping[str, object],
     columns: int = 4,
 ):
     """Return a figure of rows so many inches high, one for each level of `y`, the first on top.

@@ -37,15 +37,12 @@ A column that the DataFrame lacks is left out; without `columns`, all are shown.
 import html
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import matplotlib
 import pandas as pd
 from IPython.display import display
 from matplotlib import pyplot as plt
@@ -181,7 +178,7 @@ def _level(column: str, value: Any) -> str:
     """Return a value of a column, as a sentence writes it: a density in per cent, a contender by its name."""
     if column == "density":
         return f"{100 * float(value):g}% kept"
-    return plot.number(float(value)) if isinstance(value, Real) else style.name(str(value))
+    return style.name(value) if isinstance(value, str) else plot.number(float(value))
 
 
 # ---------------------------------------------------------------- what a page shows
@@ -191,7 +188,7 @@ def to_svg(fig: Figure, name: str) -> str:
     """Return a figure as SVG, and close it. The same figure of the same name gives the same bytes."""
     out = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": name}):
+    with plt.rc_context({"svg.hashsalt": name}):
         fig.savefig(out, format="svg", transparent=True, metadata=nothing)
     plt.close(fig)
     return out.getvalue()[out.getvalue().index("<svg") :]
@@ -299,14 +296,14 @@ def tabler(system: str, said: text.Text | None = None) -> Callable[..., None]:
     said: the chapter's text, whose facts captions may name. A table without rows shows nothing; without `df` it is what
     its specification writes out itself. One that is shown again has a number behind its name.
     """
-    known, times = specs(system, "tables"), Counter[str]()
+    known, times = specs(system, "tables"), dict[str, int]()
 
     def table(name: str, df: pd.DataFrame | None = None) -> None:
         spec, facts = known[name], said.facts if said else {}
         df = rows(spec, facts) if df is None else df
         if df is None or df.empty:
             return
-        times[name] += 1
+        times[name] = times.get(name, 0) + 1
         called = f"table-{name}" + f"-{times[name]}" * (times[name] > 1)
         caption, fold = (text.rendered(spec.get(key, ""), facts) for key in ("caption", "fold"))
         display(shown_table(system, called, styled(df, spec, facts), spec, caption, fold))

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
@@ -45,7 +42,7 @@ class Origin:
         made = {}
         for gpu, at in ((gpu, at) for gpu, at in found.items() if not alone or at == self.folder):
             machines = (records.read_machine(at / system) for system in records.systems(at))
-            parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
+            parts = sorted((part for machine in machines for part in records.made(machine)), key=lambda part: part.date)
             days, commits = ([*dict.fromkeys(of)] for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
             made[gpu] = {
                 "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
@@ -94,10 +91,6 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     known = records.list_gpus(root)
     own = None if not known or (here and slug not in known) else records.resolve(slug, root)
     return Origin(own.name if own else slug, own, bool(here))
-
-
-#: Two columns, name and value, as HTML without a head: rows of them, and a caption.
-facts = partial(text.part, "facts")
 
 
 # ---------------------------------------------------------------- how GPUs differ
@@ -167,7 +160,7 @@ def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
     ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
     cells = [
-        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < np.inf)
+        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < float("inf"))
         for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
     ]
     table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))

@@ -243,8 +243,12 @@ def _line(ax: Any, at: float, said: str, **how: Any) -> None:
 def _words(ax: Any, rows: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> None:
     """Write what was found, above the marks of a row; system and race left of them, or narrow, above that."""
     ax.set_yticks([])
+    short = records.short_gpus(gpus)
     for _, own in rows.groupby(["room", "race"], sort=False):
-        row, said = own.iloc[0], "\n".join(textwrap.wrap(finding(own, gpus), layout.letters))
+        # What a race finds by the first GPU that ran it, and which GPUs did not.
+        row, absent = own.iloc[0], text.listed(short[gpu] for gpu in gpus if gpu not in set(own["gpu"]))
+        found = text.page("races")("finding", facts.flat({"of": row.to_dict(), "absent": absent}))
+        said = "\n".join(textwrap.wrap(found, layout.letters))
         if layout is NARROW:
             _line(ax, row.top + LINE / 2, f"{row.system}: {row.race}", weight="bold")
             _line(ax, row.top + LINE, said, va="top")
@@ -336,16 +340,6 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
 
 
 # ---------------------------------------------------------------- in words
-
-
-def finding(of: pd.DataFrame, gpus: Sequence[str]) -> str:
-    """Say what a race finds, by the first GPU that ran it.
-
-    What is stated, the range of the published kernel here, the mean of our best; and which GPUs did not run it.
-    """
-    short = records.short_gpus(gpus)
-    absent = text.listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
-    return text.page("races")("finding", facts.flat({"of": of.iloc[0].to_dict(), "absent": absent}))
 
 
 def told(df: pd.DataFrame) -> dict[str, str]:

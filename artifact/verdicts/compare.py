@@ -45,7 +45,9 @@ class Comparison:
     extension, of each side its verdict, `_measured` and `_value`, agrees; basis: what the two rest on, OWN, NO_GPU or
     TWO_KINDS where both are given; times: name -> ratio of the times of each contender that the claim names. covered:
     of the `total` points (shapes and densities) of the shipped records, those that the fresh ones have too. ceilings:
-    of each that both have, the ratio of its rates.
+    of each that both have, the ratio of its rates. same_gpu: both sides are of one kind of GPU. agrees: on the same GPU
+    every experiment and variant is within tolerance; on another every verdict is the same that both could give, which
+    are enough.
     """
 
     fresh: str
@@ -55,20 +57,9 @@ class Comparison:
     verdicts: pd.DataFrame
     covered: int
     total: int
+    same_gpu: bool
+    agrees: bool
     ceilings: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def same_gpu(self) -> bool:
-        """Tell whether both sides are of one kind of GPU."""
-        return self.fresh == self.shipped
-
-    @property
-    def agrees(self) -> bool:
-        """On the same GPU: every experiment and variant within tolerance.
-
-        On another: every verdict the same that both could give, which are enough.
-        """
-        return bool(self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all())
 
 
 def compare(
@@ -109,19 +100,22 @@ def compare(
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
     verdicts = _verdicts([claim for claim in load.claims() if claim.room in systems], sides, points)
-    if gpus[0] != gpus[1]:
+    same_gpu = gpus[0] == gpus[1]
+    if not same_gpu:
         known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
         given, how = int((known["fresh"] != measures.NOT_MEASURED).sum()), "`make measure` and `make profile` measure"
         _enough(given, len(known), f"{fresh} gives", f"verdicts that {shipped} gives", how)
-    ours, theirs = map(evidence.ceilings, sides)
+    (ours, theirs), summary = map(evidence.ceilings, sides), _summary(points, tolerances, same_gpu)
     return Comparison(
         fresh=gpus[0],
         shipped=gpus[1],
         points=points,
-        summary=_summary(points, tolerances, gpus[0] == gpus[1]),
+        summary=summary,
         verdicts=verdicts,
         covered=len(points[_POINT].drop_duplicates()),
         total=len(total[_POINT].drop_duplicates()),
+        same_gpu=same_gpu,
+        agrees=bool((summary if same_gpu else verdicts)["agrees"].all()),
         ceilings={
             name: ours[name][unit] / theirs[name][unit]
             for name in ours

@@ -6,10 +6,7 @@ the value of the quantity's own name is the first parameter. A list of contender
 is shown; a string is one. What a quantity is called, and where it comes from, `words.j2` says.
 """
 
-from __future__ import annotations
-
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -21,8 +18,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import external, records
-from artifact.measure.device import slug
+from artifact.measure import device, external, records
 from kernels.contract import require
 
 CEILINGS = "ceilings"  #: its own system, used by claims of any system
@@ -68,7 +64,7 @@ class Evidence:
         # A system that was not measured has no machine; counters may lie there before its records.
         records.check_system(self.folder / self.room)
 
-    def only(self, where: Mapping[str, object], repeats: bool = False) -> Evidence:
+    def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """Return the same evidence, of the rows alone whose columns have these values.
 
         With `repeats`, experiments that are read together are runs of one measurement.
@@ -138,7 +134,7 @@ class Evidence:
             counted = name == records.COUNTERS
             counters = "are no hardware counters of this system on this GPU (make profile)."
             none = counters if counted else f"is no record of the experiment {name!r}."
-            need(os.path.lexists(path), f"There {none}")  # a link to nothing is an error, not a gap
+            need(path.exists() or path.is_symlink(), f"There {none}")  # a link to nothing is an error, not a gap
             df = records.read_counters(path) if counted else with_best(records.complete(records.read(path), path))
         self.read[name] = df
         return df
@@ -224,7 +220,7 @@ def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFr
     else:
         measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
         ran = " and ".join(f"an {m.gpu}" for m in external.find(system, name=name))
-        need(slug(measured.gpu) == gpu, f"The code of others did not run on this GPU, only on {ran}.")
+        need(device.slug(measured.gpu) == gpu, f"The code of others did not run on this GPU, only on {ran}.")
         df = measured.numbers()
         over = [] if "tflops" in df else [df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)]
         df = pd.concat([df, *over], ignore_index=True)
@@ -300,7 +296,7 @@ class Values:
     scale: float = 1.0  #: shown are numbers times this, 100 for per cent
     named: bool | None = None  #: whether to say whose each number is; None: where the claim lists contenders
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
-    upper: Values | None = None  #: the same from above, where records only bound the quantity
+    upper: "Values | None" = None  #: the same from above, where records only bound the quantity
 
     def one(self, value: float) -> str:
         """Return a value as it is shown."""

@@ -1,6 +1,6 @@
 """The verdict on each claim, from the records of one GPU.
 
-When a claim "does not carry over to this GPU" (`carried`): its rule says "not reproduced", it is one of what the source
+When a claim "does not carry over to this GPU": its rule says "not reproduced", it is one of what the source
 measured on its GPU (`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the
 source's own, and none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200
 is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
@@ -78,9 +78,11 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
     for claim in claims:
         came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
-        told = came.verdict in (NOT_MEASURED, REPRODUCED)
+        told, ours = came.verdict in (NOT_MEASURED, REPRODUCED), not any(SERIES in name for name in claim.experiment)
+        here = any(same_gpu(said, folder.name) for said in claim.gpu)
+        elsewhere = claim.depends_on == load.GPU and ours and not here
         more = {
-            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and carried(claim, folder.name) else came.verdict,
+            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
             "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
@@ -139,12 +141,6 @@ def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     claims = counted(df)
     own = claims["own"].astype(bool)
     return claims[~own], claims[own]
-
-
-def carried(claim: Claim, gpu: str) -> bool:
-    """Tell whether a claim that fails on this GPU is one that may hold on the source's."""
-    own = any(SERIES in experiment for experiment in claim.experiment)
-    return claim.depends_on == load.GPU and not own and not any(same_gpu(said, gpu) for said in claim.gpu)
 
 
 def same_gpu(said: str, measured: str) -> bool:

@@ -56,7 +56,6 @@ A claim of a source is judged by a rule, which the file states in full:
   the records are of.
 """
 
-import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -169,7 +168,7 @@ def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.System, di
 
 def _refuse(name: str, *wrong: Iterable[str]) -> None:
     """Raise ValueError that says the first of what is wrong, if anything is."""
-    for said in itertools.chain(*wrong):
+    for said in (said for each in wrong for said in each):
         raise ValueError(f"{name} {said}.")
 
 

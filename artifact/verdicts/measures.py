@@ -335,12 +335,10 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
     low, high = between
     often = 1.0 if r.lines else OFTEN
     inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
-    if partly is not None:
-        half = wider >= OFTEN
-    else:
-        half = inside >= 0.5 or (not r.lines and low - tolerance <= records.geomean(r.values) <= high + tolerance)
-    several = len(r.values) > 1
-    if several:
+    by_mean = partly is None and not r.lines and inside < 0.5
+    half = wider >= OFTEN if partly is not None else inside >= 0.5
+    half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
+    if several := len(r.values) > 1:
         close = edge([inside], dict.fromkeys((often, 0.5) if partly is None else (OFTEN,), EDGE))
     else:
         narrow = {by: min(EDGE, by / 2 / max(low, high, by)) for by in (tolerance, partly) if by}

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,47 +41,26 @@ EXPERIMENT = ["room", "repeat", "experiment"]
 _NO_ROWS = pd.DataFrame(columns=[*EXPERIMENT, "notebook", "points", "rows", "minutes", "told", "kernel_s"])
 
 
-@dataclass(frozen=True)
 class Appendix:
-    """What the page draws from."""
+    """What the page draws from: the records of every GPU, that of this page first, and the verdicts on `known`."""
 
-    origin: provenance.Origin
-    known: list[load.Claim] = field(default_factory=load.claims)
-
-    @cached_property
-    def folders(self) -> dict[str, Path]:
-        """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
-        return provenance.folders(self.origin.folder)
-
-    @cached_property
-    def short(self) -> dict[str, str]:
-        """Name of a GPU -> as short as tells them apart."""
-        return records.short_gpus(self.folders)
-
-    @cached_property
-    def spent(self) -> dict[str, pd.DataFrame]:
-        """Name of a GPU -> how long each of its experiments took."""
-        return {gpu: pd.concat([_NO_ROWS, durations.durations(folder)]) for gpu, folder in self.folders.items()}
-
-    @cached_property
-    def first(self) -> dict[str, pd.DataFrame]:
-        """`spent` without second runs."""
-        return {gpu: df[~df["repeat"].astype(bool)] for gpu, df in self.spent.items()}
-
-    @cached_property
-    def judged(self) -> dict[str, pd.DataFrame]:
-        """Name of a GPU -> the verdicts on `known`."""
-        return judge.everywhere(self.known, self.folders)
+    def __init__(self, origin: provenance.Origin, known: list[load.Claim] | None = None) -> None:
+        self.origin = origin
+        self.known = load.claims() if known is None else known
+        #: Name of a GPU -> its records; the name, as short as tells them apart.
+        self.folders = provenance.folders(origin.folder)
+        self.short = records.short_gpus(self.folders)
+        #: Name of a GPU -> how long each of its experiments took, with second runs and without; verdicts.
+        spent = {gpu: durations.durations(folder) for gpu, folder in self.folders.items()}
+        self.spent = {gpu: pd.concat([_NO_ROWS, df]) for gpu, df in spent.items()}
+        self.first = {gpu: df[~df["repeat"].astype(bool)] for gpu, df in self.spent.items()}
+        self.judged = judge.everywhere(self.known, self.folders)
 
     @cached_property
     def measured(self) -> pd.DataFrame:
         """Records of every system's experiments on this page's GPU."""
-        first = next(iter(self.first.values()), _NO_ROWS)
-        files = [
-            Path(str(self.origin.folder), row.room, f"{row.experiment}.csv")
-            for row in first.itertuples()
-            if row.room != evidence.CEILINGS
-        ]
+        first = next(iter(self.first.values()), _NO_ROWS).query("room != @evidence.CEILINGS")
+        files = [Path(str(self.origin.folder), row.room, f"{row.experiment}.csv") for row in first.itertuples()]
         return pd.concat(map(records.read, files)) if files else pd.DataFrame(columns=list(records.COLUMNS))
 
 
@@ -280,7 +258,7 @@ def conditions(a: Appendix) -> pd.DataFrame:
     systems, rows = dict(text.chapters()), []
     known = {(gpu, system): _facts(folder, system) for gpu, folder in a.folders.items() for system in systems}
     for system, name in text.chapters():
-        texts = {gpu: replace(text.chapter(system, name), facts=dict(known[gpu, system])) for gpu in a.folders}
+        texts = {gpu: text.Text(text.chapter(system, name).template, dict(known[gpu, system])) for gpu in a.folders}
         for block, condition in text.conditions(system, name):
             said = {a.short[gpu]: HOLDS[text.holds(made, condition)] for gpu, made in texts.items()}
             rows.append({"chapter": registry.find()[system].name, "block": block, "condition": f"`{condition}`"} | said)
@@ -322,7 +300,7 @@ def theirs(a: Appendix) -> Iterator[Markup]:
             }
             rows = {key: text.code(told) for key, told in said.items() if told}
             rows["claims that it decides"] = text.part("links", claims, LEDGER) if claims else escape("none")
-            yield provenance.facts(rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
+            yield text.part("facts", rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
 
 
 def _beside(a: Appendix, measured: external.Others) -> str:

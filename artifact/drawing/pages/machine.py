@@ -1,7 +1,6 @@
 """The page on the machine: its description, its ceilings and the roofline under them, the microbenchmarks' code."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from matplotlib import pyplot as plt
 
 from artifact import registry
 from artifact.book.facts import Fact, flat
+from artifact.book.study import given
 from artifact.drawing import compiled, plot, provenance, sketch, style
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import records, run
@@ -33,28 +33,26 @@ WORK = {
 }
 
 
-@dataclass(frozen=True)
 class Page:
     """What the page draws from: `machine` is a record's machine.json, `measured` the record of the ceilings.
 
-    Both are empty where those of a GPU were not measured.
+    Both are empty where those of a GPU were not measured; then there are no roofs of a roofline, and no ceilings of
+    tensor cores.
     """
 
-    origin: provenance.Origin
-    banner: str
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    measured: pd.DataFrame | None = None
-
-    @property
-    def roofs(self) -> pd.DataFrame | None:
-        """The roofs of the roofline; None without ceilings."""
-        return None if self.measured is None else roofs(self.measured, self.machine)
-
-    @property
-    def tensor(self) -> pd.DataFrame | None:
-        """Ceilings of tensor cores; None without any."""
-        df = pd.DataFrame() if self.measured is None else ceilings_.tensor_cores(self.measured, self.machine)
-        return None if df.empty else df
+    def __init__(
+        self,
+        origin: provenance.Origin,
+        banner: str,
+        machine: Mapping[str, Any] | None = None,
+        measured: pd.DataFrame | None = None,
+    ) -> None:
+        self.origin = origin
+        self.banner = banner
+        self.machine = machine or {}
+        self.measured = measured
+        self.roofs = None if measured is None else roofs(measured, self.machine)
+        self.tensor = None if measured is None else ceilings_.tensor_cores(measured, self.machine)
 
 
 def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
@@ -74,7 +72,7 @@ def facts(page: Page, here: Intensities) -> Iterator[Fact]:
         low, high = here.get("CSR, requested bytes", (None, None))
         ends = page.roofs.set_index("ceiling")["balance"].dropna()
         told |= {"balance": {**dots, "least": dots.min()}, "gather": {"low": low, "high": high}, "ends": ends}
-    if page.tensor is not None and page.measured is not None:
+    if page.measured is not None and page.tensor is not None and len(page.tensor):
         rates = page.tensor.set_index("variant")
         mhz = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index).agg(["min", "max"], skipna=False)
         inside = rates.dropna(subset=["sm_mhz", "least_mhz"])[["least_mhz", "sm_mhz"]].set_axis(["low", "high"], axis=1)
@@ -89,10 +87,9 @@ def rate(amount: float, unit: str) -> str:
     return f"{amount:.1f} TFLOP/s" if unit == "TFLOP/s" else f"{amount / 1e3:.2f} TB/s"
 
 
-def roofs_table(page: Page) -> pd.DataFrame | None:
-    """Return the measured ceilings beside what is published; None without ceilings."""
-    if (df := page.roofs) is None:
-        return None
+@given
+def roofs_table(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the measured ceilings beside what is published. df: `Page.roofs`."""
     return df.assign(**{c: list(map(rate, df[c], df["unit"])) for c in ("measured", "promised")})
 
 

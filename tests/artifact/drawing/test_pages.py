@@ -67,7 +67,7 @@ def test_tensor_cores():
 
 def test_a_machine_without_ceilings():
     page = machine.Page(NOTHING, NOTHING.banner())
-    assert page.roofs is page.tensor is machine.roofs_table(page) is None
+    assert page.roofs is page.tensor is machine.roofs_table(page.roofs) is None
     assert not any(name.startswith("balance") for name, _ in machine.facts(page, {}))
 
 

@@ -63,8 +63,7 @@ class About:
 
     def called(self, level: Any) -> str:
         """Return what a level is called: by the figure's own names, as a contender, or as a number."""
-        usual = style.name(level) if isinstance(level, str) else plot.number(float(level))
-        return self.names.get(str(level), usual)
+        return self.names.get(str(level), style.name(level) if isinstance(level, str) else plot.number(float(level)))
 
     def label(self, column: str) -> str:
         """Return how a column's name is written."""
@@ -370,8 +369,9 @@ def _in_rows(
             ax.annotate(f"{about.called(top[y])} {top[x]:.3g}", (top[x], -0.62), **how)
         _beside(ax, here, y, text)
 
-    keyed = df if tops else df.drop(parts(df)[2].index)
-    return about.panels(df, len(levels) * inches + frame, draw, handles, columns, keyed)
+    return about.panels(
+        df, len(levels) * inches + frame, draw, handles, columns, df if tops else df.drop(parts(df)[2].index)
+    )
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -419,8 +419,14 @@ def dots(
 
     def mark(ax, here: pd.DataFrame) -> None:
         if interval:
-            colour = [of[level]["color"] for level in here[colours]]
-            ax.hlines(here["_at"], here[interval[0]], here[interval[1]], color=colour, linewidth=1.6, alpha=0.55)
+            ax.hlines(
+                here["_at"],
+                here[interval[0]],
+                here[interval[1]],
+                color=[of[level]["color"] for level in here[colours]],
+                linewidth=1.6,
+                alpha=0.55,
+            )
         if stems:
             ax.hlines(here["_at"], reference or 0, here[x], color=INK, linewidth=1, alpha=0.3)
         how = {"s": 46, "clip_on": False, "zorder": 3, "linewidth": 0} | _semantics(of, colours)
@@ -543,9 +549,20 @@ def boxes(
         means = here.drop_duplicates("_at").sort_values("_at")
         ax.plot(means["mean"], means["_at"], "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
 
-    mean = Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
-    told = {"geometric mean": mean}
-    return _in_rows(df, about, mark, height, x, y, scale=scale, reference=reference, text=text, handles=told)
+    return _in_rows(
+        df,
+        about,
+        mark,
+        height,
+        x,
+        y,
+        scale=scale,
+        reference=reference,
+        text=text,
+        handles={
+            "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
+        },
+    )
 
 
 # ---------------------------------------------------------------- points and tables
@@ -649,8 +666,16 @@ def heat(
     how = {"center": 0, "vmin": -1.5, "vmax": 1.5, "cbar": False, "annot_kws": {"color": INK, "fontsize": 8.5}}
     sns.heatmap(np.log2(table), annot=written, fmt="", cmap=colours, ax=ax, **how)
     for row in measured[measured[frame].astype(bool)].to_dict("records") if frame else ():
-        place = columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05
-        ax.add_patch(Rectangle(place, 0.92, 0.9, fill=False, edgecolor=INK, linewidth=1.4))
+        ax.add_patch(
+            Rectangle(
+                (columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05),
+                0.92,
+                0.9,
+                fill=False,
+                edgecolor=INK,
+                linewidth=1.4,
+            )
+        )
     ax.set_xticklabels([about.called(c) for c in columns], rotation=0)
     ax.set_yticklabels([about.called(r) for r in rows], rotation=0)
     ax.tick_params(length=0)

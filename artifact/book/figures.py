@@ -160,8 +160,10 @@ def _told(rows: pd.DataFrame, value: str, how: str, along: str) -> str:
         return f"{_short(course.iloc[0])} at {_level(along, course.index[0])}"
     first, peak, last = course.index[0], course.idxmax(), course.index[-1]
     over = [("over", peak)] if course[peak] > 1.02 * max(course[first], course[last]) else []
-    stops = [("from", first), *over, ("to", last)]
-    return " ".join(f"{word} {_short(course[where])} at {_level(along, where)}" for word, where in stops)
+    return " ".join(
+        f"{word} {_short(course[where])} at {_level(along, where)}"
+        for word, where in [("from", first), *over, ("to", last)]
+    )
 
 
 def _mean(values: pd.Series) -> float:
@@ -214,8 +216,14 @@ def shown(
     before = f"```{{image}} {where}/{small}\n{about} narrow\n```\n\n" * bool(small)
     about += f"{' wide' * bool(small)}\n:name: {number}\n\n{caption} {{data}}"
     picture = f"<figure>{svg.read_text(encoding='utf-8')}<figcaption>{html.escape(caption)}</figcaption></figure>"
-    directive = f"{before}```{{figure}} {where}/{svg.name}\n{about}\n```"
-    return text.Shown(directive, picture, f"Figure: {said}", text.kept(system, name, data), fold, svg)
+    return text.Shown(
+        f"{before}```{{figure}} {where}/{svg.name}\n{about}\n```",
+        picture,
+        f"Figure: {said}",
+        text.kept(system, name, data),
+        fold,
+        svg,
+    )
 
 
 Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | tuple[Figure, pd.DataFrame, Figure] | None
@@ -286,8 +294,13 @@ def shown_table(system: str, name: str, styler: Styler, spec: Spec, caption: str
     rule = " | ".join(":--" if column in words else "--:" for column in styler.data)
     body = "\n".join(f"| {line} |" for line in (head, rule, *rows))
     about = f":name: {system}-{name}".replace("_", "-") + f"\n:class: {'prose' if spec.get('prose') else 'numbers'}"
-    table = f":::{{table}} {caption} {{data}}\n{about}\n\n{body}\n:::"
-    return text.Shown(table, styler.to_html(), caption, text.kept(system, name, styler.data), fold)
+    return text.Shown(
+        f":::{{table}} {caption} {{data}}\n{about}\n\n{body}\n:::",
+        styler.to_html(),
+        caption,
+        text.kept(system, name, styler.data),
+        fold,
+    )
 
 
 def tabler(system: str, said: text.Text | None = None) -> Callable[..., None]:

@@ -99,8 +99,9 @@ def rendered(template: str, facts: Mapping[str, Value]) -> str:
 
 def code(text: object) -> Markup:
     """Return text with `backticks` as HTML, everything else escaped but for quotes."""
-    said = str(escape(str(text))).replace("&#34;", '"').replace("&#39;", "'")
-    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", said))
+    return Markup(
+        re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(str(text))).replace("&#34;", '"').replace("&#39;", "'"))
+    )
 
 
 def made(name: str, **known: Any) -> Markup:
@@ -141,8 +142,9 @@ class Shown:
     @property
     def markdown(self) -> str:
         """The directive with its link, as it unfolds."""
-        link = f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
-        linked = self.directive.replace("{data}", link)
+        linked = self.directive.replace(
+            "{data}", f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
+        )
         return f"::::{{dropdown}} {self.fold}\n{linked}\n::::" if self.fold else linked
 
 
@@ -153,8 +155,11 @@ def chapters() -> list[tuple[str, str]]:
 
 def conditions(system: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a system's template, in their order."""
-    source = (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock", source, re.DOTALL)
+    blocks = re.findall(
+        r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock",
+        (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     return [(block, " ".join(said.split())) for block, body in blocks for _, said, _ in _HOLDS.findall(body)]
 
 
@@ -245,8 +250,7 @@ def sparsity(pattern: str) -> str:
 
 def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
     """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
-    each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
-    return listed(each)
+    return listed([f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()])
 
 
 def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
@@ -295,8 +299,9 @@ class _Holds(Extension):
         said = parser.parse_expression()
         body = parser.parse_statements(("name:endholds",), drop_needle=True)
         named = nodes.List([nodes.Tuple([nodes.Const(_path(at)), at], "load") for at in _numbers_of(condition)])
-        otherwise = nodes.Output([self.call_method("denied", [said, named])])
-        return nodes.If(condition, body, [], [otherwise]).set_lineno(line)
+        return nodes.If(condition, body, [], [nodes.Output([self.call_method("denied", [said, named])])]).set_lineno(
+            line
+        )
 
     @staticmethod
     def denied(condition: str, named: Sequence[tuple[str, Value]]) -> str:

@@ -48,8 +48,11 @@ def of(
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
     our best last, for their looks; by default the system's variants. names: what figures call them.
     """
-    ranked = tuple(order or registry.variants(system))
-    return say, figures.tabler(system, text), figures.shower(system, text, ranked, names)
+    return (
+        say,
+        figures.tabler(system, text),
+        figures.shower(system, text, tuple(order or registry.variants(system)), names),
+    )
 
 
 def banner(run: Run, part: bool = False) -> None:
@@ -89,11 +92,7 @@ def beside(run: Run) -> None:
         show("gpus", summary.drawn(df), alt=said["alt"], caption=f"On {listed(found)}. {said['caption']}")
     mine = [claim for claim in load.claims() if claim.room == run.room]
     changed = provenance.changed(judge.everywhere(mine, found))["id"].tolist()
-    told = {
-        "gpus": listed(found),
-        "count": len(changed),
-        "links": part("links", changed, elsewhere.LEDGER),
-    }
+    told = {"gpus": listed(found), "count": len(changed), "links": part("links", changed, elsewhere.LEDGER)}
     say(page("elsewhere")("differ" if changed else "same", flat(told)))
 
 
@@ -109,8 +108,9 @@ def verdicts(run: Run) -> pd.DataFrame:
     """
     judged = study.Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
-    first = head if len(head) >= FEW else ()
-    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, beside="ledger.html", first=first)))
+    display(
+        HTML(ledger.ledger({run.machine["gpu"]: judged}, beside="ledger.html", first=head if len(head) >= FEW else ()))
+    )
     return judged
 
 
@@ -129,8 +129,7 @@ def run_own(run: Run, problem: Problem, names: list[str]) -> None:
         say("There is no GPU here, so it was compiled and not run.")
         return
     every = run.variants() | run.baselines()
-    contenders = {name: every[name] for name in names}
-    found = measure_point(problem, contenders, run.device, BUDGETS_S[run.preset])
+    found = measure_point(problem, {name: every[name] for name in names}, run.device, BUDGETS_S[run.preset])
     last = found[names[-1]][2].median_us
     timed = [(name, t.median_us, last / t.median_us, errors.rel_err) for name, (_, errors, t) in found.items()]
     spec = {"caption": f"Over: {style.name(names[-1])}.", "columns": [{"of": of, "as": how} for of, how in OWN.items()]}

@@ -36,8 +36,10 @@ def log(axis, fine: bool = False) -> None:
     usual = (1, 2, 5) if fine or decades < 1.6 else (1,)
     steps = (1, 1.5, *range(2, 10)) if decades < 0.45 else (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else usual
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    places = [step * 10.0**power for power in powers for step in steps]
-    ticks(axis, [t for t in places if low * 0.999 <= t <= high * 1.001])
+    ticks(
+        axis,
+        [t for t in [step * 10.0**power for power in powers for step in steps] if low * 0.999 <= t <= high * 1.001],
+    )
 
 
 def sizes(ax, values: Sequence[float], most: int = 4) -> None:
@@ -111,8 +113,9 @@ def hollow(marker="o") -> dict:
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
     """Return the table behind a figure: what was measured, and below it what was stated."""
     parts = [data.assign(source="measured"), *(rows.assign(source="stated") for rows in stated if len(rows))]
-    columns = dict.fromkeys(c for part in parts for c in part.columns if c != "source")
-    return pd.concat(parts, ignore_index=True)[["source", *columns]]
+    return pd.concat(parts, ignore_index=True)[
+        ["source", *dict.fromkeys(c for part in parts for c in part.columns if c != "source")]
+    ]
 
 
 def right(ax, y: float, points: float, text: str, **how) -> None:
@@ -153,14 +156,18 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
         """Where a name stands, the margin first, and whether on the left of there."""
         return (-np.inf, False) if at[line][0] > NEAR else (line.x, line.alone and at[line][0] > 0.4)
 
-    ordered = sorted(lines, key=lambda line: (place(line), at[line][1]))
-    for (x, left), group in itertools.groupby(ordered, place):
+    for (x, left), group in itertools.groupby(sorted(lines, key=lambda line: (place(line), at[line][1])), place):
         here, side = list(group), -1 if left else 1
         near, name = (ax.transAxes + ScaledTranslation(side * p / 72, 0, fig.dpi_scale_trans) for p in (16, 19))
         for line, level in zip(here, spaced([at[line][1] for line in here], apart / height), strict=True):
             where = {"xytext": (1 if x == -np.inf else at[line][0], level), "annotation_clip": False}
-            to = {"arrowstyle": "-", "color": line.colour, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 4}
-            ax.annotate("", line[1:3], **where, textcoords=near, arrowprops=to)
+            ax.annotate(
+                "",
+                line[1:3],
+                **where,
+                textcoords=near,
+                arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 4},
+            )
             how = {"va": "center", "ha": "right" if left else "left", "fontsize": 8.5}
             ax.annotate(line.name, line[1:3], **where, textcoords=name, **how)
 

@@ -118,8 +118,11 @@ def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
                 over = df[["published", "best", "limit"]].rdiv(df["vendor"], axis=0)
                 # NaN of the limit where no ceiling is known.
                 ends = {"": np.exp(np.log(over).mean(skipna=False)), "_least": over.min(), "_most": over.max()}
-                speeds = {f"{side}{end}": of[side] for end, of in ends.items() for side in over}
-                rows.append(told | {"gpu": gpu, "points": len(df)} | speeds)
+                rows.append(
+                    told
+                    | {"gpu": gpu, "points": len(df)}
+                    | {f"{side}{end}": of[side] for end, of in ends.items() for side in over}
+                )
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -147,8 +150,11 @@ def _stated(claims: Sequence[load.Claim]) -> dict[str, Any]:
     found = [float(n) for c in claims for n in re.findall(r"\d+(?:\.\d+)?", c.published)]
     if not found:
         return {"stated": "", "stated_at": ""}
-    said = claims[0].published if len(claims) == 1 else f"{min(found):g}–{max(found):g}×"
-    return {"stated": said, "stated_low": min(found), "stated_high": max(found)}
+    return {
+        "stated": claims[0].published if len(claims) == 1 else f"{min(found):g}–{max(found):g}×",
+        "stated_low": min(found),
+        "stated_high": max(found),
+    }
 
 
 # ---------------------------------------------------------------- the figure
@@ -215,10 +221,16 @@ def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WI
     #: Inches of the races, and of the verdicts below or beside them.
     high = [rows["low"].max() + GAP / 2]
     high += [(LINE + marks + GAP) * df["room"].nunique() if narrow else high[0]] * bool(verdicts)
-    beside = {"ncols": len(high), "width_ratios": (3.1, 1)[: len(high)]}
-    cells: Any = {"nrows": len(high), "height_ratios": high} if narrow else beside
-    size = layout.around + (sum(high) if narrow else high[0]) + layout.legend * bool(verdicts)
-    fig, axes = plt.subplots(**cells, figsize=(layout.width, size), squeeze=False)
+    cells: Any = (
+        {"nrows": len(high), "height_ratios": high}
+        if narrow
+        else {"ncols": len(high), "width_ratios": (3.1, 1)[: len(high)]}
+    )
+    fig, axes = plt.subplots(
+        **cells,
+        figsize=(layout.width, layout.around + (sum(high) if narrow else high[0]) + layout.legend * bool(verdicts)),
+        squeeze=False,
+    )
     for ax, end in zip(axes.flat, high, strict=True):
         ax.set_ylim(end, 0)
         ax.grid(visible=False)

@@ -91,8 +91,11 @@ def compare(
     every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
     rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
-    here = [(name, e) for name in systems for e in sorted({*records.experiments(fresh / name)})]
-    common = [(name, e) for name, e in here if e in records.experiments(shipped / name)]
+    common = [
+        (name, e)
+        for name in systems
+        for e in sorted({*records.experiments(fresh / name)} & {*records.experiments(shipped / name)})
+    ]
     one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in sides)
     points = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
     points["time_ratio"] = points["median_us_fresh"] / points["median_us_shipped"]
@@ -143,8 +146,9 @@ def _timed(path: Path) -> pd.DataFrame:
     library = next((b for b in BASELINES if df["variant"].str.startswith(b).any()), "")
     df = records.best_of(df, library, f"{library}_best") if library else df
     best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))["median_us"]
-    at = pd.MultiIndex.from_frame(df[list(records.POINT)])
-    return df.assign(speedup=best.reindex(at).to_numpy() / df["median_us"].to_numpy())
+    return df.assign(
+        speedup=best.reindex(pd.MultiIndex.from_frame(df[list(records.POINT)])).to_numpy() / df["median_us"].to_numpy()
+    )
 
 
 def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bool) -> pd.DataFrame:
@@ -158,8 +162,11 @@ def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bo
         **{column: (column, lambda v: np.exp(np.log(v.astype(float)).mean())) for column in means},
     )
     apart = table[list(tolerances)] > pd.Series(tolerances)
-    agrees = ~(apart["speedup"] | (apart["time"] & same_gpu))
-    return table.drop(columns=list(tolerances)).assign(agrees=agrees).reset_index()
+    return (
+        table.drop(columns=list(tolerances))
+        .assign(agrees=~(apart["speedup"] | (apart["time"] & same_gpu)))
+        .reset_index()
+    )
 
 
 def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path], points: pd.DataFrame) -> pd.DataFrame:
@@ -169,8 +176,9 @@ def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path], points: pd.D
     for side, own in sides.items():
         df = df.assign(**{side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]})
     rests = zip(*(own["rests"] for own in sides.values()), strict=True)
-    times = [_times(claim, points) for claim in judged]
-    return df.assign(agrees=agreeing(df), basis=[_basis(*each) for each in rests], times=times)
+    return df.assign(
+        agrees=agreeing(df), basis=[_basis(*each) for each in rests], times=[_times(claim, points) for claim in judged]
+    )
 
 
 def _basis(here: tuple[str, ...], there: tuple[str, ...]) -> str:
@@ -206,8 +214,12 @@ def counted(verdicts: pd.DataFrame) -> dict[str, Any]:
     """
     given = verdicts[(verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)]
     own = given[given["basis"] != NO_GPU]
-    kinds = tuple(own.loc[own["basis"] == TWO_KINDS, "id"])
-    return {"own": len(own), "kept": int(own["agrees"].sum()), "no_gpu": len(given) - len(own), "two_kinds": kinds}
+    return {
+        "own": len(own),
+        "kept": int(own["agrees"].sum()),
+        "no_gpu": len(given) - len(own),
+        "two_kinds": tuple(own.loc[own["basis"] == TWO_KINDS, "id"]),
+    }
 
 
 def report(comparison: Comparison) -> str:

@@ -105,8 +105,11 @@ class Evidence:
                 # other columns those of the first.
                 runs = df.groupby(list(records.KEY), sort=False)
                 mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
-                first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
-                df = first.reset_index()[df.columns]
+                df = (
+                    runs.first()
+                    .assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
+                    .reset_index()[df.columns]
+                )
             values = df.set_index([*INDEX, "variant"])["median_us"]
             self.frames[key] = df, values.unstack("variant").loc[values.index.droplevel("variant").unique()]
         self.seen.update(names)
@@ -117,8 +120,9 @@ class Evidence:
     @property
     def kept(self) -> str:
         """`where` as text."""
-        values = {c: v if isinstance(v, list) else [v] for c, v in self.where.items()}
-        return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
+        return ", ".join(
+            f"{c} = {' or '.join(map(str, v if isinstance(v, list) else [v]))}" for c, v in self.where.items()
+        )
 
     def _one(self, name: str) -> pd.DataFrame:
         """Return what lies under one name, read once: an experiment, the counters, the ceilings."""
@@ -159,8 +163,11 @@ class Evidence:
         """
         actual = "best_of" if variant in (BEST, ROOM_BEST) else "variant"
         asked = self.frame(experiments).query("variant == @variant")
-        wanted = asked[["experiment", *SHAPE]].assign(variant=asked[actual])
-        found = wanted.merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
+        found = (
+            asked[["experiment", *SHAPE]]
+            .assign(variant=asked[actual])
+            .merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
+        )
         need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
         return found.set_index(["experiment", *SHAPE])["value"].rename(metric)
@@ -215,8 +222,13 @@ def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFr
         df = df[df["gpu"] == gpu]
         require(not df.empty, f"{path}: there is no series of the GPU {gpu!r}.")
         dense = df.groupby("library")["density"].transform("min") == 1
-        beside = df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross")
-        df = pd.concat([df[~dense], beside], ignore_index=True)
+        df = pd.concat(
+            [
+                df[~dense],
+                df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross"),
+            ],
+            ignore_index=True,
+        )
     else:
         measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
         ran = " and ".join(f"an {m.gpu}" for m in external.find(system, name=name))
@@ -339,8 +351,7 @@ def density(fraction: float) -> str:
 
 def stated(low: float, high: float) -> str:
     """Numbers of a source as text, with the digits that it gives."""
-    pair = [f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]
-    return "–".join(dict.fromkeys(pair))
+    return "–".join(dict.fromkeys([f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]))
 
 
 def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
@@ -365,8 +376,7 @@ def denser(s: pd.Series, than: float) -> pd.Series:
 def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, than: float = -1.0, **shown: Any) -> Values:
     """Return what `take` makes of the rows of contenders, by contender, of the points that are denser than `than`."""
     df = rows(e, experiments, *contenders(of))
-    by = by_variant(df, take(df), contenders(of))
-    return Values({name: denser(s, than) for name, s in by.items()}, **shown)
+    return Values({name: denser(s, than) for name, s in by_variant(df, take(df), contenders(of)).items()}, **shown)
 
 
 # ---------------------------------------------------------------- times and rates
@@ -379,8 +389,8 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
     are denser than this share of non-zeros.
     """
     if isinstance(over, str):
-        by = {name: e.ratio(experiments, name, over) for name in contenders(of)}
-        return Values({name: denser(s, than) for name, s in by.items()}, unit="×")
+        by = {name: denser(e.ratio(experiments, name, over), than) for name in contenders(of)}
+        return Values(by, unit="×")
     each = {v: e.ratio(experiments, str(of), v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
     need(not least.empty, f"{of}, {', '.join(over)} were not measured at any common point.")
@@ -414,8 +424,16 @@ def share_of_ceiling(e: Evidence, experiments, ceiling: str | float, of: str, ra
     rate: "tflops" or "gbps". The ceiling is a microbenchmark's, or a number, the peak that the source states.
     """
     top = e.ceiling(ceiling, rate) if isinstance(ceiling, str) else ceiling
-    data = {"top": top, "per": RATES[rate]}
-    return _of(e, experiments, of, lambda df: df[rate] / top, format=".0f", scale=100, unit="%", data=data)
+    return _of(
+        e,
+        experiments,
+        of,
+        lambda df: df[rate] / top,
+        format=".0f",
+        scale=100,
+        unit="%",
+        data={"top": top, "per": RATES[rate]},
+    )
 
 
 # ---------------------------------------------------------------- columns of the records
@@ -464,8 +482,12 @@ def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over
         pairs = {name: e.counter(than, metric, experiments).align(s, join="inner") for name, s in by.items()}
         by = {name: theirs - ours for name, (theirs, ours) in pairs.items()}
         need(all(map(len, by.values())), f"The counter {metric} was not profiled for {of} and {than} at one point.")
-        means = {than: pairs[str(of)][0].mean(), of: pairs[str(of)][1].mean()}
-        return Values(by, ".4g", counted(metric)[0], data={"means": means})
+        return Values(
+            by,
+            ".4g",
+            counted(metric)[0],
+            data={"means": {than: pairs[str(of)][0].mean(), of: pairs[str(of)][1].mean()}},
+        )
     return Values(by, ".4g", counted(metric, per)[0])
 
 
@@ -538,8 +560,10 @@ def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Seq
     for name in contenders(beside):
         with contextlib.suppress(NotMeasured):  # not every GPU has every counter
             caches[name] = e.counter(of, name, experiments) / 100
-    data = {**dram.data, "most": bounds[-1].max(), "caches": caches}
-    return _bounded([{"memory": use, "FMA units": fma.loc[use.index]} for use in bounds], data)
+    return _bounded(
+        [{"memory": use, "FMA units": fma.loc[use.index]} for use in bounds],
+        {**dram.data, "most": bounds[-1].max(), "caches": caches},
+    )
 
 
 QUANTITIES = (

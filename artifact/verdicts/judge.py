@@ -79,8 +79,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     for claim in claims:
         came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
         told, ours = came.verdict in (NOT_MEASURED, REPRODUCED), not any(SERIES in name for name in claim.experiment)
-        here = any(same_gpu(said, folder.name) for said in claim.gpu)
-        elsewhere = claim.depends_on == load.GPU and ours and not here
+        elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, folder.name) for said in claim.gpu)
         more = {
             "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
             "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
@@ -292,8 +291,10 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
 def table(df: pd.DataFrame, right: int = 0) -> str:
     """Return a table in Markdown. right: how many of its columns, the last ones, stand on the right."""
     cells = df.astype(str).replace(r"\|", r"\\|", regex=True).itertuples(index=False)
-    lines = [list(df.columns), ["---"] * (df.shape[1] - right) + ["---:"] * right, *cells]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(line)} |"
+        for line in [list(df.columns), ["---"] * (df.shape[1] - right) + ["---:"] * right, *cells]
+    )
 
 
 def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.DataFrame:
@@ -307,8 +308,12 @@ def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.Data
     found = dict.fromkeys(frozenset((claim.id, other)) for claim in known for other in claim.contradicts)
     df = pd.DataFrame([sorted(pair, key=order.index) for pair in found], columns=["one", "other"])
     first, second = df["one"].map(rank), df["other"].map(rank)
-    unknown = np.maximum(first, second) == VERDICTS.index(NOT_MEASURED)  # the last of the verdicts
-    cases = [unknown, first < second, first > second, first == VERDICTS.index(REPRODUCED)]
+    cases = [
+        np.maximum(first, second) == VERDICTS.index(NOT_MEASURED),  # the last of the verdicts
+        first < second,
+        first > second,
+        first == VERDICTS.index(REPRODUCED),
+    ]
     return df.assign(stands=np.select(cases, ["undecided", df["one"], df["other"], "both"], "neither"))
 
 
@@ -318,8 +323,10 @@ def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
     Part (quantity, reduce or expect), name, definition (the function's docstring on one line), claims (ids); one row
     per function, in the order of the parts and then of the claims.
     """
-    used = [(part, getattr(claim.rule, part).func, claim.id) for part in measures.PARTS for claim in known]
-    df = pd.DataFrame(used, columns=["part", "name", "claims"])
+    df = pd.DataFrame(
+        [(part, getattr(claim.rule, part).func, claim.id) for part in measures.PARTS for claim in known],
+        columns=["part", "name", "claims"],
+    )
     df = df.groupby(["part", "name"], sort=False)["claims"].agg(list).reset_index()
     told = df["name"].map(lambda f: " ".join(str(inspect.getdoc(f)).split()))
     return df.assign(definition=told, name=df["name"].map(lambda f: f.__name__))[

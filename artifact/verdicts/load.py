@@ -208,8 +208,9 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, system.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
-    own = rule.quantity.func.__name__ in measures.OF_PROGRAMS
-    programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [own]
+    programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [
+        rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    ]
     note, notes = table.get("note", ""), data.get("notes", {})
     parts = [note] if isinstance(note, str) else note
     unknown, known = [p for p in parts if p and " " not in p and p not in notes], ", ".join(notes) or "none"
@@ -247,8 +248,13 @@ def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system
     over = parts["quantity"].keywords.get("over")
     lone = bool(also) and not (over and isinstance(over, str))
     _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
-    written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
-    return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
+    return measures.Rule(
+        **parts,
+        written={key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table},
+        also_over=also,
+        at=at,
+        repeats=repeats,
+    )
 
 
 def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
@@ -257,8 +263,14 @@ def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
     if not isinstance(ends, list) or SAID not in ends:
         return value
     named = list(zip(("low", "high"), ends, strict=True))
-    missing = [end for end, said in named if said == SAID and end not in numbers]
-    _refuse(name, [f"expects a published number, and its 'published' has no {end!r}" for end in missing])
+    _refuse(
+        name,
+        [
+            f"expects a published number, and its 'published' has no {end!r}"
+            for end, said in named
+            if said == SAID and end not in numbers
+        ],
+    )
     return [numbers[end] if said == SAID else said for end, said in named]
 
 

@@ -184,8 +184,12 @@ def knee(v: Values, along: str, flat: float) -> Reduced:
     density of three sizes or more.
     """
     lines = _lines(v, along, ["contender", "experiment", "density"], "largest", 3)
-    knees = [float(line.index[line >= (1 - flat) * line.max()].min()) for _, line in lines]
-    return Reduced(v, pd.Series(knees), lines=True, course=lines)
+    return Reduced(
+        v,
+        pd.Series([float(line.index[line >= (1 - flat) * line.max()].min()) for _, line in lines]),
+        lines=True,
+        course=lines,
+    )
 
 
 def _lines(
@@ -284,8 +288,11 @@ def at_most(r: Reduced, limit: float, partly: float) -> Judged:
 
 
 def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | None, float | None], sign: int) -> Judged:
-    verdicts = [grade(sign * value, sign * limit, sign * partly) for value in r.values]
-    return Judged(all_of(verdicts), threshold, edge(r.values, dict.fromkeys((limit, partly), EDGE)))
+    return Judged(
+        all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]),
+        threshold,
+        edge(r.values, dict.fromkeys((limit, partly), EDGE)),
+    )
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
@@ -301,8 +308,12 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
 
 def _by_factors(verdict: str, off: Sequence[float], between: Sequence[float], factor: float, partly: float) -> Judged:
     """Return what is judged by the factors by which values lie outside: close is closer than half of the tolerance."""
-    close = edge(off, {limit: min(EDGE, (limit - 1) / 2) for limit in (factor, partly)})
-    return Judged(verdict, (between[0] / factor, between[1] * factor), close, {"off": off})
+    return Judged(
+        verdict,
+        (between[0] / factor, between[1] * factor),
+        edge(off, {limit: min(EDGE, (limit - 1) / 2) for limit in (factor, partly)}),
+        {"off": off},
+    )
 
 
 def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
@@ -406,8 +417,11 @@ def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
     """
     used, fma = r.of.by["memory"], r.of.by["FMA units"]
     more, both = (used > fma).mean(), ((used > fma) & (used >= busy)).mean()
-    verdict = REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED
-    return Judged(verdict, edge=edge([both], {at_points: EDGE}), data={"both": both})
+    return Judged(
+        REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED,
+        edge=edge([both], {at_points: EDGE}),
+        data={"both": both},
+    )
 
 
 EXPECTATIONS = (at_least, at_most, near, spans, within, rises, falls, larger_in, memory_limits_from)
@@ -536,14 +550,12 @@ def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str, str]:
     seen |= {"edge": judged.edge, **r.data, **judged.data}
     measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     why = (_said_of(rule.expect, "asked", seen), _said_of(rule.reduce, "why", seen), seen["how"])
-    close = _said_of(rule.expect, "close", seen) if judged.edge else ""
-    return measured, " ".join(filter(None, why)), close
+    return measured, " ".join(filter(None, why)), _said_of(rule.expect, "close", seen) if judged.edge else ""
 
 
 def _said_of(part: partial, what: str, seen: Mapping[str, Any]) -> str:
     """Return what the template beside a part's module says of it; nothing where it says nothing."""
-    folder = Path(part.func.__code__.co_filename).parent
-    return say(f"{part.func.__name__}_{what}", {**seen, **part.keywords}, folder)
+    return say(f"{part.func.__name__}_{what}", {**seen, **part.keywords}, Path(part.func.__code__.co_filename).parent)
 
 
 def say(macro: str, seen: Mapping[str, Any], folder: Path = Path(__file__).parent) -> str:

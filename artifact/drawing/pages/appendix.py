@@ -76,8 +76,10 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     for s in front.systems(a.origin.folder).itertuples():
         own = [k for k in importlib.import_module(f"kernels.{s.room}").VARIANTS.values() if k.entries]
         said = {key: getattr(s, key) for key in ("name", "format", "precision", "state")}
-        everywhere = sum(kernel.targets == jit.TARGETS for kernel in own)
-        offered[s.room] = said | {"kernels": len(own), "everywhere": everywhere}
+        offered[s.room] = said | {
+            "kernels": len(own),
+            "everywhere": sum(kernel.targets == jit.TARGETS for kernel in own),
+        }
     theirs = dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
@@ -223,8 +225,12 @@ def typed(*commands: str) -> str:
     """
     shown: list[str] = []
     for command in commands:
-        run = [sys.executable, "-m", "artifact", *shlex.split(command)]
-        done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "artifact", *shlex.split(command)],
+            cwd=paths.ROOT,
+            capture_output=True,
+            encoding="utf-8",
+        )
         lines = [line[:WIDE].rstrip() for line in done.stdout.splitlines() if line.strip()]
         if len(lines) > SHOWN:
             lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]

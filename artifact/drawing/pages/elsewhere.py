@@ -35,8 +35,9 @@ def multiplied() -> pd.DataFrame:
     columns: dict[tuple[str, ...], list[str]] = {}
     for family in families.FAMILIES:
         columns.setdefault(tuple(row[family.name] for row in rows.values()), []).append(family.name)
-    asked = pd.DataFrame(list(rows), columns=["A", "B"])
-    return asked.assign(**{"; ".join(names): list(cells) for cells, names in columns.items()})
+    return pd.DataFrame(list(rows), columns=["A", "B"]).assign(
+        **{"; ".join(names): list(cells) for cells, names in columns.items()}
+    )
 
 
 def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
@@ -50,8 +51,14 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
     for family in families.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
         here = text.listed(m["gpu"] for m in machines if str(m.get("compute_capability")) == capability)
-        kernels = f"measured: {here}" if here else "compiled, never run"
-        rows.append((family.name, capability, f"`{jit.arch_of(family)}`", kernels))
+        rows.append(
+            (
+                family.name,
+                capability,
+                f"`{jit.arch_of(family)}`",
+                f"measured: {here}" if here else "compiled, never run",
+            )
+        )
     return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
 
 
@@ -75,8 +82,13 @@ def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str
 def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
-    changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
-    return flat({"gpus": text.listed(found), "changes": len(changes), "large": provenance.LARGE})
+    return flat(
+        {
+            "gpus": text.listed(found),
+            "changes": len({claim for df in whole for claim in df.loc[~df["agrees"], "id"]}),
+            "large": provenance.LARGE,
+        }
+    )
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
@@ -164,8 +176,14 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
     first, second = records.short_gpus(titles(c)).values()
     about = charts.About({"ratio": f"{first} over {second}"}, col="panel")
     shown: dict[str, Any] = {"scale": "fine", "reference": 1, "height": 0.6}
-    rows = pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio")
-    return charts.dots(rows, about, x="ratio", y="system", hue="whose", **shown), df
+    return charts.dots(
+        pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio"),
+        about,
+        x="ratio",
+        y="system",
+        hue="whose",
+        **shown,
+    ), df
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:
@@ -176,8 +194,11 @@ def marks(c: compare.Comparison) -> pd.DataFrame:
     df = c.summary[~c.summary["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
     offered = {system: importlib.import_module(f"kernels.{system}").VARIANTS for system in df["room"].unique()}
     theirs = {(system, name) for system, of in offered.items() for name, kernel in of.items() if kernel.published}
-    rebuilt = pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs)
-    whose = np.where(rebuilt, "the source's kernels, rebuilt", "ours")
+    whose = np.where(
+        pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs),
+        "the source's kernels, rebuilt",
+        "ours",
+    )
     whose = np.where(df["variant"].str.startswith(registry.PREFIXES), "libraries", whose)
     df = df.assign(whose=whose, faster=1 / df["time_ratio"], gain=df["speedup_ratio"])
     return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)

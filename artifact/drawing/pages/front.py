@@ -33,8 +33,12 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
 
     data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
-    told = data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]]
-    yield from flat({"systems": told, "citation": citation()})
+    yield from flat(
+        {
+            "systems": data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]],
+            "citation": citation(),
+        }
+    )
     short = records.short_gpus(judged)
     frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
     for claim in known:
@@ -50,8 +54,14 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
     claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
-        decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from flat({"gpus": {"changed": len(provenance.changed(claims)), "decided": decided}})
+        yield from flat(
+            {
+                "gpus": {
+                    "changed": len(provenance.changed(claims)),
+                    "decided": ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum(),
+                }
+            }
+        )
 
 
 def findings(text: Text) -> Markup:
@@ -126,8 +136,11 @@ def systems(folder: Path | None) -> pd.DataFrame:
     It has the fields of `registry.System` that tell what it is, and whether a GPU's `folder` has records of it.
     """
     df = pd.DataFrame(list(registry.find().values())).drop(columns=["headline", "names"])
-    measured = df["room"].isin(records.systems(folder) if folder else [])
-    return df.assign(state=measured.map({True: "measured", False: "built, not measured"}))
+    return df.assign(
+        state=df["room"]
+        .isin(records.systems(folder) if folder else [])
+        .map({True: "measured", False: "built, not measured"})
+    )
 
 
 def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
@@ -164,8 +177,11 @@ def lanes(data: pd.DataFrame) -> list[int]:
     """
     found: list[int] = []
     for system in data.itertuples():
-        before = zip(data.itertuples(), found, strict=False)
-        taken = {n for s, n in before if s.unit == system.unit and set(s.patterns) & set(system.patterns)}
+        taken = {
+            n
+            for s, n in zip(data.itertuples(), found, strict=False)
+            if s.unit == system.unit and set(s.patterns) & set(system.patterns)
+        }
         found.append(next(lane for lane in itertools.count() if lane not in taken))
     return found
 

@@ -48,8 +48,7 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
         }
     )
     if (table := pairs(judged, known)) is not None:
-        decided = ~table["stands"].isin(STANDS.values())
-        yield from flat({"pairs": {"count": len(table), "decided": decided.sum()}})
+        yield from flat({"pairs": {"count": len(table), "decided": (~table["stands"].isin(STANDS.values())).sum()}})
 
 
 def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Path = paths.RECORDED) -> Files:
@@ -88,8 +87,10 @@ def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: 
         return Markup()
     df = next(iter(judged.values()))
     on = {gpu: frame.set_index("id").to_dict("index") for gpu, frame in judged.items()}
-    ordered = (df if beside else by_section(df)).to_dict("records")
-    rows = [row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}} for row in ordered]
+    rows = [
+        row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}}
+        for row in (df if beside else by_section(df)).to_dict("records")
+    ]
     known = set(first) & set(df["id"])
     rest = [row for row in rows if known and row["id"] not in known]
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
@@ -134,10 +135,15 @@ def bars(judged: Judged) -> Markup:
     How many of its claims have which verdict on the first GPU, and how many its own data decide. Signs repeat what the
     badges' colours mean.
     """
-    first = [own for df in list(judged.values())[:1] for own in df.groupby("source", sort=False)]
-    sources = {source: judge.counts(own) for source, own in first}
-    seen = [verdict for verdict in judge.LOOKS if any(verdict in of for of in sources.values())]
-    return text.made("bars", sources=sources, seen=seen)
+    sources = {
+        source: judge.counts(own)
+        for source, own in [own for df in list(judged.values())[:1] for own in df.groupby("source", sort=False)]
+    }
+    return text.made(
+        "bars",
+        sources=sources,
+        seen=[verdict for verdict in judge.LOOKS if any(verdict in of for of in sources.values())],
+    )
 
 
 def fared(judged: Judged) -> Markup:
@@ -175,13 +181,20 @@ def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
     for df in judged.values():
         rows = {row["id"]: text.part("stood", row) for row in df.to_dict("records")}
         found = judge.contradictions(df, known)
-        stands = [STANDS.get(said, f"`{said}`") for said in found["stands"]]
-        return pd.DataFrame({"one": found["one"].map(rows), "other": found["other"].map(rows), "stands": stands})
+        return pd.DataFrame(
+            {
+                "one": found["one"].map(rows),
+                "other": found["other"].map(rows),
+                "stands": [STANDS.get(said, f"`{said}`") for said in found["stands"]],
+            }
+        )
     return None
 
 
 def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:
     """Return what rules are made of; claims link to their rows where there are verdicts."""
     df = judge.rules(known)
-    claims = [text.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]]
-    return df.assign(name="`" + df["name"] + "`", claims=claims)
+    return df.assign(
+        name="`" + df["name"] + "`",
+        claims=[text.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]],
+    )

@@ -70,8 +70,11 @@ def facts(page: Page, here: Intensities) -> Iterator[Fact]:
     if page.roofs is not None:
         dots = page.roofs.set_index("variant")["balance"]
         low, high = here.get("CSR, requested bytes", (None, None))
-        ends = page.roofs.set_index("ceiling")["balance"].dropna()
-        told |= {"balance": {**dots, "least": dots.min()}, "gather": {"low": low, "high": high}, "ends": ends}
+        told |= {
+            "balance": {**dots, "least": dots.min()},
+            "gather": {"low": low, "high": high},
+            "ends": page.roofs.set_index("ceiling")["balance"].dropna(),
+        }
     if page.measured is not None and page.tensor is not None and len(page.tensor):
         rates = page.tensor.set_index("variant")
         mhz = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index).agg(["min", "max"], skipna=False)
@@ -95,8 +98,10 @@ def roofs_table(df: pd.DataFrame) -> pd.DataFrame:
 
 def ideas() -> pd.DataFrame:
     """Return the microbenchmarks, and the idea of each."""
-    rows = [(f"`{k.name}`", f"`{k.entries[0]}`", k.idea) for k in ceilings.VARIANTS.values()]
-    return pd.DataFrame(rows, columns=["name", "entry", "idea"])
+    return pd.DataFrame(
+        [(f"`{k.name}`", f"`{k.entries[0]}`", k.idea) for k in ceilings.VARIANTS.values()],
+        columns=["name", "entry", "idea"],
+    )
 
 
 def made(report: pd.DataFrame) -> pd.DataFrame:
@@ -226,8 +231,10 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
     said = [f"{name} {slope:.2f} TB/s" for name, slope in zip(memories["ceiling"], slopes, strict=True)]
     sketch.draw(ax, (sketch.note, at, at * slopes, said, -5 * np.sin(angle), 5 * np.cos(angle), turned))
     dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
-    bars = [(name, end, np.nan) for name, ends in intensities.items() for end in ends]
-    return fig, pd.DataFrame(dots + bars, columns=["what", "flop_per_byte", "tflops"])
+    return fig, pd.DataFrame(
+        dots + [(name, end, np.nan) for name, ends in intensities.items() for end in ends],
+        columns=["what", "flop_per_byte", "tflops"],
+    )
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:

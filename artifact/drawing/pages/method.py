@@ -42,8 +42,8 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
 
 def counted(p: Problem) -> Iterator[Fact]:
     """Yield a problem's sizes."""
-    density = {"percent": f"{100 * p.density:g}", "true": p.nnz / p.m / p.k}
-    return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
+    told = {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz, "percent": f"{100 * p.density:g}", "true": p.nnz / p.m / p.k}
+    return flat({"p": told})
 
 
 def constants(*modules: ModuleType) -> pd.DataFrame:
@@ -80,14 +80,18 @@ def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
 
 def limits() -> pd.DataFrame:
     """Return the largest errors with which a result counts as right."""
-    rows = [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in verification.LIMITS.items()]
-    return pd.DataFrame(rows, columns=["dtype", "rel_err", "max_err", "why"])
+    return pd.DataFrame(
+        [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in verification.LIMITS.items()],
+        columns=["dtype", "rel_err", "max_err", "why"],
+    )
 
 
 def columns() -> pd.DataFrame:
     """Return the columns of a record."""
-    rows = [(f"`{name}`", c.unit, c.kind, c.means) for name, c in records.COLUMNS.items()]
-    return pd.DataFrame(rows, columns=["column", "unit", "kind", "meaning"])
+    return pd.DataFrame(
+        [(f"`{name}`", c.unit, c.kind, c.means) for name, c in records.COLUMNS.items()],
+        columns=["column", "unit", "kind", "meaning"],
+    )
 
 
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
@@ -129,8 +133,9 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     launches = [what for name in bench.schedule(dict.fromkeys(names, rounds)) for what in ("flush", name)]
     data = pd.DataFrame({"what": ["flush", *launches]})
     spans = {"GPU": data["what"].map(length).cumsum(), "host": ENQUEUE * (data.index + 1.0)}
-    lanes = [data.assign(lane=lane, end=end) for lane, end in spans.items()]
-    data = pd.concat(lanes).sort_index(kind="stable", ignore_index=True)
+    data = pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()]).sort_index(
+        kind="stable", ignore_index=True
+    )
     data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
     host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
     colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False)) | {"flush": style.BOUND}
@@ -159,9 +164,14 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     )
     (ax,) = fig.axes
     for sample in samples.itertuples():
-        how = {"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1}
-        ax.annotate("", (sample.begin, top + 1.05), (sample.end, top + 1.05), arrowprops=how)
+        ax.annotate(
+            "",
+            (sample.begin, top + 1.05),
+            (sample.end, top + 1.05),
+            arrowprops={"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1},
+        )
     ax.plot([*events, -3.2], [*np.full(len(events), top - 0.14), top + 1.32], "v", color=style.INK, markersize=4)
-    asked = np.linspace(host + 0.3, clock, 6)
-    ax.plot(asked, np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4)
+    ax.plot(
+        np.linspace(host + 0.3, clock, 6), np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4
+    )
     return fig, data[["lane", "what", "begin", "end"]]

@@ -103,8 +103,16 @@ def _line(ax: Any, pattern: str, rows: pd.DataFrame) -> Line2D:
         ax.plot(mean.index[at], mean[at], MARKS[pattern], color=colour, markersize=5, **looks)
     crossing = landscape.crossing(mean)
     if 0 < crossing < 1:
-        said = f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}"
-        sketch.put(ax, crossing / 1.3, 0.72, said, fontsize=8.5, color=colour, ha="right", weight="bold")
+        sketch.put(
+            ax,
+            crossing / 1.3,
+            0.72,
+            f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}",
+            fontsize=8.5,
+            color=colour,
+            ha="right",
+            weight="bold",
+        )
         ax.plot([crossing], [1], "x", color=colour, markersize=6)
     return Line2D([], [], color=colour, marker=MARKS[pattern], markersize=5)
 
@@ -133,8 +141,13 @@ def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
 
 
 def _real(df: pd.DataFrame) -> Iterator[Fact]:
-    each = df[df["pattern"] == landscape.REAL].groupby("precision", sort=False)["speedup"]
-    return flat({"real": each.agg(faster=lambda speedup: (speedup > 1).sum(), points="size")})
+    return flat(
+        {
+            "real": df[df["pattern"] == landscape.REAL]
+            .groupby("precision", sort=False)["speedup"]
+            .agg(faster=lambda speedup: (speedup > 1).sum(), points="size")
+        }
+    )
 
 
 def of_system(gpu_folder: Path, system: str) -> str:
@@ -148,8 +161,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
     made = text.page("which")
     made.add(_real(df))
     pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
-    made_here = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
-    for (precision, pattern), some in made_here:
+    for (precision, pattern), some in df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False):
         means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
         paid = pays.loc[(precision, pattern)].clip(lower=1).rename({"min": "least", "max": "most"})
         told = {
@@ -184,8 +196,11 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
         pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
         dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
     )
-    key = ["precision", "pattern", "measured", "pays", "dense"]
-    return told.groupby(key, sort=False)["columns"].agg(lambda n: ", ".join(map(plot.number, n))).reset_index()
+    return (
+        told.groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
+        .agg(lambda n: ", ".join(map(plot.number, n)))
+        .reset_index()
+    )
 
 
 def payoff_table(origin: provenance.Origin) -> pd.DataFrame | None:
@@ -193,8 +208,11 @@ def payoff_table(origin: provenance.Origin) -> pd.DataFrame | None:
     df = pd.DataFrame() if origin.folder is None else landscape.payoffs(origin.folder)
     if df.empty:
         return None
-    where = df["precision"] + ", " + df["matrices"].astype(str)
-    return df.assign(where=where, pays=df["pays"].map("{:.0%} of the points".format), multiplications=_count(df))
+    return df.assign(
+        where=df["precision"] + ", " + df["matrices"].astype(str),
+        pays=df["pays"].map("{:.0%} of the points".format),
+        multiplications=_count(df),
+    )
 
 
 def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
@@ -221,8 +239,13 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
 
     Beside it stands the one contender that is always taken. found: pools with `model.evaluate` of them.
     """
-    said = "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found)
-    yield from flat({"bar": BAR, "within": model.GOOD - 1, "good": said})
+    yield from flat(
+        {
+            "bar": BAR,
+            "within": model.GOOD - 1,
+            "good": "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found),
+        }
+    )
     for pool, df in found:
         about, good, (low, high) = pool.about, model.good(df), model.off(df)
         told = {
@@ -261,8 +284,15 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
         for pool, df in found
     ]
     data = pd.concat(named, ignore_index=True)
-    about = charts.About({"ratio": "time over the best one's"})
-    fig = charts.boxes(data, about, x="ratio", y="advice", scale="ratio", reference=model.GOOD, height=0.8)
+    fig = charts.boxes(
+        data,
+        charts.About({"ratio": "time over the best one's"}),
+        x="ratio",
+        y="advice",
+        scale="ratio",
+        reference=model.GOOD,
+        height=0.8,
+    )
     return fig, data.drop(columns="advice")
 
 
@@ -271,8 +301,9 @@ def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
     table = pd.DataFrame({"for": list(model.TERMS.values())})
     for pool, evaluated in found:
         fitted, most = model.fit(pool), evaluated["advised"].mode().iloc[0]
-        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in fitted.weights[fitted.variants.index(most)]]
-        table[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
+        table[f"{style.name(most)}, {pool.about.precision}: µs"] = [
+            f"{weight:.3g}" if weight > 0 else "" for weight in fitted.weights[fitted.variants.index(most)]
+        ]
     return table if found else None
 
 

@@ -292,8 +292,9 @@ def _stated_along(
         if pd.isna(row[x]):
             if edges:
                 bottom, top = ax.get_ylim()
-                band = (low if low > 0 else bottom, high if high == high else top)
-                ax.axhspan(*band, facecolor=CLAIM, alpha=0.2, linewidth=0)
+                ax.axhspan(
+                    low if low > 0 else bottom, high if high == high else top, facecolor=CLAIM, alpha=0.2, linewidth=0
+                )
             for edge in edges:
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:

@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import pandas as pd
 from IPython.display import display
@@ -67,11 +67,10 @@ FIGURE = registry.keys(
 )
 
 
-COLUMN = registry.keys({"of": str}, {"title": str, "as": str})
 TABLE = registry.keys(
     {"caption": str},
     {
-        "columns": list[COLUMN],  # type: ignore[valid-type]
+        "columns": list[registry.keys({"of": str}, {"title": str, "as": str})],  # type: ignore[misc]
         "na": str,
         "fold": str,
         "prose": bool,
@@ -226,9 +225,6 @@ def shown(
     )
 
 
-Drawn: TypeAlias = pd.DataFrame | tuple[Figure, pd.DataFrame] | tuple[Figure, pd.DataFrame, Figure] | None
-
-
 def shower(
     system: str, said: text.Text | None = None, order: Iterable[str] = (), names: Mapping[str, str] | None = None
 ) -> Callable[..., None]:
@@ -242,7 +238,7 @@ def shower(
     style.apply()
     known = specs(system)
 
-    def show(name: str, drawn: Drawn, **given: str) -> None:
+    def show(name: str, drawn: pd.DataFrame | tuple | None, **given: str) -> None:
         spec, rows = given or known[name], drawn
         if isinstance(drawn, pd.DataFrame):
             rows = drawn_rows(spec, drawn)

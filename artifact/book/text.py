@@ -52,8 +52,7 @@ class Text:
         Raises KeyError for a block that the template has not.
         """
         self.add(facts)
-        render = self.template.blocks[block]
-        return _filled(lambda: "".join(render(self.template.new_context(tree(self.facts)))))
+        return _filled(lambda: "".join(self.template.blocks[block](self.template.new_context(tree(self.facts)))))
 
     @property
     def blocks(self) -> tuple[str, ...]:

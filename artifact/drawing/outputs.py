@@ -18,8 +18,7 @@ from artifact.measure.run import BUDGETS_S, Run, measure_point
 from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
-#: The GPU that the prose of the chapters was written for.
-WRITTEN_FOR = paths.HOME
+#: Of a page whose GPU is another than the one that the prose of the chapters was written for.
 ELSEWHERE = (
     "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
     "NVIDIA H200, and have to be read against these numbers.*"
@@ -69,7 +68,7 @@ def banner(run: Run, part: bool = False) -> None:
     files = dict.fromkeys(f"`{k.source.name}`" for k in offered.values() if k.source.suffix == ".cu")
     say(
         provenance.banner(run),
-        ELSEWHERE if run.gpu != WRITTEN_FOR else "",
+        ELSEWHERE if run.gpu != paths.HOME else "",
         code if run.mode != "measure" and there != here else "",
         f"The kernels, in `kernels/{run.room}/`: {', '.join(files)}.",
     )

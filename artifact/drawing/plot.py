@@ -136,8 +136,6 @@ def right(ax, y: float, points: float, text: str, **how) -> None:
 
 #: Where a line ends, and what it is called there; `alone` is a point that no line leads to.
 End = namedtuple("End", "name x y colour alone", defaults=[False])
-#: From this share of the axes' width on, there is no room for a name beside a point.
-NEAR = 0.8
 
 
 def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
@@ -154,7 +152,8 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
 
     def place(line: End) -> tuple[float, bool]:
         """Where a name stands, the margin first, and whether on the left of there."""
-        return (-np.inf, False) if at[line][0] > NEAR else (line.x, line.alone and at[line][0] > 0.4)
+        # From there on, there is no room for a name beside a point.
+        return (-np.inf, False) if at[line][0] > 0.8 else (line.x, line.alone and at[line][0] > 0.4)
 
     for (x, left), group in itertools.groupby(sorted(lines, key=lambda line: (place(line), at[line][1])), place):
         here, side = list(group), -1 if left else 1

@@ -116,8 +116,6 @@ ROOFS = {
 #: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
 LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
 LARGE = 4096
-#: What a record says of a clock that nothing held back.
-FREE = ("", "none")
 _KEY = ["room", "experiment", *records.KEY]
 
 
@@ -179,7 +177,7 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
         each = {gpu: df for gpu, df in each.items() if len(df)}
         df = pd.concat(each or {"": pd.DataFrame(columns=[*_KEY, "throttle", *LOADS])}, names=["gpu"])
         for gpu, own in df[df.groupby(_KEY)["m"].transform("size") == len(each)].groupby(level="gpu", sort=False):
-            held = 100 * (~own["throttle"].isin(FREE)).mean()
+            held = 100 * (~own["throttle"].isin(["", "none"])).mean()
             yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())
             yield f"clock held back, {unit}", gpu, held, f"% of {len(own)} rows"
 
@@ -188,5 +186,4 @@ def _large(folder: Path, systems: Sequence[str]) -> pd.DataFrame:
     """Return rows of these systems that are of large squares and whose power was sampled, by what they are of."""
     paths = [folder / system / f"{e}.csv" for system in systems for e in records.experiments(folder / system)]
     df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
-    square = (df["m"] == df["n"]) & (df["n"] == df["k"]) & (df["m"] >= LARGE)
-    return df[square & df["power_w"].notna()].drop_duplicates(_KEY)
+    return df.query("m == n and n == k and m >= @LARGE and power_w.notna()").drop_duplicates(_KEY)

@@ -28,8 +28,6 @@ from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
 
-#: What the vendor's libraries are called in records.
-VENDOR = ("cusparse*", "cublas*")
 #: Races of a system that says nothing of them.
 MOST = 2
 COLUMNS = (
@@ -52,7 +50,7 @@ class Race:
     best: Sequence[str]  #: ours
     otherwise: Sequence[str] = ()  #: experiments, where not all GPUs with records of the system have those
     at: Mapping[str, list] = field(default_factory=dict)  #: column of the records -> values
-    vendor: Sequence[str] = VENDOR
+    vendor: Sequence[str] = ("cusparse*", "cublas*")  #: the vendor's libraries
     ceiling: str = ""  #: microbenchmark that limits the useful work; else bytes alone
     stated: Sequence[str] = ()  #: claims whose published numbers are speedups over the library
     stated_at: str = ""  #: over what or where, if that is not what is raced
@@ -190,8 +188,6 @@ VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
 #: Inches of a row: what the source states, the marks of each GPU, the gap to the next row; a line of words.
 STATED, STEP, GAP, LINE = 0.13, 0.175, 0.08, 0.17
-#: A verdict's number is written into its part of a bar where it has so many inches.
-ROOM_FOR_NUMBER = 0.3
 #: A figure for a page, or for a narrow one, where the verdicts lie below the races and not beside them. width: inches;
 #: letters: of a line of words above the marks; around: inches for the legend above and the axis below; legend: inches
 #: for the legend of the verdicts; columns: of the legends; bar: inches of a bar of verdicts, about; lines: of words
@@ -277,17 +273,16 @@ def _words(ax: Any, rows: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> 
 def _race(ax: Any, rows: pd.DataFrame, gpus: Sequence[str]) -> dict[str, object]:
     """Draw the marks of all rows, and return what the legend says of them."""
     first, ends = rows.drop_duplicates(["room", "race"]), ["published_least", "published_most", "best", "limit"]
-    every = rows[[*ends, "stated_low", "stated_high"]].assign(vendor=1).to_numpy(float)
+    every, top = rows[[*ends, "stated_low", "stated_high"]].assign(vendor=1).to_numpy(float), first["begin"] - STATED
     ax.set_xscale("log")
     ax.set_xlim(np.nanmin(every) / 1.15, right := np.nanmax(every) * 1.45)
     plot.log(ax.xaxis, fine=True)
     ax.set_xlabel("times as fast as the vendor's fastest library")
     # The words between the rows stay free of lines.
     for tick in ax.get_xticks():
-        at = ([tick] * len(first), first["begin"] - STATED, first["low"])
-        ax.vlines(*at, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
+        ax.vlines([tick] * len(first), top, first["low"], color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
     blue: dict[str, Any] = {"color": style.BASELINE, "linewidth": 1.6}
-    ax.vlines([1] * len(first), first["begin"] - STATED, first["low"], zorder=1, **blue)
+    ax.vlines([1] * len(first), top, first["low"], zorder=1, **blue)
     handles: dict[str, object] = {"the vendor's fastest library": Line2D([], [], **blue)}
     for row in first[first["stated_low"].notna()].itertuples():  # a value, from one to another, or from one on
         handles["stated by the source"] = Line2D([], [], **plot.hollow())
@@ -334,7 +329,7 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
             for verdict, share, end in zip(counts.index, shares, shares.cumsum(), strict=True):
                 sign, how = VERDICTS[verdict]
                 ax.barh(at, share, STEP * 0.82, left=end - share, **how)
-                if share * layout.bar > ROOM_FOR_NUMBER:
+                if share * layout.bar > 0.3:  # inches that a number needs
                     ax.text(end - share / 2, at, f"{sign}\u2009{counts[verdict]:g}", **ink)
     ax.set(xlim=(0, 1), xticks=[], xlabel="verdicts on its claims")
     ax.set_yticks(list(ticks), list(ticks.values()))

@@ -102,7 +102,17 @@ def compare(
     points["speedup_ratio"] = points["speedup_fresh"] / points["speedup_shipped"]
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
-    verdicts = _verdicts([claim for claim in load.claims() if claim.room in systems], sides, points)
+    mine = [claim for claim in load.claims() if claim.room in systems]
+    each = dict(zip(SIDES, (judge.kept(mine, side) for side in sides), strict=True))
+    verdicts = each["fresh"][["id", "room", "says", "extension"]]
+    for side, own in each.items():
+        of = {side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]}
+        verdicts = verdicts.assign(**of)
+    verdicts = verdicts.assign(
+        agrees=agreeing(verdicts),
+        basis=list(map(_basis, each["fresh"]["rests"], each["shipped"]["rests"])),
+        times=[_times(claim, points) for claim in mine],
+    )
     same_gpu = gpus[0] == gpus[1]
     if not same_gpu:
         known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
@@ -166,18 +176,6 @@ def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bo
         table.drop(columns=list(tolerances))
         .assign(agrees=~(apart["speedup"] | (apart["time"] & same_gpu)))
         .reset_index()
-    )
-
-
-def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path], points: pd.DataFrame) -> pd.DataFrame:
-    """Return `Comparison.verdicts`."""
-    sides = dict(zip(SIDES, (judge.kept(judged, folder) for folder in folders), strict=True))
-    df = sides["fresh"][["id", "room", "says", "extension"]]
-    for side, own in sides.items():
-        df = df.assign(**{side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]})
-    rests = zip(*(own["rests"] for own in sides.values()), strict=True)
-    return df.assign(
-        agrees=agreeing(df), basis=[_basis(*each) for each in rests], times=[_times(claim, points) for claim in judged]
     )
 
 

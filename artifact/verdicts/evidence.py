@@ -22,7 +22,6 @@ from artifact.measure import device, external, records
 from kernels.contract import require
 
 CEILINGS = "ceilings"  #: its own system, used by claims of any system
-NOT_SWEEPS = (records.COUNTERS, CEILINGS)  #: may stand among a claim's experiments, but hold no times of kernels
 #: Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the system.
 BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  #: in the name of an experiment that is a published series: <figure>@<gpu>
@@ -186,8 +185,8 @@ def with_best(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def sweeps(experiments: Iterable[str]) -> list[str]:
-    """Return those that hold times of kernels."""
-    return [e for e in experiments if e not in NOT_SWEEPS]
+    """Return those that hold times of kernels; counters and ceilings may stand among a claim's experiments."""
+    return [e for e in experiments if e not in (records.COUNTERS, CEILINGS)]
 
 
 def place(experiment: str, folder: Path, system: str) -> Path:
@@ -389,8 +388,7 @@ def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Seque
     are denser than this share of non-zeros.
     """
     if isinstance(over, str):
-        by = {name: denser(e.ratio(experiments, name, over), than) for name in contenders(of)}
-        return Values(by, unit="×")
+        return Values({name: denser(e.ratio(experiments, name, over), than) for name in contenders(of)}, unit="×")
     each = {v: e.ratio(experiments, str(of), v) for v in over}
     least = pd.DataFrame(each).dropna().min(axis=1)
     need(not least.empty, f"{of}, {', '.join(over)} were not measured at any common point.")

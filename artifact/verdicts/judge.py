@@ -55,8 +55,6 @@ LEDGER_COLUMNS = (
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
-#: What behind a GPU's number makes another GPU of it.
-_OTHERS = {"ti", "super", "d"}
 
 
 def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
@@ -147,10 +145,12 @@ def same_gpu(said: str, measured: str) -> bool:
 
     said: "RTX 4070", "H100 96 GB"; measured: a name or a slug.
     """
-    said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
+    said, another = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE), {"ti", "super", "d"}  # behind its number
     ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
-    starts = range(len(ours) - len(theirs) + 1)
-    return any(ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & _OTHERS for i in starts)
+    return any(
+        ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & another
+        for i in range(len(ours) - len(theirs) + 1)
+    )
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
@@ -385,7 +385,7 @@ def coverage(
     rows = []
     for claim in (claim for claim in claims if claim.room == system.room):
         sections, named = places(claim.where, system.sections)
-        sweeps = [e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment)]
+        sweeps = (e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment))
         told = [figures[sweep] for sweep in sweeps if sweep in figures] + named
         rows += [(section, ", ".join(claim.experiment), "", "", [claim.id], told) for section in sections]
     for entry in (entry for entry in untested if entry.room == system.room):

@@ -180,8 +180,8 @@ def took(claim: Claim, folder: Path) -> float:
     """
     others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
     measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
-    found = {e: durations.of_record(evidence.place(e, folder, claim.room)) for e in measured}
-    told = {e: took for e, took in found.items() if took is not None}
+    found = ((e, durations.of_record(evidence.place(e, folder, claim.room))) for e in measured)
+    told = {e: took for e, took in found if took is not None}
     return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
 
 

@@ -28,12 +28,6 @@ from kernels import jit
 LEDGER = "ledger.html"
 #: Lines of a command's output that a transcript shows, and characters of a line.
 SHOWN, WIDE = 14, 80
-#: Of a driver: the least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
-LEAST_DRIVER = "580"
-#: Minutes in which all experiments of a system were meant to be measured once.
-SYSTEM_MINUTES = 8
-#: Bytes of an element of the reference, which the host computes.
-REFERENCE = 8
 #: What is said of a condition.
 HOLDS = {True: "holds", False: "does not hold", None: "not known"}
 #: What an experiment is known by in every GPU's records.
@@ -51,8 +45,7 @@ class Appendix:
         self.folders = provenance.folders(origin.folder)
         self.short = records.short_gpus(self.folders)
         #: Name of a GPU -> how long each of its experiments took, with second runs and without; verdicts.
-        spent = {gpu: durations.durations(folder) for gpu, folder in self.folders.items()}
-        self.spent = {gpu: pd.concat([_NO_ROWS, df]) for gpu, df in spent.items()}
+        self.spent = {gpu: pd.concat([_NO_ROWS, durations.durations(at)]) for gpu, at in self.folders.items()}
         self.first = {gpu: df[~df["repeat"].astype(bool)] for gpu, df in self.spent.items()}
         self.judged = judge.everywhere(self.known, self.folders)
 
@@ -86,9 +79,16 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
     pools = landscape.pools(a.origin.folder) if a.origin.folder else []
     named = {name: systems[name].name if name in systems else name for df in a.first.values() for name in df["room"]}
     df = a.measured
-    host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
+    host = df["least_bytes"] + 8 * df["m"].astype(float) * df["n"]
     #: The memory that the largest point takes, on the GPU and, with a float64 reference, on the host.
     largest = {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9} if len(df) else {}
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
+    locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
+    #: To one digit: two builds of one environment differ by less, and make the same page.
+    size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
+    size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
+    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     yield from flat(
         {
             "systems": offered,
@@ -121,32 +121,20 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "kicks": {gpu: durations.said(s / 60) for gpu, s in durations.KICK_S.items()},
             "timed": {"without_gpu": durations.WITHOUT_GPU, "kicked": durations.KICKED},
             "pause_minutes": durations.PAUSE_S / 60,
-            "least_driver": LEAST_DRIVER,
-            "room_minutes": SYSTEM_MINUTES,
+            #: The least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
+            "least_driver": "580",
+            #: In which all experiments of a system were meant to be measured once.
+            "room_minutes": 8,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
             "largest": largest,
+            "pythons": f"3.{least} to 3.{int(past) - 1}",
+            "packages": {name: len(re.findall(r"^[a-z0-9].*==", lock, re.MULTILINE)) for name, lock in locks.items()},
+            "environment": size if sys.prefix != sys.base_prefix else "of unknown size (not a virtual one)",
+            "licence": project["license"],
+            "archived": f"yes, {found[1]}" if found else "not yet: there is no archived copy with a DOI",
         }
-        | _repository(root)
     )
-
-
-def _repository(root: Path) -> dict[str, Any]:
-    """Return what the repository and this machine's environment are."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
-    locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
-    #: To one digit: two builds of one environment differ by less, and make the same page.
-    size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
-    size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
-    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    return {
-        "pythons": f"3.{least} to 3.{int(past) - 1}",
-        "packages": {name: len(re.findall(r"^[a-z0-9].*==", lock, re.MULTILINE)) for name, lock in locks.items()},
-        "environment": size if sys.prefix != sys.base_prefix else "of unknown size (not a virtual one)",
-        "licence": project["license"],
-        "archived": f"yes, {found[1]}" if found else "not yet: there is no archived copy with a DOI",
-    }
 
 
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ LINES = {"copy": "memory", "l2_read": "L2"}
 APART = 0.05
 #: What each panel shows: column of the data -> its title.
 PANELS = {"faster": "speed", "gain": "speedup over the library"}
-Made = Mapping[str, compare.Comparison | str]
 
 
 # ---------------------------------------------------------------- what runs on which
@@ -45,8 +44,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
 
     Its GPUs, compute capability, what is compiled for it, and the GPUs of which there are records in a folder.
     """
-    folders = [root / slug for slug in records.list_gpus(root)]
-    machines = [records.read_machine(folder / records.systems(folder)[0]) for folder in folders]
+    machines = [records.read_machine(root / gpu / records.systems(root / gpu)[0]) for gpu in records.list_gpus(root)]
     rows = []
     for family in families.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
@@ -79,7 +77,7 @@ def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str
     return made
 
 
-def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
+def start(found: Mapping[str, Path], made: Mapping[str, compare.Comparison | str]) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
     return flat(

@@ -33,17 +33,24 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
 
     data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
+    cited = yaml.safe_load((paths.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     yield from flat(
         {
             "systems": data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]],
-            "citation": citation(),
+            "citation": {
+                "author": " and ".join(f"{{{author['name']}}}" for author in cited["authors"]),
+                "title": cited["title"],
+                "version": cited["version"],
+                "year": str(cited["date-released"])[:4],
+                "note": f"Software, {cited['license']}",
+            },
         }
     )
     short = records.short_gpus(judged)
     frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
     for claim in known:
-        found = {gpu: NUMBER.search(df["measured"].get(claim.id, "")) for gpu, df in frames.items()}
-        given = {gpu: number[0] for gpu, number in found.items() if number}
+        said_on = {gpu: df["measured"].get(claim.id, "") for gpu, df in frames.items()}
+        given = {gpu: number[0] for gpu, words in said_on.items() if (number := NUMBER.search(words))}
         said: dict[str, Any] = {"stated": str(escape(claim.published))}
         if given.keys() & list(short.values())[:1]:
             said["here"] = part("here", claim.id, next(iter(given.values())))
@@ -97,18 +104,6 @@ def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
             each={gpu: judge.counts(judge.by_evidence(own)[0]) for gpu, own in judged.items()},
         )
     return Markup()
-
-
-def citation(root: Path = paths.ROOT) -> dict[str, str]:
-    """Return what CITATION.cff says, as the fields of BibTeX."""
-    said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    return {
-        "author": " and ".join(f"{{{author['name']}}}" for author in said["authors"]),
-        "title": said["title"],
-        "version": said["version"],
-        "year": str(said["date-released"])[:4],
-        "note": f"Software, {said['license']}",
-    }
 
 
 # ---------------------------------------------------------------- the map of the systems

@@ -16,7 +16,6 @@ from artifact.measure import records
 from artifact.verdicts import evidence, judge, load, measures
 
 SCRIPT = Path(__file__).with_suffix(".js")
-NUMBERS = "records"  #: folder of copies of records, beside the figures
 #: Claims of an abstract that a source's finding names.
 WORST = 2
 #: Columns before those of the GPUs.
@@ -56,7 +55,7 @@ def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Pat
 
     @cache  # many claims are judged by one file
     def copied(path: Path) -> str:
-        to = Path(NUMBERS, *path.parts[-3:])
+        to = Path("records", *path.parts[-3:])  # beside the figures
         records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
         return f"{paths.FROM_PAGES}/{to.as_posix()}"
 

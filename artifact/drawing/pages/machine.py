@@ -153,8 +153,9 @@ def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
 
     sm_mhz: SM clock while each microbenchmark ran, else the highest.
     """
-    known = ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
-    sms, bits, memory, most = (machine.get(key) or np.nan for key in known)
+    sms, bits, memory, most = (
+        machine.get(key) or np.nan for key in ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
+    )
     clock = sm_mhz.replace(0, np.nan).fillna(most)
     promised = {
         "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,

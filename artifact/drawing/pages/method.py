@@ -17,7 +17,6 @@ from artifact.measure import bench, durations, records, run, verification
 from kernels import jit, timing
 from kernels.contract import Problem
 
-MIB = 2**20
 #: In a module: a comment of several lines, and the assignments that it explains.
 CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
@@ -60,7 +59,7 @@ def constants(*modules: ModuleType) -> pd.DataFrame:
     for module, said, below in explained:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-        values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
+        values = [f"{v / 2**20:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
         told = ", ".join(f"`{name}`" for name in numbers), " · ".join(values), " ".join(said.replace("#:", "").split())
         rows += [told] * bool(numbers)
     return pd.DataFrame(rows, columns=["constant", "value", "meaning"])

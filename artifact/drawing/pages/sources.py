@@ -49,8 +49,6 @@ NONE = (
     "No record of these examples has been made yet, so this page shows none of their numbers. What the kernels behind "
     "them reach is measured in the chapters of their systems."
 )
-#: What a kernel was set to, which is for the record.
-SETTINGS = re.compile(r"(?<=[\w)]) \w+=[^\s),]*")
 COLUMNS = ("example", "problem", "contender", "us", "error", "note", "gpu", "when")
 
 
@@ -79,7 +77,8 @@ def _table(df: pd.DataFrame) -> str:
     power = pd.to_numeric(error[1]).map("{:.0f}".format)  # in 2.1 · 10⁻⁴, which stays in one line
     shown = pd.DataFrame(
         {
-            "": df["contender"].str.replace(SETTINGS, "", regex=True),
+            # What a kernel was set to is for the record.
+            "": df["contender"].str.replace(r"(?<=[\w)]) \w+=[^\s),]*", "", regex=True),
             "microseconds": us.map("{:,.1f}".format).where(ran, df["note"]),
             "times as long as ours": ours.map("{:.2f}".format).where(ran, ""),
             "error": (error[0] + "\u202f·\u202f10" + power.str.translate(SUPERSCRIPTS)).where(ran, ""),

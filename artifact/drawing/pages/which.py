@@ -84,8 +84,7 @@ def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: plot.percent(share)))
     plot.log(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("speedup over dense, same precision")
-    order = [*COLOURS, *(name for name in handles if name not in COLOURS)]
-    plot.legend(fig, {name: handles[name] for name in order if name in handles}, columns=3)
+    plot.legend(fig, {name: handles[name] for name in (*COLOURS, *handles) if name in handles}, columns=3)
     return fig, df
 
 
@@ -121,8 +120,8 @@ def below_map(df: pd.DataFrame) -> dict[str, str]:
     """Return alternative text and caption of the map."""
     made = text.page("which")
     made.add(map_facts(df))
-    said = " ".join(line[2:] for line in "\n".join(map(made, MAP)).splitlines() if line.startswith("- "))
-    return {"alt": made("alt", [("said", said)]), "caption": made("caption")}
+    said = (line[2:] for line in "\n".join(map(made, MAP)).splitlines() if line.startswith("- "))
+    return {"alt": made("alt", [("said", " ".join(said))]), "caption": made("caption")}
 
 
 def map_facts(df: pd.DataFrame) -> Iterator[Fact]:

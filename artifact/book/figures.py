@@ -89,8 +89,8 @@ def specs(system: str, kind: str = "figures") -> dict[str, Spec]:
     Raises ValueError for a key, or a kind of figure, that is none.
     """
     path, schema = registry.home(system) / f"{kind}.toml", TABLE if kind == "tables" else FIGURE
-    found = registry.toml(path) if path.is_file() else {}
-    return {name: registry.checked(schema, spec, f"{path}, [{name}]") for name, spec in found.items()}
+    specified = registry.toml(path).items() if path.is_file() else ()
+    return {name: registry.checked(schema, spec, f"{path}, [{name}]") for name, spec in specified}
 
 
 def drawn_rows(spec: Spec, df: pd.DataFrame) -> pd.DataFrame:

@@ -173,8 +173,7 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
     """
     for unit in registry.UNITS:
         systems = [system.room for system in registry.find().values() if system.unit == unit]
-        each = {gpu: _large(folder, systems) for gpu, folder in found.items()}
-        each = {gpu: df for gpu, df in each.items() if len(df)}
+        each = {gpu: df for gpu, folder in found.items() if len(df := _large(folder, systems))}
         df = pd.concat(each or {"": pd.DataFrame(columns=[*_KEY, "throttle", *LOADS])}, names=["gpu"])
         for gpu, own in df[df.groupby(_KEY)["m"].transform("size") == len(each)].groupby(level="gpu", sort=False):
             held = 100 * (~own["throttle"].isin(["", "none"])).mean()

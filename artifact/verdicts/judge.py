@@ -393,7 +393,11 @@ def coverage(
         rows += [(section, "", entry.says, entry.reason, [], named) for section in sections]
     rows += [(section, "", "", "", [], []) for section in system.sections if section not in {row[0] for row in rows}]
     key = ["section", "experiment", "says", "reason"]
-    df = pd.DataFrame(rows, columns=[*key, "claims", "figure"]).groupby(key, sort=False)
-    df = df.agg(lambda lists: [*dict.fromkeys(sum(lists, []))]).reset_index()
+    df = (
+        pd.DataFrame(rows, columns=[*key, "claims", "figure"])
+        .groupby(key, sort=False)
+        .agg(lambda lists: [*dict.fromkeys(sum(lists, []))])
+        .reset_index()
+    )
     df = df.assign(title=df["section"].map(system.sections), figure=df["figure"].map(", ".join))
     return df.sort_values("section", key=lambda c: c.map([*system.sections].index), kind="stable")[list(COVERAGE)]

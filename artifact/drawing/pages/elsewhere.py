@@ -169,8 +169,10 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
     systems = df["room"].map({name: system.name for name, system in registry.find().items()})
     panels = [df.assign(system=systems, panel=panel, ratio=df[of], source="measured") for of, panel in PANELS.items()]
     lines = {called: c.ceilings[name] for name, called in LINES.items() if abs(c.ceilings.get(name, 1) - 1) > APART}
-    named = [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()]
-    tops = pd.DataFrame(named, columns=["source", "system", "panel", "ratio"])
+    tops = pd.DataFrame(
+        [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()],
+        columns=["source", "system", "panel", "ratio"],
+    )
     first, second = records.short_gpus(titles(c)).values()
     about = charts.About({"ratio": f"{first} over {second}"}, col="panel")
     shown: dict[str, Any] = {"scale": "fine", "reference": 1, "height": 0.6}

@@ -99,7 +99,6 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     if found.empty:
         return None
     names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
-    code = found["same_code"].map({True: "the same code", False: "other code"})
     minutes = pd.to_timedelta(found["between"]).dt.total_seconds() / 60
     return found.assign(
         gpu=found["gpu"].map(names),
@@ -107,7 +106,8 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
         experiments=found["experiments"].map(", ".join),
         medians=found["measurements"].astype(str) + " of " + found["of"].astype(str),
         off=[f"{row.median:.1%}, {row.most_of_ten:.1%}, {row.most:.0%}" for row in found.itertuples()],
-        apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes] + (", " + code),
+        apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes]
+        + found["same_code"].map({True: ", the same code", False: ", other code"}),
     )
 
 

@@ -283,7 +283,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
         for pool, df in found
     ]
     data = pd.concat(named, ignore_index=True)
-    fig = charts.boxes(
+    return charts.boxes(
         data,
         charts.About({"ratio": "time over the best one's"}),
         x="ratio",
@@ -291,8 +291,7 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
         scale="ratio",
         reference=model.GOOD,
         height=0.8,
-    )
-    return fig, data.drop(columns="advice")
+    ), data.drop(columns="advice")
 
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:

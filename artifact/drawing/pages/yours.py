@@ -70,8 +70,10 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     order = list(dict.fromkeys([name, *ladder, *data["variant"]]))
     data = data.sort_values("variant", key=lambda variants: variants.map(order.index), kind="stable")
     about = charts.About({"speedup": f"speedup over the fastest {word}; right: geometric means"}, order=list(ladder))
-    fig = charts.boxes(data, about, x="speedup", y="variant", reference=1, text=[{"of": "mean", "as": "x"}])
-    return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
+    return (
+        charts.boxes(data, about, x="speedup", y="variant", reference=1, text=[{"of": "mean", "as": "x"}]),
+        data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]],
+    )
 
 
 def show(df: pd.DataFrame, name: str, system: str, gpu: str, ladder: Iterable[str] = ()) -> Shown:

@@ -33,7 +33,9 @@ def test_the_figure_in_the_readme_stands_alone_and_is_that_of_the_shipped_record
     assert here.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
     assert "prefers-color-scheme: dark" in text
     assert set(re.findall(r"https?://([^/\"]+)", text)) == {"www.w3.org"}, "it asks no other host"
-    assert here.get("aria-label") == shipped.get("aria-label") and texts(here) == texts(shipped), headline.REDRAW
+    assert here.get("aria-label") == shipped.get("aria-label") and texts(here) == texts(shipped), (
+        "python -m artifact.drawing.headline readme"
+    )
     assert "NVIDIA H100" in shipped.get("aria-label") and "verdicts on its claims" in texts(here)
     assert headline.main(["readme", "--gpu", "abacus"]) == 2
     assert re.fullmatch("error: .*nvidia-h200.*\n", capsys.readouterr().err)

@@ -69,10 +69,8 @@ def allowed(kind: str, dtype: str, length: int, outputs: int = 1) -> Allowed:
 
     kind: a problem's `limit`, or the dtype of C where that is "". dtype: of C. length: products of the longest sum.
     """
-    limit = LAMBDA * sqrt(max(length, 1)) * UNIT
-    limit += LEFT_OUT if kind == "float32" else CUT * length
-    if kind.startswith("fp8"):
-        limit += CUT_EIGHT
+    limit = LAMBDA * sqrt(max(length, 1)) * UNIT + (LEFT_OUT if kind == "float32" else CUT * length)
+    limit += CUT_EIGHT * kind.startswith("fp8")
     rounding, least = ROUNDINGS[dtype]
     return Allowed(outputs * limit, outputs * 1.1 * rounding, outputs * least)
 
@@ -80,16 +78,11 @@ def allowed(kind: str, dtype: str, length: int, outputs: int = 1) -> Allowed:
 def run(bound: PreparedKernel, device, stream):
     """Return the output of one launch; what the launch does not write is NaN. An array, a `Half` or an `Eight`."""
     output = bound.result()
-    poison(output, stream)
+    gpu.set_bytes(array_of(output), 0xFF, stream)  # NaN in each dtype; CuPy's fill would be compiled first
     device.sync()
     bound.launch(stream)
     stream.sync()
     return output
-
-
-def poison(output, stream) -> None:
-    """Enqueue a NaN for every element, which is all ones in each dtype; CuPy's fill would be compiled first."""
-    gpu.set_bytes(array_of(output), 0xFF, stream)
 
 
 def copy(output):

@@ -13,9 +13,8 @@ What differs "at random" is about 512 numbers of a row of A at most, so that sum
 numbers nearly always below 2^8. Zeros of the sparse operand stay, so that it is the same matrix in every format.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -45,8 +44,7 @@ def magnitudes(problem: Problem) -> Problem:
     def made(ops: Operands) -> Operands:
         c = ops.c
         if isinstance(c, Eight):
-            order = "C" if c.bits.flags.c_contiguous else "F"
-            c = Half("bfloat16", cupy.empty(c.shape, np.uint16, order=order))
+            c = Half("bfloat16", cupy.empty(c.shape, np.uint16, order="C" if c.bits.flags.c_contiguous else "F"))
         return Operands(_unsigned(ops.a), _unsigned(ops.b), c)
 
     return _with(problem, made)
@@ -68,14 +66,9 @@ def jobs(problem: Problem) -> list[tuple[Path, str]]:
 
 def _with(problem: Problem, made) -> Problem:
     """Return the problem with other operands, made of its own on the GPU where they are asked for."""
-
-    def on_host() -> Operands:
-        ops = other.device()
-        return Operands(formats.to_host(ops.a), formats.to_host(ops.b))
-
     other = replace(
         problem,
-        make_host=on_host,
+        make_host=lambda: Operands(formats.to_host(other.device().a), formats.to_host(other.device().b)),
         make_device=lambda: made(problem.device()),
         source=None,
         _host=None,
@@ -90,16 +83,14 @@ def _array(x):
 
 
 def _put(x, numbers, **scale):
-    """Return an operand with other numbers of the same dtype; scales become 1, unless others are given."""
-    if not isinstance(x, Arrays):
-        return numbers
-    if hasattr(x, "scale") and not scale:
-        scale = {"scale": _ones(x)}
-    return replace(x, **{"val" if formats.is_sparse(x) else "bits": numbers}, **scale)
+    """Return an operand with other numbers of the same dtype."""
+    name = "val" if formats.is_sparse(x) else "bits"
+    return replace(x, **{name: numbers}, **scale) if isinstance(x, Arrays) else numbers
 
 
-def _ones(x):
-    return cupy.asarray(np.ones(x.scale.shape, np.float32))
+def _ones(x) -> dict:
+    """Return a scale of 1 for what has a scale."""
+    return {"scale": cupy.asarray(np.ones(x.scale.shape, np.float32))} if hasattr(x, "scale") else {}
 
 
 def _contiguous(array):
@@ -124,19 +115,7 @@ def _unsigned(x):
             made.data.ptr,
             np.uint32(UNSIGNED[array.itemsize]),
         )
-    return _put(x, made, **({"scale": x.scale} if hasattr(x, "scale") else {}))  # which are positive
-
-
-@dataclass(frozen=True)
-class _Along:
-    """Where an operand's numbers lie along k: see probe.cu."""
-
-    stride: int = 1
-    extent: int = 1
-    per: int = 1
-    col_idx: Any = None
-    area: int = 1
-    width: int = 1
+    return _put(x, made)  # scales are positive
 
 
 def _exact(ops: Operands, problem: Problem) -> Operands:
@@ -151,23 +130,24 @@ def _exact(ops: Operands, problem: Problem) -> Operands:
     bits = 0 if narrow or along is None else WIDE_BITS[problem.limit or "float32"]
     array = _contiguous(array_of(dense))
     rows = left == bool(array.flags.c_contiguous)  # numbers of one k lie side by side in memory
-    across = _Along(array.shape[1 if left else 0] if rows else 1, problem.k, per)
+    across = 0, 1, 1, array.shape[1 if left else 0] if rows else 1, problem.k, per
     share = max(1, min(2048, 4096 * UNLIKE // max(problem.k, 1)))
-    one = _put(pattern, _whole(pattern, along or _Along(), True, share, bits))
-    other = _put(dense, _whole(dense, across, False, share, bits))
-    c = Eight(ops.c.dtype, ops.c.bits, _ones(ops.c)) if isinstance(ops.c, Eight) else ops.c
+    one = _put(pattern, _whole(pattern, along or (0, 1, 1, 1, 1, 1), True, share, bits), **_ones(pattern))
+    other = _put(dense, _whole(dense, across, False, share, bits), **_ones(dense))
+    c = replace(ops.c, **_ones(ops.c)) if isinstance(ops.c, Eight) else ops.c
     return Operands(one, other, c) if left else Operands(other, one, c)
 
 
-def _along_sparse(x) -> _Along | None:
-    """None of formats that hold no float32."""
+def _along_sparse(x) -> tuple[int, ...] | None:
+    """Where a pattern's numbers lie along k, as probe.cu is told: col_idx, area, width, stride, extent, per.
+
+    None of formats that hold no float32.
+    """
     if isinstance(x, Nm):
-        return _Along(max(x.n, 1), max(x.w, 1), x.keep)
-    if isinstance(x, Csr):
-        return _Along(col_idx=x.col_idx)
-    if isinstance(x, Bcsr):
-        b_row, b_col = x.block
-        return _Along(col_idx=x.col_idx, area=b_row * b_col, width=b_col)
+        return 0, 1, 1, max(x.n, 1), max(x.w, 1), x.keep
+    if isinstance(x, Csr | Bcsr):
+        rows, width = getattr(x, "block", (1, 1))
+        return x.col_idx.data.ptr, rows * width, width, 1, 1, 1
     return None
 
 
@@ -175,7 +155,7 @@ def _entry(x) -> str:
     return f"whole<{outputs.ELEMENTS[str(getattr(x, 'dtype', 'float32'))]}>"  # CSR and N:M have no other
 
 
-def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
+def _whole(x, along: tuple[int, ...], sparse: bool, share: int, bits: int):
     """Numbers in place of an operand's, of its dtype and where they lie."""
     array, seed = _contiguous(_array(x)), SEED if sparse else SEED + 1
     made = cupy.empty_like(array)
@@ -192,8 +172,8 @@ def _whole(x, along: _Along, sparse: bool, share: int, bits: int):
             np.int32(sparse),
             np.uint32(share),
             np.int32(bits),
-            0 if along.col_idx is None else along.col_idx.data.ptr,
-            *map(np.int64, (along.area, along.width, along.stride, along.extent, along.per)),
+            along[0],
+            *map(np.int64, along[1:]),
             *map(np.uint64, keys),
         )
     return made

@@ -3,9 +3,7 @@
 import hashlib
 import json
 import os
-import secrets
 import zipfile
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -46,37 +44,19 @@ def save(made: Plan, path) -> None:
         **_origin(made.room, made.device),
     }
     about["sha256"] = _digest(about, arrays)
-    with _aside(Path(path)) as file:
+    path = Path(path).resolve()  # a link stays one, and what is no file is written as it is
+    special = path.exists() and not path.is_file()
+    with path.open("wb") if special else jit.aside(path) as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
+        if not special:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _origin(room: str, device) -> dict[str, str]:
     """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
     kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
     return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
-
-
-@contextmanager
-def _aside(path: Path):
-    """Yield a file beside `path` to write to, which takes its place once it is whole.
-
-    What is no file is written as it is.
-    """
-    path = path.resolve()  # a link stays one
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:

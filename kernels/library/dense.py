@@ -100,7 +100,7 @@ def _foreign(x, name: str) -> Dense:
     require(not isinstance(x, np.ndarray), _on_host(name, x))
     require(
         hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"),
-        f"{name} is {_type(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of PyTorch, "
+        f"{name} is {called(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of PyTorch, "
         "CuPy or another library of GPU arrays",
     )
     kind, ordinal = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (None, 0)
@@ -133,15 +133,16 @@ def _viewed(x, name: str, streams: tuple[int, int]):
             failed = error
     said = (str(failed).splitlines() or [type(failed).__name__])[0].rstrip(".").replace(". ", ", ")
     raise ValueError(
-        f"{name} is {_type(x)}, whose library does not say where it lies ({said}): bring an array of PyTorch or CuPy"
+        f"{name} is {called(x)}, whose library does not say where it lies ({said}): bring an array of PyTorch or CuPy"
     ) from failed
 
 
 def _on_host(name: str, x) -> str:
-    return f"{name} is {_type(x)} on the host, but kernels read GPU memory: copy it to the GPU first"
+    return f"{name} is {called(x)} on the host, but kernels read GPU memory: copy it to the GPU first"
 
 
-def _type(x) -> str:
+def called(x) -> str:
+    """Return the class of an object, as messages name it: "numpy.ndarray"."""
     return f"{type(x).__module__}.{type(x).__qualname__}"
 
 
@@ -275,7 +276,7 @@ def address_of(stream) -> int:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
         raise ValueError(
-            f"stream is {_type(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address"
+            f"stream is {called(stream)}, but must be a stream of PyTorch, CuPy or cuda.core, or an address"
         )
     return int((protocol() if callable(protocol) else protocol)[1])
 

@@ -182,6 +182,8 @@ def test_values_are_the_plans_own_until_others_are_given(device):
     says(["(3,)", f"({A.nnz},)"], lambda: p(b(), out(), values=others[:3]))
     for wrong in (others.astype("f8"), described(others)._replace(device=1), np.repeat(others, 2)[::2]):
         says(["values are", "contiguous float32"], lambda wrong=wrong: p(b(), values=wrong))
+    two = csr.from_scipy(sp.csr_array((np.ones(2, np.float32), ([0, 1], [2, 3])), shape=(M, K)))
+    says(["contiguous"], lambda: planned(device, in_place=True, a=two)(b(), values=numbers(4)[::2]))
     says(["in_place=True"], lambda: planned(device)(b(), out(), values=others))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .. import jit
 from ..contract import Launch, PreparedKernel, Problem
 from ..timing import Stopwatch
-from . import outputs, probe
+from . import probe
 from .choices import Choice, Choices, Config, digest, knobs, look_up, own_file, write
 
 
@@ -123,7 +123,7 @@ def tune(
     GPU's context (an address out of bounds) breaks it for all that come after it, too.
     """
     trial = _Trial(problem, device, device.create_stream())
-    with _compiling([*jobs, *outputs.jobs(problem), *probe.jobs(problem)], jit.arch_of(device)):
+    with _compiling([*jobs, *probe.jobs(problem)], jit.arch_of(device)):
         begin = time.perf_counter()
         trial.expect(references)  # which compiles its own
         spent = time.perf_counter() - begin
@@ -171,8 +171,8 @@ class _Trial:
             try:
                 bound = reference(p)
                 self.right, self.judge, self.reference = self._output(bound), bound.name, reference
-                dtype = outputs.dtype_of(self.right)
-                may = outputs.allowed(p.limit or dtype, dtype, min(p.k, p.nnz), outputs=2)
+                dtype = probe.dtype_of(self.right)
+                may = probe.allowed(p.limit or dtype, dtype, min(p.k, p.nnz), outputs=2)
                 self.limits = self._output(reference(unsigned)), may
                 return
             except Exception as error:
@@ -193,7 +193,7 @@ class _Trial:
 
     def _compare(self, bound, right, where: str, *limits) -> bool:
         """Return True; raise ArithmeticError, one sentence, where a candidate's output is wrong."""
-        wrong = outputs.difference(outputs.run(bound, self.device, self.stream), right, *limits)
+        wrong = probe.difference(probe.run(bound, self.device, self.stream), right, *limits)
         if wrong:
             raise ArithmeticError(f"its output is not that of {self.judge}{where}: {wrong}")
         return True
@@ -205,7 +205,7 @@ class _Trial:
         return exact, self._output(self.reference(exact))
 
     def _output(self, bound):
-        return outputs.copy(outputs.run(bound, self.device, self.stream))
+        return probe.copy(probe.run(bound, self.device, self.stream))
 
 
 def _reason(error: Exception) -> str:

@@ -85,7 +85,9 @@ def test_what_is_written_is_read_back_sorted_and_the_last_of_a_key_counts(writte
             choices.write(of, path, key, replace(current(of, us / 100), config=config))
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        assert list(rows[0]) == [*of.key, *choices._COLUMNS] and [row["nvrtc"] for row in rows] == [jit.nvrtc_version()] * len(rows)
+        assert list(rows[0]) == [*of.key, *choices._COLUMNS] and [row["nvrtc"] for row in rows] == [
+            jit.nvrtc_version()
+        ] * len(rows)
         assert [(int(row["m"]), row["dtype"]) for row in rows] == sorted(made)
         assert choices.read(of, path) == made and list(path.parent.iterdir()) == [path]
 

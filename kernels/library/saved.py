@@ -44,13 +44,10 @@ def save(made: Plan, path) -> None:
         **_origin(made.room, made.device),
     }
     about["sha256"] = _digest(about, arrays)
-    path = Path(path).resolve()  # a link stays one, and what is no file is written as it is
-    special = path.exists() and not path.is_file()
-    with path.open("wb") if special else jit.aside(path) as file:
+    with jit.aside(Path(path).resolve()) as file:  # a link stays one
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
-        if not special:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _origin(room: str, device) -> dict[str, str]:
@@ -120,7 +117,9 @@ def read(path) -> tuple[dict, Any]:
     """
     name = Path(path).name
     try:
-        _require_stored(path)
+        with zipfile.ZipFile(path) as file:  # of what is packed, a small file may become more than memory holds
+            packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
+        require(not packed, f"{', '.join(packed)} is compressed")
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
@@ -153,20 +152,11 @@ def read(path) -> tuple[dict, Any]:
     return about, formats.validate(known(**arrays, **about["fields"]))
 
 
-def _require_stored(path) -> None:
-    """Raise ValueError where members are packed, so that a small file may become more than memory holds."""
-    with zipfile.ZipFile(path) as file:
-        packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
-    require(not packed, f"{', '.join(packed)} is compressed")
-
-
 def _digest(about: dict, arrays: dict) -> str:
     """Of all that a file says and holds, but the digest itself."""
-    made = hashlib.sha256()
     said = {name: x for name, x in about.items() if name != "sha256"}
-    made.update(json.dumps(said, sort_keys=True).encode())
-    for name in sorted(arrays):
-        x = np.ascontiguousarray(arrays[name])
+    made = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, x in sorted(arrays.items()):
         made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
-        made.update(x.data if x.size else b"")
+        made.update(np.ascontiguousarray(x).data if x.size else b"")
     return made.hexdigest()

@@ -280,11 +280,11 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     side by side are left out, since the order is one of all rows. in_place: only those of single rows, which alone read
     entries where they lie.
     """
-    from ..async_sparse import model, union
+    from ..async_sparse import any_csr
     from ..autotune import knobs
 
     middle = a.m // 2
-    of = model.statistics(rows_of(a, middle, partition.end_of(a.row_ptr, middle, SAMPLE)))
+    of = any_csr.statistics(rows_of(a, middle, partition.end_of(a.row_ptr, middle, SAMPLE)))
     grown = a.nnz / max(1, of.nnz)
     whole = replace(
         of,
@@ -294,8 +294,8 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
         longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
         columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
     )
-    every = model.candidates("fp32", whole, n)
-    best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
+    every = any_csr.ranked("fp32", whole, n)
+    best = next(c for c in every if isinstance(c, any_csr.Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
 
 

@@ -21,9 +21,7 @@ columns, and where tiles are shared out among SMs on the GPU.
 from dataclasses import replace
 from typing import Any
 
-from ..async_sparse import wcsr
-from ..async_sparse.union import Union
-from ..async_sparse.windows import Windows
+from ..async_sparse.windows import Union, WcsrTile, Windows
 
 #: Of casper_sparse, whose configurations are names: adds by atomics -> the same with rows whole.
 WHOLE = {"split_rows": "in_flight"}
@@ -41,7 +39,7 @@ def in_order(config: Any) -> Any:
     """Return the configuration itself where it `is_deterministic`, else the same that adds up in one order."""
     if isinstance(config, Union | Windows):
         return config if config.chunk == 0 else replace(config, in_order=True)
-    if isinstance(config, wcsr.Config):
+    if isinstance(config, WcsrTile):
         return replace(config, chunk=0)
     if isinstance(config, str):
         return WHOLE.get(config, config)

@@ -40,9 +40,9 @@ def _as_csr(a, dtype: str, accuracy: str | None):
 
 def _rounded(a, dtype: str, accuracy: str | None):
     """To TF32."""
-    windows = importlib.import_module("...async_sparse.windows", __name__)
+    planning = importlib.import_module("...async_sparse.planning", __name__)
     stored = {"dtype": "float32"} if isinstance(a, Bcsr) else {}
-    return replace(a, val=windows.tf32(operands.values_of(a)), **stored)
+    return replace(a, val=planning.tf32(operands.values_of(a)), **stored)
 
 
 def _csr_rounded(a, dtype: str, accuracy: str | None):

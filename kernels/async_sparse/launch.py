@@ -13,7 +13,7 @@ from . import any_csr, family, published, windows
 from .family import Tile, Unit
 from .operands import BLOCK, SYSTEM
 
-BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
+BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "triton_bsr")
 VARIANTS: dict[str, Kernel] = {**published.KERNELS, **family.KERNELS, **windows.KERNELS, **any_csr.KERNELS}
 #: Configurations of variants that nobody tunes, and of trials.
 _CONFIGS: dict[str, Any] = {
@@ -73,15 +73,7 @@ def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = Non
     """
     of: Any = FAMILIES[name]
     key, look_ms = timed(lambda: of.key(problem))
-    made = autotune.prepare_choice(
-        of.choices,
-        key,
-        device,
-        fits=lambda config: of.fits(config, problem, device),
-        make=lambda: of.tune(problem, device),
-        prepare=lambda config: of.prepare(name, problem, device, config),
-        file=file,
-    )
+    made = autotune.prepare_choice(name, replace(of, key=lambda _: key), problem, device, file=file)
     made.prepare_ms += look_ms
     return made
 

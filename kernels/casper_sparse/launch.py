@@ -331,7 +331,7 @@ def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
             if cut.size:
                 steps = [step((job[0], "zero_rows"), device, cut.size, 256, (n, cut, operands.c))]
             size, blocks = panel_grid(len(items), n, WIDE, device)
-            arguments = len(items), n, size, items, a.col_idx, a.val
+            arguments: tuple = len(items), n, size, items, a.col_idx, a.val
         case "shared_tiles":
             block_rows = SHARED_THREADS // 8 * rows
             m_pad = math.ceil(m / block_rows) * block_rows

@@ -180,7 +180,7 @@ def _dense(size, seed, b: np.ndarray) -> None:
         b.reshape(-1)[start:stop] = _unit(seed, 3, np.arange(start, stop, dtype=np.uint64).astype(np.uint32))
 
 
-ON_HOST = {"row_counts": _row_counts, "sparse_entries": _sparse_entries, "dense": _dense}
+ON_HOST: dict[str, Callable] = {"row_counts": _row_counts, "sparse_entries": _sparse_entries, "dense": _dense}
 
 
 def sweeps(preset: str) -> dict[str, list[dict]]:

@@ -17,6 +17,7 @@ COMPRESSED = {
     "csr": ("row_ptr", "col_idx", "columns"),
     "csc": ("col_ptr", "row_idx", "rows"),
     "bsr": ("row_ptr", "col_idx", "columns of blocks"),
+    "bsc": ("col_ptr", "row_idx", "rows of blocks"),  # PyTorch's
 }
 
 
@@ -58,14 +59,16 @@ def _compressed(a, everything: bool) -> None:
     kind, (m, k) = a.format, a.shape
     pointers, indices, what = COMPRESSED[kind]
     block = (1, 1)
-    if kind == "bsr":
+    if kind in ("bsr", "bsc"):
         dimensions = getattr(a.data, "ndim", 0)
         require(
             dimensions == 3 and min(a.data.shape[1:]) > 0,
-            f"BSR values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
+            f"{kind.upper()} values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
         )
         block = a.data.shape[1:]
-    counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
+    counted, within = (-(-size // side) for size, side in zip((m, k), block, strict=True))
+    if kind in ("csc", "bsc"):
+        counted, within = within, counted
     require_compressed(
         kind.upper(),
         {pointers: a.indptr, indices: a.indices},
@@ -104,7 +107,7 @@ def require_compressed(
         end = min(int(ptr[-1]), stored)
         fault = gravest(csr.faults(ptr, index[:end], end, within))
     if fault:
-        word, held = "column" if indices == "col_idx" else "row", "blocks" if kind == "BSR" else "values"
+        word, held = "column" if indices == "col_idx" else "row", "blocks" if kind in ("BSR", "BSC") else "values"
         ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
         raise csr.refused(kind, fault, arrays, ends, within, what)
 

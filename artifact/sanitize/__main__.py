@@ -37,8 +37,6 @@ OPTIONS = {
     "synccheck": (),
     "racecheck": (),
 }
-#: initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, and reports are sorted.
-UNFILTERED = ("initcheck",)
 CHILD = (sys.executable, "-m", "artifact.sanitize.cases")
 
 
@@ -152,7 +150,8 @@ def words(
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
     return [
         *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
-        *(() if tool in UNFILTERED else ("--kernel-name", mangled)),
+        # initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, reports are sorted.
+        *(() if tool == "initcheck" else ("--kernel-name", mangled)),
         *("--port", str(49152 + 20 * number)),
         *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),
         *("--log-file", str(folder / "log.txt")),
@@ -191,7 +190,7 @@ def run(system: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s:
             process.wait()
     made.seconds = time.perf_counter() - begin
     at, ended = _read_cases(made, folder / "cases.jsonl")
-    made.found, counted = read_log(_text(folder / "log.txt"), kernels if tool in UNFILTERED else ())
+    made.found, counted = read_log(_text(folder / "log.txt"), kernels if tool == "initcheck" else ())
     if tool:
         made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
     if status is None:

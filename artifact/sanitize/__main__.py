@@ -150,7 +150,7 @@ def words(
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
     return [
         *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
-        # initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, reports are sorted.
+        # initcheck must see what CuPy's kernels write, since ours read it: nothing is left out, and reports are sorted.
         *(() if tool == "initcheck" else ("--kernel-name", mangled)),
         *("--port", str(49152 + 20 * number)),
         *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),

@@ -11,7 +11,7 @@ from refused import said
 from scipy.sparse import csr_array
 
 from kernels import formats, jit
-from kernels.async_sparse import unit
+from kernels.async_sparse import family
 from kernels.formats import bcsr, checks, compress, csr, half, layout, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands
@@ -191,7 +191,7 @@ def test_blocks_in_any_order_are_put_in_order(there, rng, dtype, repeated):
 def test_blocks_as_kernels_read_them(there, rng, dtype, block, longest_first):
     for m, k in [*SIZES, (300, 200)]:
         a = blocks(rng, m, k, block, dtype)
-        found = unit.stacked(there(a))
+        found = family.stacked(there(a), True)[0]
         assert found.block == (max(64, block[0]), block[1])
         same(bcsr.to_csr(found), bcsr.to_csr(a), f"{m} x {k}")
         if block[0] < 64:
@@ -298,7 +298,7 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
         same(two_four.swizzle(x.meta, rows, columns), two_four.swizzle(a.meta, rows, columns))
         same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
     for rows in (64, 256):
-        same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
+        same(wgmma.pack_values(x, rows, columns), wgmma.pack_values(a, rows, columns))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
         same(mma_sp.convert(x, config), mma_sp.convert(a, config))
 

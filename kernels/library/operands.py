@@ -7,6 +7,7 @@ through them: PyTorch checks no index by default, and its conversions read and w
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,17 +15,11 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, compress, csr, foreign, half, intake, nm, stored, two_four
-from ..formats.bcsr import Bcsr
-from ..formats.csr import Csr
-from ..formats.half import array_module
-from ..formats.nm import Nm
-from ..formats.two_four import TwoFour
-from ..formats.wcsr import Wcsr
+from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, stored, two_four, wcsr
 from ..lazy import torch
 from .dense import called, named
 
-FORMATS = (Csr, Bcsr, Wcsr, TwoFour, Nm)
+FORMATS = (csr.Csr, bcsr.Bcsr, wcsr.Wcsr, two_four.TwoFour, nm.Nm)
 DTYPES = ("float32", "bfloat16", "float16")
 #: dtype of B -> what `accuracy` may ask of it; the first is what it holds, the default.
 ACCURACIES = {
@@ -56,14 +51,13 @@ def resolved(accuracy: str | None, dtype: str) -> str:
     return accuracy or held[0]
 
 
-#: Other words for a dtype, in lower case.
-SPELLINGS = {
-    "float32": ("float", "fp32", "f32", "single"),
-    "bfloat16": ("bf16", "bfloat"),
-    "float16": ("half", "fp16", "f16"),
-    "float64": ("double", "fp64", "f64"),
+#: Other words for a dtype, in lower case; NumPy knows more.
+_SPELT = {
+    **dict.fromkeys(("float", "fp32", "f32"), "float32"),
+    **dict.fromkeys(("bf16", "bfloat"), "bfloat16"),
+    **dict.fromkeys(("fp16", "f16"), "float16"),
+    **dict.fromkeys(("fp64", "f64"), "float64"),
 }
-_SPELT = {word: name for name, words in SPELLINGS.items() for word in words}
 
 
 def dtype_name(dtype) -> str | None:
@@ -72,35 +66,33 @@ def dtype_name(dtype) -> str | None:
     dtype: PyTorch's, NumPy's or `ml_dtypes`', a class of theirs, or text: "torch.float16", "fp16", "half", "<f4".
     Raises ValueError, one sentence, for what is no dtype; whether kernels multiply it, `resolved` says.
     """
-    if dtype is None or (isinstance(dtype, str) and dtype in DTYPES):
-        return dtype
+    if dtype is None:
+        return None
     if type(dtype).__module__.partition(".")[0] == "torch":
         return named(dtype)
     wanted = dtype
     if isinstance(dtype, str):
         word = dtype.strip().lower().rpartition(".")[2]
         wanted = _SPELT.get(word, word)
-        if wanted in DTYPES:
-            return wanted
-    try:
+    if wanted == "bfloat16":  # of which NumPy need not know
+        return wanted
+    with suppress(TypeError, ValueError):
         found = np.dtype(wanted)
-    except (TypeError, ValueError):
-        found = None
-    require(
-        found is not None and found.isnative,
-        f"dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}, as text or as a dtype of PyTorch or NumPy",
+        if found.isnative:
+            return found.name
+    raise ValueError(
+        f"dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}, as text or as a dtype of PyTorch or NumPy"
     )
-    return found.name
 
 
 def size_of(a) -> tuple[int, int]:
     """(m, k) of a matrix in one of the formats; an `Nm` holds the transpose, k x n, of A."""
-    return (a.n, a.k) if isinstance(a, Nm) else (a.m, a.k)
+    return (a.n, a.k) if isinstance(a, nm.Nm) else (a.m, a.k)
 
 
 def values_of(a):
     """float32: every value that a format stores, exact."""
-    if isinstance(a, Csr | Nm):
+    if isinstance(a, csr.Csr | nm.Nm):
         return a.val
     return a.val if a.dtype == "float32" else half.from_bits(a.val, a.dtype)
 
@@ -187,7 +179,7 @@ def _read(a, accuracy):
     """Return a sparse matrix as one of `FORMATS`; ValueError, one sentence, for what is none."""
     if isinstance(a, FORMATS):
         # What was found of its arrays before is not believed: they may have changed.
-        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
+        return replace(a, facts=None) if isinstance(a, csr.Csr) and a.facts else a
     if _is_torch(a) and _is_sparse(a):
         return _of_tensor(a.detach(), accuracy)
     if not is_scipy(a) and callable(getattr(a, "tocsr", None)):  # another library's, or a view of a file
@@ -228,16 +220,16 @@ def array(tensor):
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
+def csr_of(m: int, k: int, row_ptr, col_idx, val) -> csr.Csr:
     """CSR with 32-bit indices, or ValueError where these do not count its entries; values are float32."""
-    if array_module(val) is not np:
+    if arrays.array_module(val) is not np:
         return intake.taken(m, k, row_ptr, col_idx, val)
     require(
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
     row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr, copy=False)
-    return Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
+    return csr.Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
 
 
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):
@@ -246,11 +238,11 @@ def blocks_of(m: int, k: int, row_ptr, col_idx, val):
     BCSR where it has such sides, else CSR; blocks may come in any order.
     """
     nnz = stored.count_nonzero(val)
-    made = ascending(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    made = ascending(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
 
 
-def ascending(a: Bcsr) -> Bcsr:
+def ascending(a: bcsr.Bcsr) -> bcsr.Bcsr:
     """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
     fault = bcsr.first_fault(a)
     return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
@@ -291,7 +283,7 @@ def _of_tensor(a, accuracy):
         return blocks_of(*a.shape, row_ptr, col_idx, float32(array(real(val)), accuracy))
     nnz = int(torch.count_nonzero(val))
     val = array(val) if dtype == "float32" else _bits(val)
-    return ascending(Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
+    return ascending(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
 
 
 def _bits(x):
@@ -341,9 +333,9 @@ def float32(x, accuracy):
     """Return an array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
     if x.dtype == np.float32 and x.flags.c_contiguous:
         return x
-    xp = array_module(x)
-    real = x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"  # ml_dtypes', which NumPy does not count among them
-    require(real, f"A holds {x.dtype}, but a matrix is real here")
+    xp = arrays.array_module(x)
+    # ml_dtypes' bfloat16 NumPy does not count among them.
+    require(x.dtype.kind in "fiub" or x.dtype.name == "bfloat16", f"A holds {x.dtype}, but a matrix is real here")
     check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
     if xp is np or x.ndim > 3:
         with np.errstate(over="ignore"):
@@ -431,28 +423,25 @@ PATTERNS: dict[str, Callable] = {"2:4": _pairs, "nm": _vectors, "block": _blocks
 # ---------------------------------------------------------------- from format to format
 
 
-def as_csr(a) -> Csr:
+def as_csr(a) -> csr.Csr:
     """Any format as CSR of A with float32 values, where it lives; zeros that a pattern stores fall away."""
-    if isinstance(a, Csr):
+    if isinstance(a, csr.Csr):
         return a
-    if isinstance(a, Bcsr | Wcsr):
+    if isinstance(a, bcsr.Bcsr | wcsr.Wcsr):
         return formats.to_csr(a)
-    if array_module(a.val) is not np:
-        return compress.csr_of_vectors(a) if isinstance(a, Nm) else compress.csr_of_pairs(a)
+    if arrays.array_module(a.val) is not np:
+        return compress.csr_of_vectors(a) if isinstance(a, nm.Nm) else compress.csr_of_pairs(a)
     dense = formats.to_dense(a)
-    dense = dense.T if isinstance(a, Nm) else dense
+    dense = dense.T if isinstance(a, nm.Nm) else dense
     row, column = np.nonzero(dense)
     m, k = dense.shape
-    values = np.ascontiguousarray(dense[row, column])
-    return Csr(m, k, csr.offsets(row * k + column, m, k), column.astype(np.int32), values)
+    return csr.Csr(m, k, csr.offsets(row, m, 1), column.astype(np.int32), dense[row, column])
 
 
-def transposed(a: Csr) -> tuple[Csr, object]:
+def transposed(a: csr.Csr) -> tuple[csr.Csr, object]:
     """(Aᵀ, the place in A's values of each of its values), where A lives."""
-    xp = array_module(a.val)
-    stable = {"kind": "stable"} if xp is np else {}
-    order = xp.argsort(a.col_idx, **stable)
-    row_ptr = xp.zeros(a.k + 1, xp.int32)
-    row_ptr[1:] = xp.cumsum(xp.bincount(a.col_idx, minlength=a.k))
-    columns = csr.rows(a)[order].astype(xp.int32)
-    return Csr(a.k, a.m, row_ptr, columns, a.val[order]), order
+    xp = arrays.array_module(a.val)
+    order = xp.argsort(a.col_idx, **({"kind": "stable"} if xp is np else {}))
+    row_ptr = csr.offsets(a.col_idx[order].astype(np.int64), a.k, 1)
+    columns = csr.rows(a)[order].astype(np.int32)
+    return csr.Csr(a.k, a.m, row_ptr, columns, a.val[order]), order

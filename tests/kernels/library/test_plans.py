@@ -215,6 +215,7 @@ def test_scratch_is_the_buffers_of_a_call(device):
 
 def test_tensor_maps_are_encoded_for_each_array_once_and_forgotten(device, monkeypatch):
     encoded = []
+    monkeypatch.setattr(tma, "MOST_KEPT", 64)
     monkeypatch.setattr(tma, "encoded", lambda said: encoded.append(said) or said.address)
     maps = [tma.Mapped(where, (64, 64), (128, 2), "<u2", (8, 64), 128) for where in (0x9000, Operand.B, Operand.OUT)]
     p = planned(device, arguments=maps)

@@ -212,7 +212,7 @@ def search(variant: str, problem: Problem, device) -> PreparedKernel:
     With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
     """
     b, configs = problem.device().b, candidates(problem, device.properties.multiprocessor_count)
-    pattern, how = (b.keep, b.group), {"slot": slot_of(b), "vector": problem.m % 4 == 0}
+    pattern, slot, vector = (b.keep, b.group), slot_of(b), problem.m % 4 == 0
     tiles = ((configured("v3", name, *pattern), split > 1) for name, split in configs)
     winner = autotune.tune(
         problem,
@@ -221,7 +221,9 @@ def search(variant: str, problem: Problem, device) -> PreparedKernel:
         (lambda p: prepare("v1", p, device),),
         device,
         ROUNDS,
-        dict.fromkeys((HERE / "v3.cu", entry("v3", tile, *pattern, add=add, **how)) for tile, add in tiles),
+        dict.fromkeys(
+            (HERE / "v3.cu", entry("v3", tile, *pattern, slot, add=add, vector=vector)) for tile, add in tiles
+        ),
     )
     winner.bound.prepare_ms += winner.spent_ms
     return winner.bound

@@ -95,6 +95,7 @@ def prepare(variant: str, problem: Problem, device) -> Launch:
     tiles, prepare_ms = timed(lambda: layout.vector_tiles(ops.b, 2 if bf16 else 4))
     a, lda, before = padding.aligned(ops.a.bits if bf16 else ops.a, device)
     after, entries, shared = [], KERNELS[variant].entries, SHARED[variant]
+    of_c: tuple
     if bf16:
         c = lines = ops.c.bits.T  # row-major, as TMA sees it
         if m % 8 or c.data.ptr % 16:

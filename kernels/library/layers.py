@@ -66,8 +66,7 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
         score = _cells(weight.detach(), block).float().square().sum((2, 3))
     kept = score.flatten().argsort(descending=True, stable=True)[: round(density * rows * columns)]
     mask = torch.zeros(rows * columns, dtype=torch.bool, device=weight.device)
-    mask[kept] = True
-    return mask.view(rows, columns)
+    return mask.index_fill(0, kept, True).view(rows, columns)
 
 
 def masked(weight, mask):
@@ -111,8 +110,7 @@ def _cut(weight, mask):
 
 def _listed(cells, mask) -> tuple[Any, Any, Any]:
     row, col = mask.nonzero(as_tuple=True)
-    row_ptr = torch.zeros(mask.shape[0] + 1, dtype=torch.int32, device=mask.device)
-    row_ptr[1:] = mask.sum(1).cumsum(0)
+    row_ptr = torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0)).int()
     return row_ptr, col.int(), cells[row, col].contiguous()
 
 

@@ -94,7 +94,6 @@ class Plan:
         dtype: str,
         accuracy: str,
         device,
-        stream=None,
         deterministic: bool = False,
     ):
         self.m, self.k = operands.size_of(way.a)
@@ -102,9 +101,8 @@ class Plan:
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
         self.b_order, self.out_order = tuple(way.orders[0])
-        self.in_place, self.stream = way.in_place, stream
+        self.in_place = way.in_place
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
-        self.prepare_ms = 0.0
         self._way, self._config = way, None  # what was chosen: None where there is nothing to multiply
         self._note = ""
         self._ordinal = device.device_id
@@ -130,7 +128,7 @@ class Plan:
         ]
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
-        self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
+        self._config, self._keep = config, bound.keep
 
     @property
     def choice(self) -> str:
@@ -172,8 +170,6 @@ class Plan:
             alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
-        if stream is None:
-            stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
         if out is None:
             require(beta == 0.0, f"beta is {beta!r}, but there is no out to add: give one")
@@ -326,7 +322,6 @@ def plan(
     deterministic: bool = False,
     check: bool = True,
     device: int | None = None,
-    stream=None,
 ) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
@@ -339,7 +334,7 @@ def plan(
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
     order in which their parts come to an end. check: look at A's indices before kernels follow them.
-    device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
+    device: CUDA's number of the GPU; A's own, or the current one.
 
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
     there is no GPU, or no CuPy, with which A is converted.
@@ -375,7 +370,7 @@ def plan(
             explicit=accuracy is not None,
             in_place=in_place,
         )
-        return built(way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic)
+        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic)
 
 
 def built(
@@ -386,11 +381,10 @@ def built(
     device,
     tune: bool,
     choice: str = "",
-    stream=None,
     deterministic: bool = False,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
-    made = Plan(way, n, dtype, accuracy, device, stream, deterministic)
+    made = Plan(way, n, dtype, accuracy, device, deterministic)
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
     cupy = dense.need_cupy()

@@ -63,7 +63,7 @@ def _origin(room: str, device) -> dict[str, str]:
     return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
 
 
-def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
+def load_plan(path, *, device: int | None = None, tune: bool = True) -> Plan:
     """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
 
     A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the system's kernels are others,
@@ -91,7 +91,6 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
             device_now,
             tune,
             about["choice"] if holds else "",
-            stream,
             about["deterministic"],
         )
 

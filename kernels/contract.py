@@ -56,9 +56,9 @@ class Operand(IntEnum):
 
 
 class Slot:
-    """An `Operand` as binding sees it: what a CuPy array says of itself, without memory."""
+    """An `Operand`, or an address, as binding sees it: what a CuPy array says of itself, without memory."""
 
-    def __init__(self, operand: Operand, shape: tuple[int, ...], dtype, order: str = "C"):
+    def __init__(self, operand: Operand | int, shape: tuple[int, ...], dtype, order: str = "C"):
         """Describe a matrix, or a vector, without gaps.
 
         order: "C" for rows, "F" for columns that lie side by side.

@@ -123,15 +123,7 @@ def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = Non
     """
     of: Any = FAMILIES[name]
     key, look_ms = timed(lambda: of.key(problem))
-    made = autotune.prepare_choice(
-        of.choices,
-        key,
-        device,
-        fits=lambda config: of.fits(config, problem, device),
-        make=lambda: of.tune(problem, device),
-        prepare=lambda config: of.prepare(name, problem, device, config),
-        file=file,
-    )
+    made = autotune.prepare_choice(name, replace(of, key=lambda _: key), problem, device, file=file)
     made.prepare_ms += look_ms
     return made
 

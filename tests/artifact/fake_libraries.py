@@ -22,7 +22,7 @@ from kernels.formats.bcsr import Bcsr
 from kernels.formats.eight import Eight
 from kernels.formats.half import Half
 from kernels.nm_spmm import operands as nm_operands
-from kernels.tensor_core_24 import fp8_operands, operands
+from kernels.tensor_core_24 import fp8, operands
 
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
@@ -581,8 +581,8 @@ def two_four_problem(m, n, k, dtype="bfloat16", orders="CC") -> Problem:
 
 
 def eight_problem(m, n, k, **what) -> Problem:
-    """The same in e4m3; what: for `fp8_operands.problem`."""
-    return pretended(fp8_operands.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
+    """The same in e4m3; what: for `fp8.problem`."""
+    return pretended(fp8.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
 
 
 class Timer:

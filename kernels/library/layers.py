@@ -26,16 +26,15 @@ from ..contract import require
 from ..lazy import torch
 from . import buffers, dense
 from .dense import named
-from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken, without_gradients
+from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
-_CLASSES = ("BlockSparseLinear", "SparseFFN")
 
 
 def __getattr__(name: str):
-    if name in _CLASSES:
+    if name in ("BlockSparseLinear", "SparseFFN"):
         return getattr(classes(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -137,8 +136,16 @@ def work_order(row_ptr, middle=None):
 def block_linear():
     """Return the operator `sparsity_on_trial::block_linear`, registered at the first call."""
     schema = "(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor"
-    refuse = without_gradients("a layer of blocks", "train the dense layer")
-    return operator("block_linear", schema, _block_linear, lambda x, *of: x.new_empty(_shape(x, *of[-2:])), refuse)
+    return operator(
+        "block_linear", schema, _block_linear, lambda x, *of: x.new_empty(_shape(x, *of[-2:])), _no_gradient
+    )
+
+
+def _no_gradient(ctx, grad):
+    raise ValueError(
+        "a layer of blocks is for inference and has no gradients: call it under torch.no_grad(), or train the dense "
+        "layer"
+    )
 
 
 def _shape(x, features, kernel: str) -> tuple:

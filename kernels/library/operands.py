@@ -159,7 +159,7 @@ def operand(
         return two_four.compress(x, dtype, prune=True) if as_pairs else nm.compress(x.T, 2, 4, 1, prune=True)
     if prune == "nm":
         require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
-        return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
+        return nm.compress(x.T, nm.keep_of(float(density or 0), group), group, vector, prune=True)
     return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
 
 

@@ -562,11 +562,12 @@ def _keep(files: dict[Path, bytes]) -> bool:
         for path, data in files.items():
             # What lies there is run: nobody else may put something there, whatever the umask.
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            _replace(path, data)
+            with aside(path) as file:
+                file.write(data)
     except OSError as error:
         _say_once(
             f"The folder of compiled kernels, {cache_folder()}, cannot be written "
-            f"({error.strerror or error}), so every run compiles anew: make system there, or set "
+            f"({error.strerror or error}), so every run compiles anew: make room there, or set "
             "SPARSITY_CACHE to another folder."
         )
         return False
@@ -578,13 +579,15 @@ def _say_once(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def _replace(path: Path, data: bytes) -> None:
+@contextlib.contextmanager
+def aside(path: Path):
+    """Yield a binary file beside `path` to write to, which takes its place once it is whole."""
     temporary = f"{path}.{os.urandom(8).hex()}"
     # mkstemp would make it private, but others may share the cache, as far as the umask lets them.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -153,22 +153,22 @@ def test_headers_that_are_not_ours_are_found_where_the_folder_is_named(compiled,
 
 
 def test_a_full_disk_costs_the_cache_and_not_the_kernel(cache, fake, source, monkeypatch, capsys):
-    write = jit._replace
+    write = jit.aside
 
-    def full_disk(path, data):
+    def full_disk(path):
         if path.suffix == ".json":
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, data)
+        return write(path)
 
     jit._say_once.cache_clear()
-    monkeypatch.setattr(jit, "_replace", full_disk)
+    monkeypatch.setattr(jit, "aside", full_disk)
     first = scale(source)
     assert scale(source) == first and len(fake) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(cache) in line and "No space left on device" in line and "SPARSITY_CACHE" in line
     # What was half written does not count, and is replaced as soon as there is system.
     assert not [*cache.glob("*.json")]
-    monkeypatch.setattr(jit, "_replace", write)
+    monkeypatch.setattr(jit, "aside", write)
     assert scale(source) == first and len(fake) == 1 and not jit._UNKEPT and [*cache.glob("*.json")]
     jit._say_once.cache_clear()
 

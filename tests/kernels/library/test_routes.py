@@ -1,6 +1,7 @@
 """Which kernels multiply what, on GPUs that are not there; how a choice is written; when a dense product is faster."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -35,17 +36,13 @@ def matrix(kind: str):
     """128 x 256 with values that every dtype here holds."""
     a = sp.random(128, 256, 0.05, format="csr", random_state=0)
     a.data = np.random.default_rng(0).integers(1, 64, a.nnz) / np.float32(8)
-    a = csr.from_scipy(a)
-    if kind == "csr":
-        return a
-    if kind == "wcsr":
-        return wcsr.from_csr(a, dtype="float32")
-    if kind == "24":
-        return two_four.random(128, 256, "bfloat16", 0)
     if kind.startswith("nm"):
         b = nm.random(256, 128, 8, 32, int(kind[2:]), 0)
         return replace(b, val=half.from_bits(half.to_bits(b.val, "bfloat16"), "bfloat16"))
-    return bcsr.from_csr(a, block=int(kind[1:]), dtype="float32")
+    made = {"csr": csr.from_scipy, "wcsr": partial(wcsr.from_csr, dtype="float32")}
+    if kind == "24":
+        return two_four.random(128, 256, "bfloat16", 0)
+    return made.get(kind, lambda a: bcsr.from_csr(a, block=int(kind[1:]), dtype="float32"))(a)
 
 
 def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> routes.Route:
@@ -366,15 +363,12 @@ def points() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sparse", "dense", "expected_dense", "expected"]).dropna()
 
 
-def test_it_is_right_at_the_recorded_points(points):
+def test_it_is_right_and_near_at_the_recorded_points(points):
     faster, said = points["dense"] < points["sparse"], points["expected_dense"] < points["expected"]
     assert len(points) > 1000 and faster.sum() >= 15
     assert (faster == said).mean() > 0.99
     assert (faster & said).sum() >= 0.8 * faster.sum(), "most of where dense is faster is found"
     assert (said & ~faster).sum() <= 0.2 * said.sum(), "and little else"
-
-
-def test_expected_times_are_near_the_recorded_ones(points):
     for measured, expected in (("sparse", "expected"), ("dense", "expected_dense")):
         ratio = points[expected] / points[measured]
         assert ratio.quantile(0.1) > 0.8 and ratio.quantile(0.9) < 1.25

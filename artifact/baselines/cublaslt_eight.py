@@ -20,7 +20,7 @@ from artifact.baselines._library import PreparedKernel, cublas, cublasLt, offers
 from artifact.baselines.cublaslt import PLANNED, WORKSPACE_BYTES, description, layout
 from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight
 from kernels.contract import Problem, require, timed
-from kernels.formats import two_four_eight
+from kernels.formats import two_four
 from kernels.lazy import cupy
 
 NAME = "cublaslt_eight"
@@ -42,7 +42,7 @@ def prepare(problem: Problem, device) -> PreparedKernel:
         f"cuBLASLt multiplies e4m3 in multiples of {MULTIPLE_EIGHT} only, but {sizes(problem)}: compare with "
         "another baseline",
     )
-    a, prepare_ms = timed(lambda: two_four_eight.to_dense_bits(operands.a))
+    a, prepare_ms = timed(lambda: two_four.to_dense_bits(operands.a))
 
     def propose(handle: int, stack: ExitStack) -> dict[str, PreparedKernel]:
         return {words: made for sums in SUMS for words, made in _candidates(handle, problem, a, sums, stack).items()}

@@ -16,7 +16,7 @@ from ..contract import require
 from ..formats import compress
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
-from ..formats.launches import MOST_BLOCKS, THREADS, On, ints
+from ..workspace import MOST_BLOCKS, THREADS, On, ints
 
 SOURCE = Path(__file__).with_name("planning.cu")
 #: Bits of the least float32 that TF32 has no finite number for; those that no number has, but NaN.

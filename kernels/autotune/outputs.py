@@ -25,8 +25,7 @@ import numpy as np
 
 from .. import formats, gpu, jit
 from ..contract import PreparedKernel
-from ..formats.eight import Eight
-from ..formats.half import Dense, Half, array_of
+from ..formats.half import Dense, Eight, Half, array_of
 from ..lazy import cupy
 
 SOURCE = Path(__file__).with_name("compare.cu")

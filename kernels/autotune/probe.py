@@ -24,8 +24,7 @@ from ..contract import Operands, Problem, require
 from ..formats.arrays import Arrays
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
-from ..formats.eight import Eight
-from ..formats.half import Half, array_of
+from ..formats.half import Eight, Half, array_of
 from ..formats.nm import Nm
 from ..lazy import cupy
 from . import outputs

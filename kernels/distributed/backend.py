@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import formats, gpu, jit
 from ..contract import require
-from ..formats import csr, half, stored
+from ..formats import csr, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import Half
@@ -47,7 +47,7 @@ class Host:
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return self.xp.empty((rows, columns), stored.storage(dtype))
+        return self.xp.empty((rows, columns), csr.storage(dtype))
 
     def to_here(self, a):
         """Return a matrix in host memory."""
@@ -60,10 +60,10 @@ class Host:
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
+            made = matrix @ half.from_bits(b, dtype).astype(np.float64)
             if adds:
-                made += stored.numbers(out, dtype)
-            out[...] = stored.rounded(made.astype(np.float32), dtype)
+                made += half.from_bits(out, dtype)
+            out[...] = half.to_bits(made.astype(np.float32), dtype)
 
         return multiply
 
@@ -319,4 +319,4 @@ def units(a) -> tuple[int, int]:
 def changed(a, **arrays):
     """Return the matrix with other entries; of blocks the non-zeros are counted anew."""
     made = replace(a, **arrays)
-    return replace(made, nnz=int(stored.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made
+    return replace(made, nnz=int(csr.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made

@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import csr, foreign, half, stored
+from ..formats import csr, foreign, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..library import operands
@@ -164,7 +164,7 @@ class Plan:
             self._b = self._all.rows(0, own)
         self._c = self._out = self.panels(self.c_rows[1] - self.c_rows[0])  #: sums of this part, and what of C it keeps
         if of is not None:
-            row_bytes = n * stored.storage(dtype).itemsize * unit
+            row_bytes = n * csr.storage(dtype).itemsize * unit
             self.least_bytes = int(of.send_counts.sum()) * row_bytes
             self.gathered_bytes = own_units * (grid.rows - 1) * row_bytes
             if any(comm.gather(self.least_bytes)):
@@ -438,11 +438,11 @@ def _reduces(made: Plan, row) -> None:
         send[row.rank] = into[row.rank]
 
         def add(mine=mine, into=into):
-            total = stored.numbers(mine, made.dtype)
+            total = half.from_bits(mine, made.dtype)
             for x in into[: row.rank] + into[row.rank + 1 :]:
-                total += stored.numbers(x, made.dtype)
+                total += half.from_bits(x, made.dtype)
             if total is not mine:
-                mine[...] = stored.rounded(total, made.dtype)
+                mine[...] = half.to_bits(total, made.dtype)
 
         after.append((row.ready(send, into), add))
         made.sent_bytes += c.nbytes - mine.nbytes

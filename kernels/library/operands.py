@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, compress, csr, foreign, half, intake, nm, stored, two_four
+from ..formats import bcsr, compress, csr, foreign, half, intake, nm, two_four
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
 from ..formats.half import array_module
@@ -256,15 +256,9 @@ def blocks_of(m: int, k: int, row_ptr, col_idx, val):
 
     BCSR where it has such sides, else CSR; blocks may come in any order.
     """
-    nnz = stored.count_nonzero(val)
-    made = ascending(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    nnz = csr.count_nonzero(val)
+    made = bcsr.in_order(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
-
-
-def ascending(a: Bcsr) -> Bcsr:
-    """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
-    fault = bcsr.first_fault(a)
-    return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
 
 
 # ---------------------------------------------------------------- values

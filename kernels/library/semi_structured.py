@@ -21,8 +21,7 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..formats.two_four import TwoFour
-from ..formats.two_four_eight import TwoFourEight
+from ..formats.two_four import TwoFour, TwoFourEight
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..contract import require
-from ..formats import bcsr, foreign, half, stored, two_four
+from ..formats import bcsr, csr, foreign, half, two_four
 from ..formats.bcsr import Bcsr
 from ..lazy import torch
 from . import operands
@@ -74,12 +74,12 @@ def _of_csc(a, accuracy):
 def _of_bsr(a, accuracy):
     row_ptr, col_idx = (operands.array(x.int()) for x in _checked(a, "BSR"))
     val, dtype = a.values(), named(a.dtype)
-    if dtype not in stored.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
+    if dtype not in csr.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
         val = operands.float32(operands.array(operands.real(val)), accuracy)
         return operands.blocks_of(*a.shape, row_ptr, col_idx, val)
     nnz = int(torch.count_nonzero(val))
     val = operands.array(val) if dtype == "float32" else _bits(val)
-    return operands.ascending(Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
+    return bcsr.in_order(Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
 
 
 def _of_bsc(a, accuracy):

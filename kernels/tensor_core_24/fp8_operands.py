@@ -14,10 +14,9 @@ import numpy as np
 
 from .. import formats, splitmix
 from ..contract import Operands, Problem, require
-from ..formats import eight, two_four_eight
-from ..formats.eight import Eight
-from ..formats.half import Half, array_module
-from ..formats.two_four_eight import TwoFourEight
+from ..formats import half, two_four
+from ..formats.half import Eight, Half, array_module
+from ..formats.two_four import TwoFourEight
 from .operands import _B, _VALUES, device_places, fill, host_places, problem_of, require_sizes, swizzled
 
 SOURCE = Path(__file__).with_name("generate_eight.cu")
@@ -26,7 +25,7 @@ DTYPE = "e4m3"
 SCALES = ("tensor", "vectors")  # one for A and one for B; or one for each row of A and column of B
 OUTS = ("bfloat16", "e4m3")
 LIMITS = {"bfloat16": "fp8", "e4m3": "fp8_e4m3"}
-LARGEST = np.float32(eight.LARGEST[DTYPE])
+LARGEST = np.float32(half.LARGEST[DTYPE])
 
 
 def label(scale: str = "tensor", out: str = "bfloat16", orders: str = "CC") -> str:
@@ -79,7 +78,7 @@ def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: fl
     b: (k, n), its bits column-major. out_scale: of C, where it is e4m3. name: "" for that of `label`. Raises
     ValueError with one sentence where a matrix is malformed or the two do not go together.
     """
-    two_four_eight.validate(a)
+    two_four.validate(a)
     require(a.dtype == b.dtype == DTYPE, f"A is {a.dtype} and B is {b.dtype}, but both must be {DTYPE}")
     require(
         a.k == b.shape[0],
@@ -90,7 +89,7 @@ def problem_from(a: TwoFourEight, b: Eight, out: str = "bfloat16", out_scale: fl
         b.bits.ndim == 2 and b.bits.dtype == np.uint8 and b.bits.T.flags.c_contiguous,
         "B must have its k contiguous: give the transposed view of a row-major (n, k) array of uint8",
     )
-    eight.require_scale(b.scale, ((1, 1), (1, n)))
+    half.require_scale(b.scale, ((1, 1), (1, n)))
     _require(m, n, k, out)
     require(out_scale > 0, f"the scale of C is {out_scale!r}, but must be positive")
     scale = "vectors" if a.scale.size > 1 or b.scale.size > 1 else "tensor"
@@ -136,7 +135,7 @@ def scales(m: int, n: int, seed: int, scale: str) -> tuple[np.ndarray, np.ndarra
 
 def _values(key: int, rows: int, columns: int) -> np.ndarray:
     numbers = splitmix.uniform(key, rows * columns, "float32") * LARGEST
-    return eight.to_bits(numbers, DTYPE).reshape(rows, columns)
+    return half.to_bits(numbers, DTYPE).reshape(rows, columns)
 
 
 def _on_device(a: TwoFourEight, b: Eight, out: str, out_scale: float) -> Operands:
@@ -144,7 +143,7 @@ def _on_device(a: TwoFourEight, b: Eight, out: str, out_scale: float) -> Operand
 
     output = _output(a.m, b.shape[1], out, out_scale)
     there = Eight(b.dtype, cupy.asarray(b.bits.T).T, cupy.asarray(b.scale))  # k contiguous as before
-    return Operands(two_four_eight.to_device(a), there, output)
+    return Operands(two_four.to_device(a), there, output)
 
 
 def _output(m: int, n: int, out: str, scale: float):
@@ -169,9 +168,9 @@ def ring_metadata(a: TwoFourEight, rows: int = 64):
     """Metadata in the order of the ring: uint32 (m'/64, 2 k'), NumPy or CuPy.
 
     m' and k' are m and k rounded up to multiples of `rows` and 128; what is added is valid metadata of zeros. For
-    each 64 rows and 64 columns of A there are the 128 words of `two_four_eight.words`.
+    each 64 rows and 64 columns of A there are the 128 words of `two_four.words`.
     """
-    words = two_four_eight.words(a.meta, rows)
+    words = two_four.words(a.meta, rows)
     high, wide = words.shape[:2]
     xp = array_module(words)
     if wide % 2:

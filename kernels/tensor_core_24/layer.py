@@ -19,7 +19,7 @@ import numpy as np
 from .. import autotune, gpu, workspace
 from ..contract import require
 from ..formats.half import DTYPES
-from ..formats.two_four_eight import TwoFourEight
+from ..formats.two_four import TwoFourEight
 from ..tma import mapped, remember
 from . import family, fp8_family, fp8_operands, tiles, wgmma
 from .fp8_family import Fp8

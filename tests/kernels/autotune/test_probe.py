@@ -12,8 +12,7 @@ from kernels.autotune import probe
 from kernels.contract import Operands, Problem
 from kernels.formats import half
 from kernels.formats.csr import Csr
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
+from kernels.formats.half import Eight, Half
 from kernels.tensor_core_24 import fp8_operands
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from refused import says
 
-from kernels.formats import eight, half
+from kernels.formats import half
 
 FLOAT32 = np.float32
 EVERY = {"bfloat16": np.arange(2**16).astype(np.uint16), "e4m3": np.arange(256).astype(np.uint8)}
 EVERY |= {"float16": EVERY["bfloat16"], "int8": EVERY["e4m3"]}
-MODULES = dict.fromkeys(half.DTYPES, half) | dict.fromkeys(eight.DTYPES, eight)
+MODULES = dict.fromkeys(half.BITS, half)
 #: dtype -> what every NaN becomes; the least pattern beyond all numbers.
 NAN = {"bfloat16": 0x7FFF, "float16": 0x7FFF, "e4m3": 0x7F, "int8": 0}
 TOP = {"bfloat16": 0x7F80, "float16": 0x7C00, "e4m3": 0x7F}
@@ -68,12 +68,12 @@ def test_rounding_goes_to_the_nearest_and_to_even_between_two(dtype):
 
 def test_whole_numbers_saturate_and_go_to_even():
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 127.4, 127.5, 1e9, np.inf, -128.4, -129, -np.inf], FLOAT32)
-    assert eight.to_bits(x, "int8").view(np.int8).tolist() == [0, 2, 2, 0, -2] + [127] * 4 + [-128] * 3
+    assert half.to_bits(x, "int8").view(np.int8).tolist() == [0, 2, 2, 0, -2] + [127] * 4 + [-128] * 3
 
 
 def test_magnitudes_are_in_the_order_of_sizes():
-    for dtype in eight.DTYPES:
-        numbers, order = np.abs(eight.from_bits(EVERY[dtype], dtype)), eight.magnitude(EVERY[dtype], dtype).astype(int)
+    for dtype in half.EIGHT:
+        numbers, order = np.abs(half.from_bits(EVERY[dtype], dtype)), half.magnitude(EVERY[dtype], dtype).astype(int)
         known = ~np.isnan(numbers)
         assert np.array_equal(numbers[known][:, None] < numbers[known], order[known][:, None] < order[known])
         assert (order[~known] == 127).all() and np.array_equal(numbers == 0, order == 0)
@@ -95,22 +95,22 @@ def test_dense_and_back_rounds_once_and_filling_writes_in_place(dtype, order):
         assert made.bits is bits and (bits == module.to_bits(np.full(1, value, FLOAT32), dtype)).all()
 
 
-@pytest.mark.parametrize("dtype", eight.DTYPES)
+@pytest.mark.parametrize("dtype", half.EIGHT)
 @pytest.mark.parametrize(("by", "axis"), [("tensor", None), ("rows", 1), ("columns", 0)])
 def test_a_scale_takes_the_largest_to_the_largest(dtype, by, axis):
     x = matrix() * np.array([1e-3, 1, 1e3] * 3, FLOAT32)[:, None]
-    made = eight.from_dense(x, dtype, by)
+    made = half.from_dense(x, dtype, by)
     assert made.scale.shape == x.max(axis=axis, keepdims=True).shape and made.scale.dtype == FLOAT32
-    assert (np.abs(eight.from_bits(made.bits, dtype)).max(axis=axis) == eight.LARGEST[dtype]).all()
-    again = eight.from_dense(x, dtype, made.scale)
+    assert (np.abs(half.from_bits(made.bits, dtype)).max(axis=axis) == half.LARGEST[dtype]).all()
+    again = half.from_dense(x, dtype, made.scale)
     assert again.scale is made.scale and np.array_equal(again.bits, made.bits)
 
 
 def test_scales_of_zeros_and_of_the_smallest_numbers():
     x = np.array([[0, 0], [1e-45, 0], [3e38, 1]], FLOAT32)
-    made = eight.scales(x, "e4m3", "rows").ravel().tolist()
-    assert made == [1.0, pytest.approx(eight.LEAST_SCALE), pytest.approx(3e38 / 448)]
-    assert np.isfinite(eight.to_dense(eight.from_dense(x, "e4m3", "rows"))).all()
+    made = half.scales(x, "e4m3", "rows").ravel().tolist()
+    assert made == [1.0, pytest.approx(half.LEAST_SCALE), pytest.approx(3e38 / 448)]
+    assert np.isfinite(half.to_dense(half.from_dense(x, "e4m3", "rows"))).all()
 
 
 @each
@@ -119,15 +119,16 @@ def test_what_would_be_rounded_twice_or_is_no_dtype_is_refused(dtype):
     says(["float32", "float64"], lambda: module.to_bits(x.astype(float), dtype))
     says(["float32", "int64"], lambda: module.from_dense(x.astype(int), dtype))
     says(["uint", "int32"], lambda: module.from_bits(np.zeros(3, np.int32), dtype))
-    for other in ("float32", "bf16", None, 16):
+    says(["dtype is 'float32'", dtype], lambda: module.from_dense(x, "float32"))
+    for other in ("bf16", None, 16):
         for work in (module.to_bits, module.from_bits, module.from_dense):
             says([f"dtype is {other!r}", dtype], lambda work=work, other=other: work(x, other))
 
 
 def test_scales_that_are_none_are_refused():
-    says(["'blocks'"], lambda: eight.scales(matrix(), "e4m3", "blocks"))
-    says(["1-dimensional"], lambda: eight.scales(matrix()[0], "e4m3"))
-    says(["NaN or an infinity"], lambda: eight.scales(np.array([[1, np.inf]], FLOAT32), "int8"))
+    says(["'blocks'"], lambda: half.scales(matrix(), "e4m3", "blocks"))
+    says(["1-dimensional"], lambda: half.scales(matrix()[0], "e4m3"))
+    says(["NaN or an infinity"], lambda: half.scales(np.array([[1, np.inf]], FLOAT32), "int8"))
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refused import said, says
 
 from kernels import formats, jit
-from kernels.formats import eight, half, nm, two_four, two_four_eight
+from kernels.formats import half, nm, two_four
 
 INT32, FLOAT32 = np.int32, np.float32
 #: A statistic beyond this quantile happens once in 10^5 seeds; the seeds below are fixed.
@@ -224,7 +224,7 @@ each_dtype = pytest.mark.parametrize("dtype", MAGNITUDES)
 
 
 def compressed(x, dtype: str, prune: bool = False):
-    return (two_four if dtype in half.DTYPES else two_four_eight).compress(x, dtype, prune)
+    return two_four.compress(x, dtype, prune)
 
 
 def chosen_pairs(bits: np.ndarray, dtype: str) -> tuple[list, list, list]:
@@ -281,15 +281,15 @@ def test_numbers_are_rounded_before_they_are_pruned_and_random_ones_fit(dtype, m
 
 
 @pytest.mark.parametrize("by", ["tensor", "rows"])
-@pytest.mark.parametrize("dtype", eight.DTYPES)
+@pytest.mark.parametrize("dtype", half.EIGHT)
 def test_eight_bits_are_of_the_scaled_numbers(monkeypatch, dtype, by):
     x = np.random.default_rng(3).normal(size=(50, 70)).astype(FLOAT32) * np.logspace(-2, 2, 50, dtype=FLOAT32)[:, None]
-    a, whole = two_four_eight.compress(x, dtype, prune=True, scale=by), eight.from_dense(x, dtype, by)
+    a, whole = two_four.compress(x, dtype, prune=True, scale=by), half.from_dense(x, dtype, by)
     kept = np.array(chosen_pairs(whole.bits, dtype)[2], np.uint8)
     assert np.array_equal(a.scale, whole.scale)
-    assert np.array_equal(formats.to_dense(a), eight.to_dense(eight.Eight(dtype, kept, whole.scale)))
+    assert np.array_equal(formats.to_dense(a), half.to_dense(half.Eight(dtype, kept, whole.scale)))
     monkeypatch.setattr(two_four, "_CHUNK", 100)
-    assert equal(two_four_eight.compress(x, dtype, prune=True, scale=by), a)
+    assert equal(two_four.compress(x, dtype, prune=True, scale=by), a)
 
 
 def test_random_positions_and_values_are_uniform_and_never_change():
@@ -317,16 +317,16 @@ def test_what_makes_no_random_matrix_is_refused(name, value):
 
 
 def test_what_eight_bits_refuse():
-    x, compress = np.ones((6, 36), FLOAT32), two_four_eight.compress
-    says(["'bfloat16'"], lambda: compress(x, "bfloat16"))
+    x, compress = np.ones((6, 36), FLOAT32), two_four.compress
+    says(["'bf16'"], lambda: compress(x, "bf16"))
     says(["float64"], lambda: compress(x.astype(float), "int8"))
     says(["by 'columns'", "a sum runs over"], lambda: compress(x, "int8", scale="columns"))
     says(["give the scales"], lambda: compress(x.view(np.uint8), "int8", True, scale="rows"))
     says(["(5, 1)"], lambda: compress(x, "int8", True, scale=np.ones((5, 1), FLOAT32)))
     says(["NaN or an infinity"], lambda: compress(np.array([[np.inf]], FLOAT32), "e4m3"))
-    says(["100 rows"], lambda: two_four_eight.words(np.zeros((6, 4), np.uint16), rows=100))
-    says(["even number"], lambda: two_four_eight.words(np.zeros((6, 3), np.uint16)))
-    says(["k is 2147483617"], lambda: two_four.require_sizes(1, 2**31 - 31, two_four_eight.TwoFourEight))
+    says(["100 rows"], lambda: two_four.words(np.zeros((6, 4), np.uint16), rows=100))
+    says(["even number"], lambda: two_four.words(np.zeros((6, 3), np.uint16)))
+    says(["k is 2147483617"], lambda: two_four.require_sizes(1, 2**31 - 31, two_four.TwoFourEight))
     says(["by rows"], lambda: two_four.count_threads(2**30, 17))
     assert two_four.count_threads(2**31 - 1, 16) == 2**31 - 1
 
@@ -361,7 +361,7 @@ def test_another_tile_is_refused(rows, columns):
 @pytest.mark.parametrize(("m", "k", "rows"), [(64, 64, 64), (128, 192, 64), (70, 100, 192), (1, 4, 128)])
 def test_each_thread_of_a_warpgroup_has_the_columns_of_its_row(m, k, rows):
     meta = compressed(patterns(m, k, "e4m3", 3), "e4m3", True).meta
-    words = two_four_eight.words(meta, rows)
+    words = two_four.words(meta, rows)
     assert len(words) == -(-m // rows) * rows // 64
     whole = np.full((words.shape[0] * 64, words.shape[1] * 4), two_four.EMPTY, np.uint16)
     whole[: meta.shape[0], : meta.shape[1]] = meta
@@ -375,7 +375,7 @@ def test_each_thread_of_a_warpgroup_has_the_columns_of_its_row(m, k, rows):
 
 @pytest.mark.parametrize("arch", (jit.FAMILIES[0], "sm_90a"))
 def test_the_kernels_load_and_store_16_bytes_and_spill_nothing(arch):
-    jobs = [(module.SOURCE, entry) for module in (two_four, two_four_eight) for entry in module.ENTRIES]
+    jobs = [(source, entry) for source, entries in two_four.ENTRIES.items() for entry in entries]
     for (entry, _), (used, mix) in compiled.reports(compiled.cubins(jobs, [arch])).items():
         assert not used.spills and used.registers <= 40, entry  # 1536 threads to a multiprocessor, and more
         assert compiled.count(mix, "LDG", 128) == 2 and compiled.count(mix, "STG", 128) == 1, entry

@@ -33,7 +33,7 @@ from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import compare
-from kernels.distributed import generate, halo, partition
+from kernels.distributed import generate, partition
 from kernels.formats import csr
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -324,7 +324,7 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
         return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # k, blocks' share, unit of `scaling`'s
     of = generate.Rmat(size, 64)
     # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
-    left, ones = of.a + of.c, np.arange(of.scale + 1)
+    left, ones = generate.A + generate.C, np.arange(of.scale + 1)
     named = 1 - np.exp(-64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones / groups)
     return groups * away * float(sum(comb(of.scale, i) * x for i, x in enumerate(named)))
 
@@ -479,10 +479,10 @@ def received(made: generate.Generated, parts: int) -> pd.DataFrame:
     """
     a = _whole(made)
     edges = partition.by_nonzeros(a.row_ptr, parts)
-    table, rows = halo.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
+    table, rows = partition.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
     columns = {
         **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},
-        **{"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows},
+        **{"rows of B received": table.sum(axis=1), "rows that others have": a.m - rows},
     }
     return pd.DataFrame(columns).assign(**{"received, over its own": lambda df: df["rows of B received"] / df["rows"]})
 
@@ -497,7 +497,7 @@ def volumes() -> pd.DataFrame:
         a = _whole(made)
         edges, half = (partition.by_nonzeros(a.row_ptr, p) for p in (parts, parts // 2))
         ways = {
-            "by rows": halo.sent(halo.volumes(a.row_ptr, a.col_idx, edges, edges)),
+            "by rows": int(partition.volumes(a.row_ptr, a.col_idx, edges, edges).sum()),
             "all of B": (parts - 1) * a.m,
             "by columns": (parts - 1) * a.m,
             "1.5D, 2 replicas": _replicated(a, half) + a.m,
@@ -514,5 +514,5 @@ def _replicated(a: Any, edges: np.ndarray) -> int:
         inside = (a.col_idx >= first) & (a.col_idx < last)
         row_ptr = np.concatenate([[0], np.cumsum(inside)])[a.row_ptr]
         of = partition.even(int(last - first), len(edges) - 1)
-        total += halo.sent(halo.volumes(row_ptr, a.col_idx[inside] - first, edges, of))
+        total += int(partition.volumes(row_ptr, a.col_idx[inside] - first, edges, of).sum())
     return total

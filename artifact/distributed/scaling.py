@@ -28,7 +28,7 @@ from artifact.baselines import cusparse, cusparse_block
 from artifact.measure import device, records
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
-from kernels.distributed import Panels, Part, backend, generate, partition, streaming
+from kernels.distributed import Panels, Part, generate, partition
 from kernels.distributed.comm import together
 from kernels.formats import bcsr, csr, half
 from kernels.lazy import Lazy, torch
@@ -210,7 +210,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
 
     def expected(row: int, columns: np.ndarray):
         first = (row - begin) // unit * unit
-        of = bcsr.to_csr(bcsr.to_host(backend.rows_of(a, first, min(first + unit, a.m))))
+        of = bcsr.to_csr(bcsr.to_host(partition.rows_of(a, first, min(first + unit, a.m))))
         inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
         b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
         products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
@@ -294,10 +294,10 @@ def _slices(slabs, most: int):
     for slab in slabs:
         rows, columns = getattr(slab, "block", (1, 1))
         step = max(rows, most // rows * rows)
-        for first, last in streaming.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
+        for first, last in partition.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
             end = min(last * rows, slab.m)
             for at in range(first * rows, end, step):
-                yield base + at, formats.to_csr(backend.rows_of(slab, at, min(at + step, end)))
+                yield base + at, formats.to_csr(partition.rows_of(slab, at, min(at + step, end)))
         base += slab.m
 
 
@@ -407,7 +407,7 @@ def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
 
 def streamed(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """Return A in host memory, on one GPU."""
-    if comm.size > 1 or case.name != "graph" or made.part.nnz > MOST_STREAMED:
+    if comm.size > 1 or case.name != "graph" or made.part.a.nnz > MOST_STREAMED:
         raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
     a = csr.to_host(made.part.a)
     made.part = Part(a, made.part.rows)  # what was on the GPU goes
@@ -449,7 +449,7 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
-    counts, rows = comm.gather(made.part.nnz), []
+    counts, rows = comm.gather(sum(x.nnz for x in made.part.slabs)), []
     nnz = sum(counts)
     say(f"{case.name} {case.size}: {nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
     about = USUAL | {

@@ -27,7 +27,7 @@ from kernels.formats import bcsr, compress, csr, foreign, half, nm, two_four, wc
 from kernels.formats.half import Eight, Half, array_module, array_of
 from kernels.lazy import cupy
 from kernels.library import operands
-from kernels.library.sampled import Sampled
+from kernels.library.direct import Sampled
 
 SMS = 4  #: that a kernel is told of, so that blocks that stay have several tiles of a small problem each
 #: Kernels that ask the GPU itself which multiprocessor they run on.

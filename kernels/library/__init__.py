@@ -3,17 +3,15 @@
 operands   A as callers bring it, made one of the formats
 dense      B and out: where they lie, on which stream; and the small kernel around a multiplication
 routes     which system's kernels multiply what
-in_order   which configurations give the same bits at every launch, and what depends on the order of additions
 plans      `plan`, `spmm`, `load_plan`
-sampled    the product of two dense matrices at a sparse one's places: the gradient of A's values
+direct     products without a plan: `spmm` of CSR on the GPU, and of two dense matrices at a sparse one's places
 torch_ops  PyTorch operators with gradients
 layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
-counters   what launches of a layer claim their tiles from
 torch_modes  what PyTorch's gradients and autocast ask of both
 """
 
+from .direct import Sampled
 from .plans import Plan, plan, spmm
-from .sampled import Sampled
 from .saved import load_plan
 from .torch_ops import SparseMatrix
 

@@ -110,7 +110,9 @@ def capturing_goes_on():
 
 
 def is_captured(pointer: int) -> bool:
-    """Whether work on the stream at an address becomes part of a CUDA graph."""
+    """Whether work on the stream at an address becomes part of a CUDA graph; that of the default stream never does."""
+    if pointer in LASTING:
+        return False
     error, status = driver.cuStreamIsCapturing(pointer)
     return not int(error) and int(status) != 0
 

@@ -1,28 +1,20 @@
 """Which GPU a plan is on, and that it is the current one of the thread while it is made or called."""
 
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from .. import gpu
 from ..gpu import now
 
 
 def ordinal_for(a) -> int:
-    """CUDA's number of the GPU to plan on: A's own, or the current one."""
-    found = gpu_of(a)
-    return (now() or 0) if found is None else found
-
-
-def gpu_of(a) -> int | None:
-    """CUDA's number of the GPU that A is on; None for the host."""
-    parts: tuple[Any, ...] = a, getattr(a, "val", None), getattr(a, "data", None)
-    for x in parts:
+    """CUDA's number of the GPU to plan on: the one that A is on, or else the current one."""
+    for x in (a, getattr(a, "val", None), getattr(a, "data", None)):
         with suppress(AttributeError, NotImplementedError):  # CuPy's sparse matrices inherit such a property
-            where = x.device
+            where = x.device  # type: ignore[union-attr]
             found = getattr(where, "index", None) if hasattr(where, "type") else where.id
             if getattr(where, "type", "cuda") == "cuda" and isinstance(found, int):
                 return found
-    return None
+    return now() or 0
 
 
 @contextmanager

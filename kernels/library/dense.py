@@ -8,22 +8,23 @@ imported it.
 import functools
 import sys
 from contextlib import nullcontext
-from math import ceil, gcd, prod
+from math import ceil, prod
 from numbers import Real
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import gpu, jit, workspace
 from ..contract import require
 from ..formats.half import Half
-from ..workspace import stream_at as opened  # noqa: F401 (who asks for streams here opens them here)
-from .torch_modes import named, require_no_grad
 
 SOURCE = jit.ROOT / "library" / "combine.cu"
 #: dtype -> what combine.cu calls it, bytes of a number.
 DTYPES = {"float32": ("float", 4), "bfloat16": ("Sixteen<BF16>", 2), "float16": ("Sixteen<F16>", 2)}
 _MOST_BLOCKS = 2**20
+_MOST_WORK: Any = 10**6  # of NumPy, before it says that arrays may share memory
+_SOMEWHERE = 2**40  # for NumPy, which allocates where an address is 0
 
 
 class Dense(NamedTuple):
@@ -62,10 +63,10 @@ def describe(x, name: str) -> Dense:
             raise ValueError(f"{name} is a sparse tensor, but only A is sparse: make it dense with to_dense()")
         if x.is_neg():
             raise ValueError(f"{name} is a view whose signs PyTorch has yet to change: call resolve_neg() first")
-        return Dense(x.data_ptr(), x.shape, x.stride(), _named(x.dtype), x.get_device())
+        return Dense(x.data_ptr(), x.shape, x.stride(), named(x.dtype), x.get_device())
     if library == "cupy":
         strides = _elements(x.strides, x.dtype.itemsize)
-        return Dense(x.data.ptr, x.shape, strides, _named(x.dtype), x.data.device_id)
+        return Dense(x.data.ptr, x.shape, strides, named(x.dtype), x.data.device_id)
     return _foreign(x, name)
 
 
@@ -96,34 +97,28 @@ def _elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _foreign(x, name: str) -> Dense:
-    speaks = hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+    require(not isinstance(x, np.ndarray), _on_host(name, x))
     require(
-        speaks and not isinstance(x, np.ndarray),
-        _on_host(name, x)
-        if isinstance(x, np.ndarray)
-        else f"{name} is {_type(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of "
-        "PyTorch, CuPy or another library of GPU arrays",
+        hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"),
+        f"{name} is {_type(x)}, which speaks neither DLPack nor __cuda_array_interface__: bring an array of PyTorch, "
+        "CuPy or another library of GPU arrays",
     )
     kind, ordinal = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (None, 0)
     require(kind != _CPU, _on_host(name, x))
-    view = _viewed(x, name, ordinal)
+    # JAX's arrays never change, which their description does not say in every version.
+    jax = type(x).__module__.partition(".")[0] in ("jax", "jaxlib")
+    view = _viewed(x, name, (current(x, ordinal) or _LEGACY, -1) if jax else (-1, current(x, ordinal) or _LEGACY))
     require(view.is_device_accessible and view.device_id >= 0, _on_host(name, x))
     shape = tuple(view.shape)
-    strides = tuple(view.strides) if view.strides is not None else row_major(shape)
-    # JAX's arrays never change, which their description does not say in every version.
-    readonly = bool(view.readonly) or _is_jax(x)
-    return Dense(int(view.ptr), shape, strides, _named(view.dtype), int(view.device_id), readonly)
-
-
-def _is_jax(x) -> bool:
-    return type(x).__module__.partition(".")[0] in ("jax", "jaxlib")
+    strides = view.strides or (prod(shape[i + 1 :]) for i in range(len(shape)))
+    return Dense(int(view.ptr), shape, tuple(strides), named(view.dtype), int(view.device_id), view.readonly or jax)
 
 
 _CPU = 1  # of DLPack's kinds of devices
 _LEGACY = 1  # DLPack's number of the stream at address 0
 
 
-def _viewed(x, name: str, ordinal: int):
+def _viewed(x, name: str, streams: tuple[int, int]):
     """Return what another library says of its array; ValueError, one sentence, where it says nothing.
 
     The caller's stream is the one that counts, so nobody waits for another one, which -1 asks for; but JAX takes -1 for
@@ -131,8 +126,7 @@ def _viewed(x, name: str, ordinal: int):
     """
     from cuda.core.utils import StridedMemoryView
 
-    streams = [-1, current(x, ordinal) or _LEGACY]
-    for stream in reversed(streams) if _is_jax(x) else streams:
+    for stream in streams:
         try:
             return StridedMemoryView.from_any_interface(x, stream_ptr=stream)
         except Exception as error:  # each library has its own
@@ -152,14 +146,21 @@ def _type(x) -> str:
 
 
 @functools.cache
-def _named(dtype) -> str:
-    """Return a library's dtype as it is called here."""
-    return named(getattr(dtype, "name", dtype))
+def named(dtype) -> str:
+    """Return a dtype of PyTorch's, or of NumPy's, as it is called here: "bfloat16"."""
+    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
 
 
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of an array without gaps, the last index the fastest."""
-    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+def require_no_grad(x, name: str) -> None:
+    """Raise ValueError, one sentence, where PyTorch would want a gradient of x, a tensor or any other array.
+
+    name: what the sentence calls it. Nothing is lost under torch.no_grad(), or of what is detached.
+    """
+    if getattr(x, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+        raise ValueError(
+            f"{name} requires grad, but gradients are lost here: multiply by a SparseMatrix, which has them, or detach "
+            f"{name}"
+        )
 
 
 def matrix(x: Dense) -> tuple[int, int, int, int]:
@@ -195,36 +196,32 @@ def extent(x: Dense) -> tuple[int, int]:
     return sum(e for e in ends if e < 0), size + sum(e for e in ends if e > 0)
 
 
+def _claimed(x: Dense) -> np.ndarray:
+    """Return an array of NumPy's with an array's places, to be asked about them and never read."""
+    size = DTYPES[x.dtype][1]
+    strides = tuple(size * step for step in x.strides)
+    said = {
+        "version": 3,
+        "data": (x.ptr or _SOMEWHERE, False),
+        "typestr": f"|V{size}",
+        "shape": x.shape,
+        "strides": strides,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=said))
+
+
 def overlaps_itself(x: Dense) -> bool:
     """Whether elements of an array of one or two dimensions share memory, as those of an expanded one do."""
-    steps = [(n, abs(step)) for n, step in zip(x.shape, x.strides, strict=True) if n != 1]
-    if 0 in x.shape or not steps:
-        return False
-    if any(step == 0 for _, step in steps) or len(steps) == 1:
-        return any(step == 0 for _, step in steps)
-    # Of two elements at one place, one is a multiple of the other's step further along each dimension.
-    (rows, by_row), (columns, by_column) = steps
-    common = gcd(by_row, by_column)
-    return by_column // common < rows and by_row // common < columns
+    places = _claimed(x)
+    return any(np.may_share_memory(y[:1], y[1:], max_work=_MOST_WORK) for y in (places, places.T))
 
 
 def apart(x: Dense, y: Dense) -> bool:
-    """Whether two matrices of a dtype share no memory, if only as columns, or rows, of one larger matrix.
-
-    Their lines are as far from each other, and side by side in each. Other patterns are taken to share some.
-    """
+    """Whether two arrays of a dtype share no memory, where that is not too hard to say."""
     (first, past), (begin, end) = extent(x), extent(y)
-    if x.ptr + past <= y.ptr + begin or y.ptr + end <= x.ptr + first or 0 in (*x.shape, *y.shape):
+    if x.ptr + past <= y.ptr + begin or y.ptr + end <= x.ptr + first:
         return True
-    size = DTYPES[x.dtype][1]
-    of_x, of_y = matrix(x), matrix(y)
-    for line, step in ((1, 0), (0, 1)):  # axes: along a line, and from line to line
-        pitch = of_x[2 + step]
-        if pitch > 0 and pitch == of_y[2 + step] and of_x[2 + line] == of_y[2 + line] == 1:
-            at = (y.ptr - x.ptr) % (pitch * size)
-            if of_x[line] * size <= at <= (pitch - of_y[line]) * size:
-                return True
-    return False
+    return not np.may_share_memory(_claimed(x), _claimed(y), max_work=_MOST_WORK)
 
 
 # ---------------------------------------------------------------- what is allocated
@@ -310,15 +307,11 @@ def factor(name: str, x) -> float:
         isinstance(x, Real) and not isinstance(x, bool),
         f"{name} is {x!r}, but must be a real number on the host",
     )
-    try:
-        made = float(x)
-    except OverflowError:
-        made = float("inf") if x > 0 else float("-inf")
     require(
-        abs(made) <= _MOST or made != made or abs(x) == float("inf"),
+        not _MOST < abs(x) < float("inf"),
         f"{name} is {x!r}, but must be a number that float32 holds",
     )
-    return made
+    return float(x)
 
 
 _MOST = float(np.finfo(np.float32).max)

@@ -7,13 +7,14 @@ Products are operators of `torch.library`, on the current stream, which `torch.c
 is captured after a first call at the same number of tokens, which compiles. Layers take what nn.Linear takes: any
 numbers of features, any leading dimensions, and under autocast what it casts. Nothing is copied where features are
 multiples of 8: inputs and outputs lie as nn.Linear has them; otherwise they are padded, and cut. Launches may overlap,
-on several streams and in several graphs: each claims its tiles from a counter of its own (`counters`). An
+on several streams and in several graphs: each claims its tiles from a counter of its own (`counter`). An
 output has the same bits each time, since the order of a sum does not depend on who claims its tile. On the CPU the same
 layers multiply dense, slowly, for tests. Inference alone: to go backward through a layer is an error. Modules are
 copied, pickled, moved and converted as others are. PyTorch is imported when a layer is first asked for.
 """
 
 import functools
+import threading
 from collections.abc import Mapping
 from math import prod
 from numbers import Real
@@ -23,8 +24,9 @@ from typing import Any
 from ..async_sparse import layer
 from ..contract import require
 from ..lazy import torch
-from . import counters, dense, torch_modes
-from .torch_modes import cast, size
+from . import buffers, dense
+from .dense import named
+from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken, without_gradients
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -96,12 +98,20 @@ def _cells(weight, block: int):
 
 def blocks_of(weight, mask) -> tuple[Any, Any, Any]:
     """(row_ptr, col_idx, val) of a weight's blocks: int32 (rows + 1,), int32 (blocks,), (blocks, SIDE, SIDE)."""
+    return _listed(*_cut(weight, mask))
+
+
+def _cut(weight, mask):
+    """Return a weight in blocks of SIDE, (rows, columns, SIDE, SIDE), and which of them a mask keeps."""
     finer = _side(weight.shape, mask) // SIDE
-    mask = mask.repeat_interleave(finer, 0).repeat_interleave(finer, 1)
     cells = _cells(weight.detach(), SIDE)
-    mask = mask[: cells.shape[0], : cells.shape[1]]
+    mask = mask.repeat_interleave(finer, 0).repeat_interleave(finer, 1)
+    return cells, mask[: cells.shape[0], : cells.shape[1]]
+
+
+def _listed(cells, mask) -> tuple[Any, Any, Any]:
     row, col = mask.nonzero(as_tuple=True)
-    row_ptr = torch.zeros(mask.shape[0] + 1, dtype=torch.int32, device=weight.device)
+    row_ptr = torch.zeros(mask.shape[0] + 1, dtype=torch.int32, device=mask.device)
     row_ptr[1:] = mask.sum(1).cumsum(0)
     return row_ptr, col.int(), cells[row, col].contiguous()
 
@@ -113,14 +123,11 @@ def work_order(row_ptr, middle=None):
     A row in which one of two matrices has no block has none: their product is zero.
     """
     first, end = row_ptr[:-1], row_ptr[1:]
-    middle = first if middle is None else middle
-    if middle is not first:
-        empty = (middle == first) | (middle == end)
-        first, middle, end = (
-            first,
-            torch.where(empty, first, middle),
-            torch.where(empty, first, end),
-        )
+    if middle is None:
+        middle = first
+    else:
+        end = torch.where((middle == first) | (middle == end), first, end)
+        middle = torch.minimum(middle, end)
     row = torch.argsort(end - first, descending=True, stable=True)
     return torch.stack([row.int(), first[row], end[row], middle[row]], 1).int().contiguous()
 
@@ -129,57 +136,34 @@ def work_order(row_ptr, middle=None):
 
 
 @functools.cache
-def operators() -> SimpleNamespace:
+def block_linear():
     """Return the operator `sparsity_on_trial::block_linear`, registered at the first call."""
-    import torch
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::block_linear",
-        mutates_args=(),
-        schema="(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor",
-    )
-    def block_linear(x, val, index, col_idx, features, kernel):
-        require(
-            x.dtype == val.dtype,
-            f"the input is {x.dtype}, but the layer's blocks are {val.dtype}: convert one of them",
-        )
-        sizes = _sizes(x, col_idx, features, kernel)
-        layer.check(sizes)
-        shape = _shape(x, features, kernel)
-        if 0 in (*shape, x.shape[-1]):
-            return x.new_zeros(shape)
-        multiply = _enqueue if x.is_cuda else _on_cpu
-        return multiply(x.reshape(-1, x.shape[-1]), val, index, col_idx, features, sizes).view(shape)
-
-    @block_linear.register_fake
-    def _(x, val, index, col_idx, features, kernel):
-        return x.new_empty(_shape(x, features, kernel))
-
-    def no_gradient(ctx, grad):
-        raise ValueError(
-            "a layer of blocks is for inference and has no gradients: call it under torch.no_grad(), or train the "
-            "dense layer"
-        )
-
-    block_linear.register_autograd(no_gradient)
-    return SimpleNamespace(block_linear=torch.ops.sparsity_on_trial.block_linear.default)
+    schema = "(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor"
+    refuse = without_gradients("a layer of blocks", "train the dense layer")
+    return operator("block_linear", schema, _block_linear, lambda x, *of: x.new_empty(_shape(x, *of[-2:])), refuse)
 
 
 def _shape(x, features, kernel: str) -> tuple:
     """Of the output: as nn.Linear's, or of opt5 (features, tokens)."""
-    if kernel == "opt5":
-        return features, prod(x.shape[:-1])
-    return *x.shape[:-1], features
+    return (features, prod(x.shape[:-1])) if kernel == "opt5" else (*x.shape[:-1], features)
 
 
-def _sizes(x, col_idx, features: int, kernel: str) -> layer.Sizes:
-    """Return what a kernel is launched for, which is more where lines would not begin at multiples of 16 bytes."""
+def _block_linear(x, val, index, col_idx, features, kernel):
+    require(
+        x.dtype == val.dtype,
+        f"the input is {x.dtype}, but the layer's blocks are {val.dtype}: convert one of them",
+    )
     tokens, k = prod(x.shape[:-1]), x.shape[-1]
-    if kernel == "opt5":
-        tokens = layer.whole_lines(tokens)
-    dtype = torch_modes.named(x.dtype)
-    m, k = layer.whole_lines(features), layer.whole_lines(k)
-    return layer.Sizes(kernel, m, k, col_idx.shape[0], tokens, dtype)
+    # More where lines would not begin at multiples of 16 bytes.
+    wide = layer.whole_lines(tokens) if kernel == "opt5" else tokens
+    m, inputs = layer.whole_lines(features), layer.whole_lines(k)
+    sizes = layer.Sizes(kernel, m, inputs, col_idx.shape[0], wide, named(x.dtype))
+    layer.check(sizes)
+    shape = _shape(x, features, kernel)
+    if 0 in (*shape, k):
+        return x.new_zeros(shape)
+    multiply = _enqueue if x.is_cuda else _on_cpu
+    return multiply(x.reshape(-1, k), val, index, col_idx, features, sizes).view(shape)
 
 
 def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
@@ -187,17 +171,53 @@ def _enqueue(x, val, index, col_idx, features: int, sizes: layer.Sizes):
     tokens, k = x.shape
     if (sizes.tokens, sizes.k) != (tokens, k):
         x = torch.nn.functional.pad(x, (0, sizes.k - k, 0, sizes.tokens - tokens))
-    x, ordinal = torch_modes.aligned(x), x.get_device()
-    with torch_modes.on(ordinal):
+    x, ordinal = aligned(x), x.get_device()
+    with launching(x) as stream:
         out = x.new_empty(sizes.out)
-        stream, captured = dense.current(x, ordinal), torch.cuda.is_current_stream_capturing()
-        with torch_modes.capturing():
-            launch = layer.launcher(sizes, ordinal)
-            counter = counters.counter(ordinal, stream, captured)
-            addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), counter
-            launch(dense.opened(stream, torch_modes.gpu_of(ordinal)), *addresses)
+        tiles = counter(ordinal, dense.current(x, ordinal), torch.cuda.is_current_stream_capturing())
+        addresses = *(t.data_ptr() for t in (x, out, val, index, col_idx)), tiles
+        layer.launcher(sizes, ordinal)(stream, *addresses)
     m, n = (features, tokens) if sizes.kernel == "opt5" else (tokens, features)
     return out if out.shape == (m, n) else out[:m, :n].contiguous()
+
+
+# ---------------------------------------------------------------- counters of tiles
+
+#: Kernels claim their tiles from two uint32 zeros, which are zeros again afterwards, so no two launches that share them
+#: may run at once. Those of a stream follow each other and have one counter, whatever layer they are of. A captured
+#: launch has its own, since its graph may be replayed beside everything else; nobody knows when a graph goes, so the
+#: counter stays until the process ends.
+SPACE = 32  #: bytes from a counter to the next
+MANY = 1024  #: that are allocated together
+_PER_THREAD = 2  #: the address that stands for another stream in each thread, CU_STREAM_PER_THREAD
+
+_of_stream: dict[tuple[int, int, int], int] = {}
+_spare: dict[int, list[int]] = {}
+_lock = threading.Lock()
+
+
+def counter(ordinal: int, stream: int, captured: bool) -> int:
+    """Return the address of a counter for a launch on the stream at an address.
+
+    It is on the current GPU, of CUDA's number ordinal. captured: whether the launch becomes part of a graph.
+    """
+    if captured:
+        return _fresh(ordinal)
+    key = ordinal, stream, threading.get_ident() if stream == _PER_THREAD else 0
+    return _of_stream.get(key) or _of_stream.setdefault(key, _fresh(ordinal))
+
+
+def _fresh(ordinal: int) -> int:
+    """Return a counter that nobody else has."""
+    with _lock:
+        spare = _spare.setdefault(ordinal, [])
+        if not spare:
+            first = buffers.allocated(MANY * SPACE)
+            spare.extend(range(first, first + MANY * SPACE, SPACE))
+        return spare.pop()
+
+
+# ---------------------------------------------------------------- on the host
 
 
 def _on_cpu(x, val, index, col_idx, features: int, sizes: layer.Sizes):
@@ -220,11 +240,8 @@ def _whole(val, col_idx, first, end, m: int, k: int):
     """Return the dense weight (m, k) of the blocks first[r] to end[r] - 1 of each block row r."""
     rows, columns = first.shape[0], -(-k // SIDE)
     whole = val.new_zeros(rows, columns, SIDE, SIDE)
-    lengths = (end - first).long()
-    row = torch.repeat_interleave(torch.arange(rows, device=val.device), lengths)
-    before = torch.cumsum(lengths, 0) - lengths
-    block = torch.arange(row.shape[0], device=val.device) - before[row] + first.long()[row]
-    whole[row, col_idx.long()[block]] = val[block]
+    for row, (begin, past) in enumerate(zip(first.tolist(), end.tolist(), strict=True)):
+        whole[row, col_idx[begin:past].long()] = val[begin:past]
     return whole.transpose(1, 2).reshape(rows * SIDE, columns * SIDE)[:m, :k]
 
 
@@ -236,7 +253,7 @@ def classes() -> SimpleNamespace:
     """`BlockSparseLinear` and `SparseFFN`, made when PyTorch is first needed."""
     from torch import nn
 
-    multiply = operators().block_linear
+    multiply = block_linear()
 
     class Blocks(nn.Module):
         """The blocks of one product as buffers, and the product."""
@@ -251,7 +268,7 @@ def classes() -> SimpleNamespace:
 
         def product(self, x, features: int):
             """Return the product, in the dtype that autocast asks for where it is on."""
-            x, val = torch_modes.taken(x, self.val, self.in_features, "blocks")
+            x, val = taken(x, self.val, self.in_features, "blocks")
             return multiply(x, val, self.index, self.col_idx, features, self.kernel)
 
     class BlockSparseLinear(Blocks):
@@ -264,15 +281,12 @@ def classes() -> SimpleNamespace:
 
         def __init__(self, inputs: int, outputs: int, row_ptr, col_idx, val, bias=None, published=False):
             require_blocks(inputs, outputs, row_ptr, col_idx, val)
-            torch_modes.require_bias(bias, outputs)
+            require_bias(bias, outputs)
             row_ptr, col_idx, val = row_ptr.int(), col_idx.int().contiguous(), val.contiguous()
             index = row_ptr.contiguous() if published else work_order(row_ptr)
             super().__init__(inputs, "opt5" if published else "unit_ring", index, col_idx, val)
             self.out_features = outputs
-            if bias is None or isinstance(bias, nn.Parameter):
-                self.register_parameter("bias", bias)
-            else:
-                self.register_buffer("bias", bias)
+            self.bias = bias if bias is None or isinstance(bias, nn.Parameter) else nn.Buffer(bias)
 
         @classmethod
         def of(cls, linear, mask, published: bool = False):
@@ -311,10 +325,12 @@ def classes() -> SimpleNamespace:
                 up.weight.dtype == gate.weight.dtype,
                 f"gate_proj is {gate.weight.dtype} and up_proj {up.weight.dtype}: convert one of them",
             )
-            of_gate, of_up = (
-                blocks_of(linear.weight, masks[name]) for name, linear in (("gate_proj", gate), ("up_proj", up))
-            )
-            super().__init__(k, "gated", *_interleaved(of_gate, of_up))
+            cut = [_cut(x.weight, masks[name]) for name, x in (("gate_proj", gate), ("up_proj", up))]
+            cells, kept = (torch.cat(of_both, 1) for of_both in zip(*cut, strict=True))
+            row_ptr, col_idx, val = _listed(cells, kept)  # in each block row the gate's blocks, then up's
+            columns = kept.shape[1] // 2
+            middle = row_ptr[:-1] + kept[:, :columns].sum(1, dtype=torch.int32)
+            super().__init__(k, "gated", work_order(row_ptr, middle), col_idx % columns, val)
             self.features = m
             self.down_proj = BlockSparseLinear.of(down, masks["down_proj"])
 
@@ -356,19 +372,6 @@ def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
         )
 
 
-def _interleaved(gate, up) -> tuple[Any, Any, Any]:
-    """(work order, col_idx, val) of two matrices in one list: in each block row the gate's blocks, then up's."""
-    lengths = [(row_ptr[1:] - row_ptr[:-1]).long() for row_ptr, _, _ in (gate, up)]
-    row_ptr = torch.zeros_like(gate[0])
-    row_ptr[1:] = (lengths[0] + lengths[1]).cumsum(0)
-    rows = torch.arange(len(row_ptr) - 1, device=row_ptr.device)
-    # By block row, the gate's before up's; sorting keeps the order of columns.
-    place = torch.cat([2 * rows.repeat_interleave(n) + i for i, n in enumerate(lengths)])
-    order = place.argsort(stable=True)
-    col_idx, val = (torch.cat([gate[i], up[i]])[order].contiguous() for i in (1, 2))
-    return work_order(row_ptr, row_ptr[:-1] + lengths[0].int()), col_idx, val
-
-
 # ---------------------------------------------------------------- a whole model
 
 
@@ -401,15 +404,14 @@ def masks(
     model, density: float, block: int = SIDE, *, seed: int = 0, keep: str = "random"
 ) -> dict[str, dict[str, Any]]:
     """Name of an FFN -> name of its projection -> the mask of `chosen`, all of one generator of the seed."""
-    made, generators = {}, {}
-    for name, module in ffns(model).items():
-        where = module.gate_proj.weight.device
-        if where not in generators:
-            generators[where] = torch.Generator(where).manual_seed(seed)
-        made[name] = {
-            p: chosen(getattr(module, p).weight, density, block, keep, generators[where]) for p in PROJECTIONS
+    generator = functools.cache(lambda where: torch.Generator(where).manual_seed(seed))
+    return {
+        name: {
+            p: chosen(getattr(module, p).weight, density, block, keep, generator(module.gate_proj.weight.device))
+            for p in PROJECTIONS
         }
-    return made
+        for name, module in ffns(model).items()
+    }
 
 
 def replacements(
@@ -420,25 +422,22 @@ def replacements(
     published: each projection alone by the source's kernel, as the source has it; otherwise whole FFNs in two launches.
     Blocks are those of `masks`, the same for both. Raises ValueError for a model without FFNs that this replaces.
     """
-    made = {}
+    made: dict[str, Any] = {}
     for name, of in masks(model, density, block, seed=seed, keep=keep).items():
-        module = model.get_submodule(name)
+        parts = {p: getattr(model.get_submodule(name), p) for p in PROJECTIONS}
         if published:
-            for p in PROJECTIONS:
-                made[f"{name}.{p}"] = classes().BlockSparseLinear.of(getattr(module, p), of[p], published=True)
+            of_one = classes().BlockSparseLinear.of
+            made |= {f"{name}.{p}": of_one(part, of[p], published=True) for p, part in parts.items()}
         else:
-            made[name] = classes().SparseFFN(*(getattr(module, p) for p in PROJECTIONS), of)
+            made[name] = classes().SparseFFN(*parts.values(), of)
     return made
 
 
 def put(model, modules: Mapping[str, Any]) -> dict[str, Any]:
     """Put modules in the places of these names; returns those that were there, for another `put`."""
-    before = {}
+    before = {name: model.get_submodule(name) for name in modules}
     for name, module in modules.items():
-        above, _, last = name.rpartition(".")
-        parent = model.get_submodule(above)
-        before[name] = getattr(parent, last)
-        setattr(parent, last, module)
+        model.set_submodule(name, module)
     return before
 
 

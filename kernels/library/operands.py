@@ -20,7 +20,7 @@ from ..formats.half import array_module
 from ..formats.nm import Nm
 from ..formats.two_four import TwoFour
 from ..formats.wcsr import Wcsr
-from .torch_modes import named
+from .dense import named
 
 FORMATS = (Csr, Bcsr, Wcsr, TwoFour, Nm)
 DTYPES = ("float32", "bfloat16", "float16")
@@ -130,12 +130,12 @@ def operand(
 
     prune: "2:4" keeps the two largest magnitudes of each four columns of a row; "nm" keeps density · group of each
     `group` columns, `vector` rows together; "block" keeps the share `density` of blocks with the largest sums of
-    squares, without a density those that are not 0. dtype: of the values, "float32" where it is None, as `dtype_name`
-    takes it. accuracy: an explicit one allows rounding to the dtype. check: whether the indices of what is made are
-    looked at; those that a conversion reads through are in any case.
+    squares, without a density those that are not 0. dtype: of the values, as `dtype_name` takes it; None: that of A.
+    accuracy: an explicit one allows rounding to the dtype. check: whether the indices of what is made are looked at;
+    those that a conversion reads through are in any case.
     Raises ValueError, one sentence, for anything else.
     """
-    dtype = dtype_name(dtype)
+    dtype = dtype_name(dtype) or dtype_named(a)
     require(
         prune is None or prune in PATTERNS,
         f"prune is {prune!r}, but must be one of {', '.join(PATTERNS)}",
@@ -155,7 +155,7 @@ def operand(
         f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
     )
     how = {"density": density, "group": group, "vector": vector, "block": block}
-    return PATTERNS[prune](x, dtype or "float32", accuracy, **how)
+    return PATTERNS[prune](x, dtype, accuracy, **how)
 
 
 def _name(a) -> str:

@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, tma
+from .. import formats, tma, workspace
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_of
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import buffers, current, dense, direct, expect, in_order, operands, routes
+from . import buffers, current, dense, direct, expect, operands, routes
 from .buffers import Buffers
-from .dense import Dense
-from .torch_modes import require_no_grad
+from .dense import Dense, require_no_grad
 
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
@@ -113,7 +112,7 @@ class Plan:
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
-        self.b_order, self.out_order = way.b_order, way.c_order
+        self.b_order, self.out_order = tuple(way.orders[0])
         self.in_place, self.stream = way.in_place, stream
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
         self.prepare_ms = 0.0
@@ -196,7 +195,7 @@ class Plan:
             return out
         if at + b_first < to + past and to + first < at + b_past:
             _require_apart(b, out)
-        flow = dense.opened(pointer, self.device)
+        flow = workspace.stream_at(pointer, self.device)
         given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
         if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
             self._enqueued(*given)
@@ -417,7 +416,7 @@ def built(
         if bound is None:
             trials = (lambda: routes.multiplication(way, n, cupy)) if tune else None
             config, made._note = routes.choose(way, p, device, trials)
-            config = in_order.in_order(config) if deterministic else config
+            config = routes.in_order(config) if deterministic else config
             bound = routes.prepare(way, config, p, device)
     device.sync()
     made._repeat(config, bound)
@@ -451,11 +450,9 @@ def spmm(
     """
     given = dense.describe(b, "B")
     if prune is None and accuracy in (None, *operands.ACCURACIES.get(given.dtype, ())[:1]):
-        found = direct.brought(a)
-        if found is not None:
-            done = direct.multiplied(found, b, given, out, alpha, beta, stream, check)
-            if done is not None:
-                return done
+        done = direct.multiplied(a, b, given, out, alpha, beta, stream, check)
+        if done is not None:
+            return done
     require(len(given.shape) in (1, 2), f"B has {len(given.shape)} dimensions, but a matrix has 2")
     n = given.shape[1] if len(given.shape) == 2 else 1
     made = plan(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import autotune, jit, splitmix
+from ..async_sparse import wcsr, windows
+from ..async_sparse.union import Union
 from ..contract import Family, Launch, Multiplication, Operand, Operands, Slot, require
 from ..formats import half
 from ..formats.bcsr import Bcsr
@@ -29,35 +31,19 @@ _B = 2  # stream of the random numbers that trials multiply
 # ---------------------------------------------------------------- how kernels read A's values
 
 
-def _same(a, dtype: str, accuracy: str | None):
-    return a
-
-
-def _as_csr(a, dtype: str, accuracy: str | None):
-    operands.require_all_held(a, dtype, accuracy)
-    return operands.as_csr(a)
-
-
-def _rounded(a, dtype: str, accuracy: str | None):
+def _rounded(a, dtype: str):
     """To TF32."""
-    windows = importlib.import_module("...async_sparse.windows", __name__)
     stored = {"dtype": "float32"} if isinstance(a, Bcsr) else {}
     return replace(a, val=windows.tf32(operands.values_of(a)), **stored)
 
 
-def _csr_rounded(a, dtype: str, accuracy: str | None):
-    return _rounded(operands.as_csr(a), dtype, accuracy)
-
-
-def _stored(a, dtype: str, accuracy: str | None):
+def _stored(a, dtype: str):
     """In the dtype of B, where a format stores its values so."""
-    operands.require_all_held(a, dtype, accuracy)
     return a if a.dtype == dtype else replace(a, dtype=dtype, val=half.to_bits(operands.values_of(a), dtype))
 
 
-def _held(a, dtype: str, accuracy: str | None):
+def _held(a, dtype: str):
     """Round to the dtype of B, in float32."""
-    operands.require_all_held(a, dtype, accuracy)
     return replace(a, val=half.from_bits(half.to_bits(a.val, dtype), dtype))
 
 
@@ -65,70 +51,58 @@ def _held(a, dtype: str, accuracy: str | None):
 
 
 @dataclass(frozen=True)
-class Way:
-    """A family of a system's kernels, and what it reads and writes."""
-
-    room: str
-    variant: str  #: of the system's `FAMILIES`
-    numbers: str  #: what B is read as: a dtype, or "tf32"
-    read: Callable  #: (A, dtype of B, accuracy that was named or None): A as its kernels read it
-    orders: tuple[str, ...] = ("CC",)  #: memory orders of B and out that its kernels have
-    turned: bool = False  #: outᵀ = Bᵀ · Aᵀ is multiplied
-
-
-_GROUPS = Way("async_sparse", "auto_fp32", "float32", _as_csr)
-_IN_PLACE = Way("casper_sparse", "in_place", "float32", _same)
-_VECTORS = Way("nm_spmm", "auto", "float32", _same, turned=True)
-_ANY = ("CC", "CF", "FC", "FF")
-
-
-def _sixteen(dtype: str) -> dict[tuple[type, str], tuple[Way, Way]]:
-    """Return the ways of a dtype of 16 bits.
-
-    On Hopper rows of B are read by blocks as they lie where those of out lie likewise.
-    """
-    rows = Way("async_sparse", "auto_half", dtype, _as_csr)
-    blocks = Way("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
-    pairs = Way("tensor_core_24", "auto", dtype, _stored)
-    return {
-        (Csr, dtype): (rows, rows),
-        (Bcsr, dtype): (blocks, Way("async_sparse", "blocks_mma", dtype, _stored, _ANY)),
-        (TwoFour, dtype): (replace(pairs, orders=_ANY), pairs),
-    }
-
-
-#: Format and what is asked, "fp32" or "tf32" of float32, a 16-bit dtype, or "in_place" -> the ways on compute
-#: capability 9.0 and on other GPUs, from 8.0 on; None: there is none. What is missing is multiplied as CSR.
-TABLE: dict[tuple[type, str], tuple[Way, Way | None]] = {
-    (Csr, "fp32"): (_GROUPS, _GROUPS),
-    (Csr, "tf32"): (Way("async_sparse", "auto_tf32", "tf32", _csr_rounded), _GROUPS),
-    (Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
-    (Bcsr, "tf32"): (Way("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
-    **_sixteen("bfloat16"),
-    **_sixteen("float16"),
-    (Nm, "fp32"): (_VECTORS, _VECTORS),
-    (Nm, "tf32"): (Way("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
-    (Nm, "bfloat16"): (Way("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),
-}
-
-
-@dataclass(frozen=True)
 class Route:
-    """A system's way to multiply a matrix."""
+    """A family of a system's kernels, what it reads and writes, and the matrix that it multiplies."""
 
     room: str
     variant: str  #: of the system's `FAMILIES`
-    a: Any  #: A as the system multiplies it
     numbers: str  #: what the system reads B as: a dtype, or "tf32"
-    b_order: str = "C"  #: memory order of B (k, n) that the kernel reads
-    c_order: str = "C"  #: and of out (m, n)
+    read: Callable | None = None  #: (A, dtype of B): A as its kernels read it, where that is another
+    orders: tuple[str, ...] = ("CC",)  #: memory orders of B and out that its kernels have; the first is taken
     turned: bool = False  #: the system multiplies outᵀ = Bᵀ · Aᵀ
     in_place: bool = False  #: kernels read A's values where they are, so that they may change
+    a: Any = None  #: A as the system multiplies it; None: in the table
 
     @property
     def family(self) -> Family:
         """Return the system's family of configurations."""
         return importlib.import_module(f"...{self.room}", __name__).FAMILIES[self.variant]
+
+
+_GROUPS = Route("async_sparse", "auto_fp32", "float32")
+_IN_PLACE = Route("casper_sparse", "in_place", "float32", in_place=True)
+_VECTORS = Route("nm_spmm", "auto", "float32", turned=True)
+_ANY = ("CC", "CF", "FC", "FF")
+
+
+def _sixteen(dtype: str) -> dict[tuple[type, str], tuple[Route, Route]]:
+    """Return the routes of a dtype of 16 bits.
+
+    On Hopper rows of B are read by blocks as they lie where those of out lie likewise.
+    """
+    rows = Route("async_sparse", "auto_half", dtype)
+    blocks = Route("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
+    pairs = Route("tensor_core_24", "auto", dtype, _stored)
+    return {
+        (Csr, dtype): (rows, rows),
+        (Bcsr, dtype): (blocks, Route("async_sparse", "blocks_mma", dtype, _stored, _ANY)),
+        (TwoFour, dtype): (replace(pairs, orders=_ANY), pairs),
+    }
+
+
+#: Format and what is asked, "fp32" or "tf32" of float32, a 16-bit dtype, or "in_place" -> the routes on compute
+#: capability 9.0 and on other GPUs, from 8.0 on; None: there is none. What is missing is multiplied as CSR.
+TABLE: dict[tuple[type, str], tuple[Route, Route | None]] = {
+    (Csr, "fp32"): (_GROUPS, _GROUPS),
+    (Csr, "tf32"): (Route("async_sparse", "auto_tf32", "tf32", _rounded), _GROUPS),
+    (Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
+    (Bcsr, "tf32"): (Route("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
+    **_sixteen("bfloat16"),
+    **_sixteen("float16"),
+    (Nm, "fp32"): (_VECTORS, _VECTORS),
+    (Nm, "tf32"): (Route("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
+    (Nm, "bfloat16"): (Route("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),
+}
 
 
 def route(
@@ -150,12 +124,11 @@ def route(
     """
     hopper = jit.arch_of(device) in HOPPER
     asked = "in_place" if in_place else dtype if dtype in half.DTYPES else "fp32" if accuracy == "fp32" else "tf32"
-    if in_place:
-        require(
-            isinstance(a, Csr) and dtype == "float32",
-            f"values change in place for CSR times float32, but A is {type(a).__name__} and B {dtype}: leave "
-            "in_place out, and plan anew where values change",
-        )
+    require(
+        not in_place or (isinstance(a, Csr) and dtype == "float32"),
+        f"values change in place for CSR times float32, but A is {type(a).__name__} and B {dtype}: leave in_place out, "
+        "and plan anew where values change",
+    )
     kind: type = type(a) if (type(a), asked) in TABLE else Csr
     if isinstance(a, Nm):
         require(asked != "float16", "N:M times float16 has no kernel, but bfloat16 and float32 have: convert B")
@@ -168,10 +141,10 @@ def route(
             f"N:M times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: convert B to "
             "float32"
         )
+    operands.require_all_held(a, dtype, accuracy if explicit else None)
+    a = operands.as_csr(a) if kind is Csr or way is _GROUPS else a
     orders = max(way.orders, key=lambda x: (x[0] == order, x[1] == out_order))
-    read = way.read
-    made = read(a, dtype, accuracy if explicit else None)
-    return Route(way.room, way.variant, made, way.numbers, orders[0], orders[1], way.turned, in_place)
+    return replace(way, a=way.read(a, dtype) if way.read else a, orders=(orders,))
 
 
 # ---------------------------------------------------------------- what a kernel is bound to
@@ -183,15 +156,16 @@ def multiplication(way: Route, n: int, xp=None) -> Multiplication:
     xp: CuPy or NumPy, for trials: arrays with random numbers in their place.
     """
     a, (m, k) = way.a, operands.size_of(way.a)
+    b_order, out_order = tuple(way.orders[0])
     bits = way.numbers in half.DTYPES
     kind = "uint16" if bits else "float32"
     if xp is None:
-        b, c = Slot(Operand.B, (k, n), kind, way.b_order), Slot(Operand.OUT, (m, n), kind, way.c_order)
+        b, c = Slot(Operand.B, (k, n), kind, b_order), Slot(Operand.OUT, (m, n), kind, out_order)
         if way.in_place:
             a = replace(a, val=Slot(Operand.VALUES, a.val.shape, a.val.dtype))
     else:
         numbers = splitmix.uniform(splitmix.key(0, _B), k * n, way.numbers, xp)
-        b, c = _laid(numbers, k, n, way.b_order), _laid(xp.zeros(m * n, kind), m, n, way.c_order)
+        b, c = _laid(numbers, k, n, b_order), _laid(xp.zeros(m * n, kind), m, n, out_order)
     dense = [x.T if way.turned else x for x in (b, c)]
     b_like, c_like = (Half(way.numbers, x) for x in dense) if bits else dense
     made = Operands(b_like, a, c_like) if way.turned else Operands(a, b_like, c_like)
@@ -203,7 +177,7 @@ def multiplication(way: Route, n: int, xp=None) -> Multiplication:
         make_host=lambda: made,
         make_device=lambda: made,
         limit="tf32" if way.numbers == "tf32" else "",
-        orders=way.b_order + way.c_order,
+        orders=way.orders[0],
     )
 
 
@@ -267,6 +241,36 @@ def written(way: Route, choice: str, p: Multiplication, device):
         return None
 
 
-def kernels(system: str) -> str:
-    """12 hexadecimal digits of a system's kernels, so that a choice is known to be of others."""
-    return autotune.choices.digest((jit.ROOT / system).glob("*.cu"))
+# ---------------------------------------------------------------- the same bits twice
+
+#: Float32 sums depend on the order of their additions. On one GPU that order is a configuration's own, for every
+#: launch, but where several blocks add to one element of C as they come to it:
+#:
+#:     CSR       union_rows, union_half   groups of rows cut into three parts or more    unless `in_order`
+#:               windows                  windows likewise: of x + y + z the order counts    unless `in_order`
+#:               split_rows               rows cut into three items or more    `in_order`: rows stay whole
+#:               wcsr, the source's       windows cut into three tasks or more    `in_order`: windows stay whole
+#:
+#: Everything else repeats its bits. Blocks that claim tiles from a counter (unit_ring, gated) claim whole sums: who has
+#: a tile changes, what is added when does not. What is cut along k elsewhere is added up in one order: by N:M's stream
+#: kernel and clusters, and by split-K, stream-K and the last wave of 2:4 and FP8. So is what `sddmm` sums, and what
+#: parts of a distributed product add to each other. What no route leads to: the published N:M kernels with split-K
+#: (v3_split_k, v3_searched, double_buffer) add by atomics, too.
+#:
+#: The order does depend on the configuration, which trials may choose anew (`Plan.choice` tells), on the number of
+#: columns, and where tiles are shared out among SMs on the GPU.
+#:
+#: Of casper_sparse, whose configurations are names: adds by atomics -> the same with rows whole.
+WHOLE = {"split_rows": "in_flight"}
+
+
+def in_order(config: Any) -> Any:
+    """Return a configuration whose every launch gives the same bits: this one, or the same that adds up in one order.
+
+    config: of a family of `autotune.Choices`, of wcsr, or the name of one of casper_sparse's kernels.
+    """
+    if isinstance(config, Union | windows.Windows):
+        return config if config.chunk == 0 else replace(config, in_order=True)
+    if isinstance(config, wcsr.Config):
+        return replace(config, chunk=0)
+    return WHOLE.get(config, config) if isinstance(config, str) else config

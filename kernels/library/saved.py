@@ -42,15 +42,18 @@ def save(made: Plan, path) -> None:
         "out_order": made.out_order,
         "in_place": made.in_place,
         "deterministic": made.deterministic,
-        "room": made.room,
         "choice": made.choice,
-        "gpu": autotune.choices.slug(made.device),
-        "nvrtc": jit.nvrtc_version(),
-        "kernels": routes.kernels(made.room),
+        **_origin(made.room, made.device),
     }
     about["sha256"] = _digest(about, arrays)
     with _aside(Path(path)) as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
+
+
+def _origin(room: str, device) -> dict[str, str]:
+    """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
+    kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
+    return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
 
 
 @contextmanager
@@ -95,13 +98,7 @@ def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None
             explicit=True,
             in_place=about["in_place"],
         )
-        same = {
-            "room": way.room,
-            "gpu": autotune.choices.slug(device_now),
-            "nvrtc": jit.nvrtc_version(),
-            "kernels": routes.kernels(way.room),
-        }
-        holds = all(about[name] == value for name, value in same.items())
+        holds = _origin(way.room, device_now).items() <= about.items()
         return plans.built(
             way,
             about["n"],

@@ -25,17 +25,10 @@ from ..formats.two_four import TwoFour, TwoFourEight
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
-from . import current, dense, operands
+from . import current, operands
+from .dense import named
 from .layers import put
-from .torch_modes import (
-    aligned,
-    capturing,
-    gpu_of,
-    named,
-    on,
-    require_bias,
-    taken,
-)
+from .torch_modes import aligned, gpu_of, launching, operator, require_bias, taken, without_gradients
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -57,10 +50,9 @@ def kept(weight):
     weight: (outputs, inputs).
     """
     m, k = weight.shape
-    sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1)
-    groups = sizes.view(m, -1, _GROUP)
-    order = groups.argsort(dim=-1, descending=True, stable=True)[..., :_KEPT]
-    return torch.zeros_like(groups, dtype=torch.bool).scatter_(-1, order, True).view(m, -1)[:, :k]
+    sizes = torch.nn.functional.pad(weight.detach().abs().float(), (0, -k % _GROUP), value=-1).view(m, -1, _GROUP)
+    order = sizes.argsort(dim=-1, descending=True, stable=True)[..., :_KEPT]
+    return torch.zeros_like(sizes, dtype=torch.bool).scatter_(-1, order, True).view(m, -1)[:, :k]
 
 
 def columns_of(mask, multiple: int = 16):
@@ -84,16 +76,14 @@ def columns_of(mask, multiple: int = 16):
 def _places(columns):
     """int16 (outputs, inputs' / 16): the columns of `columns_of`, as metadata holds them, four groups in a word."""
     nibbles = (columns[..., 0] | columns[..., 1] << 2).view(columns.shape[0], -1, 4)
-    words = sum(nibbles[..., i] << 4 * i for i in range(4))
-    return torch.where(words < 2**15, words, words - 2**16).to(torch.int16)
+    return (nibbles << 4 * torch.arange(4, device=columns.device)).sum(-1).to(torch.int16)  # as its bits
 
 
 def _columns(places):
     """Return what `_places` was made of, as columns of the weight: int64 (outputs, inputs' / 2)."""
-    words = places.long() & 0xFFFF
-    groups = torch.stack([words >> 4 * i & 15 for i in range(4)], -1).view(places.shape[0], -1)
-    first = _GROUP * torch.arange(groups.shape[1], device=places.device)
-    return torch.stack([first + (groups & 3), first + (groups >> 2)], -1).view(places.shape[0], -1)
+    words = places.long()[..., None] >> 4 * torch.arange(4, device=places.device)
+    groups = words.flatten(1)[..., None] >> 2 * torch.arange(_KEPT, device=places.device) & 3
+    return (groups + _GROUP * torch.arange(groups.shape[1], device=places.device)[:, None]).flatten(1)
 
 
 def _in_order(values, rows: int, pieces: int):
@@ -115,11 +105,10 @@ def _made(make, *tensors):
 
     A tensor.
     """
-    where = nullcontext()
-    if tensors[0].is_cuda:
+    on_gpu = tensors[0].is_cuda
+    if on_gpu:
         torch.cuda.synchronize(tensors[0].device)
-        where = current.settled(tensors[0].get_device())
-    with where:
+    with current.settled(tensors[0].get_device()) if on_gpu else nullcontext():
         return torch.from_dlpack(make(*map(operands.array, tensors)))
 
 
@@ -146,83 +135,70 @@ def operators() -> SimpleNamespace:
 
     unit: the scales of an input in e4m3; then `beside` are those of the values, and otherwise their metadata.
     """
-    import torch
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::semi_structured_linear",
-        mutates_args=(),
-        schema="(Tensor x, Tensor? unit, Tensor values, Tensor beside, Tensor places, Tensor? bias, str activation) "
-        "-> Tensor",
+    schema = "(Tensor x, Tensor? unit, Tensor values, Tensor beside, Tensor places, Tensor? bias, str activation)"
+    return SimpleNamespace(
+        linear=operator("semi_structured_linear", f"{schema} -> Tensor", _linear, _without_data, _backward, _keep),
+        quantise=operator(
+            "quantise_tokens",
+            "(Tensor x) -> (Tensor, Tensor)",
+            lambda x: _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x),
+            _quantised,
+            no_gradient,
+        ),
     )
-    def semi_structured_linear(x, unit, values, beside, places, bias, activation):
-        m, k = places.shape[0], x.shape[-1]
-        layer.check(_sizes(m, k, prod(x.shape[:-1]), x.dtype, bias is not None, activation))
-        dtype, shape = x.dtype if unit is None else torch.bfloat16, (*x.shape[:-1], m)
-        if 0 in shape:
-            return x.new_zeros(shape, dtype=dtype)
-        if x.is_cuda:
-            return _enqueue(x, unit, values, beside, bias, m, activation)
-        whole = weight_of(values, places, k, None if unit is None else beside).float()
-        made = torch.nn.functional.linear(x.float() * (1 if unit is None else unit), whole, bias)
-        return _function(activation)(made).to(dtype)
 
-    @semi_structured_linear.register_fake
-    def _(x, unit, values, beside, places, bias, activation):
-        dtype = x.dtype if unit is None else torch.bfloat16
-        return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=dtype)
 
-    def keep(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:-1])
-        ctx.activation = inputs[-1]
+no_gradient = without_gradients("a 2:4 layer in FP8", "train SemiStructuredLinear")
 
-    def backward(ctx, grad):
-        x, unit, values, metadata, places, bias = ctx.saved_tensors
-        if unit is not None:
-            no_gradient()
-        if ctx.activation:
-            before = semi_structured_linear(x.detach(), None, values.detach(), metadata, places, bias, "")
-            with torch.enable_grad():
-                before = before.detach().requires_grad_()
-                (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
-        of_x = of_values = of_bias = None
-        if ctx.needs_input_grad[0]:
-            of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
-        lines = grad.reshape(-1, grad.shape[-1])
-        if ctx.needs_input_grad[2]:
-            whole = lines.t() @ x.reshape(-1, x.shape[-1])
-            whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
-            of_values = _in_order(whole.gather(1, _columns(places)), *values.shape[:2])
-        if bias is not None and ctx.needs_input_grad[5]:
-            of_bias = lines.sum(0, dtype=bias.dtype)
-        return of_x, None, of_values, None, None, of_bias, None
 
-    @torch.library.custom_op(
-        "sparsity_on_trial::quantise_tokens", mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)"
-    )
-    def quantise_tokens(x):
-        return _enqueue_quantised(x) if x.is_cuda and x.numel() else _quantised(x.float())
+def _without_data(x, unit, values, beside, places, bias, activation):
+    return x.new_empty((*x.shape[:-1], places.shape[0]), dtype=x.dtype if unit is None else torch.bfloat16)
 
-    @quantise_tokens.register_fake
-    def _(x):
-        unit = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-        return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), unit
 
-    def no_gradient(*_):
-        raise ValueError(
-            "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
-            "SemiStructuredLinear"
-        )
+def _linear(x, unit, values, beside, places, bias, activation):
+    m, k = places.shape[0], x.shape[-1]
+    layer.check(_sizes(m, k, prod(x.shape[:-1]), x.dtype, bias is not None, activation))
+    if 0 in (m, *x.shape[:-1]):
+        return _without_data(x, unit, values, beside, places, bias, activation)
+    if x.is_cuda:
+        return _enqueue(x, unit, values, beside, bias, m, activation)
+    whole = weight_of(values, places, k, None if unit is None else beside).float()
+    made = torch.nn.functional.linear(x.float() * (1 if unit is None else unit), whole, bias)
+    return _function(activation)(made).to(x.dtype if unit is None else torch.bfloat16)
 
-    semi_structured_linear.register_autograd(backward, setup_context=keep)
-    quantise_tokens.register_autograd(no_gradient)
-    ops = torch.ops.sparsity_on_trial
-    return SimpleNamespace(linear=ops.semi_structured_linear.default, quantise=ops.quantise_tokens.default)
+
+def _keep(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:-1])
+    ctx.activation = inputs[-1]
+
+
+def _backward(ctx, grad):
+    x, unit, values, metadata, places, bias = ctx.saved_tensors
+    if unit is not None:
+        no_gradient()
+    if ctx.activation:
+        before = operators().linear(x.detach(), None, values.detach(), metadata, places, bias, "")
+        with torch.enable_grad():
+            before = before.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
+    of_x = of_values = of_bias = None
+    if ctx.needs_input_grad[0]:
+        of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
+    lines = grad.reshape(-1, grad.shape[-1])
+    if ctx.needs_input_grad[2]:
+        whole = lines.t() @ x.reshape(-1, x.shape[-1])
+        whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
+        of_values = _in_order(whole.gather(1, _columns(places)), *values.shape[:2])
+    if bias is not None and ctx.needs_input_grad[5]:
+        of_bias = lines.sum(0, dtype=bias.dtype)
+    return of_x, None, of_values, None, None, of_bias, None
 
 
 def _quantised(x):
     """(e4m3, scales (rows, 1)) of rows, each with its largest magnitude at 448."""
     import torch
 
+    x = x.contiguous().float()
     unit = x.abs().amax(-1, keepdim=True) / 448
     unit = torch.where(unit > 0, unit, torch.ones_like(unit))
     return (x / unit).to(torch.float8_e4m3fn), unit
@@ -241,8 +217,8 @@ def _sizes(m: int, k: int, tokens: int, dtype, bias: bool, activation: str) -> l
 
 @functools.lru_cache(1024)
 def _launcher(ordinal: int, *how):
-    """Return (the launcher of a layer's product on a GPU, the GPU); how: what `_sizes` takes."""
-    return layer.launcher(_sizes(*how), ordinal), gpu_of(ordinal)
+    """Return the launcher of a layer's product on a GPU; how: what `_sizes` takes."""
+    return layer.launcher(_sizes(*how), ordinal)
 
 
 def _enqueue(x, unit, values, beside, bias, m: int, activation: str):
@@ -253,24 +229,23 @@ def _enqueue(x, unit, values, beside, bias, m: int, activation: str):
     eight = values.dtype == torch.uint8
     if eight and unit is None:
         x, unit = _enqueue_quantised(x)
-    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
-    with on(ordinal), capturing():
+    x, k = aligned(x), x.shape[-1]
+    with launching(x) as stream:
         out = x.new_empty((*x.shape[:-1], m), dtype=torch.bfloat16 if eight else x.dtype)
-        launch, device = _launcher(ordinal, m, k, x.numel() // k, x.dtype, bias is not None, activation)
+        launch = _launcher(x.get_device(), m, k, x.numel() // k, x.dtype, bias is not None, activation)
         units = (unit.contiguous(),) if eight else ()
         given = (t.data_ptr() for t in (x, out, values, beside, *units))
-        launch(dense.opened(dense.current(x, ordinal), device), *given, 0 if bias is None else bias.data_ptr())
+        launch(stream, *given, 0 if bias is None else bias.data_ptr())
     return out
 
 
 def _enqueue_quantised(x):
     """(e4m3, scales (…, 1)) of an input (…, inputs) on a GPU."""
-    x, ordinal, k = aligned(x), x.get_device(), x.shape[-1]
+    x, k = aligned(x), x.shape[-1]
     numbers, unit = torch.empty_like(x, dtype=torch.float8_e4m3fn), x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    with on(ordinal), capturing():
-        device, given = gpu_of(ordinal), (t.data_ptr() for t in (x, numbers, unit))
-        stream = dense.opened(dense.current(x, ordinal), device)
-        layer.quantise(stream, named(x.dtype), x.numel() // k, k, *given, device)
+    with launching(x) as stream:
+        given = (t.data_ptr() for t in (x, numbers, unit))
+        layer.quantise(stream, named(x.dtype), x.numel() // k, k, *given, gpu_of(x.get_device()))
     return numbers, unit
 
 
@@ -342,13 +317,19 @@ def classes() -> SimpleNamespace:
                 )
             )
 
+        @property
+        def weight(self):
+            """The dense weight (outputs, inputs), made anew; in FP8 in float32."""
+            scales = self._buffers.get("scales")
+            values = self.values if scales is None else self.packed
+            return weight_of(values, self.places, self.in_features, scales)
+
         def _stored(self, weight, mask, multiple: int):
-            """(values of a mask in rows, (outputs, inputs' / 2), places)."""
-            m, k = weight.shape
+            """Return the values of a mask in rows, (outputs, inputs' / 2); their places become a buffer."""
             columns = columns_of(mask, multiple)
-            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -k % multiple))
-            at = columns + _GROUP * torch.arange(columns.shape[1], device=mask.device)[:, None]
-            return whole.gather(1, at.view(m, -1)), _places(columns)
+            self.register_buffer("places", _places(columns))
+            whole = nn.functional.pad(torch.where(mask, weight.detach(), 0), (0, -weight.shape[1] % multiple))
+            return whole.gather(1, _columns(self.places))
 
         def _apply(self, fn, recurse=True):
             """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
@@ -374,24 +355,14 @@ def classes() -> SimpleNamespace:
         def __init__(self, weight, mask, bias=None, activation: str = "", trained: bool = False):
             super().__init__(weight, mask, bias, activation)
             sizes = layer.Sizes(self.out_features, self.in_features, 1, "bfloat16")
-            rows, places = self._stored(weight, mask, 16)
-            values = _in_order(rows, sizes.rows, sizes.pieces)
-            if trained:
-                self.values = nn.Parameter(values)
-            else:
-                self.register_buffer("values", values)
-            self.register_buffer("places", places)
+            values = _in_order(self._stored(weight, mask, 16), sizes.rows, sizes.pieces)
+            self.values = nn.Parameter(values) if trained else nn.Buffer(values)
 
             def ring(meta):
                 of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
                 return wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS).view("i4")
 
-            self.register_buffer("metadata", _made(ring, places))
-
-        @property
-        def weight(self):
-            """The dense weight (outputs, inputs), made anew."""
-            return weight_of(self.values, self.places, self.in_features)
+            self.register_buffer("metadata", _made(ring, self.places))
 
         def forward(self, x):
             values, metadata, bias, activation = self.values, self.metadata, self.bias, self.activation
@@ -409,21 +380,13 @@ def classes() -> SimpleNamespace:
 
         def __init__(self, weight, mask, bias=None, activation: str = ""):
             super().__init__(weight, mask, bias, activation)
-            rows, places = self._stored(weight, mask, 32)
-            numbers, scales = _quantised(rows.float())
+            numbers, scales = _quantised(self._stored(weight, mask, 32))
 
             def packed(val, meta, scale):
-                of = TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale)
-                return layer.pack(of)
+                return layer.pack(TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale))
 
-            self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), places, scales))
+            self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), self.places, scales))
             self.register_buffer("scales", scales)
-            self.register_buffer("places", places)
-
-        @property
-        def weight(self):
-            """The dense weight (outputs, inputs) in float32, made anew."""
-            return weight_of(self.packed, self.places, self.in_features, self.scales)
 
         def quantise(self, x):
             """(e4m3, float32 scales (…, 1)) of an input, for `forward` of all layers that read the same.
@@ -435,14 +398,24 @@ def classes() -> SimpleNamespace:
                 x.dtype == torch.bfloat16,
                 f"the input is {x.dtype}, but a layer in FP8 takes bfloat16: convert it, or use autocast",
             )
-            return _quantised(x.float()) if torch.compiler.is_compiling() else multiply.quantise(x)
+            return _quantised(x) if torch.compiler.is_compiling() else multiply.quantise(x)
 
         def forward(self, x, quantised=None):
             """quantised: x as `quantise` makes it."""
             packed, scales, bias, activation = self.packed, self.scales, self.bias, self.activation
             if quantised is not None:  # the kernel goes by its shape
                 taken(x, packed, self.in_features)
-                _require_quantised(x, *quantised)
+                numbers, unit = quantised
+                require(
+                    numbers.shape == x.shape
+                    and unit.shape == (*x.shape[:-1], 1)
+                    and numbers.dtype == torch.float8_e4m3fn
+                    and unit.dtype == torch.float32
+                    and numbers.device == unit.device == x.device,
+                    f"what was quantised is {numbers.dtype} {tuple(numbers.shape)} on {numbers.device} with "
+                    f"{unit.dtype} scales {tuple(unit.shape)}, but the input is {tuple(x.shape)} on {x.device}: bring "
+                    "what quantise makes of it",
+                )
             if self._is_plain(x, packed):
                 return _enqueue(*(quantised or (x, None)), packed, scales, bias, self.out_features, activation)
             return multiply.linear(*(quantised or self.quantise(x)), packed, scales, self.places, bias, activation)
@@ -450,22 +423,6 @@ def classes() -> SimpleNamespace:
     for cls in (SemiStructuredLinear, SemiStructuredLinearFP8):  # as pickle finds them
         cls.__module__, cls.__qualname__ = __name__, cls.__name__
     return SimpleNamespace(SemiStructuredLinear=SemiStructuredLinear, SemiStructuredLinearFP8=SemiStructuredLinearFP8)
-
-
-def _require_quantised(x, numbers, unit) -> None:
-    """Raise ValueError, one sentence, unless e4m3 numbers and their scales are of an input of x's shape, where x is."""
-    import torch
-
-    shape = tuple(x.shape)
-    require(
-        tuple(numbers.shape) == shape
-        and tuple(unit.shape) == (*shape[:-1], 1)
-        and numbers.dtype == torch.float8_e4m3fn
-        and unit.dtype == torch.float32
-        and numbers.device == unit.device == x.device,
-        f"what was quantised is {numbers.dtype} {tuple(numbers.shape)} on {numbers.device} with {unit.dtype} scales "
-        f"{tuple(unit.shape)}, but the input is {shape} on {x.device}: bring what quantise makes of it",
-    )
 
 
 # ---------------------------------------------------------------- a whole model

@@ -13,7 +13,7 @@ from ..formats import bcsr, csr, foreign, half, two_four
 from ..formats.bcsr import Bcsr
 from ..lazy import torch
 from . import operands
-from .torch_modes import named
+from .dense import named
 
 
 def operand(a, accuracy):

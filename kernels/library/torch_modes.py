@@ -1,25 +1,16 @@
-"""What operators and layers share of PyTorch: gradients that would be lost in silence, autocast, inputs, captures.
+"""What operators and layers share of PyTorch: autocast, what they take of an input, where they are launched.
 
-PyTorch is not imported unless a tensor is given, so that anything may ask.
+PyTorch is imported when something here is first called; in what `torch.compile` traces, by a statement.
 """
 
 import functools
-import sys
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
 
+from ..lazy import torch
 from ..padding import ALIGNMENT
-
-
-def require_no_grad(x, name: str) -> None:
-    """Raise ValueError, one sentence, where PyTorch would want a gradient of x, a tensor or any other array.
-
-    name: what the sentence calls it. Nothing is lost under torch.no_grad(), or of what is detached.
-    """
-    if getattr(x, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
-        raise ValueError(
-            f"{name} requires grad, but gradients are lost here: multiply by a SparseMatrix, which has them, or detach "
-            f"{name}"
-        )
+from ..workspace import stream_at
+from . import buffers, current, dense
 
 
 def require_no_tangent(x, instead: str) -> None:
@@ -29,9 +20,7 @@ def require_no_tangent(x, instead: str) -> None:
     """
     from torch.autograd import forward_ad
 
-    if getattr(forward_ad, "_current_level", -1) < 0:
-        return
-    if forward_ad.unpack_dual(x).tangent is not None:
+    if getattr(forward_ad, "_current_level", -1) >= 0 and forward_ad.unpack_dual(x).tangent is not None:
         raise ValueError(f"the input has a forward derivative, which operators here do not carry on: {instead}")
 
 
@@ -54,11 +43,6 @@ def cast(x, tensor):
     if dtype is None or not tensor.is_floating_point() or tensor.dtype.itemsize == 8:
         return tensor
     return tensor.to(dtype)
-
-
-def named(dtype) -> str:
-    """Return a dtype of PyTorch's as it is called here: "bfloat16"."""
-    return str(dtype).removeprefix("torch.")
 
 
 def size(x) -> str:
@@ -120,32 +104,48 @@ def require_bias(bias, outputs: int) -> None:
 @functools.cache
 def gpu_of(ordinal: int):
     """Return the GPU as a `cuda.core.Device`, whose context is PyTorch's."""
-    from . import current
-
     with current.opened(ordinal) as device:
         return device
 
 
-def on(ordinal: int):
-    """Return a context in which a GPU is the current one, as it mostly is."""
-    import torch
-
-    return nullcontext() if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal)
-
-
-def capturing():
-    """Return a context for a launch.
+@contextmanager
+def launching(x):
+    """Make a tensor's GPU the current one, as it mostly is, and yield its current stream, a `cuda.core.Stream`.
 
     Encoding a tensor map asks the driver about an address, which a capture forbids.
     """
-    import torch
-
-    from . import buffers
-
-    return buffers.capturing_goes_on() if torch.cuda.is_current_stream_capturing() else nullcontext()
+    ordinal, mode = x.get_device(), nullcontext()
+    with mode if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal):
+        if torch.cuda.is_current_stream_capturing():
+            mode = buffers.capturing_goes_on()
+        with mode:
+            yield stream_at(dense.current(x, ordinal), gpu_of(ordinal))
 
 
 def aligned(x):
     """Return an input without gaps, at an address that the copy engine takes."""
     x = x.contiguous()  # as it is, from every layer that comes before an FFN
     return x.clone() if x.data_ptr() % ALIGNMENT else x
+
+
+# ---------------------------------------------------------------- operators
+
+
+def operator(name: str, schema: str, work: Callable, fake: Callable, backward: Callable, keep: Callable | None = None):
+    """Return an operator of `torch.library`, which is registered. fake: the same of tensors without data.
+
+    backward, keep: of (ctx, gradients) and (ctx, inputs, output), as autograd calls them.
+    """
+    made = torch.library.custom_op(f"sparsity_on_trial::{name}", work, mutates_args=(), schema=schema)
+    made.register_fake(fake)
+    made.register_autograd(backward, setup_context=keep)
+    return getattr(torch.ops.sparsity_on_trial, name).default
+
+
+def without_gradients(what: str, instead: str) -> Callable:
+    """Return a `backward` that raises ValueError, one sentence: what has none, and what to do instead."""
+
+    def refuse(*_):
+        raise ValueError(f"{what} is for inference and has no gradients: call it under torch.no_grad(), or {instead}")
+
+    return refuse

@@ -26,9 +26,9 @@ from ..formats.csr import Csr
 from ..formats.nm import Nm
 from ..lazy import torch
 from . import current, dense, operands, plans
-from .dense import need_cupy
-from .sampled import Sampled
-from .torch_modes import autocast_dtype, named, require_no_tangent
+from .dense import named
+from .direct import Sampled
+from .torch_modes import autocast_dtype, operator, require_no_tangent
 
 _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
@@ -67,23 +67,21 @@ class SparseMatrix:
         prune: str | None = None,
         **pruning,
     ):
-        torch = _torch()
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "SparseMatrix multiplies tensors of PyTorch, which is not installed here: install torch", name="torch"
+            ) from error
         if getattr(a, "requires_grad", False) and torch.is_grad_enabled():
             raise ValueError(
                 "A requires grad, but a SparseMatrix takes its values as they are now: detach it, and give values that "
                 "are trained to matmul(b, values=...)"
             )
-        where = current.gpu_of(a) if device is None else device
-        with current.settled(torch.cuda.current_device() if where is None else where) as opened:
-            need_cupy()
+        with current.settled(current.ordinal_for(a) if device is None else device) as opened:
+            dense.need_cupy()
             opened.sync()  # A is there, whatever stream it comes from
-            made = operands.operand(
-                a,
-                accuracy=accuracy,
-                dtype=operands.dtype_name(dtype) or operands.dtype_named(a),
-                prune=prune,
-                **pruning,
-            )
+            made = operands.operand(a, accuracy=accuracy, dtype=dtype, prune=prune, **pruning)
             self.a = formats.to_device(made)
         self.device = opened  #: a `cuda.core.Device`; None while A lies on the host
         self.accuracy, self.tune, self.deterministic = accuracy, tune, deterministic
@@ -96,8 +94,7 @@ class SparseMatrix:
         self._plans: dict[tuple, plans.Plan] = {}
         self._dense: dict = {}  # a dtype -> Aᵀ
         _matrices[self.number] = self
-        operators()
-        self._spmm = _torch().ops.sparsity_on_trial.spmm.default
+        self._spmm = operators().spmm
 
     def __getstate__(self) -> dict:
         """Return what makes the matrix, without what is made of it: what copies and files have."""
@@ -120,7 +117,8 @@ class SparseMatrix:
         one that there is. Raises ValueError, one sentence, for anything else.
         """
         # No `require`: the compiler would have to trace its sentence.
-        torch = _torch()
+        import torch
+
         if not isinstance(b, torch.Tensor) or b.layout != torch.strided:
             raise ValueError(
                 f"B is {type(b).__module__}.{type(b).__name__}, but a SparseMatrix multiplies dense tensors of "
@@ -145,7 +143,6 @@ class SparseMatrix:
 
     def multiply(self, b, values, transposed: bool):
         """Return A · B, or Aᵀ · B, by a plan; or where there is none for Aᵀ, by PyTorch."""
-        torch = _torch()
         self._settle(b)
         b = b.detach().contiguous()
         changes = values is not None
@@ -156,16 +153,15 @@ class SparseMatrix:
         if transposed and not isinstance(self.a, Csr | Bcsr):
             with torch.autocast(b.device.type, enabled=False):
                 return torch.mm(self._dense_transpose(b.dtype), b)
-        if transposed and changes:
-            values = values[self._transpose[1]]
+        if changes:
+            values = (values[self._transpose[1]] if transposed else values).detach().contiguous()
         bits = self.deterministic
         if bits is None:
             bits = torch.are_deterministic_algorithms_enabled()
         key = transposed, b.shape[1], b.dtype, changes, bits
         if key not in self._plans:
-            a = self._transpose[0] if transposed else self.a
             self._plans[key] = plans.plan(
-                a,
+                self._transpose[0] if transposed else self.a,
                 b.shape[1],
                 dtype=named(b.dtype),
                 accuracy=self.accuracy,
@@ -175,8 +171,6 @@ class SparseMatrix:
                 deterministic=bits,
             )
         out = torch.empty((self.shape[transposed], b.shape[1]), dtype=b.dtype, device=b.device)
-        if changes:
-            values = values.detach().contiguous()
         return self._plans[key](b, out, values=values)
 
     def sample(self, g, b):
@@ -189,7 +183,7 @@ class SparseMatrix:
         where = dense.describe(b, "B").device
         if self.device is None:
             with current.settled(where) as self.device:
-                need_cupy()
+                dense.need_cupy()
                 self.a = formats.to_device(self.a)
         require(
             where == self.device.device_id,
@@ -199,8 +193,7 @@ class SparseMatrix:
     @functools.cached_property
     def _transpose(self) -> tuple:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
-        with current.settled(self.device.device_id) as opened:
-            opened.sync()
+        with current.settled(self.device.device_id):
             made: Csr | Bcsr
             made, order = operands.transposed(operands.as_csr(self.a))
             if isinstance(self.a, Bcsr):
@@ -210,10 +203,8 @@ class SparseMatrix:
     def _dense_transpose(self, dtype):
         """Aᵀ as a dense tensor of a dtype, which is kept."""
         if dtype not in self._dense:
-            with current.settled(self.device.device_id) as opened:
-                x = formats.to_dense(self.a)
-                opened.sync()
-                x = torch.from_dlpack(x)
+            with current.settled(self.device.device_id):
+                x = torch.from_dlpack(formats.to_dense(self.a))
                 self._dense[dtype] = (x if isinstance(self.a, Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
         return self._dense[dtype]
 
@@ -225,17 +216,6 @@ class SparseMatrix:
         )
         with current.opened(self.device.device_id) as opened:
             return Sampled(self.a, opened)
-
-
-def _torch():
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "SparseMatrix multiplies tensors of PyTorch, which is not installed here: install torch",
-            name="torch",
-        ) from error
-    return torch
 
 
 def matrix_of(number: int) -> SparseMatrix:
@@ -251,60 +231,43 @@ def matrix_of(number: int) -> SparseMatrix:
 @functools.cache
 def operators() -> SimpleNamespace:
     """Return the operators `sparsity_on_trial::spmm` and `::sddmm`, registered at the first call."""
-    torch = _torch()
-
-    @torch.library.custom_op(
-        "sparsity_on_trial::spmm",
-        mutates_args=(),
-        schema="(Tensor b, Tensor? values, int matrix, bool transposed, SymInt rows) -> Tensor",
+    spmm = "(Tensor b, Tensor? values, int matrix, bool transposed, SymInt rows) -> Tensor"
+    sddmm = "(Tensor g, Tensor b, int matrix, bool transposed, SymInt nnz) -> Tensor"
+    return SimpleNamespace(
+        spmm=operator("spmm", spmm, _spmm, lambda b, *how: b.new_empty((how[-1], b.shape[1])), _of_spmm, _keep),
+        sddmm=operator("sddmm", sddmm, _sddmm, lambda g, *how: g.new_empty((how[-1],)), _of_sddmm, _keep),
     )
-    def spmm(b, values, matrix, transposed, rows):
-        return matrix_of(matrix).multiply(b, values, transposed)
 
-    @spmm.register_fake
-    def _(b, values, matrix, transposed, rows):
-        return b.new_empty((rows, b.shape[1]))
 
-    @torch.library.custom_op(
-        "sparsity_on_trial::sddmm",
-        mutates_args=(),
-        schema="(Tensor g, Tensor b, int matrix, bool transposed, SymInt nnz) -> Tensor",
+def _spmm(b, values, matrix, transposed, rows):
+    return matrix_of(matrix).multiply(b, values, transposed)
+
+
+def _sddmm(g, b, matrix, transposed, nnz):
+    # At the places of Aᵀ, in the order of A's values: the rows change sides.
+    return matrix_of(matrix).sample(*((b, g) if transposed else (g, b)))
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.matrix, ctx.transposed, _ = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _of_spmm(ctx, grad):
+    b, values = ctx.saved_tensors
+    of_b, of_values, *others = ctx.needs_input_grad
+    return (
+        operators().spmm(grad, values, ctx.matrix, not ctx.transposed, b.shape[0]) if of_b else None,
+        operators().sddmm(grad, b, ctx.matrix, ctx.transposed, values.shape[0]) if of_values else None,
+        *(None for _ in others),
     )
-    def sddmm(g, b, matrix, transposed, nnz):
-        # At the places of Aᵀ, in the order of A's values: the rows change sides.
-        return matrix_of(matrix).sample(*((b, g) if transposed else (g, b)))
 
-    @sddmm.register_fake
-    def _(g, b, matrix, transposed, nnz):
-        return g.new_empty((nnz,))
 
-    def keep_spmm(ctx, inputs, output):
-        b, values, ctx.matrix, ctx.transposed, _ = inputs
-        ctx.rows = b.shape[0]
-        ctx.save_for_backward(b, values)
-
-    def of_spmm(ctx, grad):
-        b, values = ctx.saved_tensors
-        of_b = of_values = None
-        if ctx.needs_input_grad[0]:
-            of_b = spmm(grad, values, ctx.matrix, not ctx.transposed, ctx.rows)
-        if ctx.needs_input_grad[1]:
-            of_values = sddmm(grad, b, ctx.matrix, ctx.transposed, values.shape[0])
-        return of_b, of_values, None, None, None
-
-    def keep_sddmm(ctx, inputs, output):
-        g, b, ctx.matrix, ctx.transposed, _ = inputs
-        ctx.save_for_backward(g, b)
-
-    def of_sddmm(ctx, grad):
-        g, b = ctx.saved_tensors
-        of_g = of_b = None
-        if ctx.needs_input_grad[0]:
-            of_g = spmm(b, grad, ctx.matrix, ctx.transposed, g.shape[0])
-        if ctx.needs_input_grad[1]:
-            of_b = spmm(g, grad, ctx.matrix, not ctx.transposed, b.shape[0])
-        return of_g, of_b, None, None, None
-
-    spmm.register_autograd(of_spmm, setup_context=keep_spmm)
-    sddmm.register_autograd(of_sddmm, setup_context=keep_sddmm)
-    return SimpleNamespace(spmm=spmm, sddmm=sddmm)
+def _of_sddmm(ctx, grad):
+    g, b = ctx.saved_tensors
+    of_g, of_b, *others = ctx.needs_input_grad
+    return (
+        operators().spmm(b, grad, ctx.matrix, ctx.transposed, g.shape[0]) if of_g else None,
+        operators().spmm(g, grad, ctx.matrix, not ctx.transposed, b.shape[0]) if of_b else None,
+        *(None for _ in others),
+    )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import twins
 
-from kernels import jit
-from kernels.library import buffers, current, dense
+from kernels import jit, workspace
+from kernels.library import buffers, current
 
 
 class Array(np.ndarray):
@@ -121,7 +121,7 @@ def pretended(monkeypatch):
         for opened in ("open_device", "current_device"):
             monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
-        monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+        monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
         monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
         monkeypatch.setattr(buffers.Buffers, "follow", lambda self, pointer: True)
         monkeypatch.setattr(buffers.Buffers, "done", lambda self, pointer: None)

@@ -15,6 +15,7 @@ from artifact.drawing import provenance, style
 from artifact.drawing.formatting import listed
 from artifact.measure import records
 from artifact.verdicts import compare, measures
+from kernels import jit
 from kernels.library import families
 
 LEDGER = "ledger.html"
@@ -51,7 +52,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
         capability = ".".join(map(str, family.compute_capability))
         here = [str(machine["gpu"]) for machine in machines if str(machine.get("compute_capability")) == capability]
         kernels = f"measured: {listed(here)}" if here else "compiled, never run"
-        rows.append((family.name, capability, f"`{family.target}`", kernels))
+        rows.append((family.name, capability, f"`{jit.arch_of(family)}`", kernels))
     return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
 
 

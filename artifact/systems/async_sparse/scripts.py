@@ -64,7 +64,7 @@ from kernels.autotune import choices, knobs, search
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.formats import csr
-from kernels.library.in_order import in_order
+from kernels.library.routes import in_order
 
 HERE = Path(__file__).parent
 PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (

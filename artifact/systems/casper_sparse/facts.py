@@ -1,21 +1,37 @@
-"""The chapter's facts, by the part of it that they stand in."""
+"""What the chapter measures, or reads from records, and what its tables, figures and facts say of it.
+
+Records have rows of "cusparse_best" as well, the fastest algorithm of cuSPARSE at each point. Facts are by the part of
+the chapter that they stand in.
+"""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from artifact.book.facts import Fact, part, summary
-from artifact.book.study import Counters, Study, by, mean, ratio, where
+from artifact.book.study import Counters, Study, by, given, mean, ratio, repeated, rungs, where
 from artifact.measure import matrices, records, repeatability
 from artifact.measure.run import Run
-from artifact.systems.casper_sparse import experiments
-from artifact.systems.casper_sparse.experiments import BEST, POINT
+from artifact.profiling import ncu
 from kernels import casper_sparse as system
 
 Facts = Mapping[str, Any]
-PUBLISHED = "warp_per_row"
+PUBLISHED, BEST = "warp_per_row", "cusparse_best"
+POINT = ["experiment", *records.POINT]
+#: Odd numbers of columns, M = K = 4096, 1%.
+RAGGED = {"full": (1, 3, 5, 17, 33, 65, 129, 257, 1001), "kick": (3, 65, 257)}
+REAL_N = 256  #: columns of B for real matrices
+N = 4096  #: columns of B whose instantiations the table of machine code shows
+#: Variant → the instantiation that N takes; `auto` has none.
+USED = {name: system.entry(name, N) for name, kernel in system.VARIANTS.items() if kernel.entries}
+#: Memory → the microbenchmark of what it delivers at most.
+MEMORIES = {"DRAM": "copy", "L2": "l2_read", "shared memory": "shared_read"}
+#: Sweep → the source's figure.
+SWEEPS = {"wide": "fig4_wide", "square": "fig5_square", "tall": "fig6_tall"}
 #: What the ladder's text compares: variant → the rung that it changes, the sweeps.
 STEPS = {
     "any_n": (PUBLISHED, "square"),
@@ -28,20 +44,238 @@ STEPS = {
     "no_staging": (PUBLISHED, "wide", "square", "tall"),
 }
 
+# ---------------------------------------------------------------- records
+
+
+def sweeps(run: Run) -> pd.DataFrame:
+    """Measure or read the source's three sweeps, all contenders; without rows of BEST."""
+    contenders = run.variants() | run.baselines()
+    problems = {
+        name: [partial(system.problem, **shape, seed=run.seed) for shape in shapes]
+        for name, shapes in system.sweeps(run.preset).items()
+    }
+    return pd.concat([run.measure(name, made, contenders) for name, made in problems.items()], ignore_index=True)
+
+
+def again(run: Run) -> pd.DataFrame | None:
+    """Measure or read the sweeps a second time; None where no second run was recorded."""
+    return sweeps(run) if run.mode == "measure" or (run.folder / "wide.csv").exists() else None
+
+
+def ragged(run: Run) -> pd.DataFrame:
+    """Measure or read odd numbers of columns, for the variants that take more than multiples of four.
+
+    Return the library's time and speedups over it at each N.
+    """
+    four = (PUBLISHED, "no_staging", "shared_tiles")
+    contenders = run.variants(v for v in system.VARIANTS if v not in four) | run.baselines()
+    problems = [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
+    df = records.best_of(run.measure("ragged", problems, contenders))
+    speedups = {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
+    return pd.DataFrame({"library": by(df, BEST, key="n")} | speedups).reset_index()
+
+
+def real(study: Study) -> pd.DataFrame | None:
+    """Measure real matrices from the folder that the user names, or read them; None where there are no records.
+
+    Return a row for each: domain, m, nnz, speedups over the library.
+    """
+    run, listed = study.run, matrices.listed().set_index("name").head({"kick": 3}.get(study.run.preset, 1000))
+    if run.mode == "measure" and (folder := matrices.folder()):
+        problems = [
+            system.problem_from_csr(matrices.load(name, folder), REAL_N, run.seed, name) for name in listed.index
+        ]
+        run.measure("real", problems, run.variants() | run.baselines())
+    if (df := study.read("real")) is None:
+        return None
+    df = where(records.best_of(df), label=listed.index)
+    table = df.drop_duplicates("label").set_index("label")[["m", "nnz"]].join(listed["domain"])
+    speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
+    return table.assign(**speedups).rename_axis("matrix").reset_index()
+
+
+# ---------------------------------------------------------------- tables of the sweeps
+
+
+def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return a row for each sweep: `auto` against the library, and how near it comes to the roofline."""
+    df = where(everything, variant="auto").set_index(POINT)
+    moved_us = df["least_bytes"] / study.ceiling("copy", "gbps") / 1e3
+    multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
+    share = np.maximum(moved_us, multiplied_us) / df["median_us"]
+    groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
+    spread = groups["speedup"].agg(mean=records.geomean, least="min", most="max", points="count")
+    return spread.assign(share=groups["share"].median()).reset_index()
+
+
+def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
+    """Return what preparing costs, and after how many multiplications it is worth it against the library."""
+    library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
+    df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
+    gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
+    even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
+    groups = df.assign(even=even, mib=df["prepare_bytes"] / 2**20).groupby("variant", sort=False)
+    ends = {"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")}
+    return groups.agg(**ends, mib=("mib", "max"), even=("even", "median")).reset_index()
+
+
+def errors(everything: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest errors of each contender over all points."""
+    df = everything[everything["variant"] != BEST]
+    return df.groupby("variant", sort=False)[["rel_err", "max_err"]].max().reset_index()
+
+
+# ---------------------------------------------------------------- counters
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+#: Metric → the column of a table.
+METRICS = {
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "DRAM",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "L2",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": "L1 and shared",
+    "lts__t_sector_hit_rate.pct": "L2 hits",
+    "l1tex__t_sector_hit_rate.pct": "L1 hits",
+    OCCUPANCY: "occupancy",
+}
+FROM_DRAM = "dram__bytes_read.sum"
+#: Metric → the memory whose traffic it counts, the farthest from the cores first, and the bytes of one count.
+TRAFFIC = {
+    FROM_DRAM: ("DRAM", 1),
+    "dram__bytes_write.sum": ("DRAM", 1),
+    "lts__t_sectors_op_read.sum": ("L2", 32),
+    "lts__t_sectors_op_red.sum": ("L2", 32),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("shared memory", 128),
+}
+SIZES = ["m", "n", "k", "density"]
+
+
+def counted(counters: Counters) -> pd.DataFrame:
+    """Return the largest density of the shapes that fill the GPU: SIZES, variant, a column for each of METRICS.
+
+    In per cent; empty without counters.
+    """
+    table = counters.wide(METRICS, *SIZES)
+    return table[(table["density"] == table["density"].max()) & (table["m"] > 1024)]
+
+
+def at_most_dense(counters: Counters) -> pd.DataFrame | None:
+    """Return what the table of counters shows; None without counters."""
+    if not counters:
+        return None
+    df = where(counted(counters), variant=(PUBLISHED, "in_flight", "shared_tiles", "cusparse_alg2", "cusparse_alg3"))
+    shape = df[["m", "n", "k"]].astype(str).agg(" × ".join, axis=1)
+    return df.assign(shape=shape.where(~shape.duplicated(), ""))
+
+
+def traffic(counters: Counters) -> pd.DataFrame:
+    """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
+    rows, key = counters.rows, [*SIZES, "variant"]
+    time_ns = where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns")
+    memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
+    df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
+    df = df.reset_index().join(time_ns, on=key).sort_values("memory", kind="stable")
+    square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
+    return df.assign(
+        tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
+    )
+
+
+# ---------------------------------------------------------------- what figures draw
+
+
+def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFrame:
+    """Return times, rates and speedups of a sweep, and below them what the source states of both and a copy's rate."""
+    df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
+    df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
+    copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
+    said = [{"quantity": "speedup", "source": "stated"} | stated.loc["speedup", ["low", "high"]].to_dict()]
+    if "vram_throughput" in stated.index:
+        share = stated.loc["vram_throughput", ["low", "high"]].astype(float).fillna(100) / 100 * copy
+        said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
+    said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
+    of_panels = pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)
+    return pd.concat([df, of_panels], ignore_index=True)
+
+
+def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:
+    """Return the median and the range of TB/s of each contender and group of points at each memory.
+
+    With its largest share of the memory's first ceiling, and the ceilings: memory, name, TB/s.
+    """
+    groups = rates.groupby(["memory", "variant", "group"], sort=False)["tbps"]
+    df = groups.agg(points="count", least="min", median="median", most="max").reset_index().assign(source="measured")
+    tops = pd.DataFrame(ceilings, columns=["memory", "variant", "median"]).assign(source="ceiling")
+    df["ceiling"] = df["memory"].map(tops.groupby("memory", sort=False)["median"].first())
+    share = df.groupby(["memory", "variant"])["most"].transform("max") / df["ceiling"]
+    return pd.concat([df.assign(share=share), tops], ignore_index=True)
+
+
+def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return what the points of the sweeps ask of the memories, by arithmetic.
+
+    Every row of B that a gather reads, and every operand once.
+    """
+    gather, once = "every read of the gather", "A, B and C once"
+    rates = pd.concat(
+        everything[["variant"]].assign(
+            group=everything["experiment"], memory=memory, tbps=everything[column] / everything["median_us"] / 1e6
+        )
+        for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
+    )
+    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
+
+
+def memories(study: Study) -> pd.DataFrame | None:
+    """Return what Nsight Compute counted at each memory; None without its counters."""
+    if not study.counters:
+        return None
+    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
+    return _ranges(traffic(study.counters), tops)
+
+
+def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Return the mean and the range of each rung's speedup by sweep, and its prediction.
+
+    With what the source states of the published kernel.
+    """
+    predictions = {v: system.VARIANTS[v].prediction for v in system.VARIANTS if v in set(everything["variant"])}
+    stated = [
+        study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
+        for sweep, figure in SWEEPS.items()
+    ]
+    both = {"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}
+    return pd.concat(both, names=["source"]).reset_index("source").reset_index(drop=True)
+
+
+@given
+def by_matrix(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup on each matrix of `real`, the largest of `auto` on top."""
+    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
+    return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
+
+
+@given
+def spread(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the second run over the first, point by point."""
+    return repeated(where(first, variant=[PUBLISHED, "auto", "cusparse_alg2", "cusparse_alg3"]), second)
+
+
+# ---------------------------------------------------------------- facts
+
 
 def of(run: Run) -> Iterator[Fact]:
     """Return every fact that records hold."""
-    study, raw = Study(run), experiments.sweeps(run)
+    study, raw = Study(run), sweeps(run)
     df = records.best_of(raw)
     return chain(
-        sweeps(df, run.machine),
-        gather(df, study),
+        over_library(df, study),
         limits(study.counters),
-        ladder(df, run.machine),
-        ragged(experiments.odd(experiments.ragged(run))),
-        real(experiments.speedups(experiments.real(study))),
+        gains(df, run.machine),
+        behind(ragged(run)),
+        on_matrices(real(study)),
         accuracy(df),
-        repeats(raw, experiments.again(study.again.run)),
+        repeats(raw, again(study.again.run)),
     )
 
 
@@ -56,44 +290,39 @@ def compiled(report: pd.DataFrame) -> Facts:
             "targets": ", ".join(df["target"].unique()),
             "count": len(df),
             "spilling": int(df["spills"].astype(bool).sum()),
-            "n": experiments.N,
+            "n": N,
         },
-        "registers": {v: registers[entry] for v, entry in experiments.USED.items()},
+        "registers": {v: registers[entry] for v, entry in USED.items()},
     }
 
 
 @part
-def sweeps(df: pd.DataFrame, machine: Mapping) -> Facts:
-    """Return where the published kernel is ahead of the library."""
-    points = df.drop_duplicates(POINT)
-    fits = 4 * points["k"] * points["n"] <= machine["l2_bytes"]
+def over_library(df: pd.DataFrame, study: Study) -> Facts:
+    """Return where the published kernel is ahead of the library.
+
+    What a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s.
+    """
+    points, l2 = df.drop_duplicates(POINT), study.machine["l2_bytes"]
+    fits = 4 * points["k"] * points["n"] <= l2
     ours = {base: ratio(df, PUBLISHED, base, POINT) for base in (BEST, "cusparse_default")}
     over = {sweep: values for sweep, values in ours[BEST].groupby("experiment", sort=False)}
-    by_n = over["wide"].groupby("n").agg(records.geomean)
+    by_n, rows = over["wide"].groupby("n").agg(records.geomean), where(df, variant=PUBLISHED)
+    drawn = (rows["requested_bytes"] / rows["median_us"] / 1e6).groupby(rows["experiment"], sort=False)
+    gbps = {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")}
     return {
         "points": {"count": len(points), "fit_l2": int(fits.sum()), "share_fit_l2": fits.mean()},
         "room": {"variants": len(system.VARIANTS), "tried": len(system.TRIED)},
-        "l2_mib": machine["l2_bytes"] / 2**20,
+        "l2_mib": l2 / 2**20,
         "winners": by(df, BEST, "best_of").str.removeprefix("cusparse_").value_counts(),
         "published": {sweep: summary(values) | {"ahead": (values > 1).mean()} for sweep, values in over.items()},
-        "narrowest": {"n": by_n.index[0], "ratio": by_n.iloc[0]},
-        "widest": {"n": by_n.index[-1], "ratio": by_n.iloc[-1]},
+        **{name: {"n": by_n.index[at], "ratio": by_n.iloc[at]} for name, at in (("narrowest", 0), ("widest", -1))},
         **{
             name: {"share": (ours[base] > 1).mean(), "mean": records.geomean(ours[base])}
             for name, base in (("ahead", BEST), ("ahead_default", "cusparse_default"))
         },
+        **{name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()},
+        "drawn": drawn.max(),
     }
-
-
-@part
-def gather(df: pd.DataFrame, study: Study) -> Facts:
-    """Return what a gather could do at most, and what the published kernel draws, TB/s and TFLOP/s."""
-    gbps, ours = (
-        {name: study.ceiling(f"{name}_read", "gbps") for name in ("l2", "shared")},
-        where(df, variant=PUBLISHED),
-    )
-    drawn = (ours["requested_bytes"] / ours["median_us"] / 1e6).groupby(ours["experiment"], sort=False)
-    return {name: {"tbps": rate / 1e3, "tflops": rate / 2e3} for name, rate in gbps.items()} | {"drawn": drawn.max()}
 
 
 @part
@@ -101,37 +330,36 @@ def limits(counters: Counters) -> Facts:
     """Return what Nsight Compute counted at the largest density, per cent; nothing without it."""
     if not counters:
         return {}
-    table = experiments.counted(counters)
-    dense = experiments.dense(table)
+    dense, ends = counted(counters), {"min": "low", "max": "high"}
     ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
     tiles = where(dense, variant="shared_tiles")
-    ends = {"min": "low", "max": "high"}
     columns = {"DRAM": "dram", "L2 hits": "l2_hits", "L1 hits": "l1_hits"}
     points = dense["variant"] + ".m" + dense["m"].astype(str) + "n" + dense["n"].astype(str)
-    at = {"m": dense["m"].max(), "density": table["density"].max()}
-    read = [counters.get(v, experiments.FROM_DRAM, **at) for v in ("rows_per_warp", "in_flight")]
-    counted = {
-        "density": at["density"],
-        "n": where(dense, m=4096)["n"].max(),
-        "ordered": {name.lower(): ordered[name].agg([*ends]).rename(ends) for name in ("L2", "DRAM")},
-        "tiles.l2": tiles["L2"].agg([*ends]).rename(ends),
-        "tiles.shared": tiles["L1 and shared"].agg([*ends]).rename(ends),
-        **dense[[*columns]].rename(columns=columns).set_index(points).to_dict("index"),
-        "few_rows.occupancy": where(table, m=1024, variant=PUBLISHED)["occupancy"].max(),
-    }
+    at = {"m": dense["m"].max(), "density": counters.rows["density"].max()}
+    read = [counters.get(v, FROM_DRAM, **at) for v in ("rows_per_warp", "in_flight")]
     hits = counters.get("rows_per_warp", "l1tex__t_sector_hit_rate.pct", **at)
-    return {"counted": counted, "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]}}
+    return {
+        "counted": {
+            "density": at["density"],
+            "n": where(dense, m=4096)["n"].max(),
+            "ordered": {name.lower(): ordered[name].agg([*ends]).rename(ends) for name in ("L2", "DRAM")},
+            "tiles.l2": tiles["L2"].agg([*ends]).rename(ends),
+            "tiles.shared": tiles["L1 and shared"].agg([*ends]).rename(ends),
+            **dense[[*columns]].rename(columns=columns).set_index(points).to_dict("index"),
+            "few_rows.occupancy": counters.where(variant=PUBLISHED, m=1024, metric=OCCUPANCY).rows["value"].max(),
+        },
+        "second_cost": {"l1_hits": hits, "from_dram": read[0] / read[1]},
+    }
 
 
 @part
-def ladder(df: pd.DataFrame, machine: Mapping) -> Facts:
+def gains(df: pd.DataFrame, machine: Mapping) -> Facts:
     """Return what each rung gains over the one that it changes, ladder.VARIANT.SWEEP, and how near `auto` is."""
-    widest, densest = df["n"][df["experiment"] == "wide"].max(), df["density"].max()
+    widest = df["n"][df["experiment"] == "wide"].max()
     steps = {v: {sweep: mean(df, v, base, experiment=sweep) for sweep in at} for v, (base, *at) in STEPS.items()}
     steps["l2_panels"]["widest"] = mean(df, "l2_panels", PUBLISHED, experiment="wide", n=widest)
-    steps["shared_tiles"] = {"densest": mean(df, "shared_tiles", "in_flight", density=densest)}
-    best = where(df, variant=system.TRIED).groupby(POINT)["median_us"].min()
-    regret = by(df, "auto", key=POINT) / best - 1
+    steps["shared_tiles"] = {"densest": mean(df, "shared_tiles", "in_flight", density=df["density"].max())}
+    regret = by(df, "auto", key=POINT) / where(df, variant=system.TRIED).groupby(POINT)["median_us"].min() - 1
     return {
         "ladder": steps,
         "rows_of_an_sm": 4096 // machine["sm_count"],
@@ -140,8 +368,8 @@ def ladder(df: pd.DataFrame, machine: Mapping) -> Facts:
 
 
 @part
-def ragged(odd: pd.DataFrame) -> Facts:
-    """Return where `auto` is behind the library, and where real matrices are listed; odd: `experiments.odd`."""
+def behind(odd: pd.DataFrame) -> Facts:
+    """Return where `auto` is behind the library, and where real matrices are listed; odd: of `ragged`."""
     behind, least = odd["n"][odd["auto"] < 1], odd.loc[odd["auto"].idxmin()]
     return {
         "ragged": {"points": len(odd), "behind": len(behind), "where": ", ".join(map(str, behind))}
@@ -151,20 +379,20 @@ def ragged(odd: pd.DataFrame) -> Facts:
 
 
 @part
-def real(table: pd.DataFrame) -> Facts:
-    """Return how real matrices go; table: `experiments.speedups`."""
-    least, about = table.loc[table["auto"].idxmin()], {"matrices": len(table), "n": experiments.REAL_N}
-    about |= {
-        "behind": int((table["auto"] < 1).sum()),
-        "mean": table[[PUBLISHED, "split_rows", "auto"]].apply(records.geomean),
+def on_matrices(table: pd.DataFrame) -> Facts:
+    """Return how real matrices go; table: of `real`."""
+    least = table.loc[table["auto"].idxmin()]
+    return {
+        "real": {"matrices": len(table), "n": REAL_N, "behind": int((table["auto"] < 1).sum())}
+        | {"mean": table[[PUBLISHED, "split_rows", "auto"]].apply(records.geomean)}
+        | {"least": {"matrix": least["matrix"], "ratio": least["auto"]}}
     }
-    return {"real": about | {"least": {"matrix": least["matrix"], "ratio": least["auto"]}}}
 
 
 @part
 def accuracy(df: pd.DataFrame) -> Facts:
     """Return the largest relative errors; those of the library that lose less than half of what ours do."""
-    error = experiments.errors(df).set_index("variant")["rel_err"]
+    error = errors(df).set_index("variant")["rel_err"]
     mine = error.index.isin(system.VARIANTS)
     better = [f"`{v.removeprefix('cusparse_')}`" for v in error.index[~mine & (error < error[mine].max() / 2)]]
     return {"error": {"bound": error.max() * 1.05, "better": len(better), "who": ", ".join(better)}}

@@ -43,17 +43,6 @@ LARGEST_ON_CPU = {"full": 2048, "kick": 512}
 AGAIN = 4
 
 
-def shapes(experiment: str, preset: str) -> list[dict]:
-    """Return the arguments of `system.problem` for each point of an experiment."""
-    cubes = system.sweeps(preset)["scaling"]
-    others = {
-        "cpu": [cube for cube in cubes if cube["m"] <= LARGEST_ON_CPU[preset]],
-        "element_wise": [cube | {"vector": 1} for cube in cubes],
-        "patterns": [dict(m=4096, n=4096, k=4096, group=group, density=d) for group, d in PATTERNS[preset]],
-    }
-    return others.get(experiment, cubes)
-
-
 def measure(study: Study, experiment: str) -> pd.DataFrame:
     """Measure an experiment here, or read its records.
 
@@ -61,8 +50,16 @@ def measure(study: Study, experiment: str) -> pd.DataFrame:
     sentence, without any.
     """
     run = study.run
-    every = run.variants() | cublas.readings(run.device) | run.baselines(["cpu"])
-    problems = [partial(system.problem, **shape, seed=run.seed) for shape in shapes(experiment, run.preset)]
+    every, cubes = (
+        run.variants() | cublas.readings(run.device) | run.baselines(["cpu"]),
+        system.sweeps(run.preset)["scaling"],
+    )
+    shapes = {
+        "cpu": [cube for cube in cubes if cube["m"] <= LARGEST_ON_CPU[run.preset]],
+        "element_wise": [cube | {"vector": 1} for cube in cubes],
+        "patterns": [dict(m=4096, n=4096, k=4096, group=group, density=d) for group, d in PATTERNS[run.preset]],
+    }
+    problems = [partial(system.problem, **shape, seed=run.seed) for shape in shapes.get(experiment, cubes)]
     timer = bench.time_calls if experiment in ("published", "cpu") else bench.time
     return run.measure(experiment, problems, {name: every[name] for name in CONTENDERS[experiment]}, timer)
 

@@ -17,8 +17,7 @@ from artifact.measure import external, records
 from artifact.measure.records import geomean
 from artifact.measure.run import Run
 from artifact.systems.nm_spmm import model
-from artifact.systems.nm_spmm.model import kept
-from artifact.systems.nm_spmm.study import (
+from artifact.systems.nm_spmm.model import (
     BIG,
     CLASSES,
     CONTENDERS,
@@ -39,6 +38,7 @@ from artifact.systems.nm_spmm.study import (
     by_density,
     compared,
     few_tiles,
+    kept,
     of_ideal,
     over,
     pattern,
@@ -68,15 +68,10 @@ def measured(study: Spmm) -> Iterator[Fact]:
     """Return the facts of experiments, of counters, and of what others measured."""
     df: dict[str, Any] = {name: study.measure(name) for name in CONTENDERS if not name.startswith("tensor")}
     parts = (
-        stepwise(df["stepwise"], study.fma),
-        packing(df["packing"]),
-        sizes(df["sizes"], study.published("fig8")),
-        llama(study, df["llama"]),
+        figures(study, df),
         authors(study, df["anchors"], df["stepwise"]),
         side_by_side(study),
-        ladder(study.rungs, study.outcome),
-        waves("rolled", study.here.sm_count, df["stepwise"]),
-        trials(study.trials),
+        ladder(study, df["stepwise"]),
         counted(study, df["anchors"]),
         fig10(study),
         beyond(df),
@@ -125,8 +120,10 @@ def code(names: Iterable[str]) -> str:
 def stored(example: Problem) -> Facts:
     """Return what a problem stores. example: of vectors of 32."""
     entries = round(example.density * example.k) * (example.n // VECTOR)
-    found = {"size": example.k, "pattern": nm_of(example.density), "kept": example.nnz, "all": example.k * example.n}
-    return {"stored": found | {"indices": entries, "of_an_index": example.nnz / entries}}
+    return {
+        "stored": {"size": example.k, "pattern": nm_of(example.density), "kept": example.nnz}
+        | {"all": example.k * example.n, "indices": entries, "of_an_index": example.nnz / entries}
+    }
 
 
 @part
@@ -147,7 +144,9 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
         "col_info": {"added": by_nm(model.col_info_shares(patterns)), "stated": said[["low", "high"]]},
         "transition": {
             "stated": study.stated("text", "transition")["low"].iloc[0],
-            "block": {device.name: analysis.transition(device, *block) for device in model.devices(here)},
+            "block": {
+                device.name: analysis.transition(device, *block) for device in (*analysis.TABLE_3.values(), here)
+            },
             "from_l2": analysis.transition(model.at_l2(study), *block),
             "whole": analysis.transition(here, BIG, BIG, depth=BIG),
             "l2_tbps": study.gbps["L2"] / 1e3,
@@ -178,9 +177,10 @@ def compiled(study: Spmm) -> Facts:
 def clashes(found: pd.DataFrame, stepwise: pd.DataFrame) -> Facts:
     """Return what the rung against clashes gained. found: `model.clashes`, and `reached` of the ceiling."""
     first, above = before("banks"), found[found["reached"] > 1.02 * found["left"]]
-    gained = {"before": found["clash"][first], "banks": found["clash"]["banks"]}
-    gained |= {"gain": geomean(over(stepwise, "banks", first)), "above": len(above), "who": code(above.index)}
-    return {"clash": gained}
+    return {
+        "clash": {"before": found["clash"][first], "banks": found["clash"]["banks"]}
+        | {"gain": geomean(over(stepwise, "banks", first)), "above": len(above), "who": code(above.index)}
+    }
 
 
 # ---------------------------------------------------------------- the paper's figures
@@ -197,51 +197,47 @@ def moderate_and_high(gain: pd.Series) -> dict[str, Any]:
     return {"moderate": by_nm(moderate), "high": by_nm(above), "mean_high": geomean(above)}
 
 
-def stepwise(df: pd.DataFrame, fma: float) -> Facts:
-    """Return shares of the FMA ceiling, TFLOP/s, and what each step gains at moderate and at high sparsity."""
-    rate = rates(df)
-    steps = {v: by_density(over(df, v, base)) for v, base in (("v2", "v1"), ("v3", "v2"))}
-    return {
-        "share": {v: by_nm(rate.loc[rate.index < 1, v] / fma) for v in ("v3", "auto")},
-        "rate.most": rate.max().max(),
-        "v3_dense_over_cublas": by_density(over(df, "v3", "cublas"))[1],
-        "gain": {v: moderate_and_high(gain) for v, gain in steps.items()},
-    }
+def figures(study: Spmm, df: Mapping[str, pd.DataFrame]) -> Facts:
+    """Return, of records by experiment, what the paper's figures are about.
 
-
-def packing(packed: pd.DataFrame) -> Facts:
-    """Return where packing pays, and whether packing above 70% and not below is the faster choice."""
-    won = by_density(over(packed, "v3_packed", "v3_unpacked"))
-    right = (won > 1) == high(won.index)
-    return {"packing": {"pays": by_nm(won[won > 1]), "rule_is_right": right.sum(), "sparsities": len(won)}}
-
-
-def sizes(by_size: pd.DataFrame, stated: pd.DataFrame) -> Facts:
-    """Return the best of the three classes, `auto` over it, and what the authors' series of Fig. 8 is of."""
-    us, own = pivot(by_size, "median_us", POINT).sort_index(), stated[stated["library"].isin(CLASSES)]
+    Shares of the FMA ceiling, TFLOP/s, and what each step gains at moderate and at high sparsity. Where packing pays,
+    and whether packing above 70% and not below is the faster choice. The best of the three classes, `auto` over it, and
+    what the authors' series of Fig. 8 is of. The layers of Llama: over nmSPARSE's kernel, rebuilt and in our style,
+    over cuBLAS, of the ideal.
+    """
+    rate, steps = rates(df["stepwise"]), {"v2": ("v2", "v1"), "v3": ("v3", "v2")}
+    won = by_density(over(df["packing"], "v3_packed", "v3_unpacked"))
+    us, stated = pivot(df["sizes"], "median_us", POINT).sort_index(), study.published("fig8")
     best, expected = us[CLASSES].idxmin(axis=1), {size: name for name, size in analysis.TABLE_2.values()}
-    gain = own["tflops"] / own["tflops_one_pass"]
+    own = stated[stated["library"].isin(CLASSES)]
+    gain, layers = own["tflops"] / own["tflops_one_pass"], df["llama"]
+    dense, ideal = over(layers, "auto", "cublas"), of_ideal(layers)
+    low = ideal[ideal < LOW]
     return {
+        "share": {v: by_nm(rate.loc[rate.index < 1, v] / study.fma) for v in ("v3", "auto")},
+        "rate.most": rate.max().max(),
+        "v3_dense_over_cublas": by_density(over(df["stepwise"], "v3", "cublas"))[1],
+        "gain": {v: moderate_and_high(by_density(over(df["stepwise"], *pair))) for v, pair in steps.items()},
+        "packing": {
+            "pays": by_nm(won[won > 1]),
+            "rule_is_right": ((won > 1) == high(won.index)).sum(),
+            "sparsities": len(won),
+        },
         "table_2": {"hits": sum(name == expected[at[1:4]] for at, name in best.items()), "points": len(best)},
         "auto_over_classes": ranged(us[CLASSES].min(axis=1) / us["auto"]),
         "fig8": {"gpu": listed(own["gpu"].unique()), "points": len(own), "one_pass": (own["split_k"] == 1).sum()}
         | {"cut_mean": geomean(gain), "cut_most": gain.max()},
+        "llama": {
+            "claimed": study.stated("text", "speedup_nmsparse", where="abstract")["low"].iloc[0],
+            "points": (dense.index.get_level_values("density") == dense.index[0][-1]).sum(),
+            "over": {
+                base: {v: geomean(over(layers, v, base)) for v in ("v3", "auto")} for base in (*NMSPARSE, "cublas")
+            },
+            "ideal": ranged(ideal),
+            "low": {"count": len(low), "share": LOW, "m": listed(sorted(set(low.index.get_level_values("m"))))},
+            "behind": places(dense[dense < 1]),
+        },
     }
-
-
-def llama(study: Spmm, df: pd.DataFrame) -> Facts:
-    """Return the layers of Llama: over nmSPARSE's kernel, rebuilt and in our style, over cuBLAS, of the ideal."""
-    dense, ideal = over(df, "auto", "cublas"), of_ideal(df)
-    low = ideal[ideal < LOW]
-    found = {
-        "claimed": study.stated("text", "speedup_nmsparse", where="abstract")["low"].iloc[0],
-        "points": (dense.index.get_level_values("density") == dense.index[0][-1]).sum(),
-        "over": {base: {v: geomean(over(df, v, base)) for v in ("v3", "auto")} for base in (*NMSPARSE, "cublas")},
-        "ideal": ranged(ideal),
-        "low": {"count": len(low), "share": LOW, "m": listed(sorted(set(low.index.get_level_values("m"))))},
-        "behind": places(dense[dense < 1]),
-    }
-    return {"llama": found}
 
 
 def fig10(study: Spmm) -> Facts:
@@ -255,8 +251,10 @@ def fig10(study: Spmm) -> Facts:
         {"library": library, "pattern": nm_of(d), "share": share, "said": said[library, d]}
         for (library, d), share in off.items()
     )
-    count = {"profiles": len(shares), "off": len(off), "others": len(shares) - len(off)}
-    return {"fig10": count | {"points": dict(enumerate(points))}}
+    return {
+        "fig10": {"profiles": len(shares), "off": len(off), "others": len(shares) - len(off)}
+        | {"points": dict(enumerate(points))}
+    }
 
 
 # ---------------------------------------------------------------- against the authors' kernels
@@ -264,36 +262,29 @@ def fig10(study: Spmm) -> Facts:
 
 def authors(study: Spmm, anchored: pd.DataFrame, stepwise: pd.DataFrame) -> Facts:
     """Return `auto` over the authors' kernels and of the FMA ceiling, and how good our rebuildings are."""
-    theirs = study.others("anchors")
-    beside, reached = against(anchored, theirs.numbers()), reached_share(anchored, study.fma)
+    theirs, large = study.others("anchors"), (anchored[["m", "n", "k"]] >= BIG).all(axis=1)
+    beside, half = against(anchored, theirs.numbers()), anchored["density"].between(0.25, 0.5)
+    reached = by(anchored[large & half], "auto", "tflops") / study.fma  # at 50 to 75% sparsity, 4096³ and above
     auto, short, rate = beside["auto"].dropna(), reached[reached < AIM_SHARE], rates(stepwise)["auto"][0.5:0.25]
     means = pd.concat({f"{BIG}³": at_big(auto), "all shapes": by_density(auto)})
     missed, below = means[means < AIM].sort_values(), auto[auto < AIM].sort_values()
     at = [{"where": where, "pattern": nm_of(d), "value": value} for (where, d), value in missed.items()]
-    found = {
-        "gpu": theirs.gpu,
-        "shapes": len(auto.groupby(level=["m", "n", "k"])),
-        "at_big": ends(at_big(auto)),
-        "over_shapes": ends(by_density(auto)),
-        "points": ranged(auto),
-        "missed": {"count": len(missed), "means": dict(enumerate(at))},
-        "below": places(below) | {"most_m": max((at[0] for at in below.index), default=0)},
-    }
-    parts = {
-        "authors": found,
+    return {
+        "authors": {
+            "gpu": theirs.gpu,
+            "shapes": len(auto.groupby(level=["m", "n", "k"])),
+            "at_big": ends(at_big(auto)),
+            "over_shapes": ends(by_density(auto)),
+            "points": ranged(auto),
+            "missed": {"count": len(missed), "means": dict(enumerate(at))},
+            "below": places(below) | {"most_m": max((at[0] for at in below.index), default=0)},
+        },
         "reached": ends(reached) | {"count": len(reached)},
         "short": places(short),
         "aim": {"over": AIM, "gain": AIM - 1, "share": AIM_SHARE, "means": len(means)},
         "sustained": by_nm(rate),
         "sustained_share": ends(rate / study.fma),
-    }
-    return parts | rebuilt(beside, pivot(anchored, "median_us", PLACE))
-
-
-def reached_share(anchored: pd.DataFrame, fma: float) -> pd.Series:
-    """Return the share of the FMA ceiling that `auto` reaches at 50 to 75% sparsity, 4096³ and above."""
-    large = (anchored[["m", "n", "k"]] >= BIG).all(axis=1) & anchored["density"].between(0.25, 0.5)
-    return by(anchored[large], "auto", "tflops") / fma
+    } | rebuilt(beside, pivot(anchored, "median_us", PLACE))
 
 
 def rebuilt(beside: pd.DataFrame, us: pd.DataFrame) -> dict[str, Any]:
@@ -314,9 +305,10 @@ def apart(factor: pd.Series, us: pd.Series) -> dict[str, float]:
     off = factor[(factor - 1).abs() > NEAR]
     brief = us[off.index] < BRIEF_US
     gap = max(us[off.index][brief] * (off[brief] - 1).abs(), default=0.0)
-    found = {"near": NEAR, "points": len(factor), "off": len(off), "brief": brief.sum(), "longer": (~brief).sum()}
     return (
-        found | {"brief_us": BRIEF_US, "gap_us": gap, "off_low": off.min(), "off_high": off.max()} | ends(off[~brief])
+        {"near": NEAR, "points": len(factor), "off": len(off), "brief": brief.sum(), "longer": (~brief).sum()}
+        | {"brief_us": BRIEF_US, "gap_us": gap, "off_low": off.min(), "off_high": off.max()}
+        | ends(off[~brief])
     )
 
 
@@ -336,25 +328,23 @@ def side_by_side(study: Spmm) -> Facts:
 # ---------------------------------------------------------------- our ladder
 
 
-def ladder(rungs: list[str], outcome: pd.DataFrame) -> Facts:
-    """Return rungs that the GPU does not take, and predictions with a number. outcome: `Spmm.outcome`."""
-    judged = outcome.dropna(subset=["predicted"])
+def ladder(study: Spmm, stepwise: pd.DataFrame, rung: str = "rolled") -> Facts:
+    """Return rungs that the GPU does not take, and predictions with a number; what was tried and not kept.
+
+    What evening out the last wave of a rung would gain, and what it did.
+    """
+    judged, sms = study.outcome.dropna(subset=["predicted"]), study.here.sm_count
     near = (judged["came"] / judged["predicted"] - 1).abs() < NEAR
-    return {
-        "rungs.absent": code(v for v in RUNGS if v not in rungs),
-        "predictions": {"count": len(judged), "near": near.sum(), "within": NEAR}
-        | {"wrong": code(judged.loc[~near, "rung"])},
-    }
-
-
-def waves(rung: str, sms: int, stepwise: pd.DataFrame) -> Facts:
-    """Return what evening out the last wave would gain, and what it did."""
     one, (down, across), last = RUNGS[rung][0], model.schedule(rung)[0], model.last_steps(rung, sms)
     tile = {"rows": one.bm, "columns": one.bn, "depth": one.depth, "tiles": down * across, "sms": sms}
     steps = {"waves": down * across / sms, "steps": last["waves"], "evened": last["stream-K"]}
     return {
+        "rungs.absent": code(v for v in RUNGS if v not in study.rungs),
+        "predictions": {"count": len(judged), "near": near.sum(), "within": NEAR}
+        | {"wrong": code(judged.loc[~near, "rung"])},
         "waves": tile | steps | {"gain": last["waves"] / last["stream-K"]},
         "stream_over_bulk": by_nm(by_density(over(stepwise, "stream", "bulk"))),
+        "trials": trials(study.trials),
     }
 
 
@@ -363,8 +353,7 @@ def trials(trials: pd.DataFrame) -> Facts:
     """Return what was tried and not kept. trials: `Spmm.trials`."""
     groups = trials.groupby("trial")
     off = (groups["came"].agg(geomean) / groups["factor"].first() - 1).abs() >= NEAR
-    found = {"count": len(off), "lost": (groups["came"].max() < 1).sum(), "off": off.sum(), "within": NEAR}
-    return {"trials": found}
+    return {"count": len(off), "lost": (groups["came"].max() < 1).sum(), "off": off.sum(), "within": NEAR}
 
 
 def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
@@ -380,26 +369,23 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
     half, sparse = (counted[counted["density"] == d].set_index("variant") for d in DENSITIES)
     stalled = half.loc["v3", ["dispatch", "shared", "memory", "barrier", "instructions"]].astype(float)
     names = {"issue slots [%]": "issuing", "useful": "ffma", "dispatch": "dispatch"}
-    waits = {
-        "worst": stalled.idxmax(),
-        "most": stalled.max(),
-        "memory": pd.concat([half, sparse]).loc[["v3", "auto"], ["L2 [%]", "DRAM [%]"]].max().max(),
-        "nm_baseline": {"fma": half["FMA pipe [%]"]["nm_baseline"], "shared": half["shared memory [%]"]["nm_baseline"]},
-    }
-    fetches = half["instructions"].reindex(["bulk", "stream", "rolled"]).to_dict()
-    fetches |= {"stream_high": sparse["instructions"].get("stream")}
+    fetches = half["instructions"].reindex(["bulk", "stream", "rolled"])
     rows = {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))}
     intensity, v3 = model.by_eq3(study)["v3", SPARSE], sparse.loc["v3"]
-    allowed = {
-        name: analysis.attainable(at, intensity) for name, at in (("dram", study.here), ("l2", model.at_l2(study)))
-    }
-    share = intensity / (v3["useful_flops"] / v3["dram_bytes"])
-    found = {"pattern": nm_of(SPARSE), "intensity": intensity, "tflops": v3["tflops"], "dram_of_eq3": share}
+    memories, nmsparse = {"dram": study.here, "l2": model.at_l2(study)}, half.loc["nm_baseline"]
     return {
-        "waits": waits | {v: half.loc[v, [*names]].rename(names) for v in ("v3", "auto")},
-        "fetches": fetches | rows,
+        "waits": {
+            "worst": stalled.idxmax(),
+            "most": stalled.max(),
+            "memory": pd.concat([half, sparse]).loc[["v3", "auto"], ["L2 [%]", "DRAM [%]"]].max().max(),
+            "nm_baseline": {"fma": nmsparse["FMA pipe [%]"], "shared": nmsparse["shared memory [%]"]},
+            **{v: half.loc[v, [*names]].rename(names) for v in ("v3", "auto")},
+        },
+        "fetches": fetches.to_dict() | {"stream_high": sparse["instructions"].get("stream")} | rows,
         **cuts,
-        "roofline": allowed | found,
+        "roofline": {name: analysis.attainable(at, intensity) for name, at in memories.items()}
+        | {"pattern": nm_of(SPARSE), "intensity": intensity, "tflops": v3["tflops"]}
+        | {"dram_of_eq3": intensity / (v3["useful_flops"] / v3["dram_bytes"])},
     }
 
 
@@ -415,22 +401,20 @@ def beyond(df: Mapping[str, pd.DataFrame]) -> Facts:
     rate = pivot(df["vectors"], "tflops", POINT)[["auto", "v3"]]
     rate[["group", "length"]] = [pattern(at[0]) for at in rate.index]
     whole = rate[rate["group"] == GROUP].sort_values("length").groupby(level="density")
-    lengths = {
-        nm_of(d): {
-            end: {column: rows[column].iloc[at] for column in ("length", "auto", "v3")}
-            for end, at in (("short", 0), ("long", -1))
-        }
-        for d, rows in reversed([*whole])
-    }
     slowest, ideal = rate.groupby(level="density")[["auto", "v3"]], of_ideal(df["ragged"])
     four = ideal.index.get_level_values("m") % 4 == 0
-    checked = "stepwise", "sizes", "llama", "anchors", "vectors", "ragged"
-    rows = pd.concat([df[name] for name in checked], ignore_index=True)
+    rows = pd.concat([df[x] for x in ("stepwise", "sizes", "llama", "anchors", "vectors", "ragged")], ignore_index=True)
     worst = rows.loc[rows["rel_err"].where(~rows["variant"].str.startswith(registry.PREFIXES)).idxmax()]
     csr = records.best_of(df["unstructured"])
     dense = over(csr, "cusparse_best", "cublas")
     return {
-        "vectors": lengths,
+        "vectors": {
+            nm_of(d): {
+                end: {column: rows[column].iloc[at] for column in ("length", "auto", "v3")}
+                for end, at in (("short", 0), ("long", -1))
+            }
+            for d, rows in reversed([*whole])
+        },
         "slowest_pattern": slowest.agg(lambda values: values.min() / values.max()).min(),
         "ragged": {name: summary(ideal[kept]).get("mean") for name, kept in (("of_four", four), ("odd", ~four))},
         "error": {"most": worst["rel_err"], "variant": worst["variant"]}

@@ -83,12 +83,17 @@ def rank_correlation(v: Values, against: str) -> Reduced:
     tables = {who: s.unstack("experiment") for who, s in v.by.items()}
     both = all(against in table and table.shape[1] > 1 for table in tables.values())
     need(both, f"There is nothing to hold against {against}.")
-    found = {
-        f"{who} {other}": table[[against, other]].dropna().corr("spearman").loc[against, other]
-        for who, table in tables.items()
-        for other in table.columns.drop(against)
-    }
-    return Reduced(replace(v, unit=""), pd.Series(found), again=pd.Series.min)
+    return Reduced(
+        replace(v, unit=""),
+        pd.Series(
+            {
+                f"{who} {other}": table[[against, other]].dropna().corr("spearman").loc[against, other]
+                for who, table in tables.items()
+                for other in table.columns.drop(against)
+            }
+        ),
+        again=pd.Series.min,
+    )
 
 
 def falls_at_each_step(r: Reduced, change: float) -> Judged:

@@ -115,8 +115,8 @@ def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -
             (sketch.put, [0, depth], y + 2.6, ["row 0", f"row {depth - 1}"], sketch.FAINT | {"ha": ["left", "right"]}),
         ]
         data.append(pd.DataFrame({"case": title, "row": range(depth), "vectors": need.sum(axis=1)}))
-    fig = sketch.picture((-10.5, depth + 0.3), (tall - 0.6, -0.2), *marks, height=0.2 + 0.19 * tall)
-    return fig, pd.concat(data, ignore_index=True)
+    limits, height = ((-10.5, depth + 0.3), (tall - 0.6, -0.2)), 0.2 + 0.19 * tall
+    return sketch.picture(*limits, *marks, height=height), pd.concat(data, ignore_index=True)
 
 
 # ---------------------------------------------------------------- Fig. 3: blocks, warps and threads
@@ -169,8 +169,10 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
     marks.append((sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}))
     fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
-    lanes = {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
-    return fig, pd.DataFrame(lanes | {"height": thread[0], "width": thread[1]})
+    return fig, pd.DataFrame(
+        {"lane": range(len(row)), "row": row * thread[0], "column": column * thread[1]}
+        | {"height": thread[0], "width": thread[1]}
+    )
 
 
 # ---------------------------------------------------------------- Fig. 4: what is done to B beforehand

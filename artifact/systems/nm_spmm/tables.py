@@ -4,6 +4,7 @@ TFLOP/s of figures are those of useful work; cuBLAS multiplies the dense matrix,
 """
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,10 @@ import pandas as pd
 from artifact.book.study import by, given, pivot
 from artifact.drawing.formatting import shape
 from artifact.measure import records
-from artifact.systems.nm_spmm import model, study
-from artifact.systems.nm_spmm.model import BLOCK, kept
-from artifact.systems.nm_spmm.study import (
+from artifact.systems.nm_spmm import model
+from artifact.systems.nm_spmm.model import (
     BIG,
+    BLOCK,
     CLASSES,
     DENSITIES,
     GROUP,
@@ -24,6 +25,7 @@ from artifact.systems.nm_spmm.study import (
     VECTOR,
     Spmm,
     by_density,
+    kept,
     over,
     rates,
     sizes_of,
@@ -61,8 +63,9 @@ ROOFS = {
 
 def placed(df: pd.DataFrame) -> pd.DataFrame:
     """Return a table by `POINT` with the sizes and the sparsity of its points in words, as first columns."""
-    where = {"shape": [shape(at[1:4]) for at in df.index], "sparsity": [sparsity(at[4]) for at in df.index]}
-    return pd.DataFrame(where, df.index).join(df)
+    return pd.DataFrame(
+        {"shape": [shape(at[1:4]) for at in df.index], "sparsity": [sparsity(at[4]) for at in df.index]}, df.index
+    ).join(df)
 
 
 def joined(measured: pd.DataFrame, stated: pd.DataFrame, *ceilings: pd.DataFrame) -> pd.DataFrame:
@@ -87,8 +90,10 @@ def worded(df: pd.DataFrame) -> pd.DataFrame:
 
 def variants() -> pd.DataFrame:
     """Return every variant: its file, its idea, whose it is."""
-    rows = [(v, k.source.name, k.idea, "the paper" if k.published else "ours") for v, k in system.VARIANTS.items()]
-    return pd.DataFrame(rows, columns=["variant", "file", "idea", "by"])
+    return pd.DataFrame(
+        [(v, k.source.name, k.idea, "the paper" if k.published else "ours") for v, k in system.VARIANTS.items()],
+        columns=["variant", "file", "idea", "by"],
+    )
 
 
 def footprint(patterns: Mapping[float, nm.Nm]) -> pd.DataFrame:
@@ -110,14 +115,14 @@ def transition(spmm: Spmm, stated: float) -> pd.DataFrame:
     Of the large block and of the whole product. The crossing is 0 where the line is below throughout, NaN where it
     never crosses.
     """
-    kept, parts = np.linspace(1, 0.005, 200), []
-    for device in model.devices(spmm.here):
-        for kind, value in KINDS.items():
-            line, ridge = np.array([value(d) for d in kept]), device.ridge
-            crossing = np.interp(ridge, line[::-1], 1 - kept[::-1], left=np.nan, right=0.0)
-            about = {"gpu": device.name, "kind": kind, "ridge": ridge, "crossing": crossing}
-            parts.append(pd.DataFrame({"sparsity": 1 - kept, "intensity": line} | about))
-    df = pd.concat(parts)
+    kept = np.linspace(1, 0.005, 200)
+    lines = {kind: np.array([value(d) for d in kept]) for kind, value in KINDS.items()}
+    df = pd.concat(
+        pd.DataFrame({"sparsity": 1 - kept, "intensity": line})
+        .assign(gpu=device.name, kind=kind, ridge=device.ridge)
+        .assign(crossing=np.interp(device.ridge, line[::-1], 1 - kept[::-1], left=np.nan, right=0.0))
+        for device, (kind, line) in product([*analysis.TABLE_3.values(), spmm.here], lines.items())
+    )
     ridges = df.drop_duplicates("gpu")[["gpu", "ridge"]].assign(intensity=lambda df: df["ridge"])
     return joined(df, ridges.assign(kind="transition", sparsity=stated), ridges.assign(kind="ridge"))
 
@@ -154,7 +159,7 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
     With the shares of its own peak that the source states.
     """
-    rows, stated = useful(df), study.peak_shares(spmm)
+    rows, stated = useful(df), model.peak_shares(spmm)
     base = rows["density"].map(by(rows, "v1", "tflops", "density"))
     rows = rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, over_base=rows["tflops"] / base)
     stated = worded(stated.assign(per_cent=100 * stated["stated"]))
@@ -164,8 +169,7 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 def packing(packed: pd.DataFrame) -> pd.DataFrame:
     """Return TFLOP/s of V3 packed and with all rows staged, by sparsity, and what four vectors need of A's rows."""
     df = rates(packed).assign(won=by_density(over(packed, "v3_packed", "v3_unpacked"))).reset_index()
-    needed = [analysis.needed_share(d, 4) for d in df["density"]]
-    return df.assign(sparsity=df["density"].map(sparsity), needed=needed)
+    return df.assign(sparsity=df["density"].map(sparsity), needed=[analysis.needed_share(d, 4) for d in df["density"]])
 
 
 def sizes(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
@@ -186,9 +190,11 @@ def best_of_three(by_size: pd.DataFrame) -> pd.DataFrame:
     """Return the fastest of the classes of Table I at each size of Table II and each sparsity."""
     best = pivot(by_size, "median_us", PLACE)[CLASSES].idxmin(axis=1).unstack("density")
     best = best[sorted(best, reverse=True)].rename(columns=sparsity).reset_index()
-    expected = [analysis.TABLE_2[label][0] for label in sizes_of(best)]
-    shapes = [shape(at) for at in best[["m", "n", "k"]].to_numpy()]
-    return best.assign(size=sizes_of(best), shape=shapes, expected=expected)
+    return best.assign(
+        size=sizes_of(best),
+        shape=[shape(at) for at in best[["m", "n", "k"]].to_numpy()],
+        expected=[analysis.TABLE_2[label][0] for label in sizes_of(best)],
+    )
 
 
 def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
@@ -203,8 +209,9 @@ def fig8(by_size: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     df = df[df.groupby(PLACE)["head"].transform("nunique") == len(heads)]
     df = df.assign(share=df["tflops"] / df.groupby([*PLACE, "head"])["tflops"].transform("max"), size=sizes_of(df))
     means = df.pivot_table("share", "size", ["library", "head"], aggfunc=records.geomean)[CLASSES]
-    matrix = [f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
-    return means.set_axis([", ".join(column) for column in means], axis=1).assign(matrix=matrix)
+    return means.set_axis([", ".join(column) for column in means], axis=1).assign(
+        matrix=[f"{label}: {shape(analysis.TABLE_2[label][1])}" for label in means.index]
+    )
 
 
 def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
@@ -212,7 +219,7 @@ def llama_points(spmm: Spmm, df: pd.DataFrame, only: str = "") -> pd.DataFrame:
 
     With the published ones of three GPUs, or of one of them beside ours. place: of a point along the figure.
     """
-    stated = study.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
+    stated = model.published_speedups(spmm.published("fig9")).rename(columns={"point": "place"})
     points = stated.drop_duplicates("place").set_index(["m", "n", "k"])["place"]
     stated = stated[stated["gpu"].isin([only] if only else stated["gpu"])]
     stated = stated.assign(panel=spmm.here.name if only else stated["gpu"], line=stated["library"])
@@ -235,9 +242,12 @@ def llama(df: pd.DataFrame, fig9: pd.DataFrame) -> pd.DataFrame:
     """Return geometric means over the layers of Llama by sparsity, beside the published ones of the A100."""
     pairs = {v: (v, "cublas") for v in ("auto", "v3", "nmsparse_vw32")}
     pairs |= {f"{v} over it": (v, "nmsparse_vw32") for v in ("auto", "v3")}
-    theirs = study.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
-    means = pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
-    found = means.join(theirs.agg(records.geomean).unstack()).reset_index()
+    theirs = model.published_speedups(fig9[fig9["gpu"] == "A100"]).groupby(["density", "library"])["speedup"]
+    found = (
+        pd.DataFrame({column: by_density(over(df, *pair)) for column, pair in pairs.items()})
+        .join(theirs.agg(records.geomean).unstack())
+        .reset_index()
+    )
     return found.assign(sparsity=found["density"].map(sparsity), ideal=1 / found["density"])
 
 
@@ -252,11 +262,9 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     us, theirs = pivot(df, "median_us", PLACE), spmm.others("anchors").numbers()
     wide = us.rdiv(us["cublas"], axis=0)[["auto", *OURS.values()]]
     wide = wide.join(theirs.pivot(index=PLACE, columns="library", values="speedup")[[*OURS]])
-    means = (
-        wide.groupby(level="density", sort=False).agg(records.geomean).assign(points=len(wide.groupby(["m", "n", "k"])))
-    )
-    wide, means = wide.reset_index(), means.reset_index().assign(shape="geometric mean")
-    wide["shape"] = [shape(at) for at in wide[["m", "n", "k"]].to_numpy()]
+    means = wide.groupby(level="density", sort=False).agg(records.geomean).reset_index()
+    means = means.assign(points=len(wide.groupby(["m", "n", "k"])), shape="geometric mean")
+    wide = wide.assign(shape=[shape(at[:3]) for at in wide.index]).reset_index()
     both = pd.concat([wide, means], ignore_index=True)
     both = both.assign(over=both["auto"] / both["nm_spmm"], sparsity=both["density"].map(sparsity))
     long = both.melt([*PLACE, "points", "over", "sparsity", "shape"], var_name="contender", value_name="speedup")
@@ -266,18 +274,23 @@ def anchors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
 
 def against_authors(anchored: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Return `auto` and the authors' kernels at 4096³, and over all shapes, by sparsity."""
-    auto = study.against(anchored, theirs)["auto"].dropna()
+    auto = model.against(anchored, theirs)["auto"].dropna()
     big = theirs[(theirs["library"] == "nm_spmm") & (theirs[["m", "n", "k"]] == BIG).all(axis=1)]
     df = pd.DataFrame({"all": by_density(auto), "theirs": big.set_index("density")["speedup"]})
-    df = df.assign(over=study.at_big(auto)).sort_index(ascending=False)
+    df = df.assign(over=model.at_big(auto)).sort_index(ascending=False)
     return df.assign(auto=df["theirs"] * df["over"], sparsity=df.index.map(sparsity))
 
 
 def side_by_side(beside: pd.DataFrame) -> pd.DataFrame:
     """Return our rebuildings over the authors' own kernels in one run: means and ranges. beside: rebuilt.csv."""
-    groups = beside.groupby(["density", "library"], sort=False)["speedup"]
-    found = groups.agg(lambda own: f"{records.geomean(own):.2f}× ({own.min():.2f} to {own.max():.2f})").unstack()
-    return found.sort_index(ascending=False).rename(index=sparsity).reset_index(names="sparsity")
+    return (
+        beside.groupby(["density", "library"], sort=False)["speedup"]
+        .agg(lambda own: f"{records.geomean(own):.2f}× ({own.min():.2f} to {own.max():.2f})")
+        .unstack()
+        .sort_index(ascending=False)
+        .rename(index=sparsity)
+        .reset_index(names="sparsity")
+    )
 
 
 # ---------------------------------------------------------------- our ladder
@@ -292,22 +305,25 @@ def predictions(outcome: pd.DataFrame) -> pd.DataFrame:
 def sustained(stepwise: pd.DataFrame, fma: float, rungs: list[str]) -> pd.DataFrame:
     """Return TFLOP/s and share of the FMA ceiling of V3, our rungs and `auto`, by sparsity."""
     rate = rates(stepwise)[["v3", *[v for v in rungs if v in set(stepwise["variant"])], "auto"]]
-    shown = rate.map("{:.1f}".format) + (rate / fma).map(" ({:.0%})".format)
-    return shown.rename(index=sparsity).T.reset_index()
+    return (rate.map("{:.1f}".format) + (rate / fma).map(" ({:.0%})".format)).rename(index=sparsity).T.reset_index()
 
 
 @given
 def trial_points(trials: pd.DataFrame) -> pd.DataFrame:
     """Return what came of each trial, and the factor that was expected. trials: `Spmm.trials`."""
-    rows = trials.assign(expected=trials["factor"], sparsity=trials["density"].map(sparsity))
-    return rows[["trial", "density", "sparsity", "expected", "came"]]
+    return trials.assign(expected=trials["factor"], sparsity=trials["density"].map(sparsity))[
+        ["trial", "density", "sparsity", "expected", "came"]
+    ]
 
 
 @given
 def trials(trials: pd.DataFrame) -> pd.DataFrame:
     """Return what each trial was, and what came by sparsity. trials: `Spmm.trials`."""
-    df = trials.assign(density=trials["density"].map(sparsity))
-    return df.pivot_table("came", ["trial", "idea", "expected"], "density", sort=False).reset_index()
+    return (
+        trials.assign(density=trials["density"].map(sparsity))
+        .pivot_table("came", ["trial", "idea", "expected"], "density", sort=False)
+        .reset_index()
+    )
 
 
 def counters(counted: pd.DataFrame) -> pd.DataFrame:
@@ -321,13 +337,13 @@ def counters(counted: pd.DataFrame) -> pd.DataFrame:
 
 def few_tiles(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return µs where there are fewer tiles of 64 × 128 than SMs."""
-    us = study.few_tiles(anchored, sms)
+    us = model.few_tiles(anchored, sms)
     return placed(us.rename(columns={v: f"{v} [µs]" for v in us.columns[1:]}))
 
 
 def few_tiles_gain(anchored: pd.DataFrame, sms: int) -> pd.DataFrame:
     """Return how many times as fast as V3 each contender is where there are fewer tiles of 64 × 128 than SMs."""
-    us = study.few_tiles(anchored, sms)
+    us = model.few_tiles(anchored, sms)
     times = us.rdiv(us["v3"], axis=0).drop(columns=["tiles", "v3"])
     times.index = placed(us)[["shape", "sparsity"]].agg(" · ".join, axis=1)
     return times.rename_axis(index="row", columns="variant").stack().rename("value").reset_index()
@@ -343,7 +359,7 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     df = counted[counted["variant"].isin(["auto", "v3", "nmsparse_vw32", "cublas"])].rename(columns={"us": "time_us"})
     df = df[~df["variant"].str.startswith("cublas") | ~df.duplicated("variant")].assign(m=BIG, n=BIG, k=BIG)
     df = df.assign(**{what: df["useful_flops"] / df[f"{what}_bytes"] for what in ("dram", "l2", "shared")})
-    stated = study.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
+    stated = model.peak_shares(spmm).assign(tflops=lambda said: said["stated"] * spmm.fma)
     both = joined(df, stated).join(intensity, on=["variant", "density"])
     parts = []
     for panel, (column, memories) in ROOFS.items():
@@ -356,7 +372,7 @@ def roofline(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
 def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
     """Return the share of the FMA ceiling by contender and sparsity, while profiled, beside what the source states."""
     share = counted.pivot(index="variant", columns="density", values="tflops") / spmm.fma
-    said = study.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
+    said = model.peak_shares(spmm).pivot(index="variant", columns="density", values="stated")
     shown = share.loc[["auto", "v3", "nmsparse_vw32"], list(SPARSITIES)]
     theirs = said.reindex_like(shown).map(" (paper: {:.0%})".format, na_action="ignore").fillna("")
     return (shown.map("{:.0%}".format) + theirs).rename(columns=sparsity).reset_index()
@@ -365,10 +381,9 @@ def roofline_shares(spmm: Spmm, counted: pd.DataFrame) -> pd.DataFrame:
 def vectors(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     """Return useful TFLOP/s over the vector length, by window, sparsity and contender, under the FMA ceiling."""
     rows = useful(df)
-    rows[["window", "vector"]] = [study.pattern(label) for label in rows["label"]]
+    rows[["window", "vector"]] = [model.pattern(label) for label in rows["label"]]
     rows = rows.sort_values("density", ascending=False, kind="stable")
-    tops = rows.drop_duplicates(["variant", "density"]).assign(tflops=spmm.fma, window=0)
-    return joined(rows, rows.iloc[:0], tops)
+    return joined(rows, rows.iloc[:0], rows.drop_duplicates(["variant", "density"]).assign(tflops=spmm.fma, window=0))
 
 
 def ragged(df: pd.DataFrame) -> pd.DataFrame:
@@ -386,9 +401,11 @@ def unstructured(loose: pd.DataFrame) -> pd.DataFrame:
 @given
 def tensor(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups of the tensor-core kernels over dense cuBLAS of the same type, over M/N, which is the ideal."""
-    rows = study.compared(df)
-    line = [f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()]
-    return rows.assign(ideal=1 / rows["density"], line=line)
+    rows = model.compared(df)
+    return rows.assign(
+        ideal=1 / rows["density"],
+        line=[f"L = {vector}, {shape(size)}" for vector, *size in rows[["vector", "m", "n", "k"]].to_numpy()],
+    )
 
 
 def failed(verdicts: pd.DataFrame) -> pd.DataFrame:

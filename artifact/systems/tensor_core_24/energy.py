@@ -81,8 +81,11 @@ def asked(df: pd.DataFrame) -> pd.DataFrame:
     Experiment, m, n, k, ms (of the launches that were kept, of all contenders; flushes and warm-up are not recorded),
     times.
     """
-    ms = df.assign(ms=df["median_us"] * df["samples"] / 1e3)
-    found = ms.groupby(["experiment", "m", "n", "k"], sort=False, as_index=False)["ms"].sum()
+    found = (
+        df.assign(ms=df["median_us"] * df["samples"] / 1e3)
+        .groupby(["experiment", "m", "n", "k"], sort=False, as_index=False)["ms"]
+        .sum()
+    )
     return found.assign(times=1 + (found["ms"] / (1e3 * bench.SAMPLE_EVERY_S)).astype(int))
 
 
@@ -157,8 +160,10 @@ def both(rows: pd.DataFrame, sms: int) -> pd.DataFrame:
         (variant,) = set(mine["variant"])
         if variant not in STREAMING:
             return mine
-        port = [port_bytes(system.RUNGS[variant][0], size) / 1e9 for size in mine["size"]]
-        return mine.assign(clocks=[predicted(variant, size, sms) for size in mine["size"]], port=port)
+        return mine.assign(
+            clocks=[predicted(variant, size, sms) for size in mine["size"]],
+            port=[port_bytes(system.RUNGS[variant][0], size) / 1e9 for size in mine["size"]],
+        )
 
     found = held_out(rows, made=unseen)
     return found[found["variant"].isin(STREAMING)].reset_index(drop=True)
@@ -189,9 +194,8 @@ def eight(chapter: Chapter) -> pd.DataFrame:
     Empty where nothing was counted.
     """
     rows = activity(launches(chapter.counters_of("fp8"), chapter.machine))
-    places = {v: i for i, v in enumerate(EIGHT)}
     rows = rows[rows["variant"].isin(EIGHT)]
-    return rows.sort_values(["size", "variant"], key=lambda c: c.map(places) if c.name == "variant" else c)
+    return rows.sort_values(["size", "variant"], key=lambda c: c.map(EIGHT.index) if c.name == "variant" else c)
 
 
 # ---------------------------------------------------------------- what the page shows
@@ -207,8 +211,9 @@ def table(chapter: Chapter) -> pd.DataFrame | None:
         return None
     us = where(chapter.ladder, m=size).set_index("variant")["median_us"]
     told = where(told, m=size, experiment="ladder").set_index("variant")[["low_j", "high_j", "high_pj"]]
-    off = where(held_out(rows), size=size).set_index("variant")["error"]
-    df = at.join(told).assign(harness=at["clocks"] * 1e3 / us, error=100 * off)
+    df = at.join(told).assign(
+        harness=at["clocks"] * 1e3 / us, error=100 * where(held_out(rows), size=size).set_index("variant")["error"]
+    )
     return df[df["harness"].notna()].reset_index()
 
 
@@ -248,9 +253,8 @@ def larger_tile(rows: pd.DataFrame, size: int, sms: int) -> pd.DataFrame:
     if not {*ANCHORS, "auto"} <= set(at.index):
         return pd.DataFrame(columns=["port", "clocks", "ghz", "us", "over_auto"])
     c, weights, was = THREE_GROUPS, fit(others), at.loc[list(ANCHORS)]
-    same = [predicted(anchor, size, sms) for anchor in ANCHORS]
     new = was.assign(
-        clocks=predicted(LARGER, size, sms) * (was["clocks"] / same),
+        clocks=predicted(LARGER, size, sms) * (was["clocks"] / [predicted(anchor, size, sms) for anchor in ANCHORS]),
         tensor=np.prod(c.tiles(size, size)) * -(-size // family.K) * c.groups * c.n / sms / 1e6,
         slices=at["slices"]["wgmma_tall"],
         port=port_bytes(c, size) / 1e9,

@@ -1,11 +1,14 @@
 """The chapter's experiments: measured on the GPU that is here, or read from records, as its run says.
 
-Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them.
+Records are DataFrames in `records.COLUMNS`; sizes are M = N = K where a table has one number for them. And what it asks
+of the kernels: what fits where, the ladder, what was chosen, and what the compiler makes of them here, counts and
+excerpts of SASS. A machine is a run's machine.json, a shape m, n and k (and how operands lie) as `sweeps` gives it.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -14,25 +17,41 @@ import pandas as pd
 
 from artifact import registry
 from artifact.book.study import Counters, Study, pivot, where
+from artifact.drawing import formatting
+from artifact.drawing.compiled import instructions
 from artifact.measure import bench, records, verification
 from artifact.measure import run as harness
 from artifact.measure.ceilings import DENSE
 from artifact.measure.run import Run, Timer
-from artifact.systems.tensor_core_24 import variants
+from kernels import autotune, jit
 from kernels import tensor_core_24 as system
 from kernels.contract import Problem
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import fp8, fp8_operands
+from kernels.tensor_core_24 import family, fp8, fp8_operands
 from kernels.tensor_core_24 import pruning as prune
 from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
 SYSTEM = "tensor_core_24"
 KEYS = ["m", "n", "k"]
 LIBRARIES = ("cusparselt", "cublaslt")
-#: Who is measured in an experiment, besides `variants.MAIN` in those that are not named here.
+BYTES_PER_CLOCK = 128  #: of an SM's shared memory
+PORT_BYTES = 64  #: that an SM gets from L2 in a clock, about
+RESERVED = 1024  #: bytes of shared memory that CUDA keeps of each block
+#: Who is looked at in most figures: the source's kernel, our best, and the libraries.
+MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
+#: Variants for their looks: the source's kernel first, our best last.
+ORDER = ("mma_sp", *system.RUNGS, "auto")
+STUDIES = tuple(name for name in system.VARIANTS if name.startswith("mma_sp_"))
+PREDICTIONS = {v: formatting.times(kernel.prediction) for v, kernel in system.VARIANTS.items()}
+#: Of the step of a kernel, what moves data or multiplies.
+_PUBLISHED_LOOP = r"(@!?P\d )?(HMMA|LDSM|LDGSTS)"
+_PERSISTENT_LOOP = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"
+Machine = Mapping[str, Any]
+Shape = tuple[int, int, int]
+#: Who is measured in an experiment, besides `MAIN` in those that are not named here.
 CONTENDERS = {
-    "studies": ("mma_sp", *variants.STUDIES, "cusparselt"),
+    "studies": ("mma_sp", *STUDIES, "cusparselt"),
     "ladder": ("mma_sp", *system.RUNGS, "auto", *LIBRARIES),
     "ragged": ("mma_sp", "auto", "cublaslt"),
     "rows": ("wgmma_lean", "wgmma_lean_tall", "wgmma_clusters", "auto", *LIBRARIES),
@@ -89,8 +108,8 @@ class Chapter(Study):
         return {}
 
     def _records(self, experiment: str) -> pd.DataFrame:
-        run, names, eight = self.run, CONTENDERS.get(experiment, variants.MAIN), experiment in EIGHT
-        if experiment in HOPPER and not variants.is_hopper(self.machine):
+        run, names, eight = self.run, CONTENDERS.get(experiment, MAIN), experiment in EIGHT
+        if experiment in HOPPER and not is_hopper(self.machine):
             return pd.DataFrame(columns=list(records.COLUMNS))
         if experiment == "both":
             return together(self["square"], self["llm"])
@@ -106,8 +125,7 @@ class Chapter(Study):
 
         No rows of what the GPU has no kernels for.
         """
-        names = CONTENDERS.get(experiment, variants.MAIN)
-        return pivot(self[experiment], column, KEYS).reindex(columns=list(names))
+        return pivot(self[experiment], column, KEYS).reindex(columns=list(CONTENDERS.get(experiment, MAIN)))
 
     def tried(self, part: str) -> pd.DataFrame:
         """Return the trials of a part, "bounds" or "fp8", that became no rung.
@@ -122,15 +140,15 @@ class Chapter(Study):
 
     @cached_property
     def rungs(self) -> pd.DataFrame:
-        """The rows of `variants.rungs` that this GPU runs at some size of the sweep."""
-        ladder, shapes = variants.rungs(), system.sweeps(self.run.preset)["ladder"]
-        return ladder[[any(variants.takes(self.machine, v, shape) for shape in shapes) for v in ladder.index]]
+        """The rows of `rungs` that this GPU runs at some size of the sweep."""
+        ladder, shapes = rungs(), system.sweeps(self.run.preset)["ladder"]
+        return ladder[[any(takes(self.machine, v, shape) for shape in shapes) for v in ladder.index]]
 
     @cached_property
     def _sweep(self) -> dict[str, list[dict]]:
         """The shapes of the ladder by their record; those that a rung does not take have one of their own."""
         shapes = system.sweeps(self.run.preset)["ladder"]
-        whole = [s for s in shapes if all(variants.takes(self.machine, v, s) for v in self.rungs.index)]
+        whole = [s for s in shapes if all(takes(self.machine, v, s) for v in self.rungs.index)]
         return {"ladder": whole, "ladder_small": [s for s in shapes if s not in whole]}
 
     @property
@@ -141,8 +159,9 @@ class Chapter(Study):
     @cached_property
     def ladder(self) -> pd.DataFrame:
         """Every rung at every size that it takes."""
-        parts = {name: shapes for name, shapes in self._sweep.items() if shapes}
-        return together(*(measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in parts.items()))
+        return together(
+            *(measure(self.run, name, CONTENDERS["ladder"], shapes) for name, shapes in self._sweep.items() if shapes)
+        )
 
     @cached_property
     def rates(self) -> pd.DataFrame:
@@ -189,8 +208,12 @@ class Chapter(Study):
 
     def post(self, quantity: str) -> pd.Series:
         """Return what the source states of its kernel, by size."""
-        rows = self.stated("benchmarks", quantity, variant="mma_sp").dropna(subset="size")
-        return rows.astype({"size": int}).set_index("size")["value"]
+        return (
+            self.stated("benchmarks", quantity, variant="mma_sp")
+            .dropna(subset="size")
+            .astype({"size": int})
+            .set_index("size")["value"]
+        )
 
 
 def start(*how: Any) -> Chapter:
@@ -207,7 +230,7 @@ def measure(
     """
     shapes = system.sweeps(run.preset)[experiment] if shapes is None else shapes
     every = run.variants() | run.baselines()
-    taken = {v: every[v] for v in names if variants.takes(run.machine, v, *shapes)}
+    taken = {v: every[v] for v in names if takes(run.machine, v, *shapes)}
     return run.measure(experiment, problems(run, shapes), taken, timer)
 
 
@@ -223,12 +246,17 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
     """
     make, at = partial(fp8.problem, seed=run.seed), run.preset
     squares, outputs = ([(size,) * 3 for size in sizes[at]] for sizes in (SQUARE, FP8_OUTPUT_SIZES))
-    kinds = product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
     ragged = [make(*shape) for shape in RAGGED[at] if shape not in outputs]
     many = [shape for shape in LINEAR[at] if min(shape) >= MANY_TOKENS]
     return {
         "fp8": [make(*shape) for shape in (*squares, *LLM[at], *FEW[at])],
-        "fp8_outputs": [*(make(*shape, scale=scale, out=out) for shape, scale, out in kinds), *ragged],
+        "fp8_outputs": [
+            *(
+                make(*shape, scale=scale, out=out)
+                for shape, scale, out in product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+            ),
+            *ragged,
+        ],
         "fp8_linear": [make(*shape, orders="FF") for shape in (*many, *DECODING[at])],
     }
 
@@ -245,14 +273,17 @@ def of_the_willing(
     points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
     for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
         absent = records.read_absent(run.folder).get(experiment, {})
-        here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
 
         def left_out(name: str, why: str, point: tuple = point) -> None:
             records.leave_out(path, (name, *point), why)
 
-        harness.willing(here, partial(run.measure, experiment, [problem]), left_out)
-    df = where(records.read(path), variant=contenders)
-    return pd.DataFrame(points, columns=records.POINT).merge(df)[list(records.COLUMNS)]
+        harness.willing(
+            {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent},
+            partial(run.measure, experiment, [problem]),
+            left_out,
+        )
+    df = pd.DataFrame(points, columns=records.POINT).merge(where(records.read(path), variant=contenders))
+    return df[list(records.COLUMNS)]
 
 
 def one_by_one(bounds: Mapping, device, *, budget_s: float, verify=None) -> dict[str, bench.Timing]:
@@ -269,7 +300,7 @@ def together(*frames: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def launches(counters: Counters, machine: variants.Machine) -> pd.DataFrame:
+def launches(counters: Counters, machine: Machine) -> pd.DataFrame:
     """Return what was counted of each launch of a cube.
 
     Its size and variant, the columns of `COUNTED`, clocks (millions, of the GPU), and port_per_clock: bytes that
@@ -282,6 +313,143 @@ def launches(counters: Counters, machine: variants.Machine) -> pd.DataFrame:
     clocks = table["us"] * table["ghz"]
     port = table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3
     return table.assign(clocks=clocks / 1e3, port_per_clock=port)
+
+
+# ---------------------------------------------------------------- what fits where, and what was chosen
+
+
+def is_hopper(machine: Machine) -> bool:
+    """Tell whether the machine's GPU has compute capability 9.0."""
+    return machine["compute_capability"] == "9.0"
+
+
+def takes(machine: Machine, variant: str, *shapes: Mapping[str, Any]) -> bool:
+    """Tell whether a GPU has a kernel, and whether these shapes have work for all of it.
+
+    Its block must fit into shared memory.
+    """
+    block = machine["shared_bytes_per_sm"] - RESERVED
+    if variant not in system.RUNGS:
+        return family.STUDIES.get(variant, family.PUBLISHED).shared_bytes <= block
+    try:
+        for s in shapes:
+            system.RUNGS[variant][0].check(s["m"], s["n"], s["k"], machine["sm_count"], block)
+    except ValueError:
+        return False
+    return is_hopper(machine)
+
+
+def blocks(machine: Machine, variant: str = "mma_sp") -> dict[str, int]:
+    """Return how many blocks of the published kernel, or of a study, an SM has room for, by what they need.
+
+    Registers, 256 a thread, and shared memory.
+    """
+    shared = family.STUDIES.get(variant, family.PUBLISHED).shared_bytes + RESERVED
+    return {
+        "registers": machine["registers_per_sm"] // (256 * family.PUBLISHED.threads),
+        "shared": machine["shared_bytes_per_sm"] // shared,
+    }
+
+
+@cache
+def rungs() -> pd.DataFrame:
+    """Return the ladder, a row for each kernel.
+
+    Its configuration, file, tile, KiB of shared memory of a block with its barriers, idea, prediction, the factor in
+    that (NaN for none), and the kernel before: the one that the prediction names, else the row above. Split-K is for
+    other shapes, and held against `wgmma_keep`.
+    """
+    df = pd.DataFrame(
+        {
+            "rung": name,
+            "config": c,
+            "file": c.source.name,
+            "tile": f"{c.m} × {c.n}",
+            "shared": round((c.shared_bytes + RESERVED) / 1024),
+            "idea": idea,
+            "prediction": PREDICTIONS[name],
+        }
+        for name, (c, idea, _) in system.RUNGS.items()
+    )
+    named = df["prediction"].str.extract(r"over (wgmma_\w+)")[0].mask(df["rung"] == "wgmma_split_k", "wgmma_keep")
+    return df.assign(
+        predicted=df["prediction"].str.extract(r"^([\d.]+)×")[0].astype(float),
+        before=named.fillna(df["rung"].shift(fill_value="mma_sp")),
+    ).set_index("rung", drop=False)
+
+
+def chosen(run: Run, shapes: Iterable[Shape]) -> pd.DataFrame:
+    """Return what the tuner chose, a row for each shape (m, n, k) for which there is a choice.
+
+    Kernel, m and n of a tile, splits, the operand that L2 is asked to keep, and whether B is copied to rows that begin
+    at whole lines. It is looked up where `run` measures, else in the shipped file.
+    """
+    path = family.CHOICES.shipped / f"{run.gpu}.csv"
+    shipped = autotune.read(family.CHOICES, path) if path.is_file() else {}
+
+    def look_up(shape: Shape) -> Any:
+        if run.device is None:
+            return shipped.get((*shape, "bfloat16"))
+        return autotune.look_up(
+            family.CHOICES, family.key(system.problem(*shape, seed=run.seed)), run.device, lambda config: True
+        )
+
+    def told(c: Any) -> tuple:
+        return (
+            (c.kernel, c.m, c.n, c.splits, c.keep, c.copied)
+            if isinstance(c, family.Wgmma)
+            else ("mma_sp", c.bm, c.bn, 1, "", False)
+        )
+
+    rows = {shape: told(choice.config) for shape in shapes if (choice := look_up(shape))}
+    return pd.DataFrame(
+        list(rows.values()),
+        pd.MultiIndex.from_tuples(rows, names=["m", "n", "k"]),
+        ["kernel", "m", "n", "splits", "keeps", "copied"],
+    )
+
+
+# ---------------------------------------------------------------- what the compiler makes of them
+
+
+def ladder_rows(report: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """Return the rows of a compile report for these kernels, by default the rungs.
+
+    Their first instantiation, which is of BF16 and whole tiles, with the shared memory of a rung's block.
+    """
+    rows = report[report["variant"].isin(names or system.RUNGS)].drop_duplicates(["variant", "target"])
+    return rows.assign(spilled=rows["spills"].map({True: "yes", False: "no"})).join(rungs()["shared"], on="variant")
+
+
+def published(report: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the published kernel's rows of a compile report, and its loop on Hopper.
+
+    One row for each target, with LDSM, copies and those past L1; of the loop, in order, multiplications, loads from
+    shared memory and copies.
+    """
+    kernel, rows = system.VARIANTS["mma_sp"], ladder_rows(report, "mma_sp")
+    cubins = [jit.compile_cubin(kernel.source, r.entry, r.target) for r in rows.itertuples()]
+    mixes = [[(op.split("."), n) for op, n in jit.instruction_mix(cubin).items()] for cubin in cubins]
+    found = {
+        name: [sum(n for op, n in mix if parts <= {*op}) for mix in mixes]
+        for name, parts in {"LDSM": {"LDSM"}, "past_l1": {"LDGSTS", "BYPASS"}, "copies": {"LDGSTS"}}.items()
+    }
+    return rows.assign(**found), [op for op in instructions(kernel) if re.match(_PUBLISHED_LOOP, op)]
+
+
+def published_excerpt(loop: list[str]) -> str:
+    """Return the begin of the published kernel's loop, and where it goes over to the other selector."""
+    begin = next(i for i, op in enumerate(loop) if op.startswith("HMMA"))
+    switch = next(i for i, op in enumerate(loop) if op.endswith("0x1 ;") and op.startswith("HMMA"))
+    return "\n".join([*loop[begin : begin + 10], "…", *loop[switch - 3 : switch + 5]])
+
+
+def step_of_persistent() -> str:
+    """Return a step of a warpgroup of `wgmma_persistent`, without the address arithmetic."""
+    ops = [op for op in instructions(system.VARIANTS["wgmma_persistent"]) if re.match(_PERSISTENT_LOOP, op)]
+    where = [i for i, op in enumerate(ops) if op.startswith("HGMMA")]
+    start = next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i])
+    return "\n".join(ops[start : where[3] + 3])
 
 
 # ---------------------------------------------------------------- pruning and compressing
@@ -345,8 +513,12 @@ def epilogue(run: Run) -> dict[str, float] | None:
 
     def more(case: Problem) -> dict[str, Any]:
         random = cupy.random.default_rng(run.seed).random((case.m, case.n), dtype=cupy.float32)
-        c = half.Half("bfloat16", half.to_bits(random, "bfloat16"))
-        return {"alpha": ALPHA, "beta": BETA, "c": c, "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m}
+        return {
+            "alpha": ALPHA,
+            "beta": BETA,
+            "c": half.Half("bfloat16", half.to_bits(random, "bfloat16")),
+            "bias": cupy.arange(case.m, dtype=cupy.float32) / case.m,
+        }
 
     small, large = (system.problem(*sizes, seed=run.seed) for sizes in (CHECKED, TIMED))
     added = more(small)
@@ -358,5 +530,6 @@ def epilogue(run: Run) -> dict[str, float] | None:
     wanted = ALPHA * product + BETA * c + bias
     bounds = {"plain_us": system.prepare("auto", large, run.device)}
     bounds |= {"all_us": system.prepare("auto", large, run.device, **more(large))}
-    us = {name: timing.median_us for name, timing in bench.time(bounds, run.device).items()}
-    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | us
+    return {"rel_err": float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))} | {
+        name: timing.median_us for name, timing in bench.time(bounds, run.device).items()
+    }

@@ -8,6 +8,7 @@ a run of its own, since a process has one version. The records lie in libraries/
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -46,17 +47,21 @@ def measure(run: Run) -> None:
     Points that are there are kept.
     """
     for name in (*EXPERIMENTS, *LINEAR):
-        shapes = [s for s in system.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
-        experiments.measure(run, name, NAMES, shapes)
+        experiments.measure(
+            run, name, NAMES, [s for s in system.sweeps(run.preset)[name] if s["n"] % experiments.TOKENS == 0]
+        )
 
 
-def read(run: Run) -> dict[str, pd.DataFrame]:
-    """Return version → records of both experiments, for all versions that lie beside the run's own, in their order."""
-    own, files = run.machine["cusparselt"], [f"{name}.csv" for name in EXPERIMENTS]
-    folders = (run.folder / records.LIBRARIES).glob("*")
-    whole = [f for f in folders if f.name != own and all((f / file).is_file() for file in files)]
-    whole.sort(key=lambda folder: [int(part) for part in folder.name.split(".")])
-    return {f.name: experiments.together(*(records.read(f / file) for file in files)) for f in whole}
+def read(run: Run, experiments_of: Sequence[str] = EXPERIMENTS) -> dict[str, pd.DataFrame]:
+    """Return version → records of these experiments, for all versions that have them all beside the run's own."""
+    files = {
+        folder.name: [folder / f"{name}.csv" for name in experiments_of]
+        for folder in (run.folder / records.LIBRARIES).glob("*")
+        if folder.name != run.machine["cusparselt"]
+    }
+    whole = [version for version, paths in files.items() if all(path.is_file() for path in paths)]
+    whole.sort(key=lambda version: [int(part) for part in version.split(".")])
+    return {version: experiments.together(*map(records.read, files[version])) for version in whole}
 
 
 def main() -> None:

@@ -32,8 +32,7 @@ def machine_code(e: Evidence, experiments, op: str, of: str, target: str) -> Val
         ops = instructions(system.VARIANTS[of], target)
     except FileNotFoundError as missing:  # the disassembler
         raise NotMeasured(f"{missing}.") from None
-    count = float(sum(op in line for line in ops))
-    return Values({of: pd.Series([count])}, ".0f", f" {op}", data={"ops": len(ops)})
+    return Values({of: pd.Series([float(sum(op in line for line in ops))])}, ".0f", f" {op}", data={"ops": len(ops)})
 
 
 def share_above_that_at(v: Values, column: str, value: float) -> Reduced:

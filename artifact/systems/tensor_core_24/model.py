@@ -160,8 +160,10 @@ def inputs_of(model: Model, phase: Phase) -> list[tuple]:
     at = torch.arange(phase.context - phase.tokens, phase.context, device="cuda")
     angles = (at[:, None] * model.theta ** (torch.arange(0, HEAD, 2, device="cuda") / -HEAD)).repeat(1, 2)
     cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
-    caches = [[torch.randn(size, **BF16) for _ in range(2)] for _ in range(model.layers)]
-    return [(cos, sin, *cache, at, phase.tokens > 1) for cache in caches]
+    return [
+        (cos, sin, torch.randn(size, **BF16), torch.randn(size, **BF16), at, phase.tokens > 1)
+        for _ in range(model.layers)
+    ]
 
 
 def check(layers: dict[tuple[str, str], Any], phase: Phase, inputs: tuple) -> dict[tuple[str, str], float]:
@@ -244,8 +246,10 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
     begin = time.perf_counter()
     for c, (graph, logits) in graphs.items():
         graph.replay()
-        what = f"{model.name} in {' '.join(c)} has logits that are not finite: see the {phase.name}"
-        require(bool(logits.isfinite().all()), what)
+        require(
+            bool(logits.isfinite().all()),
+            f"{model.name} in {' '.join(c)} has logits that are not finite: see the {phase.name}",
+        )
     count = int(np.clip(BUDGET_S / (time.perf_counter() - begin), phase.least, MOST))
     ms = in_turns({c: graph.replay for c, (graph, _) in graphs.items()}, count)
     for graph, _ in graphs.values():
@@ -271,14 +275,24 @@ def model_rows(model: Model) -> Iterator[tuple]:
     torch.manual_seed(SEED)
     made = [contenders(model) for _ in range(model.layers)]
     stacks = {c: [x[c] for x in made] for c in CONTENDERS}
-    head = nn.Linear(model.hidden, model.vocab, bias=False, **BF16)
-    last = nn.Sequential(nn.RMSNorm(model.hidden, eps=EPS, **BF16), head).requires_grad_(False)
+    last = nn.Sequential(
+        nn.RMSNorm(model.hidden, eps=EPS, **BF16), nn.Linear(model.hidden, model.vocab, bias=False, **BF16)
+    ).requires_grad_(False)
     ends = nn.Embedding(model.vocab, model.hidden, **BF16).requires_grad_(False), last
     for phase in PHASES:
-        at = model.name, phase.name, phase.sequences * phase.tokens, phase.context
         for contender, ms in race(stacks, ends, model, phase).items():
             low, median, high = (round(float(x), 4) for x in np.percentile(ms, (25, 50, 75)))
-            yield *at, *contender, median, low, high, len(ms)
+            yield (
+                model.name,
+                phase.name,
+                phase.sequences * phase.tokens,
+                phase.context,
+                *contender,
+                median,
+                low,
+                high,
+                len(ms),
+            )
 
 
 def measure(folder: Path, names: list[str], small: bool) -> None:

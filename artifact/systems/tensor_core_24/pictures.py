@@ -34,8 +34,11 @@ def meta_picture(a: two_four.TwoFour):
     meta, at, c, group = int(a.meta[0, 0]), np.arange(8), np.arange(16), np.arange(4)
     position = meta >> 2 * at & 3
     data = pd.DataFrame({"group": at // 2, "column": 4 * (at // 2) + position, "position": position})
-    values = half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float)
-    data = data.assign(bits=[f"{p:02b}" for p in position], value=values, meta=f"0x{meta:04X}")
+    data = data.assign(
+        bits=[f"{p:02b}" for p in position],
+        value=half.from_bits(np.asarray(a.val[0, :8]), a.dtype).astype(float),
+        meta=f"0x{meta:04X}",
+    )
     dense, stored, index, bits = 0.0, 2.6, 4.2, 6.8
     own, texts, column, zeros = (
         COLOURS[at // 2],
@@ -43,9 +46,16 @@ def meta_picture(a: two_four.TwoFour):
         data["column"],
         c[~np.isin(c, data["column"])],
     )
-    heads = "A, row 0", "val", "positions", f"meta 0x{meta:04X}"
-    marks: list[Mark] = [
-        (put, -0.3, np.array([dense, stored, index, bits]) + 0.5, heads, RIGHT),
+    return sketch.picture(
+        (-3.6, 16.2),
+        (bits + 2.5, dense - 0.9),
+        (
+            put,
+            -0.3,
+            np.array([dense, stored, index, bits]) + 0.5,
+            ("A, row 0", "val", "positions", f"meta 0x{meta:04X}"),
+            RIGHT,
+        ),
         (put, c + 0.5, dense - 0.4, c, FAINT),
         (put, c + 0.5, bits + 1.4, 15 - c, FAINT),
         (put, zeros + 0.5, dense + 0.5, "0", {"alpha": 0.6}),
@@ -60,8 +70,8 @@ def meta_picture(a: two_four.TwoFour):
         *(line for y in (dense, bits) for line in grid(np.arange(0, 17, 4), [y, y + 1], (0, 16), (y, y + 1))),
         (pointer, 5 + 2 * group, index + 1.05, 14 - 4 * group, bits - 0.05, COLOURS[:4]),
         (pointer, column + 0.5, dense + 1.05, 4.5 + at, stored - 0.05, own),
-    ]
-    return sketch.picture((-3.6, 16.2), (bits + 2.5, dense - 0.9), *marks, height=4.6), data
+        height=4.6,
+    ), data
 
 
 def metadata_map(meta: np.ndarray) -> pd.DataFrame:
@@ -84,13 +94,20 @@ def metadata_map(meta: np.ndarray) -> pd.DataFrame:
 def _array(meta: np.ndarray) -> list[Mark]:
     """Return the metadata of 16 x 64 of A as it lies in memory, a colour for each column."""
     row, c = np.arange(16), np.arange(4)
-    words = np.array([f"{word:04X}" for word in meta.ravel()]).reshape(16, 4)
     return [
         (put, -0.2, row + 0.5, row, FAINT | RIGHT),
         (put, WORD * (c + 0.5), -0.5, [f"{16 * i}–{16 * i + 15}" for i in c], FAINT),
         (put, [WORD, 3 * WORD], 16.7, ["k32 step 0", "k32 step 1"]),
         (put, 2 * WORD, -1.5, "meta, rows × columns of A"),
-        (box, WORD * c, row[:, None], words, COLOURS[:4], WORD, 1),
+        (
+            box,
+            WORD * c,
+            row[:, None],
+            np.array([f"{word:04X}" for word in meta.ravel()]).reshape(16, 4),
+            COLOURS[:4],
+            WORD,
+            1,
+        ),
         *grid([0, 2 * WORD, 4 * WORD], [0, 8, 16], (0, 4 * WORD), (0, 16)),
     ]
 
@@ -139,7 +156,9 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
         (left + cell * data["swizzled_column"], top + high * data["swizzled_row"]),
     )
     two, parts = np.array([follow, follow + 8]), np.array([0.3, 0.7])  # rows of 8 bytes, which become one of 16
-    marks: list[Mark] = [
+    return sketch.picture(
+        (-1.2, right + 4.2),
+        (17.4, -2.2),
         *_array(meta),
         (box, *places, data["meta"].str[2:], COLOURS[data["column"]], cell, high),
         (put, left - 0.2, middles, row, FAINT | RIGHT),
@@ -152,8 +171,8 @@ def swizzle_picture(meta: np.ndarray, follow: int = 1):
         (frame, left, y, 8 * cell, high, {"linewidth": 1.8}),
         (frame, 0, two, 4 * WORD, 1, {"linewidth": 1.8}),
         (pointer, 4 * WORD + 0.1, two + 0.5, left - 0.9, y + high * parts, INK),
-    ]
-    return sketch.picture((-1.2, right + 4.2), (17.4, -2.2), *marks, height=4.8), data
+        height=4.8,
+    ), data
 
 
 def warp_metadata(meta: np.ndarray):
@@ -172,7 +191,9 @@ def warp_metadata(meta: np.ndarray):
         "rows {}–{}": (-0.4, 16, RIGHT),
         "lanes {}–{}\ngive addresses": (left - 0.4, 8, RIGHT | PLAIN),
     }
-    marks: list[Mark] = [
+    return sketch.picture(
+        (-6.5, right + 6.5),
+        (67.5, -3.5),
         (put, 2 * wide, -2, "meta: 64 × 4 uint16"),
         (put, left + 4 * cell, -2, "swizzled: 32 rows of 8 uint16, read by one ldmatrix.x4"),
         (put, 2 * wide, 66, "stronger: rows 8–15 of each 16", PLAIN),
@@ -187,5 +208,5 @@ def warp_metadata(meta: np.ndarray):
         ),
         (frame, [[0], [left]], 16 * r, [[4 * wide], [8 * cell]], 16, {"edgecolor": COLOURS[:4], "linewidth": 1.6}),
         (pointer, 4 * wide + 0.2, 16 * r + 3, left - 0.2, 16 * r + 3, COLOURS[:4]),
-    ]
-    return sketch.picture((-6.5, right + 6.5), (67.5, -3.5), *marks, height=6.6), data
+        height=6.6,
+    ), data

@@ -34,8 +34,9 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         yield from lab.products(system.problem(*shape, dtype=kind), own(system))
     # Of what the tuner tries, the smallest and the largest tile of each kernel.
     by_size = sorted((c for c in family.WGMMA_FAMILY if c.kernel != "gpc"), key=lambda c: (c.m * c.n, c.stages))
-    ends = {c.kernel: c for c in by_size[::-1]}, {c.kernel: c for c in by_size}
-    tiles = dict.fromkeys(c for of in ends for c in of.values())
+    tiles = dict.fromkeys(
+        c for of in ({c.kernel: c for c in by_size[::-1]}, {c.kernel: c for c in by_size}) for c in of.values()
+    )
     binds = _each(launch.prepare_config, tiles, "{c.kernel} {c.m} x {c.n}, {c.stages} stages")
     yield from lab.products(system.problem(400, 520, 500), binds)  # 8 steps: whole rounds of rings
     # B and C in other orders.
@@ -45,9 +46,8 @@ def tensor_core_24(lab: Lab) -> Iterable[Case]:
         yield from lab.products(system.problem(200, n, 512, orders=orders), binds)
     yield from _with_more(lab)
     # With A in the order of use, a bias and an activation.
-    ordered = [replace(c, copied=False, packed=True) for c in SMALLEST.values()]
     packed = [c if c.kind.packed else replace(c, packed=True) for c in {c.kernel: c for c in NARROW}.values()]
-    for n, those in ((264, ordered), (13, packed)):
+    for n, those in ((264, [replace(c, copied=False, packed=True) for c in SMALLEST.values()]), (13, packed)):
         yield from _activated(lab, system.problem(200, n, 512, orders="FF"), launch.prepare_config, those)
     # By the launcher: tokens that fit no tile, from narrow tiles to wide ones.
     for m, tokens, k, dtype, activation in (
@@ -72,8 +72,9 @@ def _with_more(lab: Lab) -> Iterable[Case]:
     c = half.from_dense(normal(4, 200, 264), "bfloat16")
     kinds = {config.kernel: name for name, (config, *_) in family.RUNGS.items()}
     names = ["mma_sp", *(name for kind, name in kinds.items() if kind in family.COMPLETE)]
-    product = verification.oracle(problem, on="cpu").values
-    right = verification.reference(2 * product - half.to_dense(c).astype(np.float64) + bias[:, None])
+    right = verification.reference(
+        2 * verification.oracle(problem, on="cpu").values - half.to_dense(c).astype(np.float64) + bias[:, None]
+    )
 
     def prepare(name: str, problem, device):
         more = {"alpha": 2.0, "beta": -1.0, "c": half.to_device(c), "bias": cupy.asarray(bias)}
@@ -127,8 +128,11 @@ def fp8(lab: Lab) -> Iterable[Case]:
         fp8_system.problem(200, 272, 400, scale="vectors", out="e4m3"),
     ):
         yield from lab.products(problem, own(fp8_system))
-    tiles = {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}
-    binds = _each(fp8_system.prepare_config, tiles.values(), "fp8_{c.kernel} {c.m} x {c.n}")
+    binds = _each(
+        fp8_system.prepare_config,
+        {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}.values(),
+        "fp8_{c.kernel} {c.m} x {c.n}",
+    )
     yield from lab.products(fp8_system.problem(272, 400, 392), binds)
     smallest = {c.kernel: c for c in sorted(fp8_family.FAMILY, key=lambda c: -c.m * c.n)}
     few = {c.kernel: c for c in sorted(fp8_family.NARROW_FAMILY, key=lambda c: -c.n)}
@@ -159,8 +163,7 @@ def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]
     bits = half.to_bits(x.astype(np.float32), dtype)
     x = half.from_bits(bits, dtype)
     unit = half.scales(x, "e4m3", "rows")  # whose inverse the kernel multiplies by
-    rounded = half.to_bits(x * (np.float32(1) / unit), "e4m3")
-    return bits, half.from_bits(rounded, "e4m3").astype(np.float64) * unit
+    return bits, half.from_bits(half.to_bits(x * (np.float32(1) / unit), "e4m3"), "e4m3").astype(np.float64) * unit
 
 
 def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, device) -> SimpleNamespace:

@@ -12,7 +12,7 @@ from artifact import registry
 from artifact.book.study import pivot, where
 from artifact.drawing import formatting
 from artifact.measure import apart
-from artifact.systems.tensor_core_24 import variants
+from artifact.systems.tensor_core_24 import experiments
 from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
 from kernels import tensor_core_24 as system
 from kernels.tensor_core_24 import family, fp8_family
@@ -36,8 +36,7 @@ def over(post: Chapter, experiment: str, ours: str = "auto", dense: str = "cubla
 
 def gains(post: Chapter) -> pd.DataFrame:
     """Return what was predicted of each rung, as a factor, and what came of it at each size."""
-    rungs = post.rungs[["rung", "before", "predicted"]]
-    return rungs.join(post.gains.rename(formatting.cube).T).reset_index(drop=True)
+    return post.rungs[["rung", "before", "predicted"]].join(post.gains.rename(formatting.cube).T).reset_index(drop=True)
 
 
 def tried(post: Chapter, part: str) -> pd.DataFrame:
@@ -57,11 +56,18 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
 def chosen(post: Chapter) -> pd.DataFrame:
     """Return what the tuner chose for squares and layers, and how fast it is."""
     rates = post.by_shape("both", "tflops")
-    lib = rates["auto"] / rates["cusparselt"]
-    df = variants.chosen(post.run, rates.index).join(lib.rename("lib")).join(rates["auto"])
+    df = (
+        experiments.chosen(post.run, rates.index)
+        .join((rates["auto"] / rates["cusparselt"]).rename("lib"))
+        .join(rates["auto"])
+    )
     keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
-    ceiling = df["auto"] / post.peak[post.loops.iloc[-1]]
-    return df.assign(shape=list(map(formatting.shape, df.index)), tile=tile, keeps=keeps, ceiling=ceiling)
+    return df.assign(
+        shape=list(map(formatting.shape, df.index)),
+        tile=tile,
+        keeps=keeps,
+        ceiling=df["auto"] / post.peak[post.loops.iloc[-1]],
+    )
 
 
 def ragged(post: Chapter) -> pd.DataFrame:
@@ -74,15 +80,20 @@ def ragged(post: Chapter) -> pd.DataFrame:
 def rows(post: Chapter) -> pd.DataFrame:
     """Return TFLOP/s by where rows of B begin."""
     rate = post.by_shape("rows", "tflops")
-    begin = [family.begin_at(n) for _, n, _ in rate.index]
-    return shapes(rate.assign(begin=begin, over=rate["auto"] / rate["cusparselt"]))
+    return shapes(
+        rate.assign(begin=[family.begin_at(n) for _, n, _ in rate.index], over=rate["auto"] / rate["cusparselt"])
+    )
 
 
 def linear(post: Chapter, experiment: str) -> pd.DataFrame:
     """Return ours and over both libraries in the layout of a linear layer, BF16 and FP8, a row for each shape."""
     half = over(post, experiment).round({"auto": 1})
-    eight = over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight")
-    return half.merge(eight, "left", left_on="shape", right_on="shape_eight")
+    return half.merge(
+        over(post, "fp8_linear", "fp8_auto", "cublaslt_eight").round({"fp8_auto": 1}).add_suffix("_eight"),
+        "left",
+        left_on="shape",
+        right_on="shape_eight",
+    )
 
 
 def float16(post: Chapter) -> pd.DataFrame:
@@ -101,8 +112,10 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
         {"rung": name, "tile": f"{config.m} × {config.n}", "idea": idea, "expected": expected}
         for name, (config, idea, expected) in fp8_family.RUNGS.items()
     )
-    cubes = where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES)
-    return df.join(pivot(cubes, "tflops").rename(formatting.cube).T, on="rung")
+    return df.join(
+        pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(formatting.cube).T,
+        on="rung",
+    )
 
 
 def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
@@ -113,8 +126,9 @@ def models(path: Path = WHOLE_MODEL) -> pd.DataFrame:
     df = apart.read(path)
     dense = df[STEP].merge(where(df, weight="dense")[[*STEP, "ms"]], "left")["ms"]
     said = {"prefill": "prefill, {:,} tokens", "decode": "decode, {:,} sequence{}"}
-    step = [said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
-    return df.assign(speedup=dense / df["ms"], step=step)
+    return df.assign(
+        speedup=dense / df["ms"], step=[said[r.phase].format(r.tokens, "s" * (r.tokens > 1)) for r in df.itertuples()]
+    )
 
 
 def whole() -> pd.DataFrame:
@@ -189,7 +203,7 @@ def ladder(post: Chapter) -> pd.DataFrame:
     df = rows.rename_axis("size").reset_index().join(gain.rename_axis(["size", "variant"]), on=["size", "variant"])
     share = post.post("speedup_cusparselt") * rates["cusparselt"]
     said = df["size"].map(share).where(df["variant"] == "mma_sp")
-    df = df.assign(prediction=df["variant"].map(variants.PREDICTIONS), stated=said, source="measured")
+    df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
     libraries = rates[list(LIBRARIES)].melt(ignore_index=False, value_name="tflops").rename_axis("size").reset_index()
     hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
     return together(df, libraries.assign(source="ceiling"), hollow)

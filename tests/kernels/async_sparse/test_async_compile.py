@@ -15,7 +15,7 @@ from kernels import jit
 from kernels.async_sparse import any_csr, blocks, family, model, published, union, wcsr, windows
 from kernels.async_sparse.union import Union
 from kernels.async_sparse.windows import Windows
-from kernels.library import in_order
+from kernels.library.routes import in_order
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0, besides 1 KiB of the driver's
 RUNGS = tuple(published.KERNELS)
@@ -122,7 +122,7 @@ HALF = [Union(rows, unroll=unroll) for rows, unroll in union.HALF_BLOCKS]
 def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
     """A register may be spilled outside the inner loop; elsewhere than on Hopper, for which it is tuned, a few."""
     whole = [c for c in EVERY if target == "sm_90a" or c.rows in (1, 4)]
-    ordered = [in_order.in_order(c) for c in model.POOLS["fp32"] if isinstance(c, Union) and not c.order]
+    ordered = [in_order(c) for c in model.POOLS["fp32"] if isinstance(c, Union) and not c.order]
     configs = [(c, "tf32") for c in whole + ordered]
     configs += [(c, "bfloat16") for c in HALF + [c for c in ordered if union.made_for(c, "bfloat16")]]
     wanted = {any_csr.entry_of(c, 4, dtype): (c, dtype) for c, dtype in configs}
@@ -138,7 +138,7 @@ def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
 
 
 def test_windows_in_order_count_by_atomics_and_add_without():
-    configs = [in_order.in_order(c) for c in model.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
+    configs = [in_order(c) for c in model.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
     found = compiled.reports(compiled.cubins({any_csr.entry_of(c, 4) for c in configs}, family.TARGETS))
     for (entry, _), (used, mix) in found.items():
         counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]

@@ -22,7 +22,7 @@ from kernels.async_sparse.windows import Windows
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half
 from kernels.formats.half import Half
-from kernels.library import in_order
+from kernels.library.routes import in_order
 
 gpu = pytest.mark.gpu
 RUNGS = tuple(published.KERNELS)
@@ -288,7 +288,7 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
         pytest.skip("this GPU has no wgmma")
     lengths = np.random.default_rng(SEED).integers(0, 12, 333)
     lengths[::33] = [32 * x - x % 3 for x in (2, 3, 4, 15, 16, 17, 32, 33, 100, 200, 7)]
-    a, ordered = of_lengths(lengths, 7000), in_order.in_order(config)
+    a, ordered = of_lengths(lengths, 7000), in_order(config)
     tf32 = isinstance(config, wcsr.Config) or not getattr(config, "exact", True)
     dtypes = ["tf32" if tf32 else "float32"]
     if isinstance(config, Union) and (config.rows, config.unroll) in union.HALF_BLOCKS and config.loads == 1:

@@ -18,7 +18,7 @@ from kernels.async_sparse.windows import Windows
 from kernels.autotune import choices
 from kernels.autotune.__main__ import systems
 from kernels.formats import csr
-from kernels.library import in_order
+from kernels.library.routes import in_order
 
 # ------------------------------------------------------------------------------------ slots
 
@@ -47,7 +47,7 @@ def test_kernels_differ_where_three_parts_or_more_meet(pretended, longest, diffe
     pretended(H200)
     a = csr.to_device(of_lengths([3] * 40 + [longest]))
     for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
-        ask = in_order.in_order(config)
+        ask = in_order(config)
         made = [union.convert(a, c) if isinstance(c, Union) else windows.convert(a, c, 1, 1) for c in (config, ask)]
         assert made[0].parts is None and (made[1].parts is not None) == different
         assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
@@ -63,16 +63,16 @@ def every_family() -> list[choices.Choices]:
 @pytest.mark.parametrize("system", every_family(), ids=lambda system: system.room)
 def test_every_family_has_configurations_that_repeat(system):
     for make in system.families.values():
-        config = in_order.in_order(make())
-        assert type(config) is make and in_order.is_deterministic(config)
+        config = in_order(make())
+        assert type(config) is make and in_order(config) == config
         assert choices.parse_knobs(choices.knobs(config), make) == config
     for config in (Union(), Windows()):
-        assert not in_order.is_deterministic(config) and "in_order" not in choices.knobs(config)
+        assert in_order(config) != config and "in_order" not in choices.knobs(config)
 
 
 def test_whole_rows_are_in_order():
-    assert in_order.in_order(Union(chunk=0)) == Union(chunk=0)
-    assert [in_order.in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
+    assert in_order(Union(chunk=0)) == Union(chunk=0)
+    assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
 
 
 #: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.

@@ -7,7 +7,7 @@ import several_gpus
 from several_gpus import GRAPH, MESH
 
 from kernels import distributed
-from kernels.distributed import backend, comm, generate, split
+from kernels.distributed import backend, comm, generate, partition
 from kernels.formats import csr
 from kernels.library import plans
 
@@ -52,7 +52,7 @@ def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatc
 def test_pieces_are_those_of_the_host(here):
     a = csr.from_scipy(sp.random_array((90, 90), density=0.1, rng=np.random.default_rng(0)).tocsr())
     for units in (0, 40, 90):
-        both = [sum(split.pieces(x, units, "auto", True), []) for x in (a, csr.to_device(a))]
+        both = [sum(partition.pieces([x], units, "auto", True), []) for x in (a, csr.to_device(a))]
         for one, other in zip(*both, strict=True):
             assert (one.rows, one.early, one.adds) == (other.rows, other.early, other.adds)
             assert (csr.to_dense(one.a) == csr.to_dense(csr.to_host(other.a))).all()

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.distributed import partition, streaming
-from kernels.distributed.partition import Grid
+from kernels.distributed import partition
 
 ROW_PTR = st.lists(st.integers(0, 50), min_size=1, max_size=200).map(lambda x: np.concatenate([[0], np.cumsum(x)]))
 
@@ -39,7 +38,7 @@ def test_even_parts_differ_by_a_unit(size, parts, unit):
 @given(ROW_PTR, st.integers(1, 60))
 def test_panels_have_at_most_so_many_entries_or_a_row(row_ptr, most):
     """And would have more with another row; slabs are alike, but balanced."""
-    m, cuts = len(row_ptr) - 1, streaming.cut(row_ptr, most)
+    m, cuts = len(row_ptr) - 1, list(partition.cut(row_ptr, most))
     assert covers([0, *(y for _, y in cuts)], m) and all(x < y for x, y in cuts)
     assert all(x[1] == y[0] for x, y in itertools.pairwise(cuts))
     for begin, end in cuts:
@@ -51,13 +50,6 @@ def test_panels_have_at_most_so_many_entries_or_a_row(row_ptr, most):
         slabs = partition.slabs(row_ptr)
     assert covers([0, *(y for _, y in slabs)], m) and (len(slabs) > 1) == (row_ptr[-1] > 2 * most)
     assert all(row_ptr[y] - row_ptr[x] <= most + 50 for x, y in slabs) or len(slabs) == 1
-
-
-def test_a_grid_is_1d_at_both_ends_and_refuses_what_does_not_divide():
-    assert (Grid(4).rows, Grid(4, 4).rows, Grid(4, 2).rows) == (4, 1, 2)
-    assert [Grid(4, 2).at(rank) for rank in range(4)] == list(itertools.product((0, 1), (0, 1)))
-    with pytest.raises(ValueError, match="replicas is 3, but must divide the 4 parts"):
-        Grid(4, 3)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import itertools
 import threading
-from collections import defaultdict
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -14,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import distributed
-from kernels.distributed import comm, halo, partition, plans, split, streaming
-from kernels.distributed.backend import rows_of
+from kernels.distributed import comm, partition, plans
+from kernels.distributed.backend import Now
+from kernels.distributed.partition import rows_of
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr, csr, half, wcsr
 
@@ -79,7 +78,7 @@ def rows_needed(a, rows, columns) -> int:
 
 OPTIONS = {
     "chunks": st.integers(1, 12),
-    "first": st.sampled_from(split.FIRST),
+    "first": st.sampled_from(partition.FIRST),
     "b": st.sampled_from(plans.LAYOUTS),
     "c": st.sampled_from(plans.LAYOUTS),
     "replicas": st.sampled_from((1, 2, 4)),
@@ -176,7 +175,7 @@ def test_a_band_multiplies_its_interior_first_and_others_their_own_columns():
 def test_interior_is_the_longest_run(rows):
     """rows: whether a row has a remote entry."""
     a = csr.from_scipy(sp.csr_array(np.array([[1.0, remote] for remote in rows], np.float32)))
-    begin, end = split.interior(a, a.col_idx >= 1)
+    begin, end = partition.interior(a, a.col_idx >= 1)
     longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
     assert not any(rows[begin:end]) and end - begin == longest
 
@@ -194,6 +193,22 @@ def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
 # ---------------------------------------------------------------- who waits for whom
 
 
+class Flow(Now):
+    """A stream of a `Racing`; a mark is the set of accesses before it."""
+
+    def __init__(self, machine, name: str):
+        self.machine, self.name, self.before = machine, name, set()
+
+    def record(self):
+        return set(self.before)
+
+    def wait_event(self, mark):
+        self.before |= mark
+
+    def __enter__(self):
+        assert self.machine.exchanged in self.before, "sums of others have come"
+
+
 class Racing(distributed.Host):
     """A host with two streams, on which conflicting accesses of memory must be ordered by marks."""
 
@@ -201,51 +216,46 @@ class Racing(distributed.Host):
 
     def __init__(self):
         Racing.of_thread.machine = self
-        self.before: dict = defaultdict(set)  # stream -> accesses that come before what is enqueued there next
-        self.seen: list = []
+        self.callers, self.seen, self.order = Flow(self, "caller"), [], []
         self.count = itertools.count()
-        self.order: list = []  # streams, as accesses are enqueued
         self.exchanged = None
 
+    def caller(self):
+        return self.callers
+
     def streams(self):
-        return "products", "travels"
-
-    def mark(self, stream=None):
-        return set(self.before[stream])
-
-    def wait(self, stream, mark):
-        self.before[stream] |= mark
+        return Flow(self, "products"), Flow(self, "travels")
 
     def ms(self, begin, end):
         return 0.0
 
     def access(self, stream, reads, writes):
         me, mine = next(self.count), []
-        self.order.append(stream)
+        self.order.append(stream.name)
         for array, write in [*((x, False) for x in reads), *((x, True) for x in writes)]:
             first, last = np.lib.array_utils.byte_bounds(array) if array.size else (0, 0)
             for other, *span, wrote in itertools.chain(*self.seen):
                 apart = span[1] <= first or last <= span[0] or not (write or wrote)
-                assert apart or other in self.before[stream], f"{stream}: access {me} races with {other}"
+                assert apart or other in stream.before, f"{stream.name}: access {me} races with {other}"
             mine.append((me, first, last, write))
         self.seen.append(mine)
-        self.before[stream].add(me)
+        stream.before.add(me)
         return me
 
     def product(self, a, *given, **options):
         multiply = super().product(a, *given, **options)
 
-        def noted(b, out, adds=False, stream=None):
+        def noted(b, out, adds, stream):
             self.access(stream, [b[: 1 + max(a.col_idx, default=-1)], a.col_idx, a.val], [out])
             multiply(b, out, adds)
 
         return noted
 
-    def gather(self, b, ids, out, stream=None):
+    def gather(self, b, ids, out, stream):
         self.access(stream, [b], [out])
         super().gather(b, ids, out)
 
-    def copy(self, source, to, stream=None):
+    def copy(self, source, to, stream):
         self.access(stream, [], [to])
         super().copy(source, to)
 
@@ -254,12 +264,8 @@ class Racing(distributed.Host):
         self.seen.clear()
         kept = []
         for _ in range(2):
-            self.before[None] = set()
+            self.callers = Flow(self, "another")
             kept.append(made(*given))
-
-    def on(self, stream):
-        assert self.exchanged in self.before[stream], "sums of others have come"
-        return nullcontext()
 
 
 @pytest.fixture
@@ -271,7 +277,8 @@ def noted(monkeypatch):
         go, here = real(ranks, send, recv), Racing.of_thread.machine
 
         def move(stream=None):
-            here.exchanged = here.access(stream, send, recv)
+            if stream:  # else a plan is made
+                here.exchanged = here.access(stream, send, recv)
             go()
 
         return move
@@ -308,8 +315,8 @@ def test_no_access_races_with_another_whatever_comes_first_on_a_gpu(noted, monke
         for x in made.operand().arrays:
             x[...] = 1
         for _ in range(2):
-            here.access(None, [], made.operand().arrays)
-            here.access(None, made().arrays, [])
+            here.access(here.callers, [], made.operand().arrays)
+            here.access(here.callers, made().arrays, [])
         here.from_another_stream(made)
 
     distributed.run_threads(2, work)
@@ -320,9 +327,9 @@ def test_panels_are_there_when_they_are_multiplied_and_stay_until_then(panel):
     here, b = Racing(), RNG.standard_normal((97, 5)).astype(np.float32)
     made = distributed.streamed(ANY, 5, panel=panel, machine=here)
     for _ in range(2):
-        here.access(None, [], [b])
+        here.access(here.callers, [], [b])
         out = made(b)
-        here.access(None, [out], [])
+        here.access(here.callers, [out], [])
         np.testing.assert_allclose(out, ANY @ b, rtol=1e-5, atol=1e-5)
     here.from_another_stream(made, b)
 
@@ -387,7 +394,7 @@ def test_three_ranks_are_all_compared():
 
 @pytest.mark.parametrize("make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"])
 def test_indices_of_large_matrices_are_looked_at_before_they_are_cut(monkeypatch, make):
-    for module in (streaming, partition, plans):
+    for module in (partition, plans):
         monkeypatch.setattr(module, "INT32_MAX", 100)
     for change, says in (("indices", "outside"), ("indptr", "falls from")):
         a = ANY.copy()
@@ -443,11 +450,11 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
 
     def work(ranks):
         mine = a.indices[a.indptr[edges[ranks.rank]] : a.indptr[edges[ranks.rank + 1]]]
-        return halo.exchange([mine], edges, ranks), mine
+        return partition.exchange([mine], edges, ranks), mine
 
     found = distributed.run_threads(parts, work)
-    table = halo.volumes(a.indptr, a.indices, edges, edges)
-    assert halo.sent(table) == rows_needed(a, edges, edges)
+    table = partition.volumes(a.indptr, a.indices, edges, edges)
+    assert table.sum() == rows_needed(a, edges, edges)
     for p, (of, mine) in enumerate(found):
         assert (
             set(of.received.tolist()) == set(mine.tolist()) - set(range(*of.own)) and (np.diff(of.received) > 0).all()
@@ -455,8 +462,8 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
         assert of.recv_counts.tolist() == [0 if q == p else table[p, q] for q in range(parts)]
         names = np.concatenate([np.arange(*of.own), of.received])
         for over in (False, True):
-            (places,) = halo.compact([mine.copy()], m, of.own, of.received, over=over)
+            (places,) = partition.compact([mine.copy()], m, of.own, of.received, over=over)
             assert (names[places] == mine).all()
-        for q, there in enumerate(halo.split(of.send, of.send_counts)):
-            got = halo.split(found[q][0].received, found[q][0].recv_counts)[p]
+        for q, there in enumerate(partition.split(of.send, of.send_counts)):
+            got = partition.split(found[q][0].received, found[q][0].recv_counts)[p]
             assert (there + edges[p] == got).all()

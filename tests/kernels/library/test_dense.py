@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refused import says
 
 from kernels import jit
-from kernels.library import dense, operands, sampled
+from kernels.library import dense, direct, operands
 from kernels.library.dense import Dense
 
 
@@ -136,7 +136,7 @@ def test_any_librarys_stream_has_an_address():
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_every_kernel_of_the_library_compiles_without_spills(arch):
     jobs = [(dense.SOURCE, f"combine<{name}>") for name, _ in dense.DTYPES.values()]
-    jobs += [(sampled.SOURCE, entry) for entry in sampled.ENTRIES]
+    jobs += [(direct.SAMPLED, entry) for entry in direct.ENTRIES]
     found = jit.reports(jit.compile_cubin(*job, arch) for job in jobs)
     assert not any(used.spills for used, _ in found)
     mixes = [mix for _, mix in found[3:]]
@@ -147,10 +147,10 @@ def test_every_kernel_of_the_library_compiles_without_spills(arch):
 
 @pytest.mark.parametrize(
     ("n", "addresses", "width"),
-    [(8, (16, 32), 4), (8, (8, 16), 2), (6, (16,), 2), (7, (16,), 1), (8, (4,), 1)],
+    [(8, (16, 32), 4), (8, (8, 16), 2), (6, (16,), 2), (7, (16,), 1), (8, (4,), 1), (8, (2,), 0)],
 )
 def test_lanes_load_as_much_at_once_as_rows_allow(n, addresses, width):
-    assert sampled.width(n, *addresses) == width
+    assert direct.width(n, *addresses) == width
 
 
 def test_what_combine_is_launched_with(monkeypatch):
@@ -241,7 +241,6 @@ WITHIN = of(BIG)._replace(ptr=0x1002)
         (["strides of (6, 4) bytes"], lambda: dense._elements((6, 4), 4)),
         (["no multiple", "4 bytes"], lambda: dense.combine(WITHIN, of(BIG), 1.0, 0.0, None, None)),
         (["no multiple", "4 bytes"], lambda: dense.combine(of(BIG), WITHIN, 1.0, 0.0, None, None)),
-        (["no multiple of 4"], lambda: sampled.width(8, 0x1002)),
         (["builtins.str"], lambda: dense.address_of("default")),
         (["builtins.bool"], lambda: dense.address_of(True)),
     ],

@@ -92,7 +92,7 @@ def test_rows_without_blocks_of_gate_or_up_give_zeros():
     masks["down_proj"] = torch.ones(3, 5, dtype=torch.bool)
     made = layers.SparseFFN(ffn.gate_proj, ffn.up_proj, ffn.down_proj, masks)
     x = torch.randn(9, 192).bfloat16()
-    hidden = layers.operators().block_linear(x, made.val, made.index, made.col_idx, 320, "gated")
+    hidden = layers.block_linear()(x, made.val, made.index, made.col_idx, 320, "gated")
     gate, up = (
         functional.linear(x, layers.masked(linear.weight, masks[p]))
         for p, linear in (("gate_proj", ffn.gate_proj), ("up_proj", ffn.up_proj))
@@ -215,14 +215,12 @@ def launched(monkeypatch):
         read = x.data_ptr(), x.shape
         return x
 
-    aligned, read = layers.torch_modes.aligned, ()
-    monkeypatch.setattr(layers.torch_modes, "aligned", noted)
+    aligned, read = layers.aligned, ()
+    monkeypatch.setattr(layers, "aligned", noted)
     monkeypatch.setattr(layers.layer, "launcher", launcher)
-    monkeypatch.setattr(layers.counters, "counter", lambda *how: how)
-    for name in ("on", "gpu_of"):
-        monkeypatch.setattr(layers.torch_modes, name, lambda ordinal: nullcontext())
+    monkeypatch.setattr(layers, "counter", lambda *how: how)
+    monkeypatch.setattr(layers, "launching", lambda x: nullcontext(0x7000))
     monkeypatch.setattr(layers.dense, "current", lambda like, gpu: 0x7000)
-    monkeypatch.setattr(layers.dense, "opened", lambda address, gpu: address)
     monkeypatch.setattr(layers, "_on_cpu", layers._enqueue)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return found
@@ -332,4 +330,4 @@ def test_the_operator_is_what_pytorch_asks_of_one(model, kernel):
         first, x = first.down_proj, torch.randn(2, 4, 320).bfloat16()
     features = {"unit_ring": 192, "gated": 320, "opt5": 320}[kernel]
     arguments = (x, first.val, first.index, first.col_idx, features, kernel)
-    torch.library.opcheck(layers.operators().block_linear, arguments)
+    torch.library.opcheck(layers.block_linear(), arguments)

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from products import SEED
 
-from kernels.library import counters, layers
+from kernels.library import layers
 
 torch = pytest.importorskip("torch")
 #: tokens, inputs, features: one token, ragged ones, features and inputs that are no whole blocks, more tiles than SMs.
@@ -60,7 +60,7 @@ def test_gated_is_silu_of_one_product_times_the_other(shape, density, dtype):
     weights = (layers.masked(w.weight, masks[p]) for p, w in (("gate_proj", gate), ("up_proj", up)))
     g, u = (x.double() @ w.double().t() for w in weights)
     for _ in range(3):  # the counter of tiles is as it was
-        got = layers.operators().block_linear(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
+        got = layers.block_linear()(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
         close(got, torch.nn.functional.silu(g) * u)
 
 
@@ -71,7 +71,7 @@ def test_gated_holds_where_silu_is_nearly_nothing_or_all_of_its_input():
     every = torch.ones(1, 1, dtype=torch.bool, device="cuda")
     ffn = layers.SparseFFN(gate, up, down, {p: every for p in layers.PROJECTIONS})
     x = torch.linspace(-4, 4, 64 * 80, device="cuda").view(80, 64).bfloat16()  # gate from -256 to 256
-    got = layers.operators().block_linear(x, ffn.val, ffn.index, ffn.col_idx, 64, "gated")
+    got = layers.block_linear()(x, ffn.val, ffn.index, ffn.col_idx, 64, "gated")
     want = torch.nn.functional.silu(64 * x.double()) * x.double()
     assert ((got.double() - want).abs() <= 0.01 * want.abs() + 1e-12).all()
 
@@ -143,7 +143,7 @@ def test_graphs_of_one_layer_overlap_with_each_other_and_with_launches(poisoned,
     *inputs, of_eager = (torch.randn(128, 4096, device="cuda").bfloat16() for _ in range(4))
     layer(of_eager)
     torch.cuda.synchronize()
-    counters._spare.clear()  # made while a launch is captured, they are no part of the graph
+    layers._spare.clear()  # made while a launch is captured, they are no part of the graph
     graphs, outs = [torch.cuda.CUDAGraph() for _ in inputs], []
     for graph, x in zip(graphs, inputs, strict=True):
         with torch.cuda.graph(graph, capture_error_mode=mode):

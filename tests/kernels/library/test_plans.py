@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from refused import says
 
 import kernels
-from kernels import formats, tma
+from kernels import formats, tma, workspace
 from kernels.contract import Launch, Operand, Slot
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.library import current, dense, plans, routes, saved
@@ -22,6 +22,7 @@ from kernels.library.plans import SCRATCH
 
 M, K, N = 6, 10, 4
 A = csr.from_scipy(sp.random(M, K, 0.5, format="csr", random_state=0, data_rvs=lambda n: np.arange(1, n + 1)))
+WAY = routes.Route("casper_sparse", "in_place", "float32", orders=("CF",), a=A)
 CURRENT = 77  # address of the current stream
 
 
@@ -61,7 +62,7 @@ def device(monkeypatch):
     monkeypatch.setattr(dense, "describe", described)
     monkeypatch.setattr(dense, "place", lambda x, name: (described(x).ptr, described(x)[1:]))
     monkeypatch.setattr(dense, "current", lambda like, gpu: CURRENT)
-    monkeypatch.setattr(dense, "opened", lambda address, gpu: address)
+    monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
     monkeypatch.setattr(dense, "combine", combine)
     monkeypatch.setattr(dense, "empty", empty)
     monkeypatch.setattr(current, "now", lambda: 0)
@@ -76,7 +77,7 @@ def planned(device, *, orders: str = "CC", n: int = N, in_place: bool = False, a
     values = a.val.copy()
     if in_place:
         values = SimpleNamespace(data=SimpleNamespace(ptr=values.ctypes.data), shape=values.shape, keep=values)
-    way = routes.Route("casper_sparse", "in_place", replace(a, val=values), "float32", *orders, in_place=in_place)
+    way = replace(WAY, a=replace(a, val=values), orders=(orders,), in_place=in_place)
     p = plans.Plan(way, n, "float32", "fp32", device)
     own = Operand.VALUES if in_place else values.ctypes.data
     p._repeat("any_n", Launch("", [("kernel", "grid", (own, Operand.B, Operand.OUT, *arguments))], None))
@@ -400,7 +401,6 @@ MATRICES = [
     two_four.random(16, 32, "float16", 0),
     nm.random(64, 32, 2, 8, 4, 0),
 ]
-WAY = routes.Route("casper_sparse", "in_place", MATRICES[0], "float32", "C", "F")
 
 
 def written(a, device, path):
@@ -501,7 +501,7 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monke
     ],
 )
 def test_a_choice_that_nobody_would_make_is_not_taken(system, variant, right, choice, device):
-    way = routes.Route(system, variant, MATRICES[0], "float32")
+    way = routes.Route(system, variant, "float32", a=MATRICES[0])
     p = routes.multiplication(way, 24)
     assert routes.text(way, routes.written(way, right, p, device)).startswith(right)
     assert routes.written(way, choice, p, device) is None

@@ -14,7 +14,7 @@ from kernels import autotune, formats
 from kernels.async_sparse import model, union, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
-from kernels.library import direct, in_order, routes
+from kernels.library import direct, routes
 
 M, K = 128, 192
 KINDS = {
@@ -101,7 +101,7 @@ def test_values_that_change_are_read_where_they_are(pretended):
 def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, pretended):
     pretended(racing.H200)
     first, made = (kernels.plan(KINDS["csr"], 64, tune=False, deterministic=x, **how) for x in (False, True))
-    assert in_order.is_deterministic(made._config) and made._config == in_order.in_order(first._config)
+    assert routes.in_order(made._config) == made._config == routes.in_order(first._config)
     assert made.choice == "in_flight" or "in_place" not in how
 
 
@@ -141,7 +141,7 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
     a = csr.Csr(a.m, a.k, a.row_ptr, a.col_idx, val)
     made = kernels.plan(a, 64, accuracy=accuracy, tune=False)
     assert made.choice.startswith("union rows=2") and kept == [True, False]
-    way = routes.Route("async_sparse", "auto_fp32", made.a, "float32")
+    way = routes.Route("async_sparse", "auto_fp32", "float32", a=made.a)
     p = routes.multiplication(way, 64)
     assert routes.written(way, f"windows {autotune.knobs(exact)}", p, racing.H200) is None
     says(["infinite", "union_rows"], lambda: routes.prepare(way, exact, p, racing.H200))

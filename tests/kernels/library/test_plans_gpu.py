@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from given import HOPPERS, LIMITS, WAYS, error, left_alone, numbers, of_format, on_gpu, planned, poisoned, scattered
 
 import kernels
-from kernels import formats, jit
+from kernels import formats, jit, workspace
 from kernels.formats import bcsr, csr, two_four
 from kernels.library import Sampled, dense
 
@@ -124,7 +124,7 @@ def test_a_call_costs_the_host_less_than_ten_microseconds(kind, device):
     """Or, on a host where the launches alone take most of that, four more than they."""
     dtype = kind.partition(" ")[2] or "float32"
     made, b = planned(of_format(kind, 128, 128)[0], 128, dtype), on_gpu(numbers((128, 128), dtype), dtype)
-    out, flow = made(b), dense.opened(dense.current(b, 0), device)
+    out, flow = made(b), workspace.stream_at(dense.current(b, 0), device)
 
     def launches() -> None:
         for config, kernel, arguments in made._buffers.ready:

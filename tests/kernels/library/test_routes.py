@@ -170,7 +170,7 @@ def test_tf32_rounds_a():
 )
 def test_memory_orders_are_the_kernels_where_it_has_them(kind, dtype, accuracy, order, out_order, found):
     made = way(kind, dtype, accuracy, H200, order=order, out_order=out_order)
-    assert made.b_order + made.c_order == found
+    assert made.orders == (found,)
 
 
 # ---------------------------------------------------------------- problems and choices
@@ -194,7 +194,7 @@ def test_a_problem_is_what_the_system_would_make_of_the_same_operands(kind, dtyp
     assert (p.m, p.n, p.k) == ((96, 128, 256) if made.turned else (128, 96, 256)) and p.nnz == made.a.nnz
     ops = p.device()
     assert ops is p.device() and (ops.b if made.turned else ops.a) is made.a
-    b, order = (ops.a, "CF"[made.b_order == "C"]) if made.turned else (ops.b, made.b_order)
+    b, order = (ops.a, "CF"[made.orders[0][0] == "C"]) if made.turned else (ops.b, made.orders[0][0])
     b, c = half.array_of(b), half.array_of(ops.c)
     assert b.shape == ((96, 256) if made.turned else (256, 96)) and b.flags[f"{order}_CONTIGUOUS"]
     assert (b.view(np.uint16) if b.dtype == np.uint16 else b).all(), "never all zeros"

@@ -5,17 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kernels.library import counters
-from kernels.library.counters import counter
+from kernels.library import layers
+from kernels.library.layers import counter
 
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
     """Where what is allocated begins: 1 MiB after the last; nothing is left of other tests."""
     made = []
-    monkeypatch.setattr(counters.buffers, "allocated", lambda size: made.append(size) or 2**20 * len(made))
-    monkeypatch.setattr(counters, "_spare", {})
-    monkeypatch.setattr(counters, "_of_stream", {})
+    monkeypatch.setattr(layers.buffers, "allocated", lambda size: made.append(size) or 2**20 * len(made))
+    monkeypatch.setattr(layers, "_spare", {})
+    monkeypatch.setattr(layers, "_of_stream", {})
     return made
 
 
@@ -27,7 +27,7 @@ def test_launches_of_a_stream_share_one_and_no_two_streams_do():
 
 
 def test_a_captured_launch_has_one_for_itself_for_ever(memory):
-    eager, many = counter(0, 0x7000, captured=False), 3 * counters.MANY
+    eager, many = counter(0, 0x7000, captured=False), 3 * layers.MANY
     ends = sorted({eager, *(counter(0, 0x7000, captured=True) for _ in range(many))})
     assert len(ends) == many + 1 and counter(0, 0x7000, captured=False) == eager
     assert all(b - a >= 8 for a, b in zip(ends, ends[1:], strict=False)) and ends[0] >= 2**20

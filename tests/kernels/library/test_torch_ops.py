@@ -12,7 +12,7 @@ from refused import says
 
 from kernels import formats
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import Sampled, dense, plans, torch_modes, torch_ops
+from kernels.library import Sampled, dense, plans, torch_ops
 from kernels.library.dense import Dense
 
 torch = pytest.importorskip("torch")
@@ -95,7 +95,7 @@ def as_if_on_a_gpu(pretended, monkeypatch):
 
     def describe(x, name):
         if not isinstance(x, torch.Tensor):
-            return Dense(x.data.ptr, x.shape, dense.row_major(x.shape), x.dtype.name, 0)
+            return Dense(x.data.ptr, x.shape, tuple(step // x.itemsize for step in x.strides), x.dtype.name, 0)
         return Dense(x.data_ptr(), tuple(x.shape), x.stride(), str(x.dtype).removeprefix("torch."), 0)
 
     monkeypatch.setattr(dense, "describe", describe)
@@ -168,11 +168,11 @@ def test_under_autocast_changing_values_are_multiplied_in_float32(matrix):
 
 def test_a_gradient_that_would_be_lost_is_one_sentence(as_if_on_a_gpu):
     x = torch.ones(3, requires_grad=True)
-    says(["out requires grad", "SparseMatrix"], lambda: torch_modes.require_no_grad(x, "out"))
+    says(["out requires grad", "SparseMatrix"], lambda: dense.require_no_grad(x, "out"))
     for kept in (x.detach(), np.ones(3), object()):
-        torch_modes.require_no_grad(kept, "B")
+        dense.require_no_grad(kept, "B")
     with torch.no_grad():
-        torch_modes.require_no_grad(x, "B")
+        dense.require_no_grad(x, "B")
     a = csr.from_scipy(sp.eye(3, format="csr", dtype=np.float32))
     made = Sampled(formats.to_device(a), as_if_on_a_gpu)
     g = torch.ones(3, 2)

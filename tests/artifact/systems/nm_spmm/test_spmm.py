@@ -9,7 +9,7 @@ import pytest
 from artifact import paths
 from artifact.measure.run import start
 from artifact.systems.nm_spmm import facts, model, pictures, tables
-from artifact.systems.nm_spmm.study import (
+from artifact.systems.nm_spmm.model import (
     SPARSITIES,
     TRIALS,
     Spmm,

@@ -11,7 +11,7 @@ from artifact.book import facts as facts_
 from artifact.book.facts import tree
 from artifact.measure import records
 from artifact.measure import run as harness
-from artifact.systems.tensor_core_24 import energy, experiments, facts, libraries, pictures, tables, variants
+from artifact.systems.tensor_core_24 import energy, experiments, facts, libraries, pictures, tables
 from kernels import tensor_core_24 as system
 from kernels.contract import require
 from kernels.formats import two_four
@@ -26,8 +26,8 @@ from kernels.formats import two_four
 def test_what_takes_a_size(post, ada, variant, size, hopper):
     """Stream-K has fewer tiles than SMs there; the others need wgmma, or more shared memory than Ada's."""
     shapes = [dict.fromkeys("mnk", s) for s in (4096, size)]
-    assert variants.takes(post.machine, variant, *shapes) is hopper
-    assert not variants.takes(ada.machine, variant, *shapes)
+    assert experiments.takes(post.machine, variant, *shapes) is hopper
+    assert not experiments.takes(ada.machine, variant, *shapes)
 
 
 # ---------------------------------------------------------------- records
@@ -56,17 +56,17 @@ def report(names, **more) -> pd.DataFrame:
 
 
 def test_published_machine_code():
-    rows, loop = variants.published(report(["mma_sp"], entry=system.VARIANTS["mma_sp"].entries[0]))
+    rows, loop = experiments.published(report(["mma_sp"], entry=system.VARIANTS["mma_sp"].entries[0]))
     got = dict(facts.code(rows, loop))
     assert got["code.first"] == got["code.second"] == 32 and got["code.past_l1"]
-    excerpt = variants.published_excerpt(loop).splitlines()
+    excerpt = experiments.published_excerpt(loop).splitlines()
     assert excerpt[0].startswith("HMMA.SP") and "…" in excerpt
 
 
 @pytest.mark.parametrize("which", ["", "wgmma_tall"])
 def test_machine_code_of_the_ladder(which):
     df = report(system.RUNGS).assign(spills=lambda rows: rows["variant"] == which)
-    rows, found = variants.ladder_rows(df).set_index("variant"), dict(facts.compiled(df))
+    rows, found = experiments.ladder_rows(df).set_index("variant"), dict(facts.compiled(df))
     assert list(rows.index) == list(system.RUNGS) and (rows["spilled"] == "yes").sum() == bool(which)
     assert (found["compiled.which"], found["compiled.spilling"], found["compiled.other"]) == (which, bool(which), 0)
 

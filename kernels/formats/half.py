@@ -192,7 +192,7 @@ def from_dense(x, dtype: str, scale="tensor"):
     It is a `Half`, or of 8 bits an `Eight` of the array over its scales: "tensor", "rows" or "columns", for `scales`,
     or the float32 scales themselves. Raises ValueError as `scales` and `validate` do.
     """
-    require_known("dtype", dtype, BITS)
+    require_known("dtype", dtype, (*BITS,))
     if dtype in DTYPES:
         return validate(Half(dtype, compress.contiguous(to_bits(x, dtype))))
     scale = scales(x, dtype, scale) if isinstance(scale, str) else scale

@@ -156,7 +156,7 @@ def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> Any:
     Raises ValueError that names row and group where a group has three or four non-zeros and `prune` is not set, and
     where the array is not 2-dimensional, empty or of another dtype, or the scales do not fit.
     """
-    require_known("dtype", dtype, half.BITS)
+    require_known("dtype", dtype, (*half.BITS,))
     of = TwoFour if dtype in half.DTYPES else TwoFourEight
     xp = array_module(dense)
     dense = xp.asarray(dense)

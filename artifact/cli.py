@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,18 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.reconfigure(errors="replace")  # of what a terminal cannot show, the rest is shown
-    try:
-        try:
-            return _done(arguments)
-        finally:
-            sys.stdout.flush()
-    except OSError as error:  # `… | head`; a full disk, behind the answer or a record
-        # What is still to be written goes nowhere, since Python writes it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else command.failed(_sentence(error), _Parser.who)
-
-
-def _done(arguments: Sequence[str] | None) -> int:
     parser = _Parser(
         prog="python -m artifact",
         description="Measure sparse-matrix kernels, and put what their authors claim on trial.",
@@ -80,14 +69,22 @@ def _done(arguments: Sequence[str] | None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, (_, summary, says, taken) in COMMANDS.items():
         commands.add_parser(name, help=summary, description=says).add(taken)
-    options = parser.parse_args(arguments)
     try:
-        return COMMANDS[options.command][0](options) or 0
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
-        if not codes:
-            raise
-        return command.failed(_sentence(error), _Parser.who, codes[0])
+        try:
+            options = parser.parse_args(arguments)
+            try:
+                return COMMANDS[options.command][0](options) or 0
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
+                if not codes:
+                    raise
+                return command.failed(_sentence(error), _Parser.who, codes[0])
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # `… | head`; a full disk, behind the answer or a record
+        # What is still to be written goes nowhere, since Python writes it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else command.failed(_sentence(error), _Parser.who)
 
 
 def _sentence(error: object) -> str:
@@ -144,8 +141,6 @@ NO_BASELINE = option("--no-baseline", action="store_true", help="without the sys
 
 
 def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> Callable:
-    """Make a function of the parsed options a command."""
-
     def known(function: Callable[[Options], int | None]) -> Callable[[Options], int | None]:
         COMMANDS[name] = function, summary, says or summary, arguments
         return function
@@ -205,7 +200,16 @@ def _folder(options: Options) -> Path:
     "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
 )
 def _claims(options: Options) -> int:
-    chosen = _chosen(options)
+    chosen = load.claims()
+    close = ", ".join(get_close_matches(options.id or "", [claim.id for claim in chosen], n=3, cutoff=0.5))
+    hint = f"close: {close}" if close else "`claims` without --id lists all"
+    for wanted, of, none in (
+        (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
+        (options.room, lambda claim: [claim.room], ("There are no claims of a system {}",)),
+        (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
+    ):
+        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
+        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     folder = _folder(options)
     df = judge.judge(chosen, folder)
     if options.verdict:
@@ -221,29 +225,12 @@ def _claims(options: Options) -> int:
     return int(judge.counted(df)["verdict"].isin([VERDICTS[name] for name in options.fail_on]).any())
 
 
-def _chosen(options: Options) -> list[load.Claim]:
-    """Return the claims that --id, --room and --source-gpu leave. Raises ValueError for none, with what there is."""
-    from difflib import get_close_matches
-
-    chosen = load.claims()
-    close = ", ".join(get_close_matches(options.id or "", [claim.id for claim in chosen], n=3, cutoff=0.5))
-    hint = f"close: {close}" if close else "`claims` without --id lists all"
-    for wanted, of, none in (
-        (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
-        (options.room, lambda claim: [claim.room], ("There are no claims of a system {}",)),
-        (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
-    ):
-        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
-        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
-    return chosen
-
-
 def _one(chosen: Sequence[load.Claim], df) -> str:
-    """One claim for a terminal, with how it was judged."""
     claim, row = chosen[0], df.iloc[0]
-    said = {key: row[key] for key in "id source where says gpu published measured verdict close reason why".split()}
     lines = [
-        *((said | {"verdict": measures.said(row["verdict"], claim.extension)}).items()),
+        *((key, row[key]) for key in "id source where says gpu published measured".split()),
+        ("verdict", measures.said(row["verdict"], claim.extension)),
+        *((key, row[key]) for key in ("close", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, page.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()),
@@ -351,7 +338,6 @@ def _system(name: str) -> Any:
 
 
 def _variants(system: Any, chosen: Sequence[str] | None) -> list[str]:
-    """Return the chosen variants, each once; all of the system's where none is."""
     return [
         *dict.fromkeys(_among(name, system.VARIANTS, "There is no variant {}") for name in chosen or system.VARIANTS)
     ]
@@ -375,7 +361,7 @@ def _compile(options: Options) -> None:
 
 def _asked(system: Any, options: Options) -> dict[str, Any]:
     """Return what the options ask of the system's `problem`. Raises ValueError for what the system does not know."""
-    name = system.__name__.rpartition(".")[2]
+    name, further = system.__name__.rpartition(".")[2], dict(options.set or ())
     require(hasattr(system, "problem"), f"{name} has no problems to run; `compile` shows its kernels.")
     parameters = inspect.signature(system.problem).parameters
     usual = {key: getattr(options, key) for key in ("m", "n", "k", "seed", "density")}
@@ -383,9 +369,9 @@ def _asked(system: Any, options: Options) -> dict[str, Any]:
         options.density is not None or parameters["density"].default is not inspect.Parameter.empty,
         f"{name} has no usual density: give one with --density.",
     )
-    for key, _ in options.set or ():
+    for key in further:
         _among(key, [key for key in parameters if key not in usual], f"The problems of {name} have no {{}} to set")
-    return {key: value for key, value in usual.items() if value is not None} | dict(options.set or ())
+    return {key: value for key, value in usual.items() if value is not None} | further
 
 
 def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
@@ -611,18 +597,18 @@ def _trial_problems(system: Any, options: Options) -> list:
     "was good.",
 )
 def _which(options: Options) -> None:
-    from artifact.recommend import advice
+    from artifact.recommend import model
 
     folder = _folder(options)
     a = matrices.read(options.matrix)
-    answer = advice.advise(a, options.n, folder, options.precision.upper(), options.matrix.stem)
-    print("\n".join(advice.lines(answer, folder.name)))
+    answer = model.advise(a, options.n, folder, options.precision.upper(), options.matrix.stem)
+    print("\n".join(model.lines(answer, folder.name)))
     info = None if options.no_measure else device.find()
     if info is not None:
         device.require_memory(info, a.m, options.n, a.k)
-        df = advice.measure(answer, a, info.open())
+        df = model.measure(answer, a, info.open())
         print(f"\nMeasured on {info.gpu}:\n{df.to_string(index=False)}")
-        print(advice.judged(df, answer.guess.variant))
+        print(model.judged(df, answer.guess.variant))
 
 
 # ---------------------------------------------------------------- what `make` and a node need

@@ -6,7 +6,7 @@ A system is a package with
     problem(m=, n=, k=, density=, seed=)        -> Problem
     prepare(variant, problem, device)           -> PreparedKernel     (compile + preprocess + upload, once)
     sweeps(preset)                              -> {experiment: [shape, ...]}
-    BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
+    BASELINES: tuple[str, ...]                  modules of `artifact.baselines`, or "module.part"
                                                 that multiply the same operands
     FAMILIES: dict[str, Family]                 where it has any: configurations that the library chooses among
 """
@@ -56,9 +56,9 @@ class Operand(IntEnum):
 
 
 class Slot:
-    """An `Operand` as binding sees it: what a CuPy array says of itself, without memory."""
+    """An `Operand`, or an address, as binding sees it: what a CuPy array says of itself, without memory."""
 
-    def __init__(self, operand: Operand, shape: tuple[int, ...], dtype, order: str = "C"):
+    def __init__(self, operand: Operand | int, shape: tuple[int, ...], dtype, order: str = "C"):
         """Describe a matrix, or a vector, without gaps.
 
         order: "C" for rows, "F" for columns that lie side by side.

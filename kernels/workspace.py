@@ -135,11 +135,10 @@ class On:
     def launch(self, entry: str, size: int, *arguments, blocks: int = 0, threads: int = THREADS) -> None:
         """Launch a kernel with a thread for each of `size` numbers, or with so many blocks.
 
-        Launches none where there are no numbers. arguments: NumPy's numbers, addresses, arrays; None is no address.
+        Launches none where there are no numbers.
         """
-        given = (0 if x is None else x if isinstance(x, (int, np.generic)) else x.data.ptr for x in arguments)
         if blocks := blocks or ceil(size / threads):
-            enqueue(self.device, self.stream, self.source, entry, blocks, threads, *given)
+            enqueue(self.device, self.stream, self.source, entry, blocks, threads, *map(argument, arguments))
 
     def on(self, entry: str, size: int, *arguments) -> None:
         """Launch a kernel whose threads go on to further ones of `size` numbers."""
@@ -157,6 +156,11 @@ class On:
         """Return what kernels wrote to the workspace's memory of the host; waits for the stream."""
         self.stream.sync()
         return self.work.read(kind)
+
+
+def argument(x):
+    """Return an array as its address, None as none; numbers as they are."""
+    return 0 if x is None else x if isinstance(x, (int, np.generic)) else x.data.ptr
 
 
 def ints(*numbers: int) -> list[np.int32]:

@@ -71,7 +71,7 @@ def alone(item: pytest.Item) -> bool:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The tuner's tests are races, so they are `alone` without being told."""
-    if item.path.parent.name == "tuning" or item.path.stem.endswith("_family"):
+    if item.path.parent.name == "autotune" or item.path.stem.endswith("_family"):
         item.add_marker(pytest.mark.alone)
 
 

@@ -206,36 +206,31 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
 def _best(product: Product, device) -> PreparedKernel:
     """Return the fastest algorithm of a product; what loses is destroyed. Overwrites C."""
     planned = [product.planned()]  # where even this one is refused, the problem is
+    default = planned[0]
+    made = {default.choice: default}
+
+    def add(most: int = 0, **attributes: int) -> None:
+        """Plan one more, or let the library search for one, and launch it; not where it is there or refused."""
+        with suppress(product.library.cuSPARSELtError):
+            candidate = product.planned(most, **attributes)
+            planned.append(candidate)
+            if candidate.choice not in made:
+                candidate.call(cupy.cuda.get_current_stream().ptr)
+                made[candidate.choice] = candidate
+
     try:
-        default = planned[0]
-        made = {default.choice: default}
         # Versions of the library differ in whether the highest number is still an algorithm.
         for number in range(product.get(default.keep[0], "CONFIG_MAX_ID") + 1):
-            _add(product, made, planned, CONFIG_ID=number)
+            add(CONFIG_ID=number)
         most = max(other.prepare_bytes for other in made.values())
-        _add(product, made, planned, most, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
+        add(most, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
         lead, before = fastest(made, device), set(made)
         for name, (split, mode) in pairs(lead, SPLITS):
             number, way = product.get(made[name].keep[0], "CONFIG_ID"), int(product.library.SplitKMode[mode])
-            _add(product, made, planned, CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
+            add(CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
         won = made[fastest({name: made[name] for name in made if name in lead or name not in before}, device)[0]]
         planned.remove(won)
         return won
     finally:
         for loser in planned:
             loser.close()
-
-
-def _add(
-    product: Product, made: dict[str, PreparedKernel], planned: list[PreparedKernel], most: int = 0, **attributes: int
-) -> None:
-    """Plan one more algorithm, or let the library search for one, and launch it once.
-
-    Does nothing where it is there or the library refuses it.
-    """
-    with suppress(product.library.cuSPARSELtError):
-        candidate = product.planned(most, **attributes)
-        planned.append(candidate)
-        if candidate.choice not in made:
-            candidate.call(cupy.cuda.get_current_stream().ptr)
-            made[candidate.choice] = candidate

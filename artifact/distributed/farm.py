@@ -4,7 +4,7 @@
     python -m artifact.distributed.farm --scheduler tcp://head:8786 --target … notebooks/*.ipynb
 
 One chapter runs after the other, each in a process that hands its points to Dask's scheduler and appends what comes
-back (`artifact.measure.sharding`); workers, one a GPU with CUDA_VISIBLE_DEVICES set and one thread, measure them. With
+back (`artifact.measure.run`); workers, one a GPU with CUDA_VISIBLE_DEVICES set and one thread, measure them. With
 --scheduler they are those of a cluster, whose workers (`dask worker --nthreads 1 --memory-limit 0`) find this folder's
 code. Interrupted, it goes on from what is recorded; the point of a worker that dies goes to another one.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from artifact import command
-from artifact.measure import sharding
+from artifact.measure.run import SCHEDULER
 from artifact.paths import ROOT
 from kernels.contract import require
 
@@ -77,7 +77,7 @@ def execute(notebook: str, scheduler: str, target: str, options: Sequence[str]) 
     done = subprocess.run(
         [sys.executable, "-m", "artifact.build", "notebook", notebook, str(to), *options],
         cwd=ROOT,
-        env=os.environ | {sharding.VARIABLE: scheduler},
+        env=os.environ | {SCHEDULER: scheduler},
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import command
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import device, records
 from kernels import distributed, formats
 from kernels.contract import Operands, Problem
@@ -359,8 +359,8 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         make_host=lambda: operands,
         make_device=lambda: operands,
     )
-    library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
-    bound: Any = together(comm, lambda: library.prepare(algorithm, problem, here.device))
+    prepare = partial(cusparse.prepare_blocks, "bsr") if case.name == "block" else partial(cusparse.prepare, "alg2")
+    bound: Any = together(comm, lambda: prepare(problem, here.device))
     stream = here.xp.cuda.Stream(non_blocking=True)
     bound.keep = bound.keep, stream  # `flow` and `at` are but its address
     flow, tensors, at = here._stream(stream), [], None

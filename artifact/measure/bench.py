@@ -123,8 +123,7 @@ def time(
 
     try:
         flush_us = stopwatch.flush_us(HOST_PROBES)
-        dear = [name for name in contenders if host_us(launch[name], stopwatch) > HOST_SHARE * flush_us]
-        for name in dear:
+        for name in [name for name in contenders if host_us(launch[name], stopwatch) > HOST_SHARE * flush_us]:
             graphs[name] = capture(name, contenders[name], stopwatch.stream)
             launch[name] = graphs[name].launch
         timed = measure(list(contenders), run, flush_us, budget_s, min_samples, max_samples, graphs)
@@ -209,8 +208,7 @@ def stable(before_us: float, after_us: float) -> bool:
 
 def sample_count(launch_us: float, flush_us: float, budget_s: float, min_samples: int, max_samples: int) -> int:
     """Return samples that a budget (s) pays for, when each costs a flush and a launch (µs)."""
-    affordable = budget_s * 1e6 / max(launch_us + flush_us, 1e-3)
-    return int(min(max(affordable, min_samples), max_samples))
+    return int(min(max(budget_s * 1e6 / max(launch_us + flush_us, 1e-3), min_samples), max_samples))
 
 
 def schedule(counts: Mapping[str, int]) -> list[str]:

@@ -293,7 +293,13 @@ def exactly(bound: PreparedKernel, exact: Problem, reference: Reference, stream=
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
     where, out = _launched(bound, exact, reference, stream, None, "on whole numbers"), bound.result()
-    count, place, value, right = _marked(out, reference, lambda part, product, _: part != _rounded(product, out))
+    dtype = outputs.dtype_of(out)
+
+    def mark(part, product, _):
+        rounded = half.from_bits(half.to_bits(product.astype(np.float32), dtype), dtype)
+        return part != rounded.astype(np.float64)
+
+    count, place, value, right = _marked(out, reference, mark)
     if count:
         _require_written(out, reference, where)
         raise WrongResult(
@@ -319,16 +325,9 @@ def _marked(out, reference: Reference, mark: Callable[..., Any]) -> tuple[int, s
 
 
 def _require_written(out, reference: Reference, where: str) -> None:
-    """Raise WrongResult, one sentence, for an output with a NaN, which it was filled with."""
     missing, place, *_ = _marked(out, reference, lambda part, *_: array_module(part).isnan(part))
     if missing:
         raise WrongResult(f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}")
-
-
-def _rounded(product, out):
-    """Return a float64 product rounded to the dtype of an output, as float64."""
-    dtype = outputs.dtype_of(out)
-    return half.from_bits(half.to_bits(product.astype(np.float32), dtype), dtype).astype(np.float64)
 
 
 def _launched(
@@ -374,7 +373,12 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
-    norm, most, summed = math.sqrt(square), _relative(kind, reference), reference.sizes is not None
+    norm, most, summed = math.sqrt(square), LIMITS[kind].rel_err, reference.sizes is not None
+    if reference.size_norm and reference.norm:
+        # Where long sums cancel, random errors grow with the magnitudes' sums; what tensor cores cut off, with the sum
+        # itself: half of 2^-24 for each product.
+        spread = IN_LONG_SUMS * reference.size_norm / reference.norm
+        most = max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
     if not (rel_err <= most and bound <= 1):  # NaN, an element left unwritten, fails as well
         _require_written(out, reference, where)
@@ -382,21 +386,17 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         if rel_err <= most:
             largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
             said = f"an element is off by {bound:.2e} times what rounding explains" if summed else largest
-        raise WrongResult(f"{where} is wrong: {said} for {kind}; {_first_wrong(out, reference, kind, bound)}")
+
+        def mark(part, exact, sizes):
+            ratio = xp.abs(part - exact) / _explained(exact, sizes, reference, kind, out)
+            return ~(ratio <= 1 if bound > 1 else ratio < bound)
+
+        _, place, value, right = _marked(out, reference, mark)
+        which = "the first such element" if bound > 1 else "the element that is farthest off"
+        raise WrongResult(
+            f"{where} is wrong: {said} for {kind}; {which}, at {place}, is {value:.6g} instead of {right:.6g}"
+        )
     return Errors(rel_err, worst, bound if summed else math.nan)
-
-
-def _relative(kind: str, reference: Reference) -> float:
-    """Return the largest error of the norm: `Limit.rel_err`, or more where long sums cancel.
-
-    Random errors grow with the magnitudes' sums (`IN_LONG_SUMS`); what tensor cores cut off, with the sum itself:
-    half of 2^-24 for each product.
-    """
-    most = LIMITS[kind].rel_err
-    if not reference.size_norm or not reference.norm:
-        return most
-    spread = IN_LONG_SUMS * reference.size_norm / reference.norm
-    return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
 
 
 def _beside_each_other(out, reference: Reference):
@@ -428,21 +428,6 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, half.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
-
-
-def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
-    """Where a wrong output is wrong first, in words.
-
-    The first element over its limit, or the farthest off where none is; bound: how far that is off.
-    """
-
-    def mark(part, exact, sizes):
-        ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        return ~(ratio <= 1 if bound > 1 else ratio < bound)
-
-    _, place, value, right = _marked(out, reference, mark)
-    which = "the first such element" if bound > 1 else "the element that is farthest off"
-    return f"{which}, at {place}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:

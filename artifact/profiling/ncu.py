@@ -4,12 +4,13 @@
     df = profile(system, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
                  ["warp_per_row", "cusparse_alg2"], folder=records / system)
 
-`profile` has `ncu` run `artifact.profiling.ncu_target`, one launch of each contender at each shape. ncu replays
+`profile` has `ncu` run this module, one launch of each contender at each shape. ncu replays
 each kernel from a flushed cache until every counter was read, and leaves the clocks alone
 (`--clock-control none`).
 """
 
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -24,11 +25,12 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import paths
-from artifact.measure import records
-from artifact.profiling.ncu_target import MARKER
+from artifact import paths, registry
+from artifact.measure import device, records
 from kernels.contract import require
 
+#: An empty kernel, launched before each contender.
+MARKER = "contender_marker"
 #: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
 STALLS = (
     "barrier",
@@ -198,7 +200,10 @@ def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
         if not action.name() or None in names:
             raise TypeError("a name is missing")
         values = _values(action, names if wanted is None else wanted, wanted is not None)
-        yield from ((index, launch, action.name(), *_dimensions(action), *row) for row in values)
+        sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
+        grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
+        shape = ("", "") if any(map(math.isnan, sizes)) else (grid, block)
+        yield from ((index, launch, action.name(), *shape, *row) for row in values)
 
 
 def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, float, str]]:
@@ -208,12 +213,6 @@ def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, floa
     values = {name: x.value() for name, x in metrics.items() if x is not None and x.has_value()}
     numbers = {k: (float(x), metrics[k].unit() or "") for k, x in values.items() if isinstance(x, int | float)}
     return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics if missing or name in numbers]
-
-
-def _dimensions(action) -> tuple[str, str]:
-    sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
-    grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
-    return ("", "") if any(map(math.isnan, sizes)) else (grid, block)
 
 
 @contextlib.contextmanager
@@ -274,7 +273,17 @@ def profile(
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
         df = attribute(table, [(shape, name) for shape in shapes for name in contenders])
         if folder is not None:
-            _save(df, path, folder, gpu)
+            kept = folder / "profiles" / f"{folder.name}.ncu-rep"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            aside = kept.with_suffix(".part")
+            times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
+            try:
+                shutil.copyfile(path, aside)
+                records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
+                records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
+                os.replace(aside, kept)
+            finally:
+                aside.unlink(missing_ok=True)
     return df
 
 
@@ -311,13 +320,13 @@ def command(
     task: Mapping[str, Any],
     lean: Iterable[Sequence[str]] = LEAN,
 ) -> list[str]:
-    """Return the command line that profiles `task`, an argument of `artifact.profiling.ncu_target`."""
+    """Return the command line that profiles `task`, an argument of `main`."""
     return [
         *(ncu, "--clock-control", "none", "--profile-from-start", "off"),
         *("--target-processes", "all", "--force-overwrite", "--export", str(report)),
         *(word for option in lean for word in option),
         *("--metrics", ",".join(metrics)),
-        *(sys.executable, "-m", "artifact.profiling.ncu_target", json.dumps(task)),
+        *(sys.executable, "-m", "artifact.profiling.ncu", json.dumps(task)),
     ]
 
 
@@ -387,16 +396,43 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
 
 
-def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
-    """counters.csv, the launches and the report, whole, or none of them."""
-    kept = folder / "profiles" / f"{folder.name}.ncu-rep"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    aside = kept.with_suffix(".part")
-    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-    try:
-        shutil.copyfile(report, aside)
-        records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
-        records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
-        os.replace(aside, kept)
-    finally:
-        aside.unlink(missing_ok=True)
+# ---------------------------------------------------------------- what ncu runs
+
+
+def main(task: Mapping[str, Any]) -> None:
+    """Launch what a task names, as ncu runs it: every contender once at every shape, each after a marker kernel.
+
+    task: {"room": …, "shapes": […], "contenders": […], "seed": 0}. A system is a module in `kernels`: its name, or
+    "room.part" for a part of one. Contenders are prepared outside the profiled range. Inside it an empty kernel is
+    launched before each of them, so that all kernels up to the next marker are that contender's.
+    """
+    from cuda.bindings import driver
+    from cuda.core import LaunchConfig, Program, ProgramOptions, launch
+
+    opened = device.require().open()
+    system = importlib.import_module(f"kernels.{task['room']}")
+    others = registry.contenders(system.BASELINES, opened)
+    options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
+    code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
+    marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
+
+    stream = opened.create_stream()
+    for shape in task["shapes"]:
+        problem = system.problem(**shape, seed=task["seed"])
+        bounds: Any = [
+            others[name](problem) if name in others else system.prepare(name, problem, opened)
+            for name in task["contenders"]
+        ]
+        opened.sync()
+        driver.cuProfilerStart()
+        for bound in bounds:
+            launch(stream, config, marker)
+            bound.launch(stream)
+            stream.sync()
+        driver.cuProfilerStop()
+        bounds = bound = None
+        problem.release()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

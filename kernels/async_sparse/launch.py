@@ -14,7 +14,7 @@ from . import any_csr, blocks, family, published, union, unit, wcsr, windows
 from .family import Shape, Unit
 from .operands import BLOCK, SYSTEM
 
-BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
+BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "triton_bsr")
 
 #: What unit_ring is where nobody tunes: tiles of 64 x 512, or 128 x 256 for blocks of 128 rows.
 _USUAL = Shape("bfloat16", 64, 64, "F", "C")
@@ -123,15 +123,7 @@ def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = Non
     """
     of: Any = FAMILIES[name]
     key, look_ms = timed(lambda: of.key(problem))
-    made = autotune.prepare_choice(
-        of.choices,
-        key,
-        device,
-        fits=lambda config: of.fits(config, problem, device),
-        make=lambda: of.tune(problem, device),
-        prepare=lambda config: of.prepare(name, problem, device, config),
-        file=file,
-    )
+    made = autotune.prepare_choice(name, replace(of, key=lambda _: key), problem, device, file=file)
     made.prepare_ms += look_ms
     return made
 

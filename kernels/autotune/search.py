@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -81,22 +81,21 @@ def choose(
     return winner.config, winner.spent_ms
 
 
-def prepare_choice(
-    choices: Choices[Config],
-    key: tuple,
-    device,
-    *,
-    fits: Callable[[Config], bool],
-    make: Callable[[], Winner[Config]],
-    prepare: Callable[[Config], Launch],
-    file: Path | None = None,
-) -> Launch:
-    """Return what a system's "auto" is: the choice for a problem's key (`choose`), made ready by `prepare`.
+def prepare_choice(name: str, of: Any, p, device, *, file: Path | None = None, **extra) -> Launch:
+    """Return what a system's "auto" is: the choice for a problem (`choose`), made ready; tunes where there is none yet.
 
-    Its `prepare_ms` holds the trials, too, where there were any.
+    of: a system's `Family` with choices. file: where to look and to write, instead of the usual places. extra: for
+    `of.prepare`. `prepare_ms` holds the trials, too, where there were any. Raises ValueError where nothing takes `p`.
     """
-    config, spent_ms = choose(choices, key, device, fits=fits, make=make, file=file)
-    bound = prepare(config)
+    config, spent_ms = choose(
+        of.choices,
+        of.key(p),
+        device,
+        fits=lambda config: of.fits(config, p, device),
+        make=lambda: of.tune(p, device),
+        file=file,
+    )
+    bound = of.prepare(name, p, device, config, **extra)
     bound.prepare_ms += spent_ms
     return bound
 

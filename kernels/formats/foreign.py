@@ -17,6 +17,7 @@ COMPRESSED = {
     "csr": ("row_ptr", "col_idx", "columns"),
     "csc": ("col_ptr", "row_idx", "rows"),
     "bsr": ("row_ptr", "col_idx", "columns of blocks"),
+    "bsc": ("col_ptr", "row_idx", "rows of blocks"),  # PyTorch's
 }
 
 
@@ -79,14 +80,16 @@ def _require_compressed(a, everything: bool) -> None:
     kind, (m, k) = a.format, a.shape
     pointers, indices, what = COMPRESSED[kind]
     block = (1, 1)
-    if kind == "bsr":
+    if kind in ("bsr", "bsc"):
         dimensions = getattr(a.data, "ndim", 0)
         require(
             dimensions == 3 and min(a.data.shape[1:]) > 0,
-            f"BSR values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
+            f"{kind.upper()} values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
         )
         block = a.data.shape[1:]
-    counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
+    counted, within = (-(-size // side) for size, side in zip((m, k), block, strict=True))
+    if kind in ("csc", "bsc"):
+        counted, within = within, counted
     stored = min((*np.shape(x), 0)[0] for x in (a.indices, a.data))
     parts = {pointers: a.indptr, indices: a.indices}
     require_compressed(kind.upper(), parts, counted, within, what, stored, everything or kind != "csr")
@@ -108,7 +111,7 @@ def require_compressed(
         f"{kind} {pointers} has {ptr.shape[0]} entries, but {rows} {'columns' if pointers == 'col_ptr' else 'rows'}"
         f"{' of blocks' if 'blocks' in what else ''} need {rows + 1}",
     )
-    word, held = "column" if indices == "col_idx" else "row", "blocks" if kind == "BSR" else "values"
+    word, held = "column" if indices == "col_idx" else "row", "blocks" if kind in ("BSR", "BSC") else "values"
     ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
     if array_module(ptr) is not np:
         sizes = np.int64(rows), index, np.int64(stored), np.int64(within)

@@ -15,9 +15,7 @@ import numpy as np
 
 from .. import jit, workspace
 from ..contract import require
-from ..formats import csr, intake
-from ..formats.csr import INT32_MAX, Csr
-from ..formats.half import array_module
+from ..formats import arrays, csr, intake
 from . import current, dense
 from .dense import Dense, require_no_grad
 
@@ -40,7 +38,7 @@ def brought(a) -> tuple[Any, ...] | None:
         a = a.detach()
         val = a.values()
         return None if val.dim() != 1 or val.is_neg() else (a.crow_indices(), a.col_indices(), val)
-    if type(a) is Csr and array_module(a.val) is not np:
+    if type(a) is csr.Csr and arrays.array_module(a.val) is not np:
         return a.row_ptr, a.col_idx, a.val
     if getattr(a, "format", "") == "csr" and type(a).__module__.startswith("cupyx."):
         return a.indptr, a.indices, a.data
@@ -59,7 +57,7 @@ def multiplied(a, b, given: Dense, out, alpha: float, beta: float, stream, check
     plain = all(len(x.shape) == 1 and (x.strides == (1,) or x.shape[0] < 2) for x in (rows, columns, values))
     if not plain or not {rows.dtype, columns.dtype} <= _INDICES.keys() or values.dtype not in _NUMBERS:
         return None
-    m, k = map(int, (a.m, a.k) if type(a) is Csr else a.shape)
+    m, k = map(int, (a.m, a.k) if type(a) is csr.Csr else a.shape)
     csr.require_sizes(m, k)
     csr.require_lengths(m, rows.shape[0], columns.shape[0], values.shape[0])
     for x, name in ((b, "B"), (out, "out")):
@@ -77,7 +75,7 @@ def multiplied(a, b, given: Dense, out, alpha: float, beta: float, stream, check
     while words > 1 and wide <= 16 * words:  # lanes would have nothing to do
         words //= 2
     blocks = ceil(m / WARPS) * ceil(wide / (32 * words))
-    if blocks > INT32_MAX:
+    if blocks > csr.INT32_MAX:
         return None
     pointer = dense.current(b, ordinal) if stream is None else dense.address_of(stream)
     if out is not None:
@@ -112,7 +110,7 @@ class Sampled:
     made(g, b)      # G (m, n), B (k, n): row-major float32 of PyTorch, CuPy or others
     """
 
-    def __init__(self, a: Csr, device):
+    def __init__(self, a: csr.Csr, device):
         self.a, self.device = a, device
         self._row = csr.rows(a).astype(np.int32)
         device.sync()  # rows are there, whatever stream comes next

@@ -4,12 +4,10 @@ Microseconds are a sum: a launch, what is computed at the rate of tensor cores o
 DRAM, each as many times its ceiling as was measured (`WEIGHTS`). Ceilings come from the GPU's own description.
 """
 
-from dataclasses import dataclass
+from collections import namedtuple
 from math import ceil
 
-from ..formats.bcsr import Bcsr
-from ..formats.nm import Nm
-from ..formats.two_four import TwoFour
+from ..formats import bcsr, nm, two_four
 from . import operands
 
 #: Compute capability -> FLOP that an SM does in a clock: 16-bit products on tensor cores with float32 sums, and float32
@@ -44,29 +42,12 @@ WEIGHTS = {
 GROUP = 4  #: rows that a group of CSR has
 
 
-@dataclass(frozen=True)
-class Ceilings:
-    """Of a GPU: FLOP/us on tensor cores in 16 bits and on FMA units, bytes/us from L2 and DRAM."""
-
-    tensor: float
-    fma: float
-    l2: float
-    dram: float
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a plan multiplies: A (m, k), of which `stored` values are, by B (k, n)."""
-
-    kind: str  #: of `WEIGHTS`, what multiplies
-    numbers: str  #: "16", "tf32" or "fp32"
-    m: int
-    n: int
-    k: int
-    stored: float
-    high: float = 1  #: rows of A that share a row of B
-    wide: int = 256  #: columns of B that share a value of A
-    more: float = 1.0  #: times `stored` that is multiplied
+#: Of a GPU: FLOP/us on tensor cores in 16 bits and on FMA units, bytes/us from L2 and DRAM.
+Ceilings = namedtuple("Ceilings", "tensor fma l2 dram")
+#: What a plan multiplies: A (m, k), of which `stored` values are, by B (k, n). kind: of `WEIGHTS`, what multiplies;
+#: numbers: "16", "tf32" or "fp32"; high: rows of A that share a row of B; wide: columns of B that share a value of A;
+#: more: times `stored` that is multiplied.
+Work = namedtuple("Work", "kind numbers m n k stored high wide more", defaults=(1, 256, 1.0))
 
 
 def ceilings(device) -> Ceilings | None:
@@ -89,16 +70,15 @@ def dense_is_faster(way, n: int, device) -> str:
 
     way: a `routes.Route`.
     """
-    of = ceilings(device)
-    if of is None:
+    of, work = ceilings(device), work_of(way, n)
+    if of is None or 0 in (work.m, work.n, work.k):
         return ""
-    work = work_of(way, n)
-    dense, sparse = microseconds(dense_of(work), of), microseconds(work, of)
-    if dense >= sparse or 0 in (work.m, work.n, work.k):
-        return ""
+    dense, sparse = both(work, of)
     return (
         f"A dense product of this size is expected to take {_short(dense)} us on this GPU, and this one "
         f"{_short(sparse)} us: make A dense, if it fits."
+        if dense < sparse
+        else ""
     )
 
 
@@ -106,11 +86,11 @@ def work_of(way, n: int) -> Work:
     """Return what a `routes.Route` multiplies by n columns."""
     a, (m, k) = way.a, operands.size_of(way.a)
     numbers = {"float32": "fp32", "tf32": "tf32"}.get(way.numbers, "16")
-    if isinstance(a, Bcsr) and way.room == "async_sparse":
+    if isinstance(a, bcsr.Bcsr) and way.room == "async_sparse":
         return blocks(m, n, k, a.blocks, a.block, numbers, way.variant == "blocks_mma")
-    if isinstance(a, TwoFour):
+    if isinstance(a, two_four.TwoFour):
         return Work("2:4", numbers, m, n, k, m * k / 2)
-    if isinstance(a, Nm):
+    if isinstance(a, nm.Nm):
         return vectors(m, n, k, a.keep / a.group, min(a.vector, m), numbers)
     # CSR: groups of rows over their union, of non-zeros anywhere. In TF32 no faster than in float32, as a rule.
     density = min(1.0, a.nnz / max(1, m * k))
@@ -137,9 +117,10 @@ def vectors(m: int, n: int, k: int, density: float, vector: int, numbers: str) -
     return Work(f"nm {numbers}", numbers, m, n, k, m * k * density, more=each)
 
 
-def dense_of(work: Work) -> Work:
-    """Return the same product with a dense A."""
-    return Work(f"dense {work.numbers}", work.numbers, work.m, work.n, work.k, work.m * work.k)
+def both(work: Work, of: Ceilings) -> tuple[float, float]:
+    """(microseconds of the product with a dense A, of this one)."""
+    dense = Work(f"dense {work.numbers}", work.numbers, work.m, work.n, work.k, work.m * work.k)
+    return microseconds(dense, of), microseconds(work, of)
 
 
 def microseconds(work: Work, of: Ceilings) -> float:

@@ -7,7 +7,7 @@ them as they are (see `Plan`).
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +15,7 @@ import numpy as np
 
 from .. import formats, tma, workspace
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
-from ..formats.csr import INT32_MAX
-from ..formats.half import array_of
+from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
 from . import buffers, current, dense, direct, expect, operands, routes
@@ -27,7 +26,6 @@ ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
 B, OUT, VALUES, SCRATCH = range(4)
 _PLACES = {Operand.B: B, Operand.OUT: OUT, Operand.VALUES: VALUES}
-_MOST_MAPS = 64
 _ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
 
@@ -38,8 +36,8 @@ class Step:
     kernel: Any
     config: Any
     arguments: list
-    places: list[tuple[int, int, tma.Mapped | None]]  #: argument, whose address, and of a tensor map what it says
-    maps: dict[tuple[int, int], Any] = field(default_factory=dict)
+    places: list[tuple[int, int, tma.Mapped | None]]  #: of `places_of`
+    maps: dict[tuple, Any] = field(default_factory=dict)
 
     def at(self, addresses: tuple[int, ...]) -> tuple:
         """Return the arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
@@ -50,31 +48,22 @@ class Step:
         return tuple(arguments)
 
     def _map(self, place: int, address: int, said: tma.Mapped):
-        found = self.maps.get((place, address))
-        if found is None:
-            if len(self.maps) >= _MOST_MAPS:
-                self.maps.clear()
-            found = self.maps[place, address] = tma.encoded(replace(said, address=address))
-        return found
+        key = place, address
+        return self.maps.get(key) or tma.remember(self.maps, key, tma.encoded(replace(said, address=address)))
 
 
-def steps_of(launch: Launch, scratch: dict[int, int]) -> list[Step]:
-    """Return the launches of a bound kernel, with the places that its arguments name.
+def places_of(named: tuple, scratch: dict[int, int]) -> Iterator[tuple[int, int, tma.Mapped | None]]:
+    """Yield the places that a bound kernel's arguments name: argument, whose address, and of a tensor map what it says.
 
     scratch: address of what launches write besides out -> its place, from `SCRATCH` on. An argument that is a Python
     integer is an address: sizes are NumPy's.
     """
-
-    def place_of(x) -> int | None:
-        return _PLACES[x] if isinstance(x, Operand) else scratch.get(x) if type(x) is int else None
-
-    found = []
-    for (kernel, config, given), (_, _, named) in zip(launch.steps, launch.named, strict=True):
-        maps = [x if isinstance(x, tma.Mapped) else None for x in named]
-        whose = [place_of(said.address if said else x) for x, said in zip(named, maps, strict=True)]
-        places = [(i, place, maps[i]) for i, place in enumerate(whose) if place is not None]
-        found.append(Step(kernel, config, list(given), places))
-    return found
+    for i, x in enumerate(named):
+        mapped = x if isinstance(x, tma.Mapped) else None
+        at = x.address if mapped else x
+        place = _PLACES[at] if isinstance(at, Operand) else scratch.get(at) if type(at) is int else None
+        if place is not None:
+            yield i, place, mapped
 
 
 class Plan:
@@ -132,9 +121,13 @@ class Plan:
 
     def _repeat(self, config, bound: Launch) -> None:
         """Call what is bound from now on: a configuration that was chosen."""
-        scratch = [x for x in map(array_of, bound.scratch) if x.nbytes]
+        scratch = [x for x in map(half.array_of, bound.scratch) if x.nbytes]
         at = tuple(x.data.ptr for x in scratch)
-        self._steps = steps_of(bound, {address: SCRATCH + i for i, address in enumerate(at)})
+        places = {address: SCRATCH + i for i, address in enumerate(at)}
+        self._steps = [
+            Step(kernel, config, list(given), list(places_of(named, places)))
+            for (kernel, config, given), (_, _, named) in zip(bound.steps, bound.named, strict=True)
+        ]
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
         self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
@@ -194,7 +187,9 @@ class Plan:
         if self.m == 0 or self.n == 0:
             return out
         if at + b_first < to + past and to + first < at + b_past:
-            _require_apart(b, out)
+            x, y = dense.describe(b, "B"), dense.describe(out, "out")
+            said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
+            require(dense.apart(x, y), f"out {said}: give another array")
         flow = workspace.stream_at(pointer, self.device)
         given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
         if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
@@ -313,13 +308,6 @@ class Plan:
         save(self, path)
 
 
-def _require_apart(b, out) -> None:
-    x, y = dense.describe(b, "B"), dense.describe(out, "out")
-    if not dense.apart(x, y):
-        said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
-        raise ValueError(f"out {said}: give another array")
-
-
 def plan(
     a,
     n: int,
@@ -356,7 +344,7 @@ def plan(
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
     there is no GPU, or no CuPy, with which A is converted.
     """
-    require_whole("n", n, 0, INT32_MAX, "2^31 - 1")
+    require_whole("n", n, 0, csr.INT32_MAX, "2^31 - 1")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a)

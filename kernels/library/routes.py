@@ -16,12 +16,7 @@ from .. import autotune, jit, splitmix
 from ..async_sparse import wcsr, windows
 from ..async_sparse.union import Union
 from ..contract import Family, Launch, Multiplication, Operand, Operands, Slot, require
-from ..formats import half
-from ..formats.bcsr import Bcsr
-from ..formats.csr import Csr
-from ..formats.half import Half
-from ..formats.nm import Nm
-from ..formats.two_four import TwoFour
+from ..formats import bcsr, csr, half, nm, two_four
 from . import operands
 
 HOPPER = ("sm_90a",)
@@ -33,7 +28,7 @@ _B = 2  # stream of the random numbers that trials multiply
 
 def _rounded(a, dtype: str):
     """To TF32."""
-    stored = {"dtype": "float32"} if isinstance(a, Bcsr) else {}
+    stored = {"dtype": "float32"} if isinstance(a, bcsr.Bcsr) else {}
     return replace(a, val=windows.tf32(operands.values_of(a)), **stored)
 
 
@@ -84,24 +79,24 @@ def _sixteen(dtype: str) -> dict[tuple[type, str], tuple[Route, Route]]:
     blocks = Route("async_sparse", "auto", dtype, _stored, ("CC", "FC", "FF"))
     pairs = Route("tensor_core_24", "auto", dtype, _stored)
     return {
-        (Csr, dtype): (rows, rows),
-        (Bcsr, dtype): (blocks, Route("async_sparse", "blocks_mma", dtype, _stored, _ANY)),
-        (TwoFour, dtype): (replace(pairs, orders=_ANY), pairs),
+        (csr.Csr, dtype): (rows, rows),
+        (bcsr.Bcsr, dtype): (blocks, Route("async_sparse", "blocks_mma", dtype, _stored, _ANY)),
+        (two_four.TwoFour, dtype): (replace(pairs, orders=_ANY), pairs),
     }
 
 
 #: Format and what is asked, "fp32" or "tf32" of float32, a 16-bit dtype, or "in_place" -> the routes on compute
 #: capability 9.0 and on other GPUs, from 8.0 on; None: there is none. What is missing is multiplied as CSR.
 TABLE: dict[tuple[type, str], tuple[Route, Route | None]] = {
-    (Csr, "fp32"): (_GROUPS, _GROUPS),
-    (Csr, "tf32"): (Route("async_sparse", "auto_tf32", "tf32", _rounded), _GROUPS),
-    (Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
-    (Bcsr, "tf32"): (Route("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
+    (csr.Csr, "fp32"): (_GROUPS, _GROUPS),
+    (csr.Csr, "tf32"): (Route("async_sparse", "auto_tf32", "tf32", _rounded), _GROUPS),
+    (csr.Csr, "in_place"): (_IN_PLACE, _IN_PLACE),
+    (bcsr.Bcsr, "tf32"): (Route("async_sparse", "auto", "tf32", _rounded, ("FC", "FF")), _GROUPS),
     **_sixteen("bfloat16"),
     **_sixteen("float16"),
-    (Nm, "fp32"): (_VECTORS, _VECTORS),
-    (Nm, "tf32"): (Route("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
-    (Nm, "bfloat16"): (Route("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),
+    (nm.Nm, "fp32"): (_VECTORS, _VECTORS),
+    (nm.Nm, "tf32"): (Route("nm_spmm", "tf32", "tf32", _rounded, turned=True), _VECTORS),
+    (nm.Nm, "bfloat16"): (Route("nm_spmm", "bf16", "bfloat16", _held, turned=True), None),
 }
 
 
@@ -125,15 +120,15 @@ def route(
     hopper = jit.arch_of(device) in HOPPER
     asked = "in_place" if in_place else dtype if dtype in half.DTYPES else "fp32" if accuracy == "fp32" else "tf32"
     require(
-        not in_place or (isinstance(a, Csr) and dtype == "float32"),
+        not in_place or (isinstance(a, csr.Csr) and dtype == "float32"),
         f"values change in place for CSR times float32, but A is {type(a).__name__} and B {dtype}: leave in_place out, "
         "and plan anew where values change",
     )
-    kind: type = type(a) if (type(a), asked) in TABLE else Csr
-    if isinstance(a, Nm):
+    kind: type = type(a) if (type(a), asked) in TABLE else csr.Csr
+    if isinstance(a, nm.Nm):
         require(asked != "float16", "N:M times float16 has no kernel, but bfloat16 and float32 have: convert B")
         whole = a.vector % 4 == 0 or a.vector >= a.n
-        kind = Nm if whole or asked == "bfloat16" else Csr
+        kind = nm.Nm if whole or asked == "bfloat16" else csr.Csr
     way = TABLE[kind, asked][0 if hopper else 1]
     if way is None:
         cc = ".".join(map(str, device.compute_capability))
@@ -142,7 +137,7 @@ def route(
             "float32"
         )
     operands.require_all_held(a, dtype, accuracy if explicit else None)
-    a = operands.as_csr(a) if kind is Csr or way is _GROUPS else a
+    a = operands.as_csr(a) if kind is csr.Csr or way is _GROUPS else a
     orders = max(way.orders, key=lambda x: (x[0] == order, x[1] == out_order))
     return replace(way, a=way.read(a, dtype) if way.read else a, orders=(orders,))
 
@@ -167,7 +162,7 @@ def multiplication(way: Route, n: int, xp=None) -> Multiplication:
         numbers = splitmix.uniform(splitmix.key(0, _B), k * n, way.numbers, xp)
         b, c = _laid(numbers, k, n, b_order), _laid(xp.zeros(m * n, kind), m, n, out_order)
     dense = [x.T if way.turned else x for x in (b, c)]
-    b_like, c_like = (Half(way.numbers, x) for x in dense) if bits else dense
+    b_like, c_like = (half.Half(way.numbers, x) for x in dense) if bits else dense
     made = Operands(b_like, a, c_like) if way.turned else Operands(a, b_like, c_like)
     return Multiplication(
         m=n if way.turned else m,

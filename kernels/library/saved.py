@@ -3,9 +3,7 @@
 import hashlib
 import json
 import os
-import secrets
 import zipfile
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -46,37 +44,23 @@ def save(made: Plan, path) -> None:
         **_origin(made.room, made.device),
     }
     about["sha256"] = _digest(about, arrays)
-    with _aside(Path(path)) as file:
-        np.savez(file, about=np.array(json.dumps(about)), **arrays)
-
-
-def _origin(room: str, device) -> dict[str, str]:
-    """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
-    kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
-    return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
-
-
-@contextmanager
-def _aside(path: Path):
-    """Yield a file beside `path` to write to, which takes its place once it is whole.
-
-    What is no file is written as it is.
-    """
-    path = path.resolve()  # a link stays one
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    path = Path(path).resolve()  # a link stays one
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
     try:
         with part.open("xb") as file:
-            yield file
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _origin(room: str, device) -> dict[str, str]:
+    """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
+    kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
+    return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
 
 
 def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
@@ -140,7 +124,9 @@ def read(path) -> tuple[dict, Any]:
     """
     name = Path(path).name
     try:
-        _require_stored(path)
+        with zipfile.ZipFile(path) as file:  # of what is packed, a small file may become more than memory holds
+            packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
+        require(not packed, f"{', '.join(packed)} is compressed")
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
@@ -173,20 +159,11 @@ def read(path) -> tuple[dict, Any]:
     return about, formats.validate(known(**arrays, **about["fields"]))
 
 
-def _require_stored(path) -> None:
-    """Raise ValueError where members are packed, so that a small file may become more than memory holds."""
-    with zipfile.ZipFile(path) as file:
-        packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
-    require(not packed, f"{', '.join(packed)} is compressed")
-
-
 def _digest(about: dict, arrays: dict) -> str:
     """Of all that a file says and holds, but the digest itself."""
-    made = hashlib.sha256()
     said = {name: x for name, x in about.items() if name != "sha256"}
-    made.update(json.dumps(said, sort_keys=True).encode())
-    for name in sorted(arrays):
-        x = np.ascontiguousarray(arrays[name])
+    made = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, x in sorted(arrays.items()):
         made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
-        made.update(x.data if x.size else b"")
+        made.update(np.ascontiguousarray(x).data if x.size else b"")
     return made.hexdigest()

@@ -20,10 +20,7 @@ from types import SimpleNamespace
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr
-from ..formats.bcsr import Bcsr
-from ..formats.csr import Csr
-from ..formats.nm import Nm
+from ..formats import bcsr, csr, nm
 from ..lazy import torch
 from . import current, dense, operands, plans
 from .dense import named
@@ -147,10 +144,10 @@ class SparseMatrix:
         b = b.detach().contiguous()
         changes = values is not None
         require(
-            not changes or isinstance(self.a, Csr),
+            not changes or isinstance(self.a, csr.Csr),
             f"values are given, but A is {type(self.a).__name__}, and only those of CSR change: bring A as CSR",
         )
-        if transposed and not isinstance(self.a, Csr | Bcsr):
+        if transposed and not isinstance(self.a, csr.Csr | bcsr.Bcsr):
             with torch.autocast(b.device.type, enabled=False):
                 return torch.mm(self._dense_transpose(b.dtype), b)
         if changes:
@@ -194,9 +191,9 @@ class SparseMatrix:
     def _transpose(self) -> tuple:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
         with current.settled(self.device.device_id):
-            made: Csr | Bcsr
+            made: csr.Csr | bcsr.Bcsr
             made, order = operands.transposed(operands.as_csr(self.a))
-            if isinstance(self.a, Bcsr):
+            if isinstance(self.a, bcsr.Bcsr):
                 made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
         return made, torch.from_dlpack(order)
 
@@ -205,13 +202,13 @@ class SparseMatrix:
         if dtype not in self._dense:
             with current.settled(self.device.device_id):
                 x = torch.from_dlpack(formats.to_dense(self.a))
-                self._dense[dtype] = (x if isinstance(self.a, Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
+                self._dense[dtype] = (x if isinstance(self.a, nm.Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
         return self._dense[dtype]
 
     @functools.cached_property
     def _sampled(self) -> Sampled:
         require(
-            isinstance(self.a, Csr),
+            isinstance(self.a, csr.Csr),
             f"the gradient of A's values is made for CSR, but A is {type(self.a).__name__}: bring it as CSR",
         )
         with current.opened(self.device.device_id) as opened:
@@ -221,11 +218,11 @@ class SparseMatrix:
 def matrix_of(number: int) -> SparseMatrix:
     """Return the matrix behind an operator's number; ValueError where it is gone."""
     found = _matrices.get(number)
-    if found is None:
-        raise ValueError(
-            f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated"
-        )
-    return found
+    require(
+        found is not None,
+        f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated",
+    )
+    return found  # type: ignore[return-value]
 
 
 @functools.cache

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import autotune
-from ..contract import Family, Kernel, Launch, PreparedKernel, Problem, require, single
+from ..contract import Family, Kernel, PreparedKernel, Problem, require, single
 from . import family, ladder, nmsparse, published, tensor
 from .operands import SYSTEM, require_float32
 
 HERE = Path(__file__).parent
-BASELINES = ("cublas", "cublas_tensor", "nm_baseline", "cusparse")
+BASELINES = ("cublas", "cublas.tensor", "nm_baseline", "cusparse")
 
 _AUTO = Kernel(
     "auto",
@@ -28,10 +28,11 @@ VARIANTS: dict[str, Kernel] = {
 }
 
 
-def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
+def prepare(variant: str, problem: Problem, device, **extra) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess B and make it ready.
 
-    Raises ValueError where the variant does not exist, or does not take the problem or the GPU.
+    extra: `file` of "auto", see `autotune.prepare_choice`. Raises ValueError where the variant does not exist, or does
+    not take the problem or the GPU.
     """
     require(
         variant in VARIANTS,
@@ -40,7 +41,7 @@ def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     if variant not in tensor.KERNELS:
         require_float32(variant, problem.device())
     if variant == "auto":
-        return prepare_auto(variant, problem, device)
+        return autotune.prepare_choice(variant, FAMILIES[variant], problem, device, **extra)
     of: dict[Any, dict] = {
         published: published.KERNELS,
         nmsparse: nmsparse.KERNELS,
@@ -48,23 +49,6 @@ def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
         ladder: family.RUNGS,
     }
     return next(module for module, names in of.items() if variant in names).prepare(variant, problem, device)
-
-
-def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
-    """Return the chosen configuration, ready to run; tunes first where there is no choice yet.
-
-    file: where to look and to write, instead of the usual places. `prepare_ms` is the layout of B, and
-    the trials where there were any. Raises ValueError where no configuration takes the problem.
-    """
-    return autotune.prepare_choice(
-        family.CHOICES,
-        family.key(problem),
-        device,
-        fits=lambda config: family.fits(config, problem, device),
-        make=lambda: tune(problem, device),
-        prepare=lambda config: ladder.prepare_config(name, problem, device, config),
-        file=file,
-    )
 
 
 def tune(problem: Problem, device) -> autotune.Winner:

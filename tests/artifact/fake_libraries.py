@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import bench
 from kernels import formats
 from kernels.async_sparse import operands as block_operands
@@ -21,7 +21,7 @@ from kernels.formats import bcsr, csr, half, two_four
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.half import Eight, Half
 from kernels.nm_spmm import operands as nm_operands
-from kernels.tensor_core_24 import fp8_operands, operands
+from kernels.tensor_core_24 import fp8, operands
 
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
@@ -159,7 +159,7 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     for module, name in MAKING:
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, made=made, **how: on_fake(made(*given, **how)))
-    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: 2**40)
+    monkeypatch.setattr(cusparse, "free_bytes", lambda: 2**40)
     return cupy
 
 
@@ -579,8 +579,8 @@ def two_four_problem(m, n, k, dtype="bfloat16", orders="CC") -> Problem:
 
 
 def eight_problem(m, n, k, **what) -> Problem:
-    """The same in e4m3; what: for `fp8_operands.problem`."""
-    return pretended(fp8_operands.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
+    """The same in e4m3; what: for `fp8.problem`."""
+    return pretended(fp8.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
 
 
 class Timer:

@@ -166,7 +166,7 @@ def swizzled(meta, rows: int, width: int, ring: bool):
     whole[: meta.shape[0], : meta.shape[1]] = meta
     if not ring:
         return two_four.swizzle(whole, 16, 64)
-    return wgmma.ring_metadata(two_four.TwoFour(rows, 16 * width, "bfloat16", None, whole))
+    return wgmma.ring_metadata(two_four.TwoFour(rows, 16 * width, "bfloat16", None, whole), 64, 64)
 
 
 def packed_values(val, rows: int, pieces: int):

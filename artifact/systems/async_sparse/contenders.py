@@ -182,7 +182,7 @@ def break_even(speedup: pd.Series) -> float:
 
 def apart() -> pd.DataFrame:
     """Return what the code of others gave on real matrices here, apart from this harness: Voltrix."""
-    return external.read(SYSTEM, "apart", paths.HOME).table()
+    return external.nearest(SYSTEM, "apart", paths.HOME).table()
 
 
 def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:

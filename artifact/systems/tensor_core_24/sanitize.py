@@ -13,7 +13,7 @@ from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as system
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import family, fp8_family, launch, layer
+from kernels.tensor_core_24 import family, launch, layer
 from kernels.tensor_core_24 import fp8 as fp8_system
 
 #: Activations in float64, as kernels apply them to what they store.
@@ -130,12 +130,12 @@ def fp8(lab: Lab) -> Iterable[Case]:
         yield from lab.products(problem, own(fp8_system))
     binds = _each(
         fp8_system.prepare_config,
-        {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}.values(),
+        {(c.kernel, c.m, c.n): c for c in family.FP8_FAMILY}.values(),
         "fp8_{c.kernel} {c.m} x {c.n}",
     )
     yield from lab.products(fp8_system.problem(272, 400, 392), binds)
-    smallest = {c.kernel: c for c in sorted(fp8_family.FAMILY, key=lambda c: -c.m * c.n)}
-    few = {c.kernel: c for c in sorted(fp8_family.NARROW_FAMILY, key=lambda c: -c.n)}
+    smallest = {c.kernel: c for c in sorted(family.FP8_FAMILY, key=lambda c: -c.m * c.n)}
+    few = {c.kernel: c for c in sorted(family.FP8_NARROW_FAMILY, key=lambda c: -c.n)}
     for n, configs in ((264, smallest), (13, few)):
         problem = fp8_system.problem(200, n, 1040, scale="vectors", orders="FF")
         yield from _activated(lab, problem, fp8_system.prepare_config, configs.values())

@@ -2,6 +2,7 @@
 
 import gc
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -270,8 +271,6 @@ class Empty:
     """Launches a kernel that does nothing, after `host_s` seconds of host time."""
 
     name = "empty"
-    prepare_ms = 0.0
-    prepare_bytes = 0
 
     def __init__(self, host_s=0.0):
         from cuda.core import Device, LaunchConfig, Program, ProgramOptions
@@ -302,26 +301,16 @@ def test_an_empty_kernel_reads_under_5_us_also_from_a_graph(device, host_s):
     assert timing.graph == bool(host_s) and 0 < timing.median_us < 5, timing
 
 
-class Fill:
-    """Overwrites `size` bytes of device memory."""
-
-    name = "fill"
-    prepare_ms = 0.0
-    prepare_bytes = 0
-
-    def __init__(self, device, size):
-        self.buffer = device.allocate(size, stream=device.default_stream)
-        device.sync()
-
-    def launch(self, stream):
-        self.buffer.fill(1, stream=stream)
+SIZES = {"small": 2**28, "large": 2**30}  # bytes
 
 
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_the_time_follows_the_work(device):
-    small, large = Fill(device, 2**28), Fill(device, 2**30)
-    timings = bench.time({"small": small, "large": large}, device)
+    buffers = {name: device.allocate(size, stream=device.default_stream) for name, size in SIZES.items()}
+    fills = {name: partial(buffer.fill, 1) for name, buffer in buffers.items()}
+    contenders = {name: SimpleNamespace(launch=lambda s, fill=fill: fill(stream=s)) for name, fill in fills.items()}
+    timings = bench.time(contenders, device)
     assert 3 < timings["large"].median_us / timings["small"].median_us < 5, timings
     assert timings["small"].sm_mhz > 100
 

@@ -405,9 +405,9 @@ def test_an_element_that_is_not_written_is_wrong_on_whole_numbers(whole):
 
 @pytest.mark.parametrize("out", ["bfloat16", "e4m3"])
 def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
-    from kernels.tensor_core_24 import fp8_operands
+    from kernels.tensor_core_24 import fp8
 
-    exact = whole(fp8_operands.problem(40, 24, 96, out=out, scale="vectors"))
+    exact = whole(fp8.problem(40, 24, 96, out=out, scale="vectors"))
     reference, one = on_cpu(exact, sizes=False), np.ones((1, 1), np.float32)
     numbers = reference.values.astype(np.float32)
     made = half.from_dense(numbers, out) if out == "bfloat16" else half.Eight(out, half.to_bits(numbers, out), one)

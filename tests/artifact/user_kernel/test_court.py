@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from contenders import OnCpu, product
 from drawn import words
 from emulated import by_the_host  # noqa: F401
 
@@ -20,7 +21,6 @@ from artifact.user_kernel import benchmark
 from artifact.user_kernel.benchmark import Contender
 from kernels import casper_sparse
 from kernels.contract import Operands
-from kernels.formats import csr
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
 TIMES = {"mine": 8.0, "warp_per_row": 20.0, "auto": 10.0, "cusparse_alg2": 16.0}
@@ -103,24 +103,6 @@ def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu, 
     assert not any(path.exists() for path in spoken)
 
 
-class OnCpu:
-    """A product in float32; of another problem than the first one it is off in one element, if `odd`."""
-
-    prepare_ms, prepare_bytes, name = 0.0, 0, "mine"
-
-    def __init__(self, problem, odd: bool):
-        ops = problem.host()
-        self.right = (csr.to_dense(ops.a) @ ops.b).astype(np.float32)
-        self.right[3, 4] += odd
-        self.out = np.zeros_like(self.right)
-
-    def launch(self, stream):
-        self.out[...] = self.right
-
-    def result(self):
-        return self.out
-
-
 @pytest.mark.parametrize("odd", [False, True])
 def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd, by_the_host):  # noqa: F811
     monkeypatch.setattr(verification, "oracle", partial(verification.oracle, on="cpu"))
@@ -132,8 +114,10 @@ def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkey
     problem.make_device = lambda: Operands(*map(by_the_host, (host.a, host.b)))
 
     def prepare(p, device):
+        """Of another problem than the first one it is off in one element, if `odd`."""
         bound.append(p)
-        return OnCpu(p, odd and p is not problem)
+        off = (np.arange(64 * 64).reshape(64, 64) == 3 * 64 + 4) * (odd and p is not problem)
+        return OnCpu(p, lambda a, b: np.float32(product(a, b) + off), "mine")
 
     wrong = pytest.raises(verification.WrongResult, match="mine on whole numbers at .* row 3, column 4")
     with wrong if odd else nullcontext():

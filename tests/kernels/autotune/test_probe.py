@@ -13,7 +13,7 @@ from kernels.contract import Operands, Problem
 from kernels.formats import half
 from kernels.formats.csr import Csr
 from kernels.formats.half import Eight, Half
-from kernels.tensor_core_24 import fp8_operands
+from kernels.tensor_core_24 import fp8
 
 
 def scattered(m: int, k: int, density: float, seed: int = 0, heavy: int = 0) -> Csr:
@@ -44,7 +44,7 @@ PROBLEMS = {
     "n:m, bfloat16": lambda: nm_spmm.problem(40, 96, 200, 0.25, dtype="bfloat16"),
     "n:m, element-wise": lambda: nm_cuda_core.problem(50, 64, 96, 0.5),
     "2:4": lambda: tensor_core_24.problem(70, 48, 200, 0.5, dtype="float16"),
-    "2:4, 8 bits": lambda: fp8_operands.problem(70, 48, 200, scale="vectors"),
+    "2:4, 8 bits": lambda: fp8.problem(70, 48, 200, scale="vectors"),
 }
 EXACT_IN = {"": 14, "tf32": 11}
 

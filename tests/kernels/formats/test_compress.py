@@ -285,7 +285,7 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
         same(two_four.swizzle(x.meta, rows, columns), two_four.swizzle(a.meta, rows, columns))
         same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
     for rows in (64, 256):
-        same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
+        same(wgmma.pack_values(x, rows, columns), wgmma.pack_values(a, rows, columns))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
         same(mma_sp.convert(x, config), mma_sp.convert(a, config))
 

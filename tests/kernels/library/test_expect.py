@@ -57,10 +57,8 @@ def points() -> pd.DataFrame:
             dense = us.filter(regex="^cublas").min(axis=1)
             for ours in us.columns.intersection(names):
                 for p, *measured in zip(us.itertuples(), us[ours], dense, strict=True):
-                    made = work(system, ours, p)
-                    both = (expect.microseconds(x, of) for x in (made, expect.dense_of(made)))
-                    rows.append((*measured, *both))
-    return pd.DataFrame(rows, columns=["sparse", "dense", "expected", "expected_dense"]).dropna()
+                    rows.append((*measured, *expect.both(work(system, ours, p), of)))
+    return pd.DataFrame(rows, columns=["sparse", "dense", "expected_dense", "expected"]).dropna()
 
 
 def test_it_is_right_at_the_recorded_points(points):

@@ -182,6 +182,8 @@ def test_values_are_the_plans_own_until_others_are_given(device):
     says(["(3,)", f"({A.nnz},)"], lambda: p(b(), out(), values=others[:3]))
     for wrong in (others.astype("f8"), described(others)._replace(device=1), np.repeat(others, 2)[::2]):
         says(["values are", "contiguous float32"], lambda wrong=wrong: p(b(), values=wrong))
+    two = csr.from_scipy(sp.csr_array((np.ones(2, np.float32), ([0, 1], [2, 3])), shape=(M, K)))
+    says(["contiguous"], lambda: planned(device, in_place=True, a=two)(b(), values=numbers(4)[::2]))
     says(["in_place=True"], lambda: planned(device)(b(), out(), values=others))
 
 
@@ -213,6 +215,7 @@ def test_scratch_is_the_buffers_of_a_call(device):
 
 def test_tensor_maps_are_encoded_for_each_array_once_and_forgotten(device, monkeypatch):
     encoded = []
+    monkeypatch.setattr(tma, "MOST_KEPT", 64)
     monkeypatch.setattr(tma, "encoded", lambda said: encoded.append(said) or said.address)
     maps = [tma.Mapped(where, (64, 64), (128, 2), "<u2", (8, 64), 128) for where in (0x9000, Operand.B, Operand.OUT)]
     p = planned(device, arguments=maps)

@@ -185,7 +185,9 @@ def trials(monkeypatch):
         bound.append((name, config))
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
-    monkeypatch.setattr(ladder, "prepare_config", lambda name, p, device, config: ready(name, config))
+    prepare = lambda name, p, device, config: ready(name, config)  # noqa: E731
+    monkeypatch.setattr(ladder, "prepare_config", prepare)
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], prepare=prepare))
     monkeypatch.setattr(published, "prepare", lambda name, p, device: ready(name))
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
     made.bound = bound
@@ -219,10 +221,10 @@ read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 def test_prepare_tunes_once_and_reads_from_then_on(trials, tmp_path):
     p, path = problem(), tmp_path / "deep" / "choices.csv"
-    first = launch.prepare_auto("auto", p, H200, file=path)
+    first = autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200, file=path)
     heats, tried = len(trials.heats), len(trials.bound)
     (choice,) = read(path).values()
-    second = launch.prepare_auto("auto", p, H200, file=path)
+    second = autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200, file=path)
     assert len(trials.heats) == heats >= 2 and len(trials.bound) == tried + 1, "tried again"
     assert trials.bound[-1] == trials.bound[-2] == ("auto", choice.config)
     assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
@@ -233,6 +235,7 @@ def test_prepare_tunes_once_and_reads_from_then_on(trials, tmp_path):
 def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypatch, tmp_path, trials):
     """Edited by hand, of other kernels, or from another GPU."""
     folders, p = KEPT.in_folders(monkeypatch, tmp_path), problem()
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], choices=family.CHOICES))
     for device in (H200, A100):
         path = folders[1] / f"{gpus.slug(device.name)}.csv"
         for config in (Config("stream", depth=32, bn=128), family.WIDE[-2]):
@@ -243,7 +246,7 @@ def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypat
     for config in (Config(stages=8), Config("stream", stages=2), Config(depth=512), Config("gone")):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
-    launch.prepare_auto("auto", p, H200)
+    autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200)
     assert trials.heats and look_up(p, H200) == trials.bound[-1][1], "the own one comes first now"
 
 

@@ -16,7 +16,7 @@ from artifact.measure import device as gpus
 from artifact.measure import verification
 from kernels import formats, gpu, jit
 from kernels.formats import half, two_four
-from kernels.tensor_core_24 import family, fp8_operands, layer, operands
+from kernels.tensor_core_24 import family, fp8, layer, operands
 from kernels.tma import Mapped
 
 LIMITS = SMS, MOST
@@ -36,7 +36,7 @@ def test_a_layer_holds_less_than_two_thirds_of_the_weight():
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
     assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
     assert all(layer.reads_packed(c, False) for c in PACKED if c.kind.adds), "whole rounds of every ring"
-    assert layer.pack(fp8_operands.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
+    assert layer.pack(fp8.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
 
 
 @each
@@ -56,7 +56,7 @@ def test_what_is_no_layer_is_one_sentence(dtype):
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize(("m", "k"), FEATURES)
 def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, dtype, m, k, tokens):  # noqa: F811
-    monkeypatch.setattr(layer, "mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box))
+    monkeypatch.setattr(layer.tma, "encoded", lambda said: said)
     device, sizes = pretended(racing.H200), sizes_of(m, k, tokens, dtype, True, "gelu")
     monkeypatch.setattr(gpu, "with_wgmma", lambda ordinal, what: device)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
@@ -84,7 +84,7 @@ def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, 
         assert getattr(a, "address", a) == at["values"] and of["e"].address == at["e"]
         assert of["pieces"] == sizes.pieces and of["pitch"] == m and [of["alpha"], of["beta"], of["c_in"]] == [1, 0, 0]
         assert 64 * of["e"].shape[0] >= of["high"] * config.below * config.m and of["e"].shape[1] == 128 * sizes.pieces
-    monkeypatch.setattr(layer, "mapped", None)
+    monkeypatch.setattr(layer.wgmma, "arguments", None)
     run("another", *at.values())
     assert device.launched[1][3:] == (*given,), "what was mapped is remembered"
 
@@ -122,7 +122,7 @@ def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, to
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("activation", ["", "gelu"])
-@pytest.mark.parametrize("kind", ["bfloat16", "float16", *fp8_operands.SCALES])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", *operands.SCALES])
 @pytest.mark.parametrize("tokens", [1, 3, 16, 100, 700])
 @pytest.mark.parametrize(("m", "k"), [(1000, 2064), (4096, 1024), (8, 16)])
 def test_a_layer_multiplies(m, k, tokens, kind, activation):
@@ -130,9 +130,9 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
     import cupy
 
     opened = gpus.require().open()
-    stream, eight = opened.create_stream(), kind in fp8_operands.SCALES
+    stream, eight = opened.create_stream(), kind in operands.SCALES
     more = {"scale": kind} if eight else {"dtype": kind}
-    p = (fp8_operands if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
+    p = (fp8 if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
     ops = p.device()
     packed, here = layer.pack(ops.a), layer.pack(p.host().a)
     held = [packed, ops.a.scale, ops.b.scale] if eight else [*packed]

@@ -17,9 +17,8 @@ from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.formats import half
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, fp8, fp8_operands, launch, tiles
-from kernels.tensor_core_24.family import MMA_SP_FAMILY, STUDIES, MmaSp, Wgmma
-from kernels.tensor_core_24.fp8_family import Fp8
+from kernels.tensor_core_24 import family, fp8, launch, operands, tiles
+from kernels.tensor_core_24.family import MMA_SP_FAMILY, STUDIES, Fp8, MmaSp, Wgmma
 
 gpu = pytest.mark.gpu
 #: m, n, k: smaller than a tile and a step, around their edges, lines that TMA cannot address, few tokens, and more
@@ -33,8 +32,8 @@ RUNGS = {name: config for name, (config, *_) in system.RUNGS.items()}
 #: What tells problems apart: memory orders and dtypes, or scales and the dtype of C.
 SIXTEEN = [("CC", "bfloat16"), ("CC", "float16"), ("FF", "bfloat16"), ("FF", "float16"), ("FC", "bfloat16")]
 SIXTEEN += [("CF", "bfloat16")]
-EIGHT = [(orders, scale, out) for scale in fp8_operands.SCALES for orders, out in (("CC", "bfloat16"), ("CC", "e4m3"))]
-EIGHT += [("FF", scale, "bfloat16") for scale in fp8_operands.SCALES]
+EIGHT = [(orders, scale, out) for scale in operands.SCALES for orders, out in (("CC", "bfloat16"), ("CC", "e4m3"))]
+EIGHT += [("FF", scale, "bfloat16") for scale in operands.SCALES]
 
 
 @functools.cache
@@ -60,9 +59,8 @@ def stream(device):
 
 
 def takes(config, m: int, n: int, k: int, orders: str, device) -> bool:
-    if isinstance(config, MmaSp):
-        return orders == "CC" and config.fits(device)
-    return jit.arch_of(device) in tiles.TARGETS and config.takes(m, n, k, *tiles.limits(device), orders)
+    there = isinstance(config, MmaSp) or jit.arch_of(device) in tiles.TARGETS
+    return there and config.takes(m, n, k, *tiles.limits(device), orders)
 
 
 def near(config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -74,9 +72,7 @@ def near(config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def prepare(config, p, device, **more):
-    return (fp8.prepare_config if isinstance(config, Fp8) else launch.prepare_config)(
-        str(config), p, device, config, **more
-    )
+    return launch.prepare_config(str(config), p, device, config, **more)
 
 
 @gpu
@@ -319,7 +315,7 @@ def test_a_wrong_kernel_is_caught(device, stream, mutant, bug):
 
 
 @gpu
-@pytest.mark.parametrize("scale", fp8_operands.SCALES)
+@pytest.mark.parametrize("scale", operands.SCALES)
 def test_new_scales_are_seen_by_a_launch_that_is_bound_already(device, stream, scale):
     if jit.arch_of(device) not in tiles.TARGETS:
         pytest.skip("this GPU has no wgmma")

@@ -14,7 +14,7 @@ from there import arguments, moved, problem_of
 
 from kernels.formats import two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import mma_sp, operands
+from kernels.tensor_core_24 import mma_sp, operands, tiles
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp, Wgmma
 
 CONFIGS = tuple(dict.fromkeys((*MMA_SP_FAMILY, *STUDIES.values())))
@@ -28,7 +28,7 @@ def test_a_study_changes_one_decision_of_the_published_kernel():
     assert len({c.entry("float16") for c in CONFIGS}) == len(CONFIGS) and all(c.check() is c for c in CONFIGS)
     # A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata").
     assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
-    assert [c.fits(racing.L4) for c in (PUBLISHED, MmaSp(stages=4))] == [True, False]
+    assert [c.takes(1, 1, 1, *tiles.limits(racing.L4)) for c in (PUBLISHED, MmaSp(stages=4))] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,6 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     ]
     kept = {x.ctypes.data: x for x in bound.keep if isinstance(x, np.ndarray)}
     assert np.array_equal(kept[of["val"]], val) and np.array_equal(kept[of["meta"]], meta)
-    if not whole:
-        says(["without a mask", f"m={m}"], lambda: mma_sp.prepare("x", p, device, config, mask=False))
 
 
 def test_what_the_kernel_does_not_take_is_one_sentence(pretended):  # noqa: F811

@@ -74,28 +74,6 @@ def test_a_problem_counts_its_work_and_is_that_of_its_matrices(dtype):
     assert (p.label, p.density, p.seed) == ("float16" * (dtype == "float16"), 0.5, 4) and p.nnz == a.nnz == a.val.size
     assert p.useful_flops == 2 * 200 * 260 * 300 and p.least_bytes == a.nbytes + b.nbytes + 2 * 200 * 260
     assert p.requested_bytes == 3 * a.nbytes + 2 * b.nbytes + 2 * 200 * 260
-    given = operands.problem_from(a, b, label="some weight")
-    assert given.host().a is a and given.host().b is b and given.label == "some weight"
-    assert operands.problem_from(a, b).label == p.label
-    for name in ("m", "n", "k", "nnz", "useful_flops", "least_bytes", "requested_bytes"):
-        assert getattr(given, name) == getattr(p, name) > 0, name
-
-
-A, B = (lambda x: (x.a, x.b))(operands.host_operands(20, 6, 30, 1, "bfloat16"))
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "words"),
-    [
-        (A, half.Half("float16", B.bits), ["A is bfloat16", "B is float16"]),
-        (A, half.Half("bfloat16", B.bits[:29]), ["30 columns", "29 rows"]),
-        (A, half.Half("bfloat16", B.bits[:, :0].copy()), ["n is 0"]),
-        (A, half.Half("bfloat16", B.bits[:, ::2]), ["row-major"]),
-        (replace(A, meta=np.zeros_like(A.meta)), B, ["indices 0 and 0", "row 0"]),
-    ],
-)
-def test_matrices_that_make_no_problem_get_one_sentence(a, b, words):
-    says(words, lambda: operands.problem_from(a, b))
 
 
 @pytest.mark.parametrize(

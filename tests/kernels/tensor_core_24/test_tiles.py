@@ -11,7 +11,7 @@ from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA
 
 from kernels import jit
-from kernels.tensor_core_24 import family, fp8_family, tiles
+from kernels.tensor_core_24 import family, tiles
 from kernels.tensor_core_24.family import Wgmma
 
 WHOLE = 8192, 8200, 8192  #: rows of B of 16 bits begin at odd multiples of 16 bytes, steps are whole rounds
@@ -34,9 +34,9 @@ def test_every_configuration_takes_its_problem_and_names_itself(config):
 
 
 def test_no_configuration_is_tried_twice_and_every_kernel_is_there():
-    for one in (family.WGMMA_FAMILY, family.NARROW_FAMILY, fp8_family.FAMILY, fp8_family.NARROW_FAMILY):
+    for one in (family.WGMMA_FAMILY, family.NARROW_FAMILY, family.FP8_FAMILY, family.FP8_NARROW_FAMILY):
         assert len(set(one)) == len(one)
-    names = {f"wgmma_{x}" for x in family.KINDS} | {f"fp8_{x}" for x in fp8_family.KINDS}
+    names = {f"wgmma_{x}" for x in family.KINDS} | {f"fp8_{x}" for x in family.FP8_KINDS}
     assert set(KINDS) == names == {path.stem for x in ("wgmma", "fp8") for path in tiles.HERE.glob(f"{x}_*.cu")}
 
 

@@ -75,9 +75,12 @@ def of(device) -> Workspace:
 
 
 @functools.lru_cache(1024)
-def config(blocks: int, threads: int | tuple[int, ...]):
-    """Return the `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch."""
-    return core.LaunchConfig(grid=blocks, block=threads)
+def config(blocks, threads, shared: int = 0, cluster: tuple[int, ...] | None = None):
+    """Return the `cuda.core.LaunchConfig` of so many blocks, kept: to make one takes as long as to launch.
+
+    blocks, threads: numbers, or a tuple for each dimension. shared: bytes of dynamic shared memory a block.
+    """
+    return core.LaunchConfig(grid=blocks, block=threads, shmem_size=shared, cluster=cluster)
 
 
 def enqueue(device, stream, source: Path, entry: str, blocks: int, threads, *arguments) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from .. import formats, gpu, jit, library, workspace
-from ..async_sparse import model, union
+from ..async_sparse import any_csr
+from ..async_sparse.windows import Union
 from ..autotune import knobs
 from ..formats import csr, half
 from ..formats.csr import Csr
@@ -246,10 +247,10 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     entries where they lie.
     """
     middle = a.m // 2
-    of = model.statistics(partition.rows_of(a, *next(partition.cut(a.row_ptr, SAMPLE, middle))))
+    of = any_csr.statistics(partition.rows_of(a, *next(partition.cut(a.row_ptr, SAMPLE, middle))))
     grown, longest = a.nnz / max(1, of.nnz), int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
     columns = {how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()}
     whole = replace(of, m=a.m, k=a.k, nnz=a.nnz, longest=longest, columns=columns)
-    every = model.candidates("fp32", whole, n)
-    best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
+    every = any_csr.ranked("fp32", whole, n)
+    best = next(c for c in every if isinstance(c, Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"

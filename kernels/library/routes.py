@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import autotune, jit, splitmix
-from ..async_sparse import wcsr, windows
-from ..async_sparse.union import Union
+from ..async_sparse import planning
+from ..async_sparse.windows import Union, WcsrTile, Windows
 from ..contract import Family, Launch, Multiplication, Operand, Operands, Slot, require
 from ..formats import bcsr, csr, half, nm, two_four
 from . import operands
@@ -29,7 +29,7 @@ _B = 2  # stream of the random numbers that trials multiply
 def _rounded(a, dtype: str):
     """To TF32."""
     stored = {"dtype": "float32"} if isinstance(a, bcsr.Bcsr) else {}
-    return replace(a, val=windows.tf32(operands.values_of(a)), **stored)
+    return replace(a, val=planning.tf32(operands.values_of(a)), **stored)
 
 
 def _stored(a, dtype: str):
@@ -264,8 +264,8 @@ def in_order(config: Any) -> Any:
 
     config: of a family of `autotune.Choices`, of wcsr, or the name of one of casper_sparse's kernels.
     """
-    if isinstance(config, Union | windows.Windows):
+    if isinstance(config, Union | Windows):
         return config if config.chunk == 0 else replace(config, in_order=True)
-    if isinstance(config, wcsr.Config):
+    if isinstance(config, WcsrTile):
         return replace(config, chunk=0)
     return WHOLE.get(config, config) if isinstance(config, str) else config

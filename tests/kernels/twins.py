@@ -6,8 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 
 from kernels import formats, splitmix
-from kernels.async_sparse import planning, windows
-from kernels.async_sparse import tasks as host_tasks
+from kernels.async_sparse import planning
 from kernels.formats import (
     arrays,
     bcsr,
@@ -74,15 +73,15 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool):
     val = np.where((np.arange(rows) // 4 % 2 == 1)[:, None, None], val[:, :, ::-1], val)
     if not exact:
         return of.row_ptr, of.col_idx, np.ascontiguousarray(val)[:, None]
-    big = windows.tf32(val)
+    big = planning.tf32(val)
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isfinite(big), val - big, np.float32(0))
-    return of.row_ptr, of.col_idx, np.stack([big, windows.tf32(rest)], axis=1)
+    return of.row_ptr, of.col_idx, np.stack([big, planning.tf32(rest)], axis=1)
 
 
 def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False):
     edges = formats.to_host(row_ptr).tolist()
-    m, step = len(edges) - 1, host_tasks.STEP
+    m, step = len(edges) - 1, planning.STEP
     if chunk < 0:
         chunk = -(-max(1, -chunk * edges[-1]) // (max(1, m) * step)) * step
     made: list[list[tuple]] = []  # of each row
@@ -249,7 +248,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
-    monkeypatch.setattr(planning, "tf32", given(windows.tf32))
+    monkeypatch.setattr(planning, "tf32", given(planning.tf32))
     monkeypatch.setattr(planning, "flags", given(planning.flags))
     monkeypatch.setattr(intake, "facts_of", lambda a: a.facts or facts(on_host(a)))
 

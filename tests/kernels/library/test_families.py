@@ -4,24 +4,24 @@ import compiled
 import pytest
 
 from kernels import casper_sparse, jit, nm_spmm, padding, tensor_core_24
-from kernels.async_sparse import model, union
+from kernels.async_sparse import any_csr, windows
 from kernels.formats import half
 from kernels.library import dense, families
 
 #: Those that the systems' own tests leave out.
 OTHERS = tuple(target for target in jit.FAMILIES if target not in jit.TARGETS)
-#: Groups of single rows have so few registers that some spill a little (`union.BLOCKS`).
+#: Groups of single rows have so few registers that some spill a little (`windows.BLOCKS`).
 MOST_LOADS = 16
 
 
 def routed() -> dict[str, list[tuple]]:
     """What it is -> (source, entry) of each kernel that a plan on no Hopper may launch; of blocks: `test_blocks`."""
-    halves = [(c, dtype) for c in model.POOLS["half"] for dtype in half.DTYPES]
-    groups = [c for c in model.POOLS["fp32"] if isinstance(c, union.Union)]
-    fitted = [union.fitted(c, n) for c in groups for n in (64, 65)]
+    halves = [(c, dtype) for c in any_csr.POOLS["half"] for dtype in half.DTYPES]
+    groups = [c for c in any_csr.POOLS["fp32"] if isinstance(c, windows.Union)]
+    fitted = [windows.fitted(c, n) for c in groups for n in (64, 65)]
     return {
-        "CSR float32": [(union.SOURCE, union.entry(c)) for c in fitted],
-        "CSR 16 bits": [(union.HALF_SOURCE, union.entry(*pair)) for pair in halves],
+        "CSR float32": [(windows.UNION_SOURCE, c.entry()) for c in fitted],
+        "CSR 16 bits": [(windows.HALF_SOURCE, c.entry(dtype)) for c, dtype in halves],
         "2:4": _entries(tensor_core_24, "mma_sp"),
         "N:M float32": _entries(nm_spmm, "wide"),
         "values that change": _entries(casper_sparse, "split_rows"),

@@ -11,7 +11,7 @@ from refused import says
 
 import kernels
 from kernels import autotune, formats
-from kernels.async_sparse import model, union, windows
+from kernels.async_sparse import any_csr, windows
 from kernels.formats import bcsr, csr, nm, two_four
 from kernels.formats.half import Half
 from kernels.library import direct, routes
@@ -127,7 +127,7 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
     """Whatever was kept for the pattern, or saved with a plan."""
     pretended(racing.H200)
     exact = windows.Windows(8, 1, True)
-    monkeypatch.setattr(model, "candidates", lambda *_: [exact, union.Union(2)])
+    monkeypatch.setattr(any_csr, "ranked", lambda *_: [exact, windows.Union(2)])
     kept = []
     monkeypatch.setattr(
         routes.autotune,

@@ -255,7 +255,7 @@ def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with
     p = routes.multiplication(made, 128, np)
     assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
-    every = casper_sparse.family.candidates(p, A100)
+    every = casper_sparse.launch.candidates(p, A100)
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")

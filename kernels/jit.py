@@ -5,6 +5,7 @@ disassembly comes from nvdisasm (the wheel nvidia-cuda-nvdisasm, or a CUDA toolk
 """
 
 import bisect
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -516,7 +517,8 @@ def _keep(path: Path, data: bytes) -> bool:
     try:
         # What lies there is run: nobody else may put something there, whatever the umask.
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _replace(path, _digest(path, data) + data)
+        with aside(path) as file:
+            file.write(_digest(path, data) + data)
     except OSError as error:
         _say_once(
             f"The folder of compiled kernels, {cache_folder()}, cannot be written "
@@ -532,12 +534,14 @@ def _say_once(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def _replace(path: Path, data: bytes) -> None:
+@contextlib.contextmanager
+def aside(path: Path):
+    """Yield a binary file beside `path` to write to, which takes its place once it is whole."""
     temporary = Path(f"{path}.{os.urandom(8).hex()}")
     try:
         # mkstemp would make it private, but others may share the cache, as far as the umask lets them.
         with open(temporary, "xb", opener=functools.partial(os.open, mode=0o644)) as file:
-            file.write(data)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -74,11 +74,6 @@ class Part:
         """Return the part's matrices, one for each column of the grid."""
         return list(self.a) if isinstance(self.a, list | tuple) else [self.a]
 
-    @property
-    def k(self) -> int:
-        """Return the number of columns of a slab."""
-        return self.slabs[0].k
-
 
 @dataclass
 class Panels:
@@ -341,17 +336,16 @@ def plan(
     n = require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
     slabs, rows, columns = talk.together(comm, lambda: _cut(a, comm, replicas, rows, columns, accuracy, dtype))
-    sizes = {"m": int(rows[-1]), "k": int(columns[-1][-1]), "n": n, "dtype": dtype, "chunks": chunks}
-    sizes |= {"replicas": replicas, "b": b, "c": c, "rows": rows.tolist(), "columns": [x.tolist() for x in columns]}
-    talk.same(comm, **sizes)
+    m, k, edges = int(rows[-1]), int(columns[-1][-1]), {"rows": rows.tolist(), "columns": [x.tolist() for x in columns]}
+    talk.same(comm, m=m, k=k, n=n, dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c, **edges)
     if chunks is None:
         chunks = max(1, min(MOST_CHUNKS, n // LEAST_CHUNK)) if comm.size > 1 and b == "distributed" else 1
     require_whole("chunks", chunks, 1, n)
     # Loads of 16 bytes stay aligned.
-    edges = partition.even(n, chunks, 8 if n % 8 == 0 and chunks <= n // 8 else 1).tolist()
-    asked = {"b": b, "c": c, "first": first, "accuracy": accuracy, "tune": tune}
-    asked["consumed"] = isinstance(a, Part) and a.consumed
-    return Plan(machine, comm, n, dtype, edges, slabs, rows, columns, asked)
+    panels = partition.even(n, chunks, 8 if n % 8 == 0 and chunks <= n // 8 else 1).tolist()
+    consumed = isinstance(a, Part) and a.consumed
+    asked = {"b": b, "c": c, "first": first, "accuracy": accuracy, "tune": tune, "consumed": consumed}
+    return Plan(machine, comm, n, dtype, panels, slabs, rows, columns, asked)
 
 
 def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
@@ -373,7 +367,7 @@ def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
             formats.validate(x)
         rows = partition.require_bounds("rows", a.rows, parts, int(a.rows[-1]))
         own = rows if a.columns is None else a.columns
-        own = partition.require_bounds("columns", own, parts, a.k, units(a.slabs[0])[1])
+        own = partition.require_bounds("columns", own, parts, a.slabs[0].k, units(a.slabs[0])[1])
         mine, found = int(rows[i + 1] - rows[i]), sum(x.m for x in a.slabs)
         widths = sorted({x.k for x in a.slabs})
         require(

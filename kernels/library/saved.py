@@ -44,17 +44,10 @@ def save(made: Plan, path) -> None:
         **_origin(made.room, made.device),
     }
     about["sha256"] = _digest(about, arrays)
-    path = Path(path).resolve()  # a link stays one
-    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
-    try:
-        with part.open("xb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with jit.aside(Path(path).resolve()) as file:  # a link stays one
+        np.savez(file, about=np.array(json.dumps(about)), **arrays)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _origin(room: str, device) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, gpu, jit, workspace
 from kernels.async_sparse import planning
-from kernels.autotune import outputs, probe
+from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
 from kernels.formats import arrays, compress, intake, layout
@@ -56,8 +56,8 @@ ENTRIES = {
     ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
-    outputs.SOURCE: tuple(f"compare<{name}>" for name in outputs.ELEMENTS.values()),
-    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())),
+    probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),
+    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in probe.ELEMENTS.values())),
 }
 
 
@@ -86,8 +86,7 @@ def _run_here(monkeypatch):
     monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
     monkeypatch.setattr(gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes))
     monkeypatch.setattr(arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y))
-    for module in (outputs, probe):
-        monkeypatch.setattr(module, "MOST_BLOCKS", 2)  # threads that do much are soon done
+    monkeypatch.setattr(probe, "MOST_BLOCKS", 2)  # threads that do much are soon done
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)

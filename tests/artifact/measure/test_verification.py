@@ -249,6 +249,18 @@ def test_memory_order_changes_nothing(monkeypatch, elements, orders):
     refused("leaves 2 of 55 .* at row 3, column 2", verification.compare, out, reference, kind=verification.WrongResult)
 
 
+@pytest.mark.parametrize(
+    ("off", "far", "says"),
+    [(1e-2, 0.5, "the first such element, at row 1, column 2"), (5e-5, 8e-5, "is farthest off, at row 3, column 0")],
+)
+def test_the_first_element_over_its_limit_is_named_or_the_farthest_off(off, far, says):
+    exact = np.ones((4, 3))
+    factor = np.where(np.arange(12).reshape(4, 3) >= 5, 1 + off, 1.0)
+    factor[3, 0] = 1 + far
+    out = (exact * factor).astype(np.float32)
+    refused(says, verification.compare, out, verification.reference(exact), kind=verification.WrongResult)
+
+
 # ----------------------------------------------------- what an element may be off by
 
 

@@ -58,7 +58,7 @@ class Tasks:
 
 def bytes_of(arrays) -> int:
     """Return the bytes of arrays; numbers and None have none."""
-    return sum(x.nbytes for x in arrays if np.ndim(x))
+    return sum(x.nbytes for x in arrays if getattr(x, "ndim", 0))
 
 
 @dataclass(frozen=True)

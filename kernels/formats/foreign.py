@@ -90,7 +90,7 @@ def _require_compressed(a, everything: bool) -> None:
     counted, within = (-(-size // side) for size, side in zip((m, k), block, strict=True))
     if kind in ("csc", "bsc"):
         counted, within = within, counted
-    stored = min((*np.shape(x), 0)[0] for x in (a.indices, a.data))
+    stored = min((*getattr(x, "shape", ()), 0)[0] for x in (a.indices, a.data))
     parts = {pointers: a.indptr, indices: a.indices}
     require_compressed(kind.upper(), parts, counted, within, what, stored, everything or kind != "csr")
 

@@ -6,7 +6,6 @@ through them: PyTorch checks no index by default, and its conversions read and w
 """
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from .dense import called, named
 
 FORMATS = (csr.Csr, bcsr.Bcsr, wcsr.Wcsr, two_four.TwoFour, nm.Nm)
 DTYPES = ("float32", "bfloat16", "float16")
+PATTERNS = ("2:4", "nm", "block")  #: that a dense array is pruned to
 #: dtype of B -> what `accuracy` may ask of it; the first is what it holds, the default.
 ACCURACIES = {
     "float32": ("fp32", "tf32", "fp16", "bf16"),
@@ -153,7 +153,14 @@ def operand(
         f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
     )
     require_held(x, dtype, accuracy)
-    return PATTERNS[prune](x, dtype, density=density, group=group, vector=vector, block=block)
+    if prune == "2:4":
+        require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
+        as_pairs = dtype in half.DTYPES
+        return two_four.compress(x, dtype, prune=True) if as_pairs else nm.compress(x.T, 2, 4, 1, prune=True)
+    if prune == "nm":
+        require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
+        return nm.compress(x.T, nm.keep_of(float(density or 0), group), group, vector, prune=True)
+    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
 
 
 def _is_torch(a) -> bool:
@@ -393,25 +400,6 @@ def real(x):
         return x.float()
     except RuntimeError as error:
         raise ValueError(f"A holds {named(x.dtype)}, which PyTorch does not convert: bring float32") from error
-
-
-def _pairs(x, dtype: str, *, density, **_):
-    require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
-    if dtype not in half.DTYPES:
-        return nm.compress(x.T, 2, 4, 1, prune=True)
-    return two_four.compress(x, dtype, prune=True)
-
-
-def _vectors(x, dtype: str, *, density, group: int, vector: int, **_):
-    require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
-    return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
-
-
-def _blocks(x, dtype: str, *, density, block: int, **_):
-    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
-
-
-PATTERNS: dict[str, Callable] = {"2:4": _pairs, "nm": _vectors, "block": _blocks}
 
 
 # ---------------------------------------------------------------- from format to format

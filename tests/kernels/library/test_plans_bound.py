@@ -22,7 +22,6 @@ from kernels.async_sparse import any_csr, windows
 from kernels.formats import bcsr, csr, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import direct, operands, routes
-from kernels.nm_spmm import analysis
 from kernels.tensor_core_24 import gpcs
 
 M, K = 128, 192
@@ -284,8 +283,6 @@ TRIED = {
 def test_trials_let_cupy_compile_nothing(strict, monkeypatch, name, n):
     """The preparation of candidates and references; how they are timed and compared is the tuner's."""
     monkeypatch.setattr(gpcs, "places", lambda ordinal: as_array(np.zeros(132, np.int32)))
-    monkeypatch.setattr(analysis, "device_of", lambda *_: None)
-    monkeypatch.setattr(analysis, "class_of", lambda *_: "medium")
     a, asked = GIVEN[name]
     dtype = asked.get("dtype", getattr(a, "dtype", "float32"))
     accuracy = asked.get("accuracy", operands.resolved(None, dtype))

@@ -30,7 +30,7 @@ from kernels import distributed, formats
 from kernels.contract import Operands, Problem, require
 from kernels.distributed import Panels, Part, generate, partition
 from kernels.distributed.comm import together
-from kernels.formats import bcsr, csr, half, stored
+from kernels.formats import bcsr, csr, half
 from kernels.lazy import Lazy, torch
 
 torch_distributed = Lazy("torch.distributed")
@@ -305,7 +305,7 @@ def _slices(slabs, most: int):
 
 
 def _float64(array, dtype: str):
-    return stored.numbers(array, dtype).astype(np.float64)
+    return half.from_bits(array, dtype).astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders

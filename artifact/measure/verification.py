@@ -34,7 +34,7 @@ from artifact.measure import device
 from kernels import formats
 from kernels.autotune import probe
 from kernels.contract import PreparedKernel, Problem, require
-from kernels.formats import csr, eight, half, stored
+from kernels.formats import csr, half
 from kernels.formats.half import Dense, array_module, array_of
 from kernels.lazy import Lazy, cupy
 
@@ -296,7 +296,7 @@ def exactly(bound: PreparedKernel, exact: Problem, reference: Reference, stream=
     dtype = probe.dtype_of(out)
 
     def mark(part, product, _):
-        rounded = stored.numbers(stored.rounded(product.astype(np.float32), dtype), dtype)
+        rounded = half.from_bits(half.to_bits(product.astype(np.float32), dtype), dtype)
         return part != rounded.astype(np.float64)
 
     count, place, value, right = _marked(out, reference, mark)
@@ -425,7 +425,7 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     if sizes is None:
         return xp.maximum(typical, np.finfo(np.float64).tiny)
     may = probe.allowed(kind, dtype, reference.longest)
-    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, half.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
 
@@ -453,7 +453,7 @@ def _numbers(x, part):
     if not isinstance(x, Dense):
         return part
     # Results of 8 bits have one scale for all.
-    return stored.numbers(part, x.dtype) * (x.scale if isinstance(x, eight.Eight) else 1)
+    return half.from_bits(part, x.dtype) * (x.scale if isinstance(x, half.Eight) else 1)
 
 
 def _parts(array):

@@ -42,8 +42,7 @@ from ..contract import Operands, PreparedKernel, Problem, require
 from ..formats.arrays import Arrays
 from ..formats.bcsr import Bcsr
 from ..formats.csr import Csr
-from ..formats.eight import Eight
-from ..formats.half import Dense, Half, array_of
+from ..formats.half import Dense, Eight, Half, array_of
 from ..formats.nm import Nm
 from ..lazy import cupy
 

@@ -20,7 +20,7 @@ from .. import formats, gpu, jit, library, workspace
 from ..async_sparse import any_csr
 from ..async_sparse.windows import Union
 from ..autotune import knobs
-from ..formats import csr, half, stored
+from ..formats import csr, half
 from ..formats.csr import Csr
 from ..formats.half import Half
 from ..lazy import Lazy, core
@@ -64,7 +64,7 @@ class Host:
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return self.xp.empty((rows, columns), stored.storage(dtype))
+        return self.xp.empty((rows, columns), csr.storage(dtype))
 
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
@@ -73,10 +73,10 @@ class Host:
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
+            made = matrix @ half.from_bits(b, dtype).astype(np.float64)
             if adds:
-                made += stored.numbers(out, dtype)
-            out[...] = stored.rounded(made.astype(np.float32), dtype)
+                made += half.from_bits(out, dtype)
+            out[...] = half.to_bits(made.astype(np.float32), dtype)
 
         return multiply
 

@@ -36,7 +36,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import bcsr, csr, foreign, half, stored
+from ..formats import bcsr, csr, foreign, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..lazy import torch
@@ -177,7 +177,7 @@ class Plan:
         #: What is left of each chunk once its sums are there, in turn: an exchange of C and what adds then, or None.
         self._after: list[list[tuple]] = []
         if of is not None:
-            row_bytes = n * stored.storage(dtype).itemsize * unit
+            row_bytes = n * csr.storage(dtype).itemsize * unit
             self.least_bytes = int(of.send_counts.sum()) * row_bytes
             self.gathered_bytes = own_units * (parts - 1) * row_bytes
             if any(comm.gather(self.least_bytes)):
@@ -272,11 +272,11 @@ class Plan:
             send[row.rank] = into[row.rank]
 
             def add(mine=mine, others=into[: row.rank] + into[row.rank + 1 :]):
-                total = stored.numbers(mine, self.dtype)
+                total = half.from_bits(mine, self.dtype)
                 for x in others:
-                    total += stored.numbers(x, self.dtype)
+                    total += half.from_bits(x, self.dtype)
                 if total is not mine:
-                    mine[...] = stored.rounded(total, self.dtype)
+                    mine[...] = half.to_bits(total, self.dtype)
 
             after.append((self._ready(row, send, into), add))
         self._after.append(after)

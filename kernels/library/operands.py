@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, stored, two_four, wcsr
+from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, two_four, wcsr
 from ..lazy import torch
 from .dense import called, named
 
@@ -244,15 +244,9 @@ def blocks_of(m: int, k: int, row_ptr, col_idx, val):
 
     BCSR where it has such sides, else CSR; blocks may come in any order.
     """
-    nnz = stored.count_nonzero(val)
-    made = ascending(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    nnz = csr.count_nonzero(val)
+    made = bcsr.in_order(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
-
-
-def ascending(a: bcsr.Bcsr) -> bcsr.Bcsr:
-    """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
-    fault = bcsr.first_fault(a)
-    return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
 
 
 # ---------------------------------------------------------------- PyTorch's
@@ -286,11 +280,11 @@ def _of_tensor(a, accuracy):
     if kind not in ("bsr", "bsc"):
         return csr_of(*a.shape, array(a.crow_indices()), array(a.col_indices()), float32(array(real(val)), accuracy))
     row_ptr, col_idx = (array(x.int()) for x in _checked(a, "bsr"))
-    if dtype not in stored.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
+    if dtype not in csr.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
         return blocks_of(*a.shape, row_ptr, col_idx, float32(array(real(val)), accuracy))
     nnz = int(torch.count_nonzero(val))
     val = array(val) if dtype == "float32" else _bits(val)
-    return ascending(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
+    return bcsr.in_order(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
 
 
 def _bits(x):

@@ -21,7 +21,7 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..formats import two_four, two_four_eight
+from ..formats import two_four
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
@@ -380,7 +380,7 @@ def classes() -> SimpleNamespace:
             numbers, scales = _quantised(self._stored(weight, mask, 32))
 
             def packed(val, meta, scale):
-                of = two_four_eight.TwoFourEight(*weight.shape, "e4m3", val, meta.view("u2"), scale)
+                of = two_four.TwoFourEight(*weight.shape, "e4m3", val, meta.view("u2"), scale)
                 return layer.pack(of)
 
             self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), self.places, scales))

@@ -14,10 +14,9 @@ from kernels import async_sparse, casper_sparse, formats, nm_cuda_core, nm_spmm,
 from kernels.autotune import probe
 from kernels.autotune.probe import Allowed
 from kernels.contract import Operands, Problem
-from kernels.formats import half, stored
+from kernels.formats import half
 from kernels.formats.csr import Csr
-from kernels.formats.eight import Eight
-from kernels.formats.half import DTYPES, Half
+from kernels.formats.half import DTYPES, Eight, Half
 from kernels.lazy import cupy
 from kernels.tensor_core_24 import fp8
 
@@ -36,7 +35,7 @@ def differ(anything_there):  # noqa: F811
 
 
 def made_of(values, dtype: str, order="C"):
-    bits = np.asarray(stored.rounded(np.asarray(values, np.float32), dtype), order=order)
+    bits = np.asarray(half.to_bits(np.asarray(values, np.float32), dtype), order=order)
     kinds = dict.fromkeys(DTYPES, Half) | {"e4m3": lambda *of: Eight(*of, np.ones((1, 1), np.float32))}
     return kinds[dtype](dtype, bits) if dtype in kinds else bits.copy(order="K")
 
@@ -53,7 +52,7 @@ def sizes(dtype: str = "float32", shape=(37, 50), order="C", value=10.0):
 
 def copy(x):
     """Of an output of the host, in its order."""
-    return made_of(stored.numbers(array(x), probe.dtype_of(x)), probe.dtype_of(x), order(x))
+    return made_of(half.from_bits(array(x), probe.dtype_of(x)), probe.dtype_of(x), order(x))
 
 
 def array(x):
@@ -87,7 +86,7 @@ def test_what_a_launch_leaves_alone_is_nan(differ, anything_there, dtype, how): 
     kept = probe.copy(held)
     idle = SimpleNamespace(result=lambda: held, launch=lambda stream: array(held).__setitem__(0, array(kept)[0]))
     found = probe.run(idle, DEVICE, STREAM)
-    assert np.isnan(stored.numbers(formats.to_host(array(found)[1:]), dtype)).all() and order(kept) == how
+    assert np.isnan(half.from_bits(formats.to_host(array(found)[1:]), dtype)).all() and order(kept) == how
     said = probe.difference(found, right, size, MAY[dtype])
     assert said.startswith(f"{36 * 50} of {37 * 50} elements differ, the first at row 1, column 0")
     assert probe.difference(kept, right) == ""
@@ -141,7 +140,7 @@ def test_any_bits_are_compared_as_their_numbers_are(differ, dtype, how):
         for row in rng.integers(0, shape[0], 40):
             bits[row, rng.integers(shape[1])] = rng.integers(0, 2 * SIGN[dtype])
         array(right).view(bits.dtype)[0, 0] = bits[0, 0] = SIGN[dtype] - 1  # NaN in both
-        x, y = (stored.numbers(array(z), dtype) for z in (found, right))
+        x, y = (half.from_bits(array(z), dtype) for z in (found, right))
         with np.errstate(invalid="ignore", over="ignore"):
             near = np.abs(x - y) <= np.float32(may.limit * 10 + may.least) + np.float32(may.rounding) * np.abs(y)
         wrong = ~(near & np.isfinite(x) & np.isfinite(y) | (x == y) | np.isnan(x) & np.isnan(y))
@@ -185,7 +184,7 @@ def test_the_limit_holds_for_sums_in_any_order(kind, length):
 @pytest.mark.parametrize("dtype", ALL[1:])
 def test_one_rounding_to_the_outputs_dtype_is_allowed_and_two_are_not(differ, dtype):
     exact = np.random.default_rng(3).uniform(1, 400, (50, 40)).astype(np.float32)
-    held, may = stored.numbers(array(made_of(exact, dtype)), dtype), probe.allowed("", dtype, 1)
+    held, may = half.from_bits(array(made_of(exact, dtype)), dtype), probe.allowed("", dtype, 1)
     assert (np.abs(held - exact) <= may.rounding * exact + may.least).all()
     one, other = made_of(exact, dtype), made_of(exact * np.float32(1 + 1e-6), dtype)
     more = sizes(dtype, exact.shape, value=1e-30), probe.allowed("", dtype, 1, outputs=2)

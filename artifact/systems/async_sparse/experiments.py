@@ -59,7 +59,7 @@ from artifact.systems.async_sparse.contenders import (
     N,
 )
 from kernels import async_sparse as kernels
-from kernels.async_sparse import operands, published, wcsr, windows
+from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
 from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as wcsr_format
@@ -105,7 +105,7 @@ KICK_MATRICES = 3
 #: What takes a matrix in blocks.
 IN_BLOCKS = {*LADDER, *TILES, BELL, BSR, TRITON}
 #: Contenders that a run binds by name and that are no variants.
-BY_NAME = {*TILES, *TRIED, *wcsr.TRIALS, *windows.TRIALS}
+BY_NAME = {*TILES, *TRIED, *windows.TRIALS}
 LIBRARIES = ("cusparse", "cublas", TRITON)  #: how their contenders' names begin
 #: Of a matrix in BCSR; with more, one pass over an experiment takes longer than all the others together.
 MOST_BYTES = 2**32

@@ -12,9 +12,8 @@ from pretend import pretended  # noqa: F401
 from racing import H200
 
 from kernels import jit
-from kernels.async_sparse import any_csr, tasks, union, windows
-from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
+from kernels.async_sparse import any_csr, planning
+from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune import choices
 from kernels.autotune.__main__ import systems
 from kernels.formats import csr
@@ -28,17 +27,17 @@ def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_f
     """Parts of a window side by side, by their columns, whatever order tasks come in; and no slot but theirs."""
     row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     work, _ = twins.tasks(row_ptr, chunk, longest_first=longest_first)
-    parts = tasks.parts(row_ptr, work.cut, chunk)
+    parts = planning.parts(row_ptr, work.cut, chunk)
     cut = work.table[work.table[:, 3] >= 0]
     counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
     if max([0, *counted]) < 3:
         assert parts is None, "the sum of two is the same either way round"
         return
-    slot, _, first, columns = parts.table[cut[:, 3]].T
+    slot, _, first, columns = parts[cut[:, 3]].T
     mine = slot + (cut[:, 1] - first) // columns  # in_order.cuh
-    assert sorted(mine) == list(range(parts.slots))
+    assert sorted(mine) == list(range(parts[:, 1].sum()))
     assert (cut[np.argsort(mine), 1] == np.sort(cut[:, 1])).all()
-    assert list(parts.table[:, 1]) == list(counted)
+    assert list(parts[:, 1]) == list(counted)
 
 
 @pytest.mark.parametrize("longest, different", [(10, False), (64, False), (65, True), (3000, True)])
@@ -48,7 +47,7 @@ def test_kernels_differ_where_three_parts_or_more_meet(pretended, longest, diffe
     a = csr.to_device(of_lengths([3] * 40 + [longest]))
     for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, chunk=32)):
         ask = in_order(config)
-        made = [union.convert(a, c) if isinstance(c, Union) else windows.convert(a, c, 1, 1) for c in (config, ask)]
+        made = [c.convert(a, *(() if isinstance(c, Union) else (1, 1))) for c in (config, ask)]
         assert made[0].parts is None and (made[1].parts is not None) == different
         assert np.array_equal(made[0].work.table, made[1].work.table), "the same tasks"
 

@@ -11,7 +11,7 @@ import racing
 from pretend import Array, Cupy, as_array, pretended  # noqa: F401
 
 from kernels import contract, distributed
-from kernels.async_sparse import model, union
+from kernels.async_sparse import any_csr, windows
 from kernels.autotune import knobs
 from kernels.distributed import backend, comm, generate, plans
 from kernels.distributed.plans import Part
@@ -81,10 +81,10 @@ def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkey
 
 
 def test_a_large_parts_kernel_needs_no_order_of_all_rows_and_may_have_to_read_in_place(here, monkeypatch):
-    every, seen, sampled = [union.Union(4, order="similar"), union.Union(4), union.Union(1)], [], []
-    real = model.statistics
-    monkeypatch.setattr(model, "statistics", lambda a: sampled.append(a) or real(a))
-    monkeypatch.setattr(model, "candidates", lambda accuracy, of, n: seen.append(of) or every)
+    every, seen, sampled = [windows.Union(4, order="similar"), windows.Union(4), windows.Union(1)], [], []
+    real = any_csr.statistics
+    monkeypatch.setattr(any_csr, "statistics", lambda a: sampled.append(a) or real(a))
+    monkeypatch.setattr(any_csr, "ranked", lambda accuracy, of, n: seen.append(of) or every)
     monkeypatch.setattr(backend, "SAMPLE", 3000)
     a = on_gpu(generate.host_part(generate.Rmat(9, 16, 3), np.array([0, 512]), 0).a)
     found = [backend.choice_of(a, 64, in_place) for in_place in (False, True)]

@@ -163,8 +163,7 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
     How many times as fast it is on the first GPU as on the second, and the same of its speedup over the library, where
     there is one. (fig, data).
     """
-    df = marks(c)
-    if df.empty:
+    if (df := marks(c)).empty:
         return None
     systems = df["room"].map({name: system.name for name, system in registry.find().items()})
     panels = [df.assign(system=systems, panel=panel, ratio=df[of], source="measured") for of, panel in PANELS.items()]
@@ -174,16 +173,17 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
         columns=["source", "system", "panel", "ratio"],
     )
     first, second = records.short_gpus(titles(c)).values()
-    about = charts.About({"ratio": f"{first} over {second}"}, col="panel")
-    shown: dict[str, Any] = {"scale": "fine", "reference": 1, "height": 0.6}
-    return charts.dots(
+    fig = charts.dots(
         pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio"),
-        about,
+        charts.About({"ratio": f"{first} over {second}"}, col="panel"),
         x="ratio",
         y="system",
         hue="whose",
-        **shown,
-    ), df
+        scale="fine",
+        reference=1,
+        height=0.6,
+    )
+    return fig, df
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:

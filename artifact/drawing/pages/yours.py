@@ -49,11 +49,16 @@ def arguments() -> pd.DataFrame:
 
 def held(root: Path | None = None) -> list[Shown]:
     """Draw the figure of every trial that was held here. root: folder of trials, those of this machine by default."""
-    shown = []
-    for (name, _, system), folder in benchmark.recorded(root or benchmark.folder()).items():
-        df, gpu = records.read(folder / f"{benchmark.EXPERIMENT}.csv"), records.read_machine(folder)["gpu"]
-        shown.append(show(df, name, system, gpu, registry.variants(system)))
-    return shown
+    return [
+        show(
+            records.read(folder / f"{benchmark.EXPERIMENT}.csv"),
+            name,
+            system,
+            records.read_machine(folder)["gpu"],
+            registry.variants(system),
+        )
+        for (name, _, system), folder in benchmark.recorded(root or benchmark.folder()).items()
+    ]
 
 
 def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any, pd.DataFrame]:

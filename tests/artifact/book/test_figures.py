@@ -46,8 +46,14 @@ def table() -> pd.DataFrame:
     ]
     measured = pd.DataFrame(rows).assign(source="measured", share=0.5)
     stated = pd.DataFrame({"variant": ["auto"], "density": 0.5, "low": 1.0, "high": 3.0, "source": "stated"})
-    ceiling = pd.DataFrame({"variant": ["copy"], "density": 0.5, "value": 9.0, "slope": 0.1, "source": "ceiling"})
-    return pd.concat([measured, stated, ceiling], ignore_index=True)
+    return pd.concat(
+        [
+            measured,
+            stated,
+            pd.DataFrame({"variant": ["copy"], "density": 0.5, "value": 9.0, "slope": 0.1, "source": "ceiling"}),
+        ],
+        ignore_index=True,
+    )
 
 
 EACH = {
@@ -70,14 +76,12 @@ EACH = {
 @pytest.mark.parametrize("kind", charts.KINDS)
 def test_a_kind_draws_every_value(kind):
     spec = {"kind": kind, "caption": "", "alt": "A figure", **EACH[kind]}
-    fig = figures.draw(spec, table()[lambda df: df["density"] == 0.5], ("scalar", "auto"))
-    legible(fig)
+    legible(figures.draw(spec, table()[lambda df: df["density"] == 0.5], ("scalar", "auto")))
     assert re.fullmatch(r"A figure: .*\d.*", figures.alt(spec, table()))
 
 
 def test_rows_that_are_drawn_are_those_that_a_specification_names():
-    spec = {"where": {"variant": ["cusparse_best"]}}
-    shown = figures.drawn_rows(spec, table())
+    shown = figures.drawn_rows({"where": {"variant": ["cusparse_best"]}}, table())
     assert set(shown["variant"]) == {"cusparse_best", "auto", "copy"}
     assert set(shown.loc[shown["source"] == "measured", "variant"]) == {"cusparse_best"}
 
@@ -94,8 +98,15 @@ def test_nothing_measured_is_not_shown(monkeypatch):
 def test_a_figure_is_saved_with_its_data_and_gives_the_same_bytes():
     pictures = []
     for _ in range(2):
-        fig = figures.draw({"kind": "lines", "x": "n", "y": "value"}, table())
-        made = figures.shown("room", "some_name", fig, table(), "What it shows.", "Caption.", "Folded")
+        made = figures.shown(
+            "room",
+            "some_name",
+            figures.draw({"kind": "lines", "x": "n", "y": "value"}, table()),
+            table(),
+            "What it shows.",
+            "Caption.",
+            "Folded",
+        )
         pictures.append(made.svg.read_text())
     assert pictures[0] == pictures[1]
     assert np.isclose(pd.read_csv(made.csv)["value"], table()["value"], equal_nan=True).all()
@@ -156,8 +167,10 @@ def test_ends_tell_where_a_line_begins_peaks_and_ends():
 
 
 def test_sums():
-    text = figures.alt(MEANS | {"how": "each"}, SPEEDS[SPEEDS["source"] == "measured"])
-    assert text == "Speed: cuBLAS SGEMM 3 and auto 11."
+    assert (
+        figures.alt(MEANS | {"how": "each"}, SPEEDS[SPEEDS["source"] == "measured"])
+        == "Speed: cuBLAS SGEMM 3 and auto 11."
+    )
 
 
 # ---------------------------------------------------------------- tables, and both as data
@@ -169,8 +182,9 @@ TABLED = [path.parent.name for path in sorted(registry.FOLDER.glob("*/tables.tom
 def test_a_table_is_written_as_its_specification_says():
     df = pd.DataFrame({"variant": ["a", "b"], "ratio": [1.234, None], "sm_80": [1.0, 2.0], "other": 0})
     columns = [{"of": "variant"}, {"title": "speedup", "of": "ratio", "as": "x"}, {"of": "^sm_", "as": "{:.0f}"}]
-    spec = {"caption": "`a` at {{ n }}", "columns": [*columns, {"of": "absent"}], "na": "–"}
-    markup = figures.styled(df, spec, {"n": 3}).to_html()
+    markup = figures.styled(
+        df, {"caption": "`a` at {{ n }}", "columns": [*columns, {"of": "absent"}], "na": "–"}, {"n": 3}
+    ).to_html()
     assert "<caption><code>a</code> at 3</caption>" in markup
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t", markup) == [
         "variant",
@@ -187,8 +201,11 @@ def test_a_table_is_written_as_its_specification_says():
 
 def test_a_table_may_be_written_out_over_facts():
     spec = {"caption": "Both.", "columns": [{"of": "a"}, {"of": "b", "as": "code"}], "rows": [["x", "`{{ n }}`"]]}
-    markup = figures.styled(figures.rows(spec, {"n": 3}), spec).to_html()
-    assert re.findall(r"<td[^>]*>(.*?)</td>", markup) == ["x", "<code>3</code>"] and figures.rows({}, {}) is None
+    assert (
+        re.findall(r"<td[^>]*>(.*?)</td>", figures.styled(figures.rows(spec, {"n": 3}), spec).to_html())
+        == ["x", "<code>3</code>"]
+        and figures.rows({}, {}) is None
+    )
 
 
 @pytest.mark.parametrize(("kind", "shows"), [("tables", "table"), ("figures", "show")])

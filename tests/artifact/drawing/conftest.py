@@ -24,8 +24,10 @@ def gpu_folder(tmp_path_factory):
 def two(gpu_folder, tmp_path_factory):
     """Name -> synthetic records of two GPUs, on one of which the published kernel is fast; tests only read them."""
     fast = {name: synthetic.experiment(name, 2.0, "NVIDIA X1") for name in synthetic.SHAPES}
-    other = synthetic.folder(tmp_path_factory.mktemp("other"), fast, "NVIDIA X1", "nvidia-x1")
-    return {"NVIDIA H200": gpu_folder, "NVIDIA X1": other}
+    return {
+        "NVIDIA H200": gpu_folder,
+        "NVIDIA X1": synthetic.folder(tmp_path_factory.mktemp("other"), fast, "NVIDIA X1", "nvidia-x1"),
+    }
 
 
 @pytest.fixture

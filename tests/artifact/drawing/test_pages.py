@@ -58,11 +58,15 @@ def test_tensor_cores():
     page = machine.Page(NOTHING, "", H200, df)
     known = dict(machine.facts(page, {}))
     assert (known["tflops.mma_sp"], known["tflops.wgmma_sp_ra"], known["mhz.low"]) == (600, 1500, 1980)
-    least = 1500e6 / (2 * 4096 * H200["sm_count"])
-    assert known["inside.wgmma_sp_ra.low"] == pytest.approx(least) and known["inside.wgmma_sp_ra.high"] == 1980
+    assert (
+        known["inside.wgmma_sp_ra.low"] == pytest.approx(1500e6 / (2 * 4096 * H200["sm_count"]))
+        and known["inside.wgmma_sp_ra.high"] == 1980
+    )
     assert "1.50×" in shown("tensor", page.tensor) and "nan" not in shown("tensor", page.tensor)
-    hidden = machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan))
-    assert not any(name.startswith("mhz") for name, _ in machine.facts(hidden, {}))
+    assert not any(
+        name.startswith("mhz")
+        for name, _ in machine.facts(machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan)), {})
+    )
 
 
 def test_a_machine_without_ceilings():
@@ -92,8 +96,9 @@ def test_the_roofline_tells_formats_apart_and_leaves_tensor_cores_out(gpu_folder
     for system in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
         records.write(folder / system / "square.csv", synthetic.experiment("square", room=system))
     every, roofs = machine.intensities(folder), machine.roofs(synthetic.ceilings(), H200)
-    formats = ("CSR", "2:4", "N:M vectors")
-    assert set(every) == {f"{format}, {kind} bytes" for format in formats for kind in ("requested", "least")}
+    assert set(every) == {
+        f"{format}, {kind} bytes" for format in ("CSR", "2:4", "N:M vectors") for kind in ("requested", "least")
+    }
     assert {name: every[name] for name in alone} == alone
     for here in ({}, alone, every):
         fig, data = machine.roofline(roofs, here)
@@ -129,8 +134,7 @@ def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch,
     known = load.claims()
     (files,) = ledger.numbers(known, origin, tmp_path / "none").values()
     assert set(files) == {claim.id for claim in known}
-    measured = "../figures/records/nvidia-h200/casper_sparse/wide.csv"
-    assert files["wide-speedup"] == {measured: "wide"}
+    assert files["wide-speedup"] == {"../figures/records/nvidia-h200/casper_sparse/wide.csv": "wide"}
     for to in {to for own in files.values() for to in own}:
         assert (tmp_path / to.removeprefix("../")).read_text() and to.endswith(".csv")
     assert ledger.numbers(known, NOTHING) == {}
@@ -169,8 +173,7 @@ def test_verdicts_and_minutes_of_every_gpu(of_records):
     told = tree(dict(appendix.facts(of_records)))["gpus"]
     assert list(told) == list(of_records.folders)
     for gpu, folder in of_records.folders.items():
-        verdicts = judge.counted(of_records.judged[gpu])["verdict"]
-        assert told[gpu]["verdicts"] == verdicts.value_counts().to_dict()
+        assert told[gpu]["verdicts"] == judge.counted(of_records.judged[gpu])["verdict"].value_counts().to_dict()
         took, spent = list(told[gpu]["took"].values()), durations.durations(folder)
         assert took == sorted(took, reverse=True) and sum(took) == pytest.approx(told[gpu]["once"])
         assert told[gpu]["once"] == pytest.approx(spent.loc[~spent["repeat"], "minutes"].sum())
@@ -183,8 +186,11 @@ def test_times_and_contributions(of_records):
     square = table[table["experiment"].eq("square") & table["notebook"].str.contains("casper")]
     assert square["figure"].item() == "Fig. 5"
     assert square["H200: min (s)"].item().startswith("– ("), "one stamp tells no minutes"
-    df = appendix.contributions(of_records, "abstract-speedup", "abstract-memory-throughput")
-    row = df.set_index("number").loc["C1"]
+    row = (
+        appendix.contributions(of_records, "abstract-speedup", "abstract-memory-throughput")
+        .set_index("number")
+        .loc["C1"]
+    )
     assert "ledger.html#claim-abstract-speedup" in row["claim"] and row["tried"].endswith("Fig. 4, Fig. 5, Fig. 6")
     assert "of 54 points" in row["here"] and "at_least = 1" in row["here"] and "H100: " in row["here"]
 
@@ -200,8 +206,13 @@ def test_the_appendix_says_what_it_can_without_records(known):
     page, nothing = text.page("reviewers"), appendix.Appendix(NOTHING, known)
     page.add(appendix.facts(nothing))
     assert appendix.times(nothing) is None
-    unknown = {block for block in page.blocks if page(block).startswith("*This was not measured")}
-    assert unknown == {"memory", "together", "verdicts", "carried", "longest"}
+    assert {block for block in page.blocks if page(block).startswith("*This was not measured")} == {
+        "memory",
+        "together",
+        "verdicts",
+        "carried",
+        "longest",
+    }
 
 
 def test_a_transcript_is_what_the_commands_print():
@@ -215,8 +226,9 @@ def test_a_transcript_is_what_the_commands_print():
 
 
 def test_the_patterns_are_what_they_are_called():
-    grids = (np.array([[cell == "#" for cell in row] for row in grid.split()]) for grid in front.EXAMPLES)
-    anywhere, blocks, vectors, elements = grids
+    anywhere, blocks, vectors, elements = (
+        np.array([[cell == "#" for cell in row] for row in grid.split()]) for grid in front.EXAMPLES
+    )
     assert all(grid.shape == (8, 8) and grid.any() for grid in (anywhere, blocks))
     assert set(blocks.reshape(4, 2, 4, 2).sum(axis=(1, 3)).flat) == {0, 4}
     assert (vectors.reshape(2, 4, 2, 4).any(axis=3).sum(axis=1) == 2).all()

@@ -45,8 +45,14 @@ def test_without_records_pages_say_so():
 )
 def test_the_map_in_words_has_one_line_for_each_outcome(below, behind, said):
     made = text.page("which")
-    known = {"pattern": "blocks", "precision": "FP32", "least": 0.01, "most": 0.5}
-    made.add(facts.flat({"map.blocks FP32": {"below": below, "behind": behind} | known}))
+    made.add(
+        facts.flat(
+            {
+                "map.blocks FP32": {"below": below, "behind": behind}
+                | {"pattern": "blocks", "precision": "FP32", "least": 0.01, "most": 0.5}
+            }
+        )
+    )
     (line,) = made("map").splitlines()
     assert said in line
 

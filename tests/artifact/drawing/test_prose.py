@@ -71,15 +71,19 @@ def test_with_a_gpu_its_own_records_are_read(gpu, mode):
 def test_a_banner_names_every_gpu_that_a_page_draws_from(tmp_path, shelf):
     """Each with its dates; the commits fold. A page of one GPU's records names that alone."""
     own = synthetic.folder(tmp_path, gpu="NVIDIA X1", slug="nvidia-x1")
-    later = {"date": "2026-02-03T04:05:06+00:00", "commit": "new"}
-    records.write_machine(own / "ceilings", synthetic.machine("NVIDIA X1", "nvidia-x1") | later)
+    records.write_machine(
+        own / "ceilings",
+        synthetic.machine("NVIDIA X1", "nvidia-x1") | {"date": "2026-02-03T04:05:06+00:00", "commit": "new"},
+    )
     synthetic.folder(tmp_path, gpu="NVIDIA Y2", slug="nvidia-y2")
     banner = provenance.Origin("nvidia-x1", own, True).banner()
     title = banner.partition("</p>")[0]
     assert "an NVIDIA X1, 2026-01-02 to 2026-02-03; an NVIDIA Y2, 2026-01-02; an NVIDIA H200, 2026-01-02." in title
     assert "0123abc" not in title and "Those of the NVIDIA X1 were measured on this machine." in banner
-    folded = banner.partition("<summary>Commits</summary>")[2]
-    assert "NVIDIA X1: commits 0123abc, new; NVIDIA Y2: commit 0123abc" in folded
+    assert (
+        "NVIDIA X1: commits 0123abc, new; NVIDIA Y2: commit 0123abc"
+        in banner.partition("<summary>Commits</summary>")[2]
+    )
     ElementTree.fromstring(banner)
     alone = provenance.Origin("nvidia-x1", own, False).banner(alone=True)
     assert "H200" not in alone and "commits 0123abc, new." in alone
@@ -106,8 +110,10 @@ def test_constants_and_their_comments(tmp_path, monkeypatch):
         "# no explanation\nHIDDEN = 4\n\n#: Not a number.\nTEXT = 'x'\n\nBARE = 5\n",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    df = method.constants(importlib.import_module("made_up"))
-    assert df.to_numpy().tolist() == [["`A`", "3", "What A does, on two lines."], ["`LOW`, `HIGH`", "1 · 2.5", "Both."]]
+    assert method.constants(importlib.import_module("made_up")).to_numpy().tolist() == [
+        ["`A`", "3", "What A does, on two lines."],
+        ["`LOW`, `HIGH`", "1 · 2.5", "Both."],
+    ]
 
 
 # ---------------------------------------------------------------- what cells put on a page
@@ -154,8 +160,9 @@ def test_registers_and_spills():
     assert text.startswith("`warp_per_row<") and "compiled for sm_90a" in text
     assert text.endswith("registers a thread and spills none.")
     assert "no kernel of its own" in compiled.told(casper_sparse.VARIANTS["auto"])
-    used = pd.DataFrame({"sm_80": [48, 32], "sm_90a": [40, 32]}, index=["one", "two"])
-    assert compiled.registers(used).to_dict() == {"one": "48, 40", "two": "32"}
+    assert compiled.registers(
+        pd.DataFrame({"sm_80": [48, 32], "sm_90a": [40, 32]}, index=["one", "two"])
+    ).to_dict() == {"one": "48, 40", "two": "32"}
 
 
 def test_instructions_have_no_addresses():
@@ -226,8 +233,7 @@ def test_a_mark_is_drawn_at_all_entries_of_its_arrays_as_it_says():
 def test_the_timeline_is_the_schedule_of_the_timer():
     fig, data = method.timeline(("A", "B"), rounds=2)
     gpu = data[data["lane"] == "GPU"]
-    order = bench.schedule({"A": 2, "B": 2})
-    assert gpu["what"].tolist() == ["flush", *(x for name in order for x in ("flush", name))]
+    assert gpu["what"].tolist() == ["flush", *(x for name in bench.schedule({"A": 2, "B": 2}) for x in ("flush", name))]
     assert (data["end"] > data["begin"]).all()
     for _, lane in data.groupby("lane"):
         assert np.allclose(lane["begin"].to_numpy()[1:], lane["end"].to_numpy()[:-1])

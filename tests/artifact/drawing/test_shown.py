@@ -50,8 +50,12 @@ def every(tmp_path, monkeypatch):
     """Folder of made-up records of the GPUs that are shipped, and of one that nobody has, a quarter slower."""
     root = tmp_path / "records"
     for name, scale in (dict.fromkeys(SHIPPED, 1.0) | {NAME: 1.25}).items():
-        frames = {sweep: synthetic.experiment(sweep, gpu=name, scale=scale) for sweep in synthetic.SHAPES}
-        synthetic.folder(root, frames, name, device.slug(name))
+        synthetic.folder(
+            root,
+            {sweep: synthetic.experiment(sweep, gpu=name, scale=scale) for sweep in synthetic.SHAPES},
+            name,
+            device.slug(name),
+        )
     monkeypatch.setattr(paths, "RECORDED", root)
     monkeypatch.setattr(provenance.sides, "__defaults__", (root,))
     mine = [claim for claim in load.claims() if claim.room == SYSTEM]

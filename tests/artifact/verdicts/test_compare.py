@@ -39,8 +39,9 @@ def compared(tmp_path, usual):
     """Compare made-up records with the usual ones."""
 
     def make(fresh=None, gpu=None, with_ceilings=True, **how):
-        made = synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings)
-        return compare.compare(made, usual, **how)
+        return compare.compare(
+            synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings), usual, **how
+        )
 
     return make
 
@@ -202,5 +203,9 @@ def test_verdicts_are_counted_apart_by_what_they_rest_on():
         ("c", given, given, compare.NO_GPU, True),
         ("d", given, none, compare.OWN, True),
     ]
-    df = pd.DataFrame(rows, columns=["id", "fresh", "shipped", "basis", "agrees"])
-    assert compare.counted(df) == {"own": 2, "kept": 1, "no_gpu": 1, "two_kinds": ("b",)}
+    assert compare.counted(pd.DataFrame(rows, columns=["id", "fresh", "shipped", "basis", "agrees"])) == {
+        "own": 2,
+        "kept": 1,
+        "no_gpu": 1,
+        "two_kinds": ("b",),
+    }

@@ -65,8 +65,11 @@ def test_no_measured_number_is_typed_in_a_reason():
 def test_the_ledger_follows_the_records(tmp_path, speedup, pair):
     """The abstract and section V disagree about who is faster; the records decide."""
     ids = ["abstract-speedup", "summary-cusparse-faster", "wide-speedup"]
-    claims = [claim for claim in CASPER if claim.id in ids]
-    df = judge.judge(claims, synthetic.folder(tmp_path, frames(speedup))).set_index("id").loc[ids]
+    df = (
+        judge.judge([claim for claim in CASPER if claim.id in ids], synthetic.folder(tmp_path, frames(speedup)))
+        .set_index("id")
+        .loc[ids]
+    )
     assert tuple(df["verdict"][:2]) == pair and df["published"].iloc[2] == "0.55–0.90×"
     assert "summary-cusparse-faster" in df["why"].iloc[0]
 
@@ -92,8 +95,9 @@ NEAR, FAR = "n = 512 or 1024", lambda m, n, k, d: 0.7 if n <= 1024 else 9.0
     ],
 )
 def test_the_ledger_says_where_and_against_whom_a_claim_was_judged(tmp_path, speedup, old, new, verdict, said, unsaid):
-    folder = synthetic.folder(tmp_path, frames(speedup))
-    (row,) = judge.judge(load(tmp_path / "rooms", GOOD.replace(old, new)), folder).to_dict("records")
+    (row,) = judge.judge(
+        load(tmp_path / "rooms", GOOD.replace(old, new)), synthetic.folder(tmp_path, frames(speedup))
+    ).to_dict("records")
     assert row["verdict"] == verdict and all(words in row["why"] for words in said) and unsaid not in row["why"]
 
 
@@ -109,8 +113,9 @@ def test_the_ledger_says_where_and_against_whom_a_claim_was_judged(tmp_path, spe
 def test_a_quantity_that_is_only_bounded_needs_one_verdict_from_both_bounds(least, requested, verdict, measured):
     made = frames()
     for df in made.values():
-        per = synthetic.COPY_GBPS * 1e3 * df["median_us"]
-        df[["least_bytes", "requested_bytes"]] = np.outer(per, [least, requested])
+        df[["least_bytes", "requested_bytes"]] = np.outer(
+            synthetic.COPY_GBPS * 1e3 * df["median_us"], [least, requested]
+        )
     claim = rule({"dram_use": ["warp_per_row"], "metric": "dram"}, "median", {"at_least": 0.9, "partly": 0.6})
     with nullcontext() if verdict else pytest.raises(NotMeasured, match=measured):
         found = measures.outcome(claim, evidence(made), ALL)
@@ -145,12 +150,10 @@ def two_runs(tmp_path) -> Path:
     for name, speedup in (("wide", 1.0), ("square", 4.0)):
         df = frames()["wide"].assign(experiment=name)
         last = df["n"] == df["n"].max()
-        ours, theirs = df["variant"] == "warp_per_row", df["variant"] == "any_n"
-        df.loc[theirs, "median_us"] = 100.0
-        df.loc[ours, "median_us"] = np.where(last[ours], 50.0, 100.0 / speedup)
-        df["q25_us"] = df["q75_us"] = df["median_us"]
-        df["tflops"] = df["useful_flops"] / df["median_us"] / 1e6
-        df["gbps"] = df["least_bytes"] / df["median_us"] / 1e3
+        of = [np.where(last, 50.0, 100.0 / speedup), 100.0]
+        us = np.select([df["variant"] == v for v in ("warp_per_row", "any_n")], of, df["median_us"])
+        rates = {"tflops": df["useful_flops"] / us / 1e6, "gbps": df["least_bytes"] / us / 1e3}
+        df = df.assign(median_us=us, q25_us=us, q75_us=us, **rates)
         made[name] = df if name == "wide" else df[~last]
     return synthetic.folder(tmp_path, made)
 
@@ -214,9 +217,15 @@ def test_what_does_not_carry_over(tmp_path, changes, gpu, expected):
     """A claim that fails is excused only where the source measured it, on another GPU."""
     rows = []
     for speedup in (1.3, 0.7):
-        made = {name: df.assign(gpu=gpu) for name, df in frames(speedup).items()}
-        where = synthetic.folder(tmp_path / str(speedup), made, gpu, device.slug(gpu))
-        rows += judge.judge([replace(CLAIM, **changes)], where).to_dict("records")
+        rows += judge.judge(
+            [replace(CLAIM, **changes)],
+            synthetic.folder(
+                tmp_path / str(speedup),
+                {name: df.assign(gpu=gpu) for name, df in frames(speedup).items()},
+                gpu,
+                device.slug(gpu),
+            ),
+        ).to_dict("records")
     assert [row["verdict"] for row in rows] == [expected, REPRODUCED] and rows[1]["reason"] == ""
 
 
@@ -314,9 +323,9 @@ def test_placeholders(tmp_path, text, filled):
 @pytest.mark.parametrize("both", [(), ("b",)])  # who states it
 def test_which_of_two_claims_stands(a, b, stands, both):
     known = [replace(CLAIM, id=i, contradicts=others) for i, others in (("a", both), ("b", ("a",)))]
-    judged = pd.DataFrame({"id": ["a", "b"], "verdict": [a, b]})
-    df = judge.contradictions(judged, known)
-    assert df.to_dict("records") == [{"one": "a", "other": "b", "stands": stands}]
+    assert judge.contradictions(pd.DataFrame({"id": ["a", "b"], "verdict": [a, b]}), known).to_dict("records") == [
+        {"one": "a", "other": "b", "stands": stands}
+    ]
 
 
 # ---------------------------------------------------------------- the ledger
@@ -330,8 +339,7 @@ GPU = "NVIDIA H200"
 @pytest.fixture(scope="module")
 def gpus() -> dict[str, pd.DataFrame]:
     """The verdicts by the shipped records of every GPU."""
-    folders = {gpu: paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)}
-    return judge.everywhere(KNOWN, folders)
+    return judge.everywhere(KNOWN, {gpu: paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)})
 
 
 @pytest.fixture(scope="module")
@@ -341,8 +349,10 @@ def df(gpus) -> pd.DataFrame:
 
 def rows(text: str) -> dict[str, BeautifulSoup]:
     """Id of a claim -> its row."""
-    soup = BeautifulSoup(text, "html.parser")
-    return {row["id"].removeprefix("claim-"): row for row in soup.find_all("tr", id=re.compile("^claim-"))}
+    return {
+        row["id"].removeprefix("claim-"): row
+        for row in BeautifulSoup(text, "html.parser").find_all("tr", id=re.compile("^claim-"))
+    }
 
 
 def test_totals_tell_apart_what_the_sources_own_data_decide(df):
@@ -362,8 +372,9 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         assert cell["data-verdict"] == measures.said(row["verdict"], row["extension"])
         seen = "".join(cell.text.split())
         assert all("".join(said.split()) in seen for said in (row["measured"], row["close"], row["why"])), row["id"]
-        told = cell.find("p", class_="judged").find_previous_siblings("p")
-        assert len(told) == bool(row["close"]) + (bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED)
+        assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == bool(row["close"]) + (
+            bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED
+        )
         assert bool(cell.find("small")) == row["extension"] and own.find("a", href=f"#claim-{row['id']}")
         assert durations.said(row["minutes"]) in own.find("th").text
     assert set(re.findall('href="#claim-([^"]*)"', text)) <= set(df["id"])
@@ -387,24 +398,32 @@ def test_rows_stand_below_the_sections_of_their_sources(df):
 
 
 def test_what_comes_first_is_open_and_the_others_unfold_with_links_to_numbers(df):
-    files = {GPU: {"wide-speedup": {"figures/records/h200/wide.csv": "wide"}}}
-    text = ledger.ledger({GPU: df}, files, "ledger.html", ["wide-speedup", "abstract-speedup"])
-    shown, folded = map(rows, text.split('<details class="folded">'))
+    shown, folded = map(
+        rows,
+        ledger.ledger(
+            {GPU: df},
+            {GPU: {"wide-speedup": {"figures/records/h200/wide.csv": "wide"}}},
+            "ledger.html",
+            ["wide-speedup", "abstract-speedup"],
+        ).split('<details class="folded">'),
+    )
     assert set(shown) == {"wide-speedup", "abstract-speedup"} and set(folded) == set(df["id"]) - set(shown)
-    linked = {i for i, row in (shown | folded).items() if row.find("a", download=True)}
-    assert linked == {"wide-speedup"}
+    assert {i for i, row in (shown | folded).items() if row.find("a", download=True)} == {"wide-speedup"}
     assert 'class="folded"' not in ledger.ledger({GPU: df}, beside="ledger.html", first=["no such claim"])
 
 
 def test_the_ledger_has_a_column_for_each_gpu(gpus):
-    made = pd.concat(gpus).assign(said=lambda df: list(map(measures.said, df["verdict"], df["extension"])))
-    said = made.groupby("id")["said"].agg(list)
+    said = (
+        pd.concat(gpus)
+        .assign(said=lambda df: list(map(measures.said, df["verdict"], df["extension"])))
+        .groupby("id")["said"]
+        .agg(list)
+    )
     one, other = gpus.items()
     text = ledger.ledger(dict([one, (other[0], other[1].iloc[::-1])]))  # in any order
-    cells = {
+    assert {
         i: [c["data-verdict"] for c in row.find_all("td", {"data-verdict": True})] for i, row in rows(text).items()
-    }
-    assert cells == said.to_dict()
+    } == said.to_dict()
 
 
 def test_a_bar_for_each_source_counts_its_claims(df):

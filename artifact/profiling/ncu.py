@@ -1,6 +1,5 @@
-"""Hardware counters through Nsight Compute: profiling, and reading any .ncu-rep as a tidy table.
+"""Hardware counters through Nsight Compute, as a tidy table.
 
-    df = read(path)                                            # every launch, every numeric metric
     df = profile(system, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
                  ["warp_per_row", "cusparse_alg2"], folder=records / system)
 
@@ -9,7 +8,6 @@ each kernel from a flushed cache until every counter was read, and leaves the cl
 (`--clock-control none`).
 """
 
-import contextlib
 import importlib
 import json
 import math
@@ -132,101 +130,64 @@ LEAN = (("--import-sass", "no"), ("--disable-extra-suffixes",))
 #: Runs of ncu, each without the metrics and options that the one before refused.
 ATTEMPTS = 8
 
-READ = ("range", "launch", "kernel", "grid", "block", "metric", "value", "unit")
+READ = ("launch", "kernel", "grid", "block", "metric", "value", "unit")
 POINT = ("variant", "m", "n", "k", "density")
-COLUMNS = (*POINT, *READ[1:])
+COLUMNS = (*POINT, *READ)
 #: Beside a system's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
 #: lies with it where it was made; it names the machine and its folders, so what is shipped is this table and
 #: counters.csv.
 LAUNCHES = Path("profiles", "launches.csv")
 LAUNCH_COLUMNS = (*POINT, "launch", "kernel", "grid", "block", "time_ns")
-#: What every report begins with.
-MAGIC = b"NVR\0"
 
 
-# ---------------------------------------------------------------- any report
+# ---------------------------------------------------------------- a report
 
 
-def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
-    """Any .ncu-rep as a table, one row per (range, launch, metric), in the report's order.
+def read(report: Path, metrics: Iterable[str]) -> pd.DataFrame:
+    """Return a report that ncu wrote as a table, one row per (launch, metric), in the report's order.
 
-    metrics: names; None for all that are numbers. Columns: READ. range and launch are indices in
-    the report, kernel is the name without template arguments and parameters ("range" where a whole
-    range was profiled), grid and block are text ("64x64x1", empty where the report has none), value
-    is float in `unit`. A metric that was asked for and that a launch lacks has a row with NaN; of a
-    metric with instances (per instruction, per rule) the value is the aggregate.
-    Raises FileNotFoundError where there is no such file or no ncu-report to read it with, and
-    ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
-    which the package finds no launch or one that it cannot decode.
+    Columns: READ. launch is an index in the report, kernel is the name without template arguments and parameters, grid
+    and block are text ("64x64x1", empty where the report has none), value is float in `unit`. A metric that a launch
+    lacks has a row with NaN; of a metric with instances (per instruction, per rule) the value is the aggregate.
+    Raises, one sentence, FileNotFoundError where there is no ncu-report to read it with, and ValueError where the
+    package finds no launch or one that it cannot decode.
     """
-    if not report.exists():
-        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
-    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
-    for right, what in (  # `ncu_report` would end the interpreter
-        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
-        (start, "the report is empty; copy or profile it again"),
-        # One that is compressed as a whole begins in another way.
-        (
-            start == MAGIC or report.suffix == ".ncu-repz",
-            "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote",
-        ),
-    ):
-        require(bool(right), f"{report}: {what}.")
     try:
         import ncu_report
     except ImportError:
         raise FileNotFoundError(
             f"{report}: reading it needs the package ncu-report, which is not installed here."
         ) from None
-    wanted = None if metrics is None else list(dict.fromkeys(metrics))
-    again = "profile it again or update the package."
+    again, wanted = "profile it again or update the package.", list(dict.fromkeys(metrics))
     try:
-        with _silence():  # protobuf's own words on what it cannot decode
-            rows = list(_rows(ncu_report.load_report(str(report)), wanted))
+        rows = list(_rows(ncu_report.load_report(str(report)), wanted))
     except TypeError:
         raise ValueError(
             f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than the package "
             f"ncu-report; {again}"
         ) from None
     require(bool(rows), f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
-    return pd.DataFrame(rows, columns=list(READ)).astype({"range": int, "launch": int, "value": float})
+    return pd.DataFrame(rows, columns=list(READ)).astype({"launch": int, "value": float})
 
 
-def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
+def _rows(context, wanted: Sequence[str]) -> Iterator[tuple]:
     """Values of READ, from an `ncu_report.IContext`. TypeError where it cannot name something."""
-    actions = ((index, action) for index, part in enumerate(context or ()) for action in part)
-    for launch, (index, action) in enumerate(actions):
-        names = action.metric_names()
-        if not action.name() or None in names:
+    for launch, action in enumerate(action for part in context or () for action in part):
+        if not action.name() or None in action.metric_names():
             raise TypeError("a name is missing")
-        values = _values(action, names if wanted is None else wanted, wanted is not None)
-        sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
+        sizes = [value for _, value, _ in _values(action, DIMENSIONS)]
         grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
         shape = ("", "") if any(map(math.isnan, sizes)) else (grid, block)
-        yield from ((index, launch, action.name(), *shape, *row) for row in values)
+        yield from ((launch, action.name(), *shape, *row) for row in _values(action, wanted))
 
 
-def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, float, str]]:
-    """Name, value and unit of the metrics with a number; of the others only if `missing`, as NaN."""
+def _values(action, names: Iterable[str]) -> list[tuple[str, float, str]]:
+    """Name, value and unit of metrics; NaN of those that are no number."""
     metrics = {name: action.metric_by_name(name) for name in names}
     # Of a metric that has instances only, value() is 0.
     values = {name: x.value() for name, x in metrics.items() if x is not None and x.has_value()}
     numbers = {k: (float(x), metrics[k].unit() or "") for k, x in values.items() if isinstance(x, int | float)}
-    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics if missing or name in numbers]
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Nothing that a library writes to stderr meanwhile is seen."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics]
 
 
 def launches(folder: Path) -> pd.DataFrame:

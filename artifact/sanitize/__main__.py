@@ -37,8 +37,7 @@ OPTIONS = {
     "synccheck": (),
     "racecheck": (),
 }
-#: initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, and reports are sorted.
-UNFILTERED = ("initcheck",)
+NAMES = list(cases.find())
 CHILD = (sys.executable, "-m", "artifact.sanitize.cases")
 
 
@@ -152,7 +151,8 @@ def words(
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
     return [
         *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
-        *(() if tool in UNFILTERED else ("--kernel-name", mangled)),
+        # initcheck must see what CuPy's kernels write, since ours read it: nothing is left out, and reports are sorted.
+        *(() if tool == "initcheck" else ("--kernel-name", mangled)),
         *("--port", str(49152 + 20 * number)),
         *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),
         *("--log-file", str(folder / "log.txt")),
@@ -191,7 +191,7 @@ def run(system: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s:
             process.wait()
     made.seconds = time.perf_counter() - begin
     at, ended = _read_cases(made, folder / "cases.jsonl")
-    made.found, counted = read_log(_text(folder / "log.txt"), kernels if tool in UNFILTERED else ())
+    made.found, counted = read_log(_text(folder / "log.txt"), kernels if tool == "initcheck" else ())
     if tool:
         made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
     if status is None:
@@ -229,21 +229,17 @@ _GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\(
 # ---------------------------------------------------------------- the whole
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases of the chosen systems under the chosen tools, and print the report."""
-    names, option = list(cases.find()), command.option
-    options = (
-        option("--rooms", nargs="+", choices=names, default=names),
-        option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
-        option("--only", default="", help="cases whose name has this text"),
-        option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
-        option("--limit", type=float, default=420, help="seconds that a process may take"),
-    )
-    return command.program("artifact.sanitize", str(__doc__).splitlines()[0], *options)(_all)(arguments)
-
-
-def _all(given: command.Options) -> int:
-    """All systems alone, and then under every tool; the exit status."""
+@command.program(
+    "artifact.sanitize",
+    str(__doc__).splitlines()[0],
+    command.option("--rooms", nargs="+", choices=NAMES, default=NAMES),
+    command.option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
+    command.option("--only", default="", help="cases whose name has this text"),
+    command.option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="side by side"),
+    command.option("--limit", type=float, default=420, help="seconds that a process may take"),
+)
+def main(given: command.Options) -> int:
+    """Run the cases of the chosen systems alone, then under every chosen tool, and print the report."""
     try:
         if given.tools:
             sanitizer()
@@ -267,7 +263,7 @@ def _all(given: command.Options) -> int:
             if tool != "racecheck" or not all(kernels[system].values())
         ]
         every = [*alone, *pool.map(lambda number, asked: job(number, *asked), count(), asked)]
-    whole = not given.only and set(given.rooms) == set(cases.find())
+    whole = not given.only and set(given.rooms) == set(NAMES)
     missing = never_loaded(kernels) if whole else []
     print(*details(every), *missing, sep="\n")
     return int(bool(missing) or not all(made.is_right for made in every))

@@ -129,13 +129,16 @@ CASES = {
         )
         for dtype in half.DTYPES
     },
-    "cublaslt_eight": Case(
-        cublas.prepare_eight,
-        partial(eight_problem, 16, 48, 32),
-        11,
-        ("lt", "matmul_desc_create"),
-        lambda p: p.m * p.k,
-    ),
+    **{
+        f"cublaslt_eight {n} {orders}": Case(
+            cublas.prepare_eight,
+            partial(eight_problem, 16, n, 32, orders=orders),
+            11,
+            ("lt", "matmul_desc_create"),
+            lambda p: p.m * p.k,
+        )
+        for n, orders in ((48, "CC"), (48, "FF"), (7, "FF"))  # one column is as good as another
+    },
     **{
         f"cusparselt {algorithm} {dtype} {orders}": Case(
             partial(cusparselt.prepare, algorithm),

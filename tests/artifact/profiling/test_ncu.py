@@ -89,14 +89,8 @@ SESSION = message(
 PROCESS = message((1, 4711), (2, "process host"), (3, "/home/someone/process"))
 
 
-def block(*kernels, sources=(), ranges=()) -> bytes:
-    strings: list[str] = []
-
-    def metrics(values) -> list[bytes]:
-        strings.extend(name for name in values if name not in strings)
-        return [metric(strings.index(name), value) for name, value in values.items()]
-
-    entries = list(sources)
+def block(*kernels) -> bytes:
+    strings, entries = [*dict.fromkeys(name for k in kernels for name in k.values)], []
     for i, k in enumerate(kernels):
         heading = [
             (1, 1),
@@ -111,13 +105,11 @@ def block(*kernels, sources=(), ranges=()) -> bytes:
             (10, SIZE),
             (11, SIZE),
         ]
-        results = [(13, m) for m in metrics(k.values)]
+        results = [(13, metric(strings.index(name), value)) for name, value in k.values.items()]
         entries.append(message(*heading, *results, (15, CODE), (18, COMMENT)))
-    entries += [message((1, 1), (2, 1), *((4, m) for m in metrics(v))) for v in ranges]
     payload = b"".join(map(sized, entries))
-    counts = [(1, len(sources)), (2, len(kernels)), (7, len(ranges))]
     table = message(*((1, s) for s in strings))
-    header = message(*counts, (3, SESSION), (4, table), (5, len(payload)), (6, PROCESS))
+    header = message((2, len(kernels)), (3, SESSION), (4, table), (5, len(payload)), (6, PROCESS))
     return sized(header) + payload
 
 
@@ -139,26 +131,24 @@ def library():
     return pytest.importorskip("ncu_report")
 
 
-def reported(tmp_path, *launches, metrics=None, **ranges) -> pd.DataFrame:
+def reported(tmp_path, *launches, metrics) -> pd.DataFrame:
     """What is read of a report of these launches."""
-    return ncu.read(report(tmp_path / "r.ncu-rep", block(*launches, **ranges)), metrics)
+    return ncu.read(report(tmp_path / "r.ncu-rep", block(*launches)), metrics)
 
 
 # ---------------------------------------------------------------- reading any report
 
 
-def test_every_number_of_every_launch_is_a_row(tmp_path):
+def test_launches_of_all_ranges_are_counted_in_their_order(tmp_path):
     first = kernel("first", time=100, hit=50.5, **GRID)
-    df = ncu.read(report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first)))
-    assert list(df.columns) == list(ncu.READ) and df["value"].dtype == float
-    launches = df[["range", "launch", "kernel", "grid", "block"]].drop_duplicates()
-    assert launches.to_numpy().tolist() == [
-        [0, 0, "first", "64x32x2", "128x1x1"],
-        [0, 1, "second", "", ""],
-        [0, 2, "first", "64x32x2", "128x1x1"],
+    path = report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first))
+    df = ncu.read(path, [ncu.TIME])
+    assert list(df.columns) == list(ncu.READ) and df["value"].tolist() == [100, 7, 100]
+    assert df[["launch", "kernel", "grid", "block"]].to_numpy().tolist() == [
+        [0, "first", "64x32x2", "128x1x1"],
+        [1, "second", "", ""],
+        [2, "first", "64x32x2", "128x1x1"],
     ]
-    of = df.groupby("launch")["metric"].agg(set)
-    assert of[0] == {ncu.TIME, "l2__hit.pct", *GRID} and of[1] == {ncu.TIME}
 
 
 def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(tmp_path):
@@ -170,46 +160,20 @@ def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(tmp_path):
     assert len(df) == 6 and df["unit"].notna().all()
 
 
-def test_instances_give_their_aggregate_or_nothing_and_ranges_are_launches(tmp_path):
+def test_instances_give_their_aggregate_or_nothing(tmp_path):
     values = {"with.sum": (9.0, (4, 5)), "without.sum": (None, (4, 5)), "text": "words"}
-    df = reported(tmp_path, kernel("a", **values))
-    assert df[["metric", "value"]].to_numpy().tolist() == [["with.sum", 9.0]]
-    asked = reported(tmp_path, kernel("a", **values), metrics=values).set_index("metric")["value"]
-    assert asked["with.sum"] == 9 and asked[["without.sum", "text"]].isna().all()
-    whole = reported(tmp_path, ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}])
-    columns = ["launch", "kernel", "grid", "value"]
-    assert whole[columns].to_numpy().tolist() == [[0, "range", "", 1], [1, "range", "", 2]]
+    found = reported(tmp_path, kernel("a", **values), metrics=values).set_index("metric")["value"]
+    assert found["with.sum"] == 9 and found[["without.sum", "text"]].isna().all()
 
 
-# ---------------------------------------------------------------- files that are no whole report
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"kernel,time\na,1\n", "no report of Nsight Compute"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "no report of Nsight Compute"),
-        (bytes(5000), "no report of Nsight Compute"),
-        (b"NVR\0", "finds no metric of a launch"),
-        (b"NVR\0\xff\xff\xff\xff", "finds no metric of a launch"),
-        (b"NVR\0" + sized(message((1, 10))), "finds no metric of a launch"),
-        ("folder", "this is a folder"),
-        ("nothing", "there is no such report"),
-        ("package", "needs the package ncu-report"),
-    ],
-)
-def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, capfd, content, message):
+@pytest.mark.parametrize("content", [b"NVR\0", b"NVR\0\xff\xff\xff\xff", b"NVR\0" + sized(message((1, 10)))])
+@pytest.mark.parametrize(("package", "says"), [(True, "finds no metric of a launch"), (False, "needs the package")])
+def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, content, package, says):
     path = tmp_path / "r.ncu-rep"
-    if content == "folder":
-        path.mkdir()
-    elif content != "nothing":
-        path.write_bytes(b"NVR\0" if content == "package" else content)
-    if content == "package":
+    path.write_bytes(content)
+    if not package:
         monkeypatch.setitem(sys.modules, "ncu_report", None)
-    with pytest.raises((ValueError, FileNotFoundError), match=f"^{path}: .*{message}[^\n]*$") as caught:
-        ncu.read(path)
-    assert str(caught.value).count(". ") == 0 and capfd.readouterr() == ("", "")
+    refused(f"^{path}: .*{says}", ncu.read, path, METRICS, kind=(ValueError, FileNotFoundError))
 
 
 # ---------------------------------------------------------------- contenders

@@ -16,7 +16,7 @@ from kernels.distributed import comm, partition, plans
 from kernels.distributed.backend import Now
 from kernels.distributed.partition import rows_of
 from kernels.distributed.plans import Part
-from kernels.formats import bcsr, csr, half, stored, wcsr
+from kernels.formats import bcsr, csr, half, wcsr
 
 RNG = np.random.default_rng(0)
 
@@ -44,7 +44,7 @@ MATRICES = {
 def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked) -> list:
     """Plans of a product on `size` threads, which must be right, twice; a: the matrix, or a function of the rank."""
     dtype = asked.get("dtype") or "float32"
-    given = stored.rounded(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
+    given = half.to_bits(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
 
     def work(ranks):
         mine = a(ranks.rank) if callable(a) else a
@@ -61,9 +61,9 @@ def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked
     edges = [0, *(made.c_rows[1] for made, _ in found)]
     assert [made.c_rows for made, _ in found] == list(itertools.pairwise(edges)) and edges[-1] == expected.shape[0]
     results = [out for _, out in found] if whole else [np.concatenate([out for _, out in found])]
-    reference = expected.astype(np.float64) @ stored.numbers(given, dtype)
+    reference = expected.astype(np.float64) @ half.from_bits(given, dtype)
     for out in results:
-        error = np.abs(stored.numbers(out, dtype) - reference).max(initial=0) / max(
+        error = np.abs(half.from_bits(out, dtype) - reference).max(initial=0) / max(
             np.abs(reference).max(initial=0), 1e-30
         )
         assert error < (1e-2 if dtype in half.DTYPES else 1e-6)
@@ -223,8 +223,8 @@ class Racing(distributed.Host):
     def caller(self):
         return self.callers
 
-    def streams(self):
-        return Flow(self, "products"), Flow(self, "travels")
+    def stream(self, priority=0):
+        return Flow(self, "travels" if priority else "products")
 
     def ms(self, begin, end):
         return 0.0

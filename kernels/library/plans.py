@@ -23,8 +23,8 @@ from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import buffers, current, dense, direct, operands, routes
-from .buffers import Buffers
+from . import current, dense, direct, operands, routes
+from .current import Buffers
 from .dense import Dense, require_no_grad
 
 ORDERS = ("C", "F")
@@ -215,14 +215,14 @@ class Plan:
 
     def _buffers_for(self, pointer: int) -> Buffers:
         """Return the buffers of a call on the stream at an address, which nothing uses before this call does."""
-        if not buffers.is_captured(pointer):
+        if not current.is_captured(pointer):
             if not self._buffers.follow(pointer):
-                self._buffers = buffers.copy_of(self._sizes)
+                self._buffers = current.copy_of(self._sizes)
                 self._buffers.last = pointer
             return self._buffers
-        capture = buffers.capture_of(pointer)
+        capture = current.capture_of(pointer)
         if capture not in self._of_captures:
-            self._of_captures[capture] = buffers.copy_of(self._sizes)
+            self._of_captures[capture] = current.copy_of(self._sizes)
         mine = self._of_captures[capture]
         require(
             mine.follow(pointer),
@@ -285,7 +285,7 @@ class Plan:
         """Return a buffer in the kernel's own memory order, kept from its first use on: zeros."""
         if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
-            address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
+            address = current.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
             strides = (self.n, 1) if order == "C" else (1, rows)
             mine.stages[whose] = Dense(address, (rows, self.n), strides, self.dtype, self._ordinal)
         return mine.stages[whose]

@@ -513,13 +513,17 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
     for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 128)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
         bound = system.prepare(name, p, device)
-        *_, how, arguments = step_of(bound)
+        main, _, how, arguments = step_of(bound)
         assert bound.prepare_bytes > 0 and bound.result() is p.device().c
         of_cut = [given for kernel, _, given in bound.named if "_cut<" in kernel]
+        turns = [kernel.split(": ")[1].split("<")[0] for kernel, *_ in bound.named if "pitch" not in kernel]
+        assert turns == sorted(turns, key=["clear_cut", main, "round_cut"].index)
         first = arguments[7] if name.startswith("windows") else arguments[6] if dtype == "bfloat16" else 0
         assert all(given[1] == first for given in of_cut), "the order of rows, or sums"
         if name.startswith("wcsr"):
-            work = windows.CONFIGS[name].convert(p.device().a, dtype)[1]
+            made, work = windows.CONFIGS[name].convert(p.device().a, dtype)
+            sums = len(work.cut) * 64 * (n + -n % 8) * 4 * (dtype == "bfloat16")  # of whole lines in float32
+            assert bound.prepare_bytes == made.nbytes + work.nbytes + sums
             assert how.grid == (len(work.table), ceil(n / 128))
             assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * (4 if dtype == "tf32" else 2) % 16 > 0)
         elif name.startswith("windows"):

@@ -60,6 +60,7 @@ UNINIT = "Uninitialized __global__ memory read of size 4 bytes"
         (RACECHECK, 1, (), [(WRITE, "opt1", "opt1.cu:30", 1)]),  # in its first line
         (INITCHECK, 2, (), [(UNINIT, "cupy_copy__float32_float32", "", 1), (UNINIT, "stream", "store.cuh:12", 1)]),
         (INITCHECK, 2, ("stream", "bulk"), [(UNINIT, "stream", "store.cuh:12", 1)]),  # others' are left out
+        (MEMCHECK, 3, ("stream",), [("Program hit CUDA_ERROR", "", "", 1)]),  # which names no kernel
         ("", None, (), []),
     ],
 )

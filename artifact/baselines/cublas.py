@@ -71,7 +71,7 @@ from artifact.baselines.cusparselt import MULTIPLE_EIGHT, require_eight, require
 from artifact.measure.device import first_line
 from kernels import formats
 from kernels.contract import Operands, Problem, require, timed
-from kernels.formats import half, nm, two_four, two_four_eight
+from kernels.formats import half, nm, two_four
 from kernels.formats.half import Half, array_of
 from kernels.gpu import succeeded
 from kernels.lazy import cupy, runtime
@@ -311,7 +311,7 @@ def prepare_eight(problem: Problem, device) -> PreparedKernel:
         every = (_proposals(handle, problem, made[""], sums, stack) for sums in SUMS)
         return {words: candidate for each in every for words, candidate in each.items()}
 
-    make = {"": partial(two_four_eight.to_dense_bits, operands.a)}
+    make = {"": partial(two_four.to_dense_bits, operands.a)}
     return _fastest("cublaslt_eight", make, propose, "e4m3", problem, device)
 
 

@@ -57,7 +57,7 @@ from artifact.baselines._library import (
     sizes,
 )
 from kernels.contract import Operands, Problem, require, timed
-from kernels.formats import bcsr, stored
+from kernels.formats import bcsr, half
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
@@ -93,7 +93,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         a, ms = timed(lambda: csr_of_blocks(operands.a))
         nbytes = a.nbytes
     elif isinstance(b, Half):
-        a, ms = timed(lambda: replace(operands.a, val=stored.rounded(operands.a.val, operands.b.dtype)))
+        a, ms = timed(lambda: replace(operands.a, val=half.to_bits(operands.a.val, operands.b.dtype)))
         nbytes = a.val.nbytes
     # alg3's reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
     # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
@@ -218,7 +218,7 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
     """
     made = bcsr.to_csr(a)
-    return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
+    return Csr(a.m, a.k, made.row_ptr, made.col_idx, half.to_bits(made.val, a.dtype))
 
 
 def require_work(problem: Problem) -> None:

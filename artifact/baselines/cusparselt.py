@@ -43,9 +43,8 @@ from artifact.baselines._library import (
 )
 from artifact.measure import device as device_
 from kernels.contract import Problem, require, timed
-from kernels.formats import two_four, two_four_eight
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
+from kernels.formats import two_four
+from kernels.formats.half import Eight, Half
 from kernels.lazy import cupy
 
 #: Which algorithm -> what it is called in the records.
@@ -125,7 +124,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     """
     _require_multiples(problem, MULTIPLE)
     operands = problem.device()
-    eight_bit, alpha = isinstance(operands.a, two_four_eight.TwoFourEight), ALPHA
+    eight_bit, alpha = isinstance(operands.a, two_four.TwoFourEight), ALPHA
     (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
     if eight_bit:
         _require_multiples(problem, MULTIPLE_EIGHT)
@@ -161,7 +160,7 @@ def require_two_four(library: str, problem: Problem, operands) -> None:
 def require_eight(library: str, problem: Problem, operands) -> None:
     """Raise ValueError unless A is 2:4 and B dense in e4m3, with one scale each, and C is bfloat16."""
     a, b, c = operands.a, operands.b, operands.c
-    eights = isinstance(a, two_four_eight.TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == "e4m3"
+    eights = isinstance(a, two_four.TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == "e4m3"
     scaled = eights and a.scale.size == b.scale.size == 1
     require_taken(scaled, library, "a 2:4 A and a B of e4m3 with one scale each", problem)
     require_taken(isinstance(c, Half) and c.dtype == "bfloat16", library, "a bfloat16 C of e4m3", problem)
@@ -198,7 +197,7 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
     description = library.matmul_descriptor_init(handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, sums)
     owned(stack, library.matmul_descriptor_destroy, description)
     compressed, buffer = (cupy.empty(size, cupy.uint8) for size in library.sp_mma_compressed_size2(handle, mat_a))
-    bits = (two_four_eight if out != dtype else two_four).to_dense_bits(a)
+    bits = two_four.to_dense_bits(a)
     places = bits.data.ptr, compressed.data.ptr, buffer.data.ptr, cupy.cuda.get_current_stream().ptr
     _, ms = timed(lambda: library.sp_mma_compress2(handle, mat_a, 1, as_is, *places))
     return compressed, ms, description

@@ -15,7 +15,7 @@ every doubling, and is drawn as one.
 
 import functools
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from math import comb, exp, log, nan, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,11 +91,11 @@ def ours(df: pd.DataFrame) -> pd.DataFrame:
 
 def strong(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that were measured on one GPU and on several: efficiency is t(1) / (P · t(P))."""
-    mine = ours(df).rename(columns={"median_ms": "ms"})
+    mine = ours(df).rename(columns={"median_ms": "ms"}).sort_values(["case", "size", "gpus"])
     table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone"))
-    table = table[table.groupby(MATRIX)["gpus"].transform("max") > 1].sort_values(["case", "size", "gpus"])
     table = table.assign(efficiency=table["ms_alone"] / table["gpus"] / table["ms"])
-    return table[[*MATRIX, "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
+    several = table.groupby(MATRIX)["gpus"].transform("max") > 1
+    return table.loc[several, [*MATRIX, "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
 
 
 def weak(df: pd.DataFrame) -> pd.DataFrame:
@@ -133,10 +133,22 @@ def over_least(df: pd.DataFrame) -> pd.Series:
 
 
 def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
-    """Yield what the page's text names: of records and of what lies in their folder `where`; nothing without any."""
+    """Yield what the page's text names: of records and of what lies in their folder `where`; nothing without any.
+
+    Strong scaling on the most GPUs, of the largest matrix of each case, and how many times as long the fastest
+    baseline takes there.
+    """
     if df.empty:
         return
     machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
+    several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
+    at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
+    others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
+    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
+    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
+    large = load(where, BEYOND)
+    large = large.assign(matrix=large["case"].map(CASES), ms=large["median_ms"])
+    called = large["case"] + large["size"].astype(str) + "x" + large["gpus"].astype(str)
     yield from flat(
         {
             "memory_bytes": machine.get("memory_bytes"),
@@ -145,28 +157,17 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
                 **{"gpus": ", ".join(map(str, sorted(df["gpus"].unique()))), "most": df["gpus"].max()},
             },
             "sent_over_least": over_least(df).max(),
-            **_strong(df),
+            "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
+            "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
             "weak": {case: _grown(of, df) for case, of in weak(df).groupby("case", sort=False)},
-            "beyond": _beyond(load(where, BEYOND)),
+            "beyond": {
+                **{name: large[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
+                "csr_bytes": large["csr_bytes"].agg({"low": "min", "high": "max"}),
+                "of": large.set_index(called)[["matrix", "communication_ms", "ms"]],
+            },
             "dealt": dealt(agrees(where)),
         }
     )
-
-
-def _strong(df: pd.DataFrame) -> dict[str, Any]:
-    """Return the efficiency on the most GPUs, of the largest matrix of each case.
-
-    With it, how many times as long the fastest baseline takes there.
-    """
-    several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
-    at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
-    others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
-    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
-    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
-    return {
-        "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
-        "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
-    }
 
 
 def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
@@ -177,25 +178,11 @@ def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
     return {"matrix": CASES[case], "efficiency": of["efficiency"].max(), **ends}
 
 
-def _beyond(df: pd.DataFrame) -> dict[str, Any]:
-    """Of matrices that no GPU holds."""
-    called = df["case"] + df["size"].astype(str) + "x" + df["gpus"].astype(str)
-    of = df.assign(matrix=df["case"].map(CASES), ms=df["median_ms"]).set_index(called)
-    return {
-        **{name: df[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
-        "csr_bytes": df["csr_bytes"].agg({"low": "min", "high": "max"}),
-        "of": of[["matrix", "communication_ms", "ms"]],
-    }
-
-
 def agrees(where: Path) -> pd.DataFrame | None:
     """`agreement.compared` of the points that several GPUs measured and the shipped ones of one GPU; None without."""
-    path = where / DEALT
-    of = (
-        agreement.compared(pd.read_csv(path, keep_default_na=False), paths.RECORDED / where.name)
-        if path.is_file()
-        else pd.DataFrame()
-    )
+    if not (where / DEALT).is_file():
+        return None
+    of = agreement.compared(pd.read_csv(where / DEALT, keep_default_na=False), paths.RECORDED / where.name)
     return None if of.empty else of
 
 
@@ -279,20 +266,19 @@ def fits(df: pd.DataFrame) -> pd.DataFrame:
 
 def claims(df: pd.DataFrame) -> pd.DataFrame:
     """Return what this chapter claims: efficiency at four GPUs, and bytes; what was measured, and a verdict."""
-    table = strong(df).sort_values("nnz")
+    table, rows = strong(df).sort_values("nnz"), []
     counts = (table["case"] != "graph") | (table["nnz"] >= LEAST_NNZ) & (table["n"] == 512)
     found = table[counts].drop_duplicates(["case", "gpus"], keep="last").sort_values("gpus")
-    rows = []
     for case, bar in BARS.items():
-        of = study.by(found.rename(columns={"case": "variant"}), case, "efficiency", "gpus")
+        of = study.where(found, case=case).set_index("gpus")["efficiency"]
         at, fewer = of.get(AT, np.nan), of[(of.index > 1) & (of.index < AT)]
-        what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
         so_far = ", ".join(f"{x:.0%} at {gpus} GPUs" for gpus, x in fewer.items()) if np.isnan(at) else f"{at:.0%}"
         missed = ", missed on fewer" * bool(np.isnan(at) and (fewer < bar).any())
+        what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
         text = f"strong scaling of the {CASES[case]}{what} at {AT} GPUs"
         rows.append((text, f"≥ {bar:.0%}", so_far, _verdict(at, at >= bar) + missed))
     sent, text = over_least(df).max(), "bytes sent over those that the pattern requires"
-    so_far = "" if np.isnan(sent) else f"{sent:.3g}×"
+    so_far = f"{sent:.3g}×" * (not np.isnan(sent))
     rows.append((text, f"≤ {MOST_SENT:g}×", so_far, _verdict(sent, sent <= MOST_SENT)))
     return pd.DataFrame(rows, columns=["ours", "bar", "measured", "verdict"])
 
@@ -389,11 +375,9 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 
     The first chunk travels behind what is multiplied early, others behind products.
     """
-    first, rest = communication / chunks, multiplication * (1 - early) / chunks
-    end = max(first, early * multiplication)
-    for chunk in range(chunks):
-        end = max(end, first * (chunk + 1)) + rest
-    return end
+    first, rest, chunk = communication / chunks, multiplication * (1 - early) / chunks, np.arange(chunks)
+    ends = first * (chunk + 1) + rest * (chunks - chunk)  # where a chunk is waited for, and no later one
+    return float(max(early * multiplication + rest * chunks, *ends))
 
 
 # ---------------------------------------------------------------- predictions
@@ -509,10 +493,8 @@ def volumes() -> pd.DataFrame:
 
 def _replicated(a: Any, edges: np.ndarray) -> int:
     """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
-    columns, total = partition.even(a.k, 2), 0
-    for first, last in zip(columns, columns[1:], strict=False):
-        inside = (a.col_idx >= first) & (a.col_idx < last)
-        row_ptr = np.concatenate([[0], np.cumsum(inside)])[a.row_ptr]
-        of = partition.even(int(last - first), len(edges) - 1)
-        total += int(partition.volumes(row_ptr, a.col_idx[inside] - first, edges, of).sum())
-    return total
+    halves = [partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist())]
+    columns = [partition.even(x.k, len(edges) - 1) for x in halves]
+    return sum(
+        int(partition.volumes(x.row_ptr, x.col_idx, edges, y).sum()) for x, y in zip(halves, columns, strict=True)
+    )

@@ -21,9 +21,7 @@ import io
 import itertools
 import json
 import math
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +38,7 @@ import pandera.pandas as pa
 from artifact import registry
 from artifact.measure import verification
 from artifact.measure.device import slug
+from kernels import jit
 from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.
@@ -342,14 +341,8 @@ def write_text(path: Path, text: str) -> Path:
     To a temporary file in the same folder, then renamed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner may read
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with jit.aside(path) as file:
+        file.write(text.encode())
     return path
 
 

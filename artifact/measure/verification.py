@@ -13,7 +13,7 @@ them, it is the plain relative error up to a small factor.
 
 What rounding explains of an element grows with the sum of its products' magnitudes, (|A|·|B|) of that
 element: a sum that cancels has no relative accuracy in float32 in any order, and next to a row of a
-hundred thousand products one of five is held to its own five. See `kernels.autotune.outputs`, and
+hundred thousand products one of five is held to its own five. See `kernels.autotune.probe`, and
 `_explained` here. What no such limit shows, one lost product in a long sum of 16 bits, TF32 in place of
 float32, shows on operands whose product is exact (`probe`), where nothing but that product is right.
 
@@ -32,9 +32,9 @@ import numpy as np
 
 from artifact.measure import device
 from kernels import formats
-from kernels.autotune import outputs
+from kernels.autotune import probe
 from kernels.contract import PreparedKernel, Problem, require
-from kernels.formats import csr, eight, half, stored
+from kernels.formats import csr, half
 from kernels.formats.half import Dense, array_module, array_of
 from kernels.lazy import Lazy, cupy
 
@@ -111,7 +111,7 @@ CONFIRM_TOLERANCE = 1e-9
 
 #: Of the norm of a product whose sums cancel, over that of its magnitudes' sums: eight times what is usual, half of
 #: 2^-24. Sums of L products of random signs are about the root of L smaller than those of their magnitudes.
-IN_LONG_SUMS = 8 * outputs.UNIT / 2
+IN_LONG_SUMS = 8 * probe.UNIT / 2
 
 
 class WrongResult(ArithmeticError):
@@ -293,10 +293,10 @@ def exactly(bound: PreparedKernel, exact: Problem, reference: Reference, stream=
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
     where, out = _launched(bound, exact, reference, stream, None, "on whole numbers"), bound.result()
-    dtype = outputs.dtype_of(out)
+    dtype = probe.dtype_of(out)
 
     def mark(part, product, _):
-        rounded = stored.numbers(stored.rounded(product.astype(np.float32), dtype), dtype)
+        rounded = half.from_bits(half.to_bits(product.astype(np.float32), dtype), dtype)
         return part != rounded.astype(np.float64)
 
     count, place, value, right = _marked(out, reference, mark)
@@ -359,7 +359,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     WrongResult, one sentence that begins with `where`, if they exceed the limit: of the norm, and of each
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
-    xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
+    xp, kind = array_module(array_of(out)), limit or probe.dtype_of(out)
     require(
         kind in LIMITS,
         f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}",
@@ -378,7 +378,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         # Where long sums cancel, random errors grow with the magnitudes' sums; what tensor cores cut off, with the sum
         # itself: half of 2^-24 for each product.
         spread = IN_LONG_SUMS * reference.size_norm / reference.norm
-        most = max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
+        most = max(most, spread + (0 if kind == "float32" else reference.longest * probe.UNIT / 2))
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
     if not (rel_err <= most and bound <= 1):  # NaN, an element left unwritten, fails as well
         _require_written(out, reference, where)
@@ -419,13 +419,13 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp, dtype = array_module(exact), outputs.dtype_of(out)
+    xp, dtype = array_module(exact), probe.dtype_of(out)
     size = xp.abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
     if sizes is None:
         return xp.maximum(typical, np.finfo(np.float64).tiny)
-    may = outputs.allowed(kind, dtype, reference.longest)
-    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    may = probe.allowed(kind, dtype, reference.longest)
+    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, half.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
 
@@ -453,7 +453,7 @@ def _numbers(x, part):
     if not isinstance(x, Dense):
         return part
     # Results of 8 bits have one scale for all.
-    return stored.numbers(part, x.dtype) * (x.scale if isinstance(x, eight.Eight) else 1)
+    return half.from_bits(part, x.dtype) * (x.scale if isinstance(x, half.Eight) else 1)
 
 
 def _parts(array):

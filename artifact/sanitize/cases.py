@@ -32,9 +32,8 @@ from kernels import distributed, formats, gpu, jit, tma
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.distributed.backend import Gpu
-from kernels.formats import bcsr, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half, array_module, array_of
+from kernels.formats import bcsr, compress, csr, foreign, half, nm, two_four, wcsr
+from kernels.formats.half import Eight, Half, array_module, array_of
 from kernels.lazy import cupy
 from kernels.library import operands
 from kernels.library.direct import Sampled
@@ -321,9 +320,8 @@ def conversions(lab: Lab) -> Iterable[Case]:
     sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
     of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
     pairs: list[tuple[Any, str, str, Any]] = [
-        (module, f"2:4 of {bits} bits", dtype, numbers.to_bits(normal(9, *size), dtype))
-        for module, numbers, bits in ((two_four, half, 16), (two_four_eight, eight, 8))
-        for size, dtype in product(((70, 100), (33, 77)), numbers.DTYPES)
+        (two_four, f"2:4 of {8 * half.BITS[dtype]().itemsize} bits", dtype, half.to_bits(normal(9, *size), dtype))
+        for size, dtype in product(((70, 100), (33, 77)), half.BITS)
     ]
     made: list[tuple[str, Callable, Any]] = [  # name, what converts on the host and on a GPU, and what is given to it
         *((f"bcsr, {d} {b}", partial(bcsr.from_csr, block=b, dtype=d), sparse) for d, b in product(dtypes, sizes)),

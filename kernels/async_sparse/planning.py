@@ -27,8 +27,8 @@ from ..contract import require, step
 from ..formats import compress, csr, intake
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import array_module
-from ..formats.launches import MOST_BLOCKS, THREADS, On, ints
 from ..lazy import cupy
+from ..workspace import MOST_BLOCKS, THREADS, On, ints
 
 SOURCE = Path(__file__).with_name("planning.cu")
 INFINITE = 0x7F7FF000  #: bits of the least float32 that TF32 has no finite number for
@@ -58,7 +58,7 @@ class Tasks:
 
 def bytes_of(arrays) -> int:
     """Return the bytes of arrays; numbers and None have none."""
-    return sum(x.nbytes for x in arrays if np.ndim(x))
+    return sum(x.nbytes for x in arrays if getattr(x, "ndim", 0))
 
 
 @dataclass(frozen=True)

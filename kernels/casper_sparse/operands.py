@@ -16,8 +16,8 @@ import numpy as np
 from .. import jit
 from ..contract import Operands, Problem, require, require_seed, require_whole
 from ..formats import csr
-from ..formats.launches import argument
 from ..lazy import cupy
+from ..workspace import argument
 
 SYSTEM = "casper_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and every column (source, Eq. 4)

@@ -20,7 +20,7 @@ from .. import formats, gpu, jit, library, workspace
 from ..async_sparse import any_csr
 from ..async_sparse.windows import Union
 from ..autotune import knobs
-from ..formats import csr, half, stored
+from ..formats import csr, half
 from ..formats.csr import Csr
 from ..formats.half import Half
 from ..lazy import Lazy, core
@@ -59,10 +59,12 @@ class Host:
     to_here: Callable = staticmethod(formats.to_host)  #: a matrix -> the same in this machine's memory
     empty_pinned: Callable = staticmethod(np.empty)  #: (shape, dtype) -> an array of the host, to copy from
     caller: Callable[[], Any] = Now  #: () -> the stream that is the current one
+    stream: Callable[..., Any] = staticmethod(lambda **how: Now())  #: a new one; priority: as CuPy's
+    ms: Callable[[Any, Any], float] = staticmethod(lambda begin, end: 1e3 * (end - begin))  #: between two marks
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return self.xp.empty((rows, columns), stored.storage(dtype))
+        return self.xp.empty((rows, columns), csr.storage(dtype))
 
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
@@ -71,10 +73,10 @@ class Host:
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
+            made = matrix @ half.from_bits(b, dtype).astype(np.float64)
             if adds:
-                made += stored.numbers(out, dtype)
-            out[...] = stored.rounded(made.astype(np.float32), dtype)
+                made += half.from_bits(out, dtype)
+            out[...] = half.to_bits(made.astype(np.float32), dtype)
 
         return multiply
 
@@ -92,14 +94,6 @@ class Host:
         """Copy an array of the host into `to`."""
         to[...] = source
 
-    def streams(self) -> tuple:
-        """Return streams for products and for what travels."""
-        return Now(), Now()
-
-    def ms(self, begin, end) -> float:
-        """Return the milliseconds between two marks."""
-        return 1e3 * (end - begin)
-
     def sync(self) -> None:
         """Wait for all work."""
 
@@ -114,7 +108,8 @@ class Gpu(Host):
         self.xp, self.ordinal = dense.need_cupy(), current.ordinal_for(None) if ordinal is None else ordinal
         self.device: Any = gpu.open_device(self.ordinal)
         self.xp.cuda.Device(self.ordinal).use()
-        self.caller = self.xp.cuda.get_current_stream
+        self.caller, self.ms = self.xp.cuda.get_current_stream, self.xp.cuda.get_elapsed_time
+        self.stream = partial(self.xp.cuda.Stream, non_blocking=True)
 
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
@@ -171,15 +166,6 @@ class Gpu(Host):
     def _stream(self, stream):
         return workspace.stream_at((stream or self.caller()).ptr, self.device)
 
-    def streams(self) -> tuple:
-        """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""
-        make = self.xp.cuda.Stream
-        return make(non_blocking=True), make(non_blocking=True, priority=-1)
-
-    def ms(self, begin, end) -> float:
-        """Return the milliseconds between two marks."""
-        return self.xp.cuda.get_elapsed_time(begin, end)
-
     def sync(self) -> None:
         """Wait for all work of the GPU."""
         self.device.sync()
@@ -200,7 +186,8 @@ class Streams:
 
     def __init__(self, machine):
         self.machine, self._spans = machine, defaultdict(list)
-        self.products, self.travels = machine.streams()
+        # Of what travels, kernels get the next multiprocessors that are free.
+        self.products, self.travels = machine.stream(), machine.stream(priority=-1)
         self._end = machine.caller().record()
 
     def begin(self):

@@ -137,7 +137,7 @@ def start(*, size: int | None = None, gpu: bool = True) -> Iterator[Comm]:
     )
     if gpu:
         open_device(at.local)
-    with watched(at), nullcontext(alone()) if at.size == 1 else _started_torch(at, gpu) as ranks:
+    with nullcontext(alone()) if at.size == 1 else _started_torch(at, gpu) as ranks:
         yield ranks
 
 
@@ -259,8 +259,7 @@ class Torch:
 
     def _tensor(self, x):
         if x.size == 0:
-            where = "cpu" if self._device is None else f"cuda:{self._device}"
-            return torch.empty(0, dtype=torch.uint8, device=where)
+            return torch.empty(0, dtype=torch.uint8, device="cpu" if self._device is None else f"cuda:{self._device}")
         return torch.from_dlpack(_bytes(x))
 
     def _enqueue(self, out, into, stream) -> None:
@@ -303,15 +302,16 @@ def _started_torch(at: Place, gpu: bool) -> Iterator[Torch]:
     for name, value in {"NCCL_NVLS_ENABLE": "0", "MASTER_ADDR": HERE[0], "MASTER_PORT": "29517"}.items():
         os.environ.setdefault(name, value)
     patience = timedelta(seconds=PATIENCE)
-    # The host's group first: it can say that two ranks share a GPU, of which NCCL makes a page of text.
-    dist.init_process_group("gloo", rank=at.rank, world_size=at.size, timeout=patience)
-    whole = Torch(dist.group.WORLD, dist.group.WORLD, None)
-    if gpu:
-        torch.cuda.set_device(at.local)
-        one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
-        whole = Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
-    yield whole
-    dist.destroy_process_group()  # and all groups
+    with watched(at):
+        # The host's group first: it can say that two ranks share a GPU, of which NCCL makes a page of text.
+        dist.init_process_group("gloo", rank=at.rank, world_size=at.size, timeout=patience)
+        whole = Torch(dist.group.WORLD, dist.group.WORLD, None)
+        if gpu:
+            torch.cuda.set_device(at.local)
+            one_gpu_each(whole, str(torch.cuda.get_device_properties(at.local).uuid))
+            whole = Torch(dist.new_group(backend="nccl", timeout=patience), dist.group.WORLD, at.local)
+        yield whole
+        dist.destroy_process_group()  # and all groups
 
 
 # ---------------------------------------------------------------- errors that all ranks raise
@@ -365,12 +365,8 @@ def watched(place: Place, *, arrival: float = ARRIVAL):
     On rank 0's host, MASTER_ADDR (this host alone, by default), at MASTER_PORT and 1. An exception inside is told to
     all and ends this process with a sentence; ranks that do not come within `arrival` seconds end all.
     """
-    if place.size == 1:
-        yield
-        return
-    host = os.environ.get("MASTER_ADDR", HERE[0])
-    port = int(os.environ.get("MASTER_PORT", "29517")) + 1
-    watch = None if place.ended else (_Link if place.rank else _Hub)(place, host, port, arrival)
+    at = os.environ.get("MASTER_ADDR", HERE[0]), int(os.environ.get("MASTER_PORT", "29517")) + 1
+    watch = None if place.ended else (_Link if place.rank else _Hub)(place, *at, arrival)
     try:
         yield
     except BaseException as error:  # a KeyboardInterrupt as well ends all

@@ -202,13 +202,6 @@ def dense(rows: np.ndarray, columns: np.ndarray, n: int, seed: int) -> np.ndarra
     return splitmix.symmetric(splitmix.random_u32(splitmix.key(seed, _DENSE), at))
 
 
-def expected(made: Generated, row: int, columns: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(float64 elements of a row of C = A · B, their sums of magnitudes), made anew on the CPU."""
-    names, values = made.row(row)
-    products = values.astype(np.float64)[:, None] * dense(names, columns, n, seed)
-    return products.sum(axis=0), np.abs(products).sum(axis=0)
-
-
 def _row_ptr(lengths):
     """int64 (rows + 1,) from int32 lengths, CuPy."""
     return cupy.concatenate((cupy.zeros(1, cupy.int64), cupy.cumsum(lengths, dtype=cupy.int64)))

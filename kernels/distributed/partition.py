@@ -39,7 +39,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import stored
+from ..formats import csr
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX
 from ..formats.half import array_module
@@ -152,7 +152,7 @@ def _kept(a, mask):
 def _changed(a, **arrays):
     """Return the matrix with other entries; of blocks the non-zeros are counted anew."""
     made = replace(a, **arrays)
-    return replace(made, nnz=int(stored.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made
+    return replace(made, nnz=int(csr.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made
 
 
 # ---------------------------------------------------------------- which rows of B travel

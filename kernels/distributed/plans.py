@@ -36,7 +36,7 @@ import numpy as np
 
 from .. import formats
 from ..contract import require, require_whole
-from ..formats import bcsr, csr, foreign, half, stored
+from ..formats import bcsr, csr, foreign, half
 from ..formats.bcsr import Bcsr
 from ..formats.csr import INT32_MAX, Csr
 from ..lazy import torch
@@ -73,11 +73,6 @@ class Part:
     def slabs(self) -> list:
         """Return the part's matrices, one for each column of the grid."""
         return list(self.a) if isinstance(self.a, list | tuple) else [self.a]
-
-    @property
-    def k(self) -> int:
-        """Return the number of columns of a slab."""
-        return self.slabs[0].k
 
 
 @dataclass
@@ -183,7 +178,7 @@ class Plan:
         #: What is left of each chunk once its sums are there, in turn: an exchange of C and what adds then, or None.
         self._after: list[list[tuple]] = []
         if of is not None:
-            row_bytes = n * stored.storage(dtype).itemsize * unit
+            row_bytes = n * csr.storage(dtype).itemsize * unit
             self.least_bytes = int(of.send_counts.sum()) * row_bytes
             self.gathered_bytes = own_units * (parts - 1) * row_bytes
             if any(comm.gather(self.least_bytes)):
@@ -278,11 +273,11 @@ class Plan:
             send[row.rank] = into[row.rank]
 
             def add(mine=mine, others=into[: row.rank] + into[row.rank + 1 :]):
-                total = stored.numbers(mine, self.dtype)
+                total = half.from_bits(mine, self.dtype)
                 for x in others:
-                    total += stored.numbers(x, self.dtype)
+                    total += half.from_bits(x, self.dtype)
                 if total is not mine:
-                    mine[...] = stored.rounded(total, self.dtype)
+                    mine[...] = half.to_bits(total, self.dtype)
 
             after.append((self._ready(row, send, into), add))
         self._after.append(after)
@@ -341,17 +336,16 @@ def plan(
     n = require_whole("n", n, 1, INT32_MAX, "2^31 - 1")
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a.slabs[0] if isinstance(a, Part) else a)
     slabs, rows, columns = talk.together(comm, lambda: _cut(a, comm, replicas, rows, columns, accuracy, dtype))
-    sizes = {"m": int(rows[-1]), "k": int(columns[-1][-1]), "n": n, "dtype": dtype, "chunks": chunks}
-    sizes |= {"replicas": replicas, "b": b, "c": c, "rows": rows.tolist(), "columns": [x.tolist() for x in columns]}
-    talk.same(comm, **sizes)
+    m, k, edges = int(rows[-1]), int(columns[-1][-1]), {"rows": rows.tolist(), "columns": [x.tolist() for x in columns]}
+    talk.same(comm, m=m, k=k, n=n, dtype=dtype, chunks=chunks, replicas=replicas, b=b, c=c, **edges)
     if chunks is None:
         chunks = max(1, min(MOST_CHUNKS, n // LEAST_CHUNK)) if comm.size > 1 and b == "distributed" else 1
     require_whole("chunks", chunks, 1, n)
     # Loads of 16 bytes stay aligned.
-    edges = partition.even(n, chunks, 8 if n % 8 == 0 and chunks <= n // 8 else 1).tolist()
-    asked = {"b": b, "c": c, "first": first, "accuracy": accuracy, "tune": tune}
-    asked["consumed"] = isinstance(a, Part) and a.consumed
-    return Plan(machine, comm, n, dtype, edges, slabs, rows, columns, asked)
+    panels = partition.even(n, chunks, 8 if n % 8 == 0 and chunks <= n // 8 else 1).tolist()
+    consumed = isinstance(a, Part) and a.consumed
+    asked = {"b": b, "c": c, "first": first, "accuracy": accuracy, "tune": tune, "consumed": consumed}
+    return Plan(machine, comm, n, dtype, panels, slabs, rows, columns, asked)
 
 
 def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
@@ -373,7 +367,7 @@ def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
             formats.validate(x)
         rows = partition.require_bounds("rows", a.rows, parts, int(a.rows[-1]))
         own = rows if a.columns is None else a.columns
-        own = partition.require_bounds("columns", own, parts, a.k, units(a.slabs[0])[1])
+        own = partition.require_bounds("columns", own, parts, a.slabs[0].k, units(a.slabs[0])[1])
         mine, found = int(rows[i + 1] - rows[i]), sum(x.m for x in a.slabs)
         widths = sorted({x.k for x in a.slabs})
         require(

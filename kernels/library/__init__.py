@@ -11,8 +11,7 @@ torch_modes  what PyTorch's gradients and autocast ask of both
 """
 
 from .direct import Sampled
-from .plans import Plan, plan, spmm
-from .saved import load_plan
+from .plans import Plan, load_plan, plan, spmm
 from .torch_ops import SparseMatrix
 
 __all__ = ["Plan", "Sampled", "SparseMatrix", "load_plan", "plan", "spmm"]

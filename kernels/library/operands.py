@@ -6,7 +6,6 @@ through them: PyTorch checks no index by default, and its conversions read and w
 """
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,12 +14,13 @@ import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, stored, two_four, wcsr
+from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, two_four, wcsr
 from ..lazy import torch
 from .dense import called, named
 
 FORMATS = (csr.Csr, bcsr.Bcsr, wcsr.Wcsr, two_four.TwoFour, nm.Nm)
 DTYPES = ("float32", "bfloat16", "float16")
+PATTERNS = ("2:4", "nm", "block")  #: that a dense array is pruned to
 #: dtype of B -> what `accuracy` may ask of it; the first is what it holds, the default.
 ACCURACIES = {
     "float32": ("fp32", "tf32", "fp16", "bf16"),
@@ -153,7 +153,14 @@ def operand(
         f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
     )
     require_held(x, dtype, accuracy)
-    return PATTERNS[prune](x, dtype, density=density, group=group, vector=vector, block=block)
+    if prune == "2:4":
+        require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
+        as_pairs = dtype in half.DTYPES
+        return two_four.compress(x, dtype, prune=True) if as_pairs else nm.compress(x.T, 2, 4, 1, prune=True)
+    if prune == "nm":
+        require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
+        return nm.compress(x.T, nm.keep_of(float(density or 0), group), group, vector, prune=True)
+    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
 
 
 def _is_torch(a) -> bool:
@@ -237,15 +244,9 @@ def blocks_of(m: int, k: int, row_ptr, col_idx, val):
 
     BCSR where it has such sides, else CSR; blocks may come in any order.
     """
-    nnz = stored.count_nonzero(val)
-    made = ascending(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    nnz = csr.count_nonzero(val)
+    made = bcsr.in_order(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
-
-
-def ascending(a: bcsr.Bcsr) -> bcsr.Bcsr:
-    """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
-    fault = bcsr.first_fault(a)
-    return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
 
 
 # ---------------------------------------------------------------- PyTorch's
@@ -279,11 +280,11 @@ def _of_tensor(a, accuracy):
     if kind not in ("bsr", "bsc"):
         return csr_of(*a.shape, array(a.crow_indices()), array(a.col_indices()), float32(array(real(val)), accuracy))
     row_ptr, col_idx = (array(x.int()) for x in _checked(a, "bsr"))
-    if dtype not in stored.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
+    if dtype not in csr.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
         return blocks_of(*a.shape, row_ptr, col_idx, float32(array(real(val)), accuracy))
     nnz = int(torch.count_nonzero(val))
     val = array(val) if dtype == "float32" else _bits(val)
-    return ascending(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
+    return bcsr.in_order(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
 
 
 def _bits(x):
@@ -399,25 +400,6 @@ def real(x):
         return x.float()
     except RuntimeError as error:
         raise ValueError(f"A holds {named(x.dtype)}, which PyTorch does not convert: bring float32") from error
-
-
-def _pairs(x, dtype: str, *, density, **_):
-    require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
-    if dtype not in half.DTYPES:
-        return nm.compress(x.T, 2, 4, 1, prune=True)
-    return two_four.compress(x, dtype, prune=True)
-
-
-def _vectors(x, dtype: str, *, density, group: int, vector: int, **_):
-    require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
-    return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
-
-
-def _blocks(x, dtype: str, *, density, block: int, **_):
-    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
-
-
-PATTERNS: dict[str, Callable] = {"2:4": _pairs, "nm": _vectors, "block": _blocks}
 
 
 # ---------------------------------------------------------------- from format to format

@@ -6,19 +6,24 @@ them as they are (see `Plan`).
 """
 
 import contextlib
+import hashlib
+import json
+import os
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import formats, tma, workspace
+from .. import autotune, formats, jit, tma, workspace
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import buffers, current, dense, direct, expect, operands, routes
+from . import buffers, current, dense, direct, operands, routes
 from .buffers import Buffers
 from .dense import Dense, require_no_grad
 
@@ -94,7 +99,6 @@ class Plan:
         dtype: str,
         accuracy: str,
         device,
-        stream=None,
         deterministic: bool = False,
     ):
         self.m, self.k = operands.size_of(way.a)
@@ -102,9 +106,8 @@ class Plan:
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
         self.b_order, self.out_order = tuple(way.orders[0])
-        self.in_place, self.stream = way.in_place, stream
+        self.in_place = way.in_place
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
-        self.prepare_ms = 0.0
         self._way, self._config = way, None  # what was chosen: None where there is nothing to multiply
         self._note = ""
         self._ordinal = device.device_id
@@ -130,7 +133,7 @@ class Plan:
         ]
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
-        self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
+        self._config, self._keep = config, bound.keep
 
     @property
     def choice(self) -> str:
@@ -155,7 +158,7 @@ class Plan:
         That the choice was made with another compiler, or that a dense product is expected to be faster. A sentence
         each.
         """
-        slower = expect.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
+        slower = routes.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
         return tuple(note for note in (self._note, slower) if note)
 
     def __reduce__(self):
@@ -172,13 +175,10 @@ class Plan:
             alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
-        if stream is None:
-            stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
         if out is None:
             require(beta == 0.0, f"beta is {beta!r}, but there is no out to add: give one")
-            vector = len(dense.describe(b, "B").shape) == 1
-            shape = (self.m,) if vector else (self.m, self.n)
+            shape = (self.m,) if len(dense.describe(b, "B").shape) == 1 else (self.m, self.n)
             where = None if stream is None else pointer
             out = dense.empty(b, shape, self.dtype, self.out_order, self._ordinal, where)
         to, how = dense.place(out, "out")
@@ -269,10 +269,9 @@ class Plan:
                 f"elements of out share memory, since its strides are {tuple(x.strides)}: give an array that is not "
                 "expanded",
             )
-        if not self._steps:  # nothing is multiplied, and out is filled from the stage
-            takes = whose == B
-        else:
-            takes = dense.is_laid(x, self.b_order if whose == B else self.out_order)
+        order = self.b_order if whose == B else self.out_order
+        # Where nothing is multiplied, out is filled from the stage.
+        takes = dense.is_laid(x, order) if self._steps else whose == B
         self._known[whose][how] = takes, *dense.extent(x)
         return self._known[whose][how]
 
@@ -303,9 +302,33 @@ class Plan:
 
     def save(self, path) -> None:
         """Write A as the kernels read it, and the choice: an .npz file without pickled objects, for `load_plan`."""
-        from .saved import save
-
-        save(self, path)
+        host = formats.to_host(self.a)
+        arrays = {f.name: getattr(host, f.name) for f in fields(host) if f.compare}
+        plain = {
+            name: x if isinstance(x, str) else int(x)
+            for name, x in arrays.items()
+            if not hasattr(x, "ndim") or isinstance(x, np.integer)
+        }
+        arrays = {name: x for name, x in arrays.items() if name not in plain}
+        about = {
+            "version": VERSION,
+            "format": type(host).__name__,
+            "fields": plain,
+            "n": self.n,
+            "dtype": self.dtype,
+            "accuracy": self.accuracy,
+            "b_order": self.b_order,
+            "out_order": self.out_order,
+            "in_place": self.in_place,
+            "deterministic": self.deterministic,
+            "choice": self.choice,
+            **_origin(self.room, self.device),
+        }
+        about["sha256"] = _digest(about, arrays)
+        with jit.aside(Path(path).resolve()) as file:  # a link stays one
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def plan(
@@ -326,7 +349,6 @@ def plan(
     deterministic: bool = False,
     check: bool = True,
     device: int | None = None,
-    stream=None,
 ) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
@@ -339,7 +361,7 @@ def plan(
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
     order in which their parts come to an end. check: look at A's indices before kernels follow them.
-    device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
+    device: CUDA's number of the GPU; A's own, or the current one.
 
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
     there is no GPU, or no CuPy, with which A is converted.
@@ -375,7 +397,7 @@ def plan(
             explicit=accuracy is not None,
             in_place=in_place,
         )
-        return built(way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic)
+        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic)
 
 
 def built(
@@ -386,14 +408,12 @@ def built(
     device,
     tune: bool,
     choice: str = "",
-    stream=None,
     deterministic: bool = False,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
-    made = Plan(way, n, dtype, accuracy, device, stream, deterministic)
+    made = Plan(way, n, dtype, accuracy, device, deterministic)
     if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
         return made
-    cupy = dense.need_cupy()
     p = routes.multiplication(way, n)
     with unrehearsed():
         config = routes.written(way, choice, p, device) if choice else None
@@ -402,7 +422,7 @@ def built(
             with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
                 bound = routes.prepare(way, config, p, device)
         if bound is None:
-            trials = (lambda: routes.multiplication(way, n, cupy)) if tune else None
+            trials = (lambda: routes.multiplication(way, n, dense.need_cupy())) if tune else None
             config, made._note = routes.choose(way, p, device, trials)
             config = routes.in_order(config) if deterministic else config
             bound = routes.prepare(way, config, p, device)
@@ -463,3 +483,118 @@ def spmm(
     with current.opened(given.device) as device:
         device.sync()  # the plan's memory goes when it does
     return out
+
+
+# ---------------------------------------------------------------- on disk
+
+VERSION = 2  #: of a plan's file
+
+
+def _origin(room: str, device) -> dict[str, str]:
+    """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
+    kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
+    return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
+
+
+def load_plan(path, *, device: int | None = None, tune: bool = True) -> Plan:
+    """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
+
+    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the system's kernels are others,
+    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged;
+    FileNotFoundError, PermissionError; NoGpu.
+    """
+    about, a = read_plan(path)
+    with current.opened(current.ordinal_for(None) if device is None else device) as device_now:
+        way = routes.route(
+            formats.to_device(a),
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            order=about["b_order"],
+            out_order=about["out_order"],
+            explicit=True,
+            in_place=about["in_place"],
+        )
+        holds = _origin(way.room, device_now).items() <= about.items()
+        return built(
+            way,
+            about["n"],
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            tune,
+            about["choice"] if holds else "",
+            about["deterministic"],
+        )
+
+
+#: What the JSON text of a saved plan holds.
+_ABOUT = {
+    "version": int,
+    "format": str,
+    "fields": dict,
+    "n": int,
+    "dtype": str,
+    "accuracy": str,
+    "b_order": str,
+    "out_order": str,
+    "in_place": bool,
+    "deterministic": bool,
+    "room": str,
+    "choice": str,
+    "gpu": str,
+    "nvrtc": str,
+    "kernels": str,
+    "sha256": str,
+}
+
+
+def read_plan(path) -> tuple[dict, Any]:
+    """Return (what a saved plan says of itself, A with NumPy arrays), checked.
+
+    ValueError, one sentence, where it is wrong.
+    """
+    name = Path(path).name
+    try:
+        with zipfile.ZipFile(path) as file:  # of what is packed, a small file may become more than memory holds
+            packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
+        require(not packed, f"{', '.join(packed)} is compressed")
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
+        wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # readers of archives, arrays and JSON raise many kinds
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
+    require(not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again")
+    require(
+        about["version"] == VERSION,
+        f"{name} is of version {about['version']}, but {VERSION} is read here: save it again",
+    )
+    known: Any = {kind.__name__: kind for kind in operands.FORMATS}.get(about["format"])
+    names = {f.name for f in fields(known) if f.compare} if known else set()
+    require(
+        known is not None and names == arrays.keys() | about["fields"].keys(),
+        f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
+    )
+    require(
+        _digest(about, arrays) == about["sha256"],
+        f"{name} is damaged, since it has another digest than was written: save it again",
+    )
+    require_whole(f"n of {name}", about["n"], 0, csr.INT32_MAX, "2^31 - 1")
+    operands.resolved(about["accuracy"], about["dtype"])
+    for key in ("b_order", "out_order"):
+        require(about[key] in ORDERS, f"{key} of {name} is {about[key]!r}, but must be 'C' or 'F'")
+    return about, formats.validate(known(**arrays, **about["fields"]))
+
+
+def _digest(about: dict, arrays: dict) -> str:
+    """Of all that a file says and holds, but the digest itself."""
+    said = {name: x for name, x in about.items() if name != "sha256"}
+    made = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, x in sorted(arrays.items()):
+        made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
+        made.update(np.ascontiguousarray(x).data if x.size else b"")
+    return made.hexdigest()

@@ -21,14 +21,14 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..formats import two_four, two_four_eight
+from ..formats import two_four
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, operands
 from .dense import named
 from .layers import put
-from .torch_modes import aligned, gpu_of, launching, operator, require_bias, taken, without_gradients
+from .torch_modes import aligned, gpu_of, launching, operator, require_bias, taken
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -147,7 +147,12 @@ def operators() -> SimpleNamespace:
     )
 
 
-no_gradient = without_gradients("a 2:4 layer in FP8", "train SemiStructuredLinear")
+def no_gradient(*_):
+    """Raise ValueError, one sentence: a `backward` of what has none."""
+    raise ValueError(
+        "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
+        "SemiStructuredLinear"
+    )
 
 
 def _without_data(x, unit, values, beside, places, bias, activation):
@@ -375,9 +380,8 @@ def classes() -> SimpleNamespace:
             numbers, scales = _quantised(self._stored(weight, mask, 32))
 
             def packed(val, meta, scale):
-                return layer.pack(
-                    two_four_eight.TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale)
-                )
+                of = two_four.TwoFourEight(*weight.shape, "e4m3", val, meta.view("u2"), scale)
+                return layer.pack(of)
 
             self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), self.places, scales))
             self.register_buffer("scales", scales)

@@ -140,12 +140,3 @@ def operator(name: str, schema: str, work: Callable, fake: Callable, backward: C
     made.register_fake(fake)
     made.register_autograd(backward, setup_context=keep)
     return getattr(torch.ops.sparsity_on_trial, name).default
-
-
-def without_gradients(what: str, instead: str) -> Callable:
-    """Return a `backward` that raises ValueError, one sentence: what has none, and what to do instead."""
-
-    def refuse(*_):
-        raise ValueError(f"{what} is for inference and has no gradients: call it under torch.no_grad(), or {instead}")
-
-    return refuse

@@ -152,9 +152,7 @@ class SparseMatrix:
                 return torch.mm(self._dense_transpose(b.dtype), b)
         if changes:
             values = (values[self._transpose[1]] if transposed else values).detach().contiguous()
-        bits = self.deterministic
-        if bits is None:
-            bits = torch.are_deterministic_algorithms_enabled()
+        bits = torch.are_deterministic_algorithms_enabled() if self.deterministic is None else self.deterministic
         key = transposed, b.shape[1], b.dtype, changes, bits
         if key not in self._plans:
             self._plans[key] = plans.plan(

@@ -19,7 +19,7 @@ import numpy as np
 from .. import autotune, gpu, tma, workspace
 from ..contract import Slot, require
 from ..formats.half import DTYPES
-from ..formats.two_four_eight import TwoFourEight
+from ..formats.two_four import TwoFourEight
 from ..lazy import core
 from . import family, wgmma
 from .family import Fp8

@@ -12,9 +12,9 @@ from .. import jit
 from ..contract import Launch, Problem, require, timed
 from ..formats import layout, two_four
 from ..formats.half import Half, array_module
-from ..formats.launches import argument
 from ..formats.two_four import TwoFour
 from ..lazy import core
+from ..workspace import argument
 from .family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
 from .operands import require_extra
 from .tiles import limits

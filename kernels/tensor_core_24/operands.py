@@ -16,11 +16,9 @@ import numpy as np
 
 from .. import jit, splitmix
 from ..contract import Operands, Problem, require, require_seed, require_whole
-from ..formats import compress, eight, half, two_four
-from ..formats.eight import Eight
-from ..formats.half import Half
-from ..formats.two_four import TwoFour
-from ..formats.two_four_eight import TwoFourEight
+from ..formats import compress, half, two_four
+from ..formats.half import Eight, Half
+from ..formats.two_four import TwoFour, TwoFourEight
 from ..lazy import cupy
 
 SYSTEM = "tensor_core_24"
@@ -34,7 +32,7 @@ ORDERS = {"CC": "", "FF": "linear", "FC": "B by columns", "CF": "C by columns"}
 SCALES = ("tensor", "vectors")  #: in e4m3: one for A and one for B; or one for each row of A and column of B
 OUTS = ("bfloat16", EIGHT)  #: dtypes of C there
 LIMITS = {"bfloat16": "fp8", EIGHT: "fp8_e4m3"}
-LARGEST = np.float32(eight.LARGEST[EIGHT])
+LARGEST = np.float32(half.LARGEST[EIGHT])
 SOURCE = Path(__file__).with_name("generate.cu")
 #: dtype -> what makes A of it, and B: files and entries.
 _EIGHT = Path(__file__).with_name("generate_eight.cu")
@@ -202,7 +200,7 @@ def _values(key: int, shape: tuple[int, int], dtype: str) -> np.ndarray:
     """Return a row-major matrix of bit patterns from the numbers of one stream."""
     size = shape[0] * shape[1]
     if dtype == EIGHT:
-        return eight.to_bits(splitmix.uniform(key, size, "float32") * LARGEST, EIGHT).reshape(shape)
+        return half.to_bits(splitmix.uniform(key, size, "float32") * LARGEST, EIGHT).reshape(shape)
     return splitmix.uniform(key, size, dtype).reshape(shape)
 
 

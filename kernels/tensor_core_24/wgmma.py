@@ -18,13 +18,12 @@ import numpy as np
 
 from .. import jit, padding
 from ..contract import Launch, Problem, require, timed
-from ..formats import layout, two_four, two_four_eight
+from ..formats import layout, two_four
 from ..formats.half import Half, array_module
-from ..formats.launches import argument
-from ..formats.two_four import TwoFour
-from ..formats.two_four_eight import TwoFourEight
+from ..formats.two_four import TwoFour, TwoFourEight
 from ..lazy import cupy
 from ..tma import tensor_map
+from ..workspace import argument
 from . import gpcs
 from .family import AT_LAUNCH, COMPLETE, Fp8, K, Wgmma, cut_into_pieces, shared_tiles, whole_tiles
 from .operands import instance_of, require_extra
@@ -36,12 +35,12 @@ def ring_metadata(a: TwoFour | TwoFourEight, rows: int, columns: int):
 
     m' and k' are m and k rounded up to multiples of `rows` and `columns`; what is added is valid metadata of
     zeros. For each 64 rows and 64 columns of A there are 128 words, 32 for each warp of a warpgroup
-    and its 16 rows, in the order of the lanes; a word is the one of `two_four.swizzle`, or of `two_four_eight.words`.
+    and its 16 rows, in the order of the lanes; a word is the one of `two_four.swizzle`, or of `two_four.words`.
     """
     high, wide = ceil(a.m / rows) * rows, ceil(a.k / columns) * columns // 16
     if isinstance(a, TwoFourEight):
         meta = a.xp.pad(a.meta, ((0, 0), (0, wide - a.meta.shape[1])), constant_values=two_four.EMPTY)
-        return two_four_eight.words(meta, rows).reshape(high // 64, -1)
+        return two_four.words(meta, rows).reshape(high // 64, -1)
     if a.xp is not np:
         return layout.swizzled(a.meta, high, wide, ring=True)
     words = two_four.swizzle(a.meta, rows, columns).view(np.uint32).reshape(high // 64, 4, 8, wide // 4, 4)

@@ -8,8 +8,8 @@ import numpy as np
 from kernels import formats, splitmix
 from kernels.async_sparse import planning
 from kernels.formats import (
+    arrays,
     bcsr,
-    checks,
     compress,
     csr,
     half,
@@ -17,7 +17,6 @@ from kernels.formats import (
     layout,
     nm,
     reorder,
-    stored,
     two_four,
     wcsr,
 )
@@ -57,7 +56,7 @@ def _fingerprint(a: Csr) -> int:
 def similar(a: Csr) -> tuple[np.ndarray, Csr]:
     a = formats.to_host(a)
     order = reorder.similar(a)
-    return order, reorder.rows_permuted(a, order)
+    return order, csr.from_scipy(csr.to_scipy(a)[order])
 
 
 def grouped(a: Csr, rows: int, chunk: int, block: int):
@@ -141,11 +140,6 @@ def blocks(x, block, dtype: str, count):
     return a.row_ptr, a.col_idx, a.val, a.nnz
 
 
-def in_order(a: bcsr.Bcsr):
-    a = bcsr.in_order(a)
-    return a.row_ptr, a.col_idx, a.val, a.nnz
-
-
 def nm_(x, keep: int, group: int, vector: int, prune: bool):
     b = nm.compress(x, keep, group, vector, prune=prune)
     return b.val, b.index, None
@@ -211,13 +205,13 @@ CONVERSIONS = {
     (planning, "groups"): groups,
     (compress, "float32"): float32,
     (compress, "contiguous"): np.ascontiguousarray,
-    (compress, "filled"): stored.count_nonzero,
+    (compress, "filled"): csr.count_nonzero,
     (compress, "has_bits"): has_bits,
     (compress, "blocks"): blocks,
-    (compress, "in_order"): in_order,
+    (bcsr, "in_order"): bcsr.in_order,
     (compress, "nm"): nm_,
-    (compress, "csr_of_blocks"): bcsr.to_csr,
-    (compress, "csr_of_windows"): wcsr.to_csr,
+    (bcsr, "to_csr"): bcsr.to_csr,
+    (wcsr, "to_csr"): wcsr.to_csr,
     (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
     (layout, "with_zeros"): layout.with_zeros,
@@ -250,7 +244,7 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))
-    monkeypatch.setattr(checks, "_first", lambda *_: None)
+    monkeypatch.setattr(arrays, "first_fault", lambda *_: None)
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))

@@ -137,7 +137,9 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     said = study.stated("text", "col_info_memory").iloc[0]
     one = analysis.propose(here, BIG, BIG, BIG, kept(HALF), GROUP)
     size = analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP)
-    moved = [label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here, m, n) != name]
+    moved = [
+        label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here.sm_count, m, n) != name
+    ]
     steps = {d: model.durations(study, d) for d in DENSITIES}
     return {
         "left_out": by_nm({d: 1 - model.needed(b, 4) for d, b in patterns.items()}),
@@ -383,7 +385,7 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
         },
         "fetches": fetches.to_dict() | {"stream_high": sparse["instructions"].get("stream")} | rows,
         **cuts,
-        "roofline": {name: analysis.attainable(at, intensity) for name, at in memories.items()}
+        "roofline": {name: min(at.peak_tflops, intensity * at.bandwidth_gbs / 1e3) for name, at in memories.items()}
         | {"pattern": nm_of(SPARSE), "intensity": intensity, "tflops": v3["tflops"]}
         | {"dram_of_eq3": intensity / (v3["useful_flops"] / v3["dram_bytes"])},
     }

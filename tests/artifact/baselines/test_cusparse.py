@@ -21,7 +21,7 @@ from fake_libraries import (
 from artifact.baselines import cusparse, cusparselt, triton_bsr
 from artifact.measure import bench, verification
 from kernels.async_sparse import operands
-from kernels.formats import bcsr, csr, half, nm, stored
+from kernels.formats import bcsr, csr, half, nm
 from kernels.formats.half import Half
 from kernels.tensor_core_24 import operands as of_24
 
@@ -49,7 +49,7 @@ def test_the_transpose_is_csr_without_surplus_rows(k, keep, group, real, vector)
     assert ascending.all(), "no column twice, so that no algorithm meets repeated ones"
 
 
-@pytest.mark.parametrize("dtype", stored.DTYPES)
+@pytest.mark.parametrize("dtype", csr.DTYPES)
 def test_the_csr_of_blocks_has_the_original_non_zeros_only(dtype):
     matrix = csr.Csr(
         40,
@@ -95,7 +95,7 @@ def test_rows_that_repeat_columns_are_not_for_alg3(library):
     )
 
 
-@pytest.mark.parametrize("dtype", stored.DTYPES)
+@pytest.mark.parametrize("dtype", csr.DTYPES)
 @pytest.mark.parametrize("shape", [(64, 96), (50, 83), (16, 16)])
 def test_blocked_ell_pads_every_row_of_blocks_to_the_longest(shape, dtype):
     a = bcsr.random(*shape, 0.4, 3, block=16, dtype=dtype)

@@ -271,7 +271,7 @@ def test_rows_with_a_bound_are_added_to_those_without(wide):
 
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     before = wide.read_text()
-    monkeypatch.setattr(records.os, "replace", lambda *_: 1 / 0)
+    monkeypatch.setattr(records.jit.os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         records.append(wide, [row(n=4096)])
     assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]

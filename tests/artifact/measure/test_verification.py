@@ -17,7 +17,7 @@ from artifact.measure import verification
 from kernels import async_sparse, formats
 from kernels.autotune import probe
 from kernels.contract import Operands
-from kernels.formats import bcsr, csr, eight, half
+from kernels.formats import bcsr, csr, half
 from kernels.formats.half import Half
 
 KINDS = ("csr", "nm", "half")
@@ -422,7 +422,7 @@ def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
     exact = whole(fp8.problem(40, 24, 96, out=out, scale="vectors"))
     reference, one = on_cpu(exact, sizes=False), np.ones((1, 1), np.float32)
     numbers = reference.values.astype(np.float32)
-    made = half.from_dense(numbers, out) if out == "bfloat16" else eight.Eight(out, eight.to_bits(numbers, out), one)
+    made = half.from_dense(numbers, out) if out == "bfloat16" else half.Eight(out, half.to_bits(numbers, out), one)
     held = made.bits.copy()
     given = SimpleNamespace(name="given", result=lambda: made, launch=lambda _: np.copyto(made.bits, held))
     verification.exactly(given, exact, reference)

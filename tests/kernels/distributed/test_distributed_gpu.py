@@ -8,7 +8,7 @@ from several_gpus import GRAPH, MESH
 
 from kernels import distributed
 from kernels.distributed import backend, comm, generate, partition
-from kernels.formats import csr, stored
+from kernels.formats import csr
 from kernels.library import plans
 
 pytestmark = pytest.mark.gpu
@@ -62,7 +62,7 @@ def test_pieces_are_those_of_the_host(here):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_are_gathered(here, width, dtype):
     rng = np.random.default_rng(0)
-    b = rng.integers(0, 2**16, (50, width)).astype(stored.storage(dtype))
+    b = rng.integers(0, 2**16, (50, width)).astype(csr.storage(dtype))
     ids, out = rng.permutation(50)[:31].astype(np.int64), here.empty(31, width, dtype)
     here.gather(here.xp.asarray(b), here.xp.asarray(ids), out)
     assert (out.get() == b[ids]).all()

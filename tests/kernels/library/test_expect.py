@@ -13,7 +13,7 @@ from artifact import paths
 from artifact.measure import records
 from kernels import gpu
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import expect, operands, routes
+from kernels.library import operands, routes
 
 GPUS = {"nvidia-h200": (3_201_000, 6016), "nvidia-h100-80gb-hbm3": (2_619_000, 5120)}
 #: system -> what was recorded of it that a route leads to.
@@ -32,15 +32,15 @@ def described(clock=1_980_000, memory=3_201_000, bus=6016, capability=(9, 0), sm
     return SimpleNamespace(name="a GPU", compute_capability=capability, properties=properties)
 
 
-def work(system: str, ours: str, p) -> expect.Work:
+def work(system: str, ours: str, p) -> routes.Work:
     """What was multiplied at a recorded point."""
     if system == "nm_spmm":  # whose A is dense: the product of the transposes
         vector = 128 if "128" in p.label else 32
-        return expect.vectors(p.n, p.m, p.k, p.nnz / (p.n * p.k), vector, NUMBERS[ours])
+        return routes.vectors(p.n, p.m, p.k, p.nnz / (p.n * p.k), vector, NUMBERS[ours])
     if system == "tensor_core_24":
-        return expect.Work("2:4", "16", p.m, p.n, p.k, p.m * p.k / 2)
+        return routes.Work("2:4", "16", p.m, p.n, p.k, p.m * p.k / 2)
     numbers = "tf32" if "tf32" in p.label else "16"
-    return expect.blocks(p.m, p.n, p.k, round(p.nnz / 4096), (64, 64), numbers, False)
+    return routes.blocks(p.m, p.n, p.k, round(p.nnz / 4096), (64, 64), numbers, False)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def points() -> pd.DataFrame:
     """Of each recorded point with a dense product: both times, measured and expected."""
     rows, point = [], ["label", "m", "n", "k", "density", "nnz"]
     for (slug, (memory, bus)), (system, names) in product(GPUS.items(), OURS.items()):
-        of, folder = expect.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / system
+        of, folder = routes.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / system
         for experiment in sorted({*records.experiments(folder)} - {"fp8"}):
             df = pd.read_csv(
                 folder / f"{experiment}.csv", usecols=[*point, "variant", "median_us"], dtype={"label": str}
@@ -57,7 +57,7 @@ def points() -> pd.DataFrame:
             dense = us.filter(regex="^cublas").min(axis=1)
             for ours in us.columns.intersection(names):
                 for p, *measured in zip(us.itertuples(), us[ours], dense, strict=True):
-                    rows.append((*measured, *expect.both(work(system, ours, p), of)))
+                    rows.append((*measured, *routes.both(work(system, ours, p), of)))
     return pd.DataFrame(rows, columns=["sparse", "dense", "expected_dense", "expected"]).dropna()
 
 
@@ -96,7 +96,7 @@ def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device)
     ]
     for a, dtype, n, faster in cases:
         asked = operands.resolved(None, dtype)
-        said = expect.dense_is_faster(routes.route(a, dtype, asked, device), n, device)
+        said = routes.dense_is_faster(routes.route(a, dtype, asked, device), n, device)
         if faster is not None:
             assert bool(said) == faster, said
         if said:
@@ -106,8 +106,8 @@ def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device)
 @pytest.mark.parametrize("device", [described(clock=0), described(memory=0), described(capability=(7, 5)), racing.A100])
 def test_a_gpu_that_does_not_describe_itself_is_not_spoken_of(device):
     way = routes.route(scattered(500, 500, 0.6), "float32", "fp32", racing.A100)
-    assert expect.ceilings(device) is None and expect.dense_is_faster(way, 4096, device) == ""
+    assert routes.ceilings(device) is None and routes.dense_is_faster(way, 4096, device) == ""
 
 
 def test_a_gpu_after_those_that_are_known_is_taken_for_the_last_one_before():
-    assert expect.ceilings(described(capability=(9, 0))) == expect.ceilings(described(capability=(9, 5)))
+    assert routes.ceilings(described(capability=(9, 0))) == routes.ceilings(described(capability=(9, 5)))

@@ -13,7 +13,7 @@ from pretend import Array, Strict, as_array
 
 import kernels
 from kernels import formats, jit
-from kernels.formats import bcsr, checks, csr, nm, two_four, wcsr
+from kernels.formats import bcsr, csr, nm, two_four, wcsr
 from kernels.library import operands, routes
 from kernels.nm_spmm import analysis
 from kernels.tensor_core_24 import gpcs
@@ -28,8 +28,6 @@ REFUSED = (
 def strict(pretended, monkeypatch):
     """A pretended Hopper whose arrays only let themselves be made, sorted, looked at and copied whole."""
     device = pretended(racing.H200)
-    monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
-    monkeypatch.setattr(checks, "_first", lambda *_: None)
     monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
     monkeypatch.setitem(sys.modules, "cupy", Strict("cupy"))
     for name in REFUSED:

@@ -16,7 +16,7 @@ import kernels
 from kernels import formats, tma, workspace
 from kernels.contract import Launch, Operand, Slot
 from kernels.formats import bcsr, csr, nm, two_four
-from kernels.library import current, dense, plans, routes, saved
+from kernels.library import current, dense, plans, routes
 from kernels.library.dense import Dense
 from kernels.library.plans import SCRATCH
 
@@ -163,10 +163,9 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(shape, device):
     assert y.size or not device.combined and not p._buffers.keep
 
 
-def test_a_new_out_is_of_the_plans_order_on_the_stream_of_the_call_or_else_of_the_plan(device):
+def test_a_new_out_is_of_the_plans_order_on_the_stream_of_the_call(device):
     p, right = planned(device, orders="CF"), formats.to_dense(A) @ b()
-    for own, given, stream in ((None, None, None), (None, 6, 6), (SimpleNamespace(ptr=5), None, 5), (5, 6, 6)):
-        p.stream = own
+    for given, stream in ((None, None), (6, 6), (SimpleNamespace(ptr=5), 5)):
         assert np.array_equal(p(b(), stream=given), right)
         assert device.empty == ((M, N), "float32", "F", 0, stream) and p.launched[-1][0] == (stream or CURRENT)
     says(["beta is 1.0", "no out"], lambda: p(b(), beta=1.0))
@@ -422,7 +421,7 @@ def path(device, tmp_path):
 @pytest.mark.parametrize("a", MATRICES, ids=lambda a: type(a).__name__)
 def test_a_saved_matrix_is_the_same_to_the_last_bit(a, device, path):
     written(a, device, path)
-    about, same = saved.read(path)
+    about, same = plans.read_plan(path)
     assert type(same) is type(a)
     for f in fields(a):
         left, right = getattr(a, f.name), getattr(same, f.name)
@@ -439,7 +438,7 @@ def changed(path, resigned: bool = True, **given):
     for name, x in given.items():
         (arrays if name in arrays else about)[name] = x
     if resigned:
-        about["sha256"] = saved._digest(about, arrays)
+        about["sha256"] = plans._digest(about, arrays)
     with path.open("wb") as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)
 
@@ -463,7 +462,7 @@ def changed(path, resigned: bool = True, **given):
 )
 def test_a_file_that_is_no_plan_is_refused(given, words, path):
     changed(path, **given)
-    says(words, lambda: saved.read(path))
+    says(words, lambda: plans.read_plan(path))
 
 
 @pytest.mark.parametrize("text", [b"", b"PK\x03\x04 no zip", b"a,b\n1,2\n", "cut", "nested", "packed"])
@@ -477,9 +476,9 @@ def test_whatever_is_wrong_with_a_file_is_one_sentence(text, path):
             file.write(text)
         else:
             (np.savez_compressed if text == "packed" else np.savez)(file, **arrays)
-    says(["some.plan is no saved plan"], lambda: saved.read(path))
+    says(["some.plan is no saved plan"], lambda: plans.read_plan(path))
     with pytest.raises(FileNotFoundError):
-        saved.read(path.with_name("nowhere.npz"))
+        plans.read_plan(path.with_name("nowhere.npz"))
 
 
 def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monkeypatch):
@@ -489,7 +488,7 @@ def test_a_plan_that_cannot_be_written_leaves_the_one_before(device, path, monke
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saved.np, "savez", full)
+    monkeypatch.setattr(plans.np, "savez", full)
     with pytest.raises(OSError, match="No space left"):
         written(MATRICES[1], device, path)
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
@@ -522,5 +521,5 @@ def test_a_choice_holds_on_the_same_gpu_with_the_same_compiler_and_kernels(other
     calls = []
     monkeypatch.setattr(plans, "built", lambda *given: calls.append(given))
     monkeypatch.setattr(routes, "route", lambda *_, **__: WAY)
-    saved.load_plan(path)
+    plans.load_plan(path)
     assert calls[0][1:4] == (24, "float32", "tf32") and calls[0][6] == choice

@@ -18,7 +18,7 @@ from kernels import autotune, jit
 from kernels import nm_spmm as system
 from kernels.autotune import probe
 from kernels.contract import Operands
-from kernels.nm_spmm import family, ladder, launch, published
+from kernels.nm_spmm import family, launch, published
 from kernels.nm_spmm.family import Config
 
 SMS, MOST, MEMORY = 132, 232_448, 233_472
@@ -123,7 +123,7 @@ def test_the_familys_kernels_do_not_spill():
     configs = [c for c in family.members(16, 32) if c.depth == 96 and c.stages == 3 and c.split <= 4]
     configs.sort(key=lambda c: (c.threads * c.blocks, c.bm * c.bn, c.unroll))
     hardest = {(c.kernel, c.tm, c.tn): c for c in configs}.values()
-    entries = {(family.source(c), family.entry(c, 16, 32)): c for c in hardest}
+    entries = {(family.SOURCES[c.kernel], family.entry(c, 16, 32)): c for c in hardest}
     reports = compiled.reports(compiled.cubins(entries, family.HOPPER))
     for (_, entry), c in entries.items():
         used, _ = reports[entry, "sm_90a"]
@@ -186,7 +186,7 @@ def trials(monkeypatch):
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
     prepare = lambda name, p, device, config: ready(name, config)  # noqa: E731
-    monkeypatch.setattr(ladder, "prepare_config", prepare)
+    monkeypatch.setattr(launch, "prepare_config", prepare)
     monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], prepare=prepare))
     monkeypatch.setattr(published, "prepare", lambda name, p, device: ready(name))
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
@@ -206,7 +206,7 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_papers_kernel(trial
     assert launch.tune(p, H200).config == min(found, key=order)
     tried = [*(("trial", config) for config in found), ("v1", None), ("trial", min(found, key=order))]
     assert trials.bound == [("v1", None)] * 2 + tried, "the reference without signs, too, and both on whole numbers"
-    assert {job[:2] for job in trials.compiled} == {(family.source(c), family.entry(c, 16, 32)) for c in found}
+    assert {job[:2] for job in trials.compiled} == {(family.SOURCES[c.kernel], family.entry(c, 16, 32)) for c in found}
     p, trials.compiled[:] = problem(m=513), []
     launch.tune(p, H200)
     ragged = {family.entry(c, 16, 32, aligned=False) for c in family.candidates(p, H200)}
@@ -273,4 +273,4 @@ def test_every_tile_of_the_family_multiplies(device, keep, vector):
     chosen = {(tile(c), c.kernel, c.split, c.unroll, c.stages): c for c in taken}.values()
     compiled.cubins(sorted(set(family.jobs(chosen, p))), [jit.arch_of(device)])
     for c in chosen:
-        verification.exactly(ladder.prepare_config("trial", p, device, c), p, reference, stream)
+        verification.exactly(launch.prepare_config("trial", p, device, c), p, reference, stream)

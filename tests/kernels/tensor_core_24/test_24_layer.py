@@ -15,7 +15,7 @@ import kernels
 from artifact.measure import device as gpus
 from artifact.measure import verification
 from kernels import formats, gpu, jit
-from kernels.formats import two_four
+from kernels.formats import half, two_four
 from kernels.tensor_core_24 import family, fp8, layer, operands
 from kernels.tma import Mapped
 
@@ -153,8 +153,6 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
 def test_tokens_are_quantised_by_themselves(dtype):
     import cupy
 
-    from kernels.formats import eight, half
-
     opened = gpus.require().open()
     stream = opened.create_stream()
     tokens, k = 37, 4112
@@ -168,7 +166,7 @@ def test_tokens_are_quantised_by_themselves(dtype):
     opened.sync()
     layer.quantise(stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened)
     stream.sync()
-    units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
+    units, found = scale.get(), half.from_bits(to.get(), "e4m3")
     assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()
     rest = [i for i in range(tokens) if i not in (5, 7)]
     x = half.from_bits(bits, dtype)[rest]

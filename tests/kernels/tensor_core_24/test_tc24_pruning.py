@@ -43,7 +43,7 @@ def test_prepare_makes_one_launch_that_covers_the_matrix(pretended, monkeypatch,
     monkeypatch.setattr(pruning, "device_dense", lambda *_: there)
     bound = pruning.prepare(pruning.problem(m, k), device)
     ((kernel, launch, arguments),) = bound.named
-    assert kernel == f"{two_four.SOURCE.stem}: compress<PRUNE>" and pruning.ENTRY in two_four.ENTRIES
+    assert kernel == f"{two_four.SOURCE.stem}: compress<PRUNE>" and pruning.ENTRY in two_four.ENTRIES[two_four.SOURCE]
     assert launch.grid == math.ceil(m * math.ceil(k / 16) / launch.block)
     made, expected = bound.result(), two_four.compress(host, "bfloat16", prune=True)
     for name in ("val", "meta"):

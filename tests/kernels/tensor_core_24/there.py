@@ -8,8 +8,7 @@ from pretend import as_array
 
 from kernels import jit
 from kernels.contract import Operands
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
+from kernels.formats.half import Eight, Half
 from kernels.tensor_core_24 import RUNGS, family, fp8, operands, tiles
 from kernels.tensor_core_24.family import Fp8
 from kernels.tensor_core_24.tiles import Tile

@@ -25,6 +25,7 @@ RECORDED = paths.RECORDED / "nvidia-h200"
         ({0.01: 4, 0.16: 0.25}, 0.04),
         ({0.01: 0.5, 0.02: 2, 0.08: 0.5}, 0.04),
         ({0.1: 1, 0.2: 0.5}, 0.1),
+        ({0.1: 2, 0.2: 1}, np.inf),
     ],
 )
 def test_where_it_begins_to_pay(speedups, density):

@@ -178,6 +178,8 @@ def test_interior_is_the_longest_run(rows):
     begin, end = partition.interior(a, a.col_idx >= 1)
     longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
     assert not any(rows[begin:end]) and end - begin == longest
+    first, _ = partition.pieces([a], 1, "auto", sums_exactly=False)
+    assert first[0].early == (longest >= partition.WORTH * a.nnz)
 
 
 # ---------------------------------------------------------------- who waits for whom

@@ -73,7 +73,9 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
     assert how.block == config.threads and how.shmem_size == config.shared_bytes
     assert getattr(how, "cluster", 1) == max(below, config.splits, 1 + config.kind.pairs)
     count = of["whole"] + (high * wide - of["whole"]) * ceil(3 / of["groups"]) if "groups" in of else high * wide
-    most = {"gpc": 0, "clusters": CLUSTERS}.get(config.kernel, SMS // getattr(how, "cluster", 1) if config.kind.stays else count)
+    most = {"gpc": 0, "clusters": CLUSTERS}.get(
+        config.kernel, SMS // getattr(how, "cluster", 1) if config.kind.stays else count
+    )
     assert how.grid == ((high, wide) if "high" not in of else min(count, most) or SMS)
     assert getattr(how, "is_cooperative", False) == (config.kernel == "gpc")
     assert 1 <= of.get("band", 1) <= config.band and of.get("kept", 0) == tiles.KEEP[config.keep]

@@ -78,9 +78,9 @@ def planned(device, *, orders: str = "CC", n: int = N, in_place: bool = False, a
     if in_place:
         values = SimpleNamespace(data=SimpleNamespace(ptr=values.ctypes.data), shape=values.shape, keep=values)
     way = replace(WAY, a=replace(a, val=values), orders=(orders,), in_place=in_place)
-    p = plans.Plan(way, n, "float32", "fp32", device)
     own = Operand.VALUES if in_place else values.ctypes.data
-    p._repeat("any_n", Launch("", [("kernel", "grid", (own, Operand.B, Operand.OUT, *arguments))], None))
+    bound = Launch("", [("kernel", "grid", (own, Operand.B, Operand.OUT, *arguments))], None)
+    p = plans.Plan(way, n, "float32", "fp32", device, config="any_n", bound=bound)
     p.launched = []
 
     def launch(flow, config, kernel, values, b, out, *more):
@@ -204,10 +204,9 @@ def test_scratch_is_the_buffers_of_a_call(device):
     """A graph's launches have their own."""
     made = [Slot(0x1000, (8,), "uint8"), Slot(0x2000, (0,), "uint8"), Slot(0x3000, (4,), "float32")]
     mapped = tma.Mapped(0x3000, (4, 4), (16, 4), "<f4", (4, 4))
-    p = planned(device)
     bound = Launch("", [("kernel", "grid", (0x1000, 0x2000, np.int64(0x1000), 0))], None, scratch=tuple(made))
     bound.named = [("kernel", "grid", (*bound.steps[0][2][:3], mapped))]
-    p._repeat("any_n", bound)
+    p = plans.Plan(WAY, N, "float32", "fp32", device, config="any_n", bound=bound)
     assert p._sizes == (8, 16) and p._buffers.scratch == (0x1000, 0x3000)
     assert p._steps[0].places == [(0, SCRATCH, None), (3, SCRATCH + 1, mapped)]
 
@@ -284,25 +283,20 @@ def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(device, driver):
     says(["0x6", "no event"], lambda: planned(device)(b(), out(), stream=6))
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, []), (1, []), (0, [0])])
-def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, after, monkeypatch):
-    opened = []
+@pytest.mark.parametrize(("before", "order"), [(None, [1]), (1, [1]), (3, [1, 3])])
+def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, order, device, monkeypatch):
+    """Whatever happens; a call that is on its GPU already asks for nothing."""
+    opened, made = [], planned(device)
     monkeypatch.setattr(current, "now", lambda: before)
-    monkeypatch.setattr(current.gpu, "current_device", lambda ordinal: ordinal)
-    monkeypatch.setattr(current.gpu, "open_device", opened.append)
+    for name in ("current_device", "open_device"):
+        monkeypatch.setattr(current.gpu, name, lambda ordinal: opened.append(ordinal) or ordinal)
     with pytest.raises(KeyError), current.opened(1) as ordinal:
-        assert ordinal == 1 and not opened
+        assert ordinal == 1 == opened[-1]
         raise KeyError
-    assert opened == after
-
-
-def test_another_current_gpu_is_current_again_after_a_call(device, monkeypatch):
-    order = []
-    monkeypatch.setattr(current, "now", lambda: 3)
-    monkeypatch.setattr(current.gpu, "current_device", order.append)
-    monkeypatch.setattr(current.gpu, "open_device", order.append)
-    planned(device)(b(), out())
-    assert order == [0, 3]
+    assert opened == order
+    opened.clear()
+    made(b(), out())
+    assert opened == [0, before][: 1 + (before is not None)]
 
 
 # ---------------------------------------------------------------- what does not fit
@@ -406,8 +400,7 @@ MATRICES = [
 
 
 def written(a, device, path):
-    made = plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device)
-    made._config = "any_n"
+    made = plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device, config="any_n")
     made.save(path)
 
 

@@ -123,20 +123,3 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
     assert {op for op in mix if re.match(r"LDG\.", op)} == ({"LDG.E.U16.CONSTANT"} if align == 2 else set())
     copies = {op for op in mix if op.startswith("LDGSTS")}
     assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | ({f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set())
-
-
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        (MmaSp(bk=96), "choose BK as a multiple of 64"),
-        (MmaSp(bm=96), "choose WM and WN as divisors"),
-        (MmaSp(wm=128), "32 or 64 by 32 or 64"),
-        (MmaSp(stages=1), "one stage is filled while another"),
-        (MmaSp(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
-        (MmaSp(selectors=3), "one pair of lanes holds the metadata"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
-    monkeypatch.setattr(MmaSp, "check", lambda config: config)
-    with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
-        jit.compile_cubin(PUBLISHED.source, config.entry("bfloat16"), "sm_90a")

@@ -13,7 +13,7 @@ from refused import said, says
 from scipy.sparse import csr_array
 
 from kernels import formats
-from kernels.formats import arrays, bcsr, csr, half, nm, two_four, wcsr
+from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
 from kernels.library import operands
 
 #: Of a dense matrix (m, k) of float32 that may be pruned; N:M is a matrix of the other side, so of its transpose.
@@ -253,9 +253,7 @@ def test_of_another_dtype_or_shape_and_with_gaps_every_array_is_refused(name):
 
 def test_arrays_on_two_sides_are_refused():
     there = SimpleNamespace(__cuda_array_interface__={}, flags=None, device=SimpleNamespace(id=3))
-    both = {"col_idx": np.zeros(1), "val": there}
-    says(["col_idx on the host", "val on GPU 3"], lambda: arrays.require_one_side("CSR", both))
-    arrays.require_one_side("CSR", {"val": there})
+    says(["col_idx on the host", "val on GPU 3"], lambda: csr.validate(replace(GOOD["CSR"], val=there)))
 
 
 @pytest.mark.gpu

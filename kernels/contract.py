@@ -317,4 +317,13 @@ def require(condition: Any, message: str) -> None:
         raise ValueError(message)
 
 
+def holds(check: Callable[..., Any], *given) -> bool:
+    """Whether a check of what is given raises no ValueError."""
+    try:
+        check(*given)
+    except ValueError:
+        return False
+    return True
+
+
 Bound = PreparedKernel  # its former name

@@ -128,3 +128,11 @@ def device():
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # one after the other they take minutes
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(jobs)))
     return opened
+
+
+@pytest.fixture
+def hopper(device):
+    """The same where it has the copy engine, clusters and wgmma."""
+    if jit.arch_of(device) != "sm_90a":
+        pytest.skip("this GPU has no copy engine, no clusters and no wgmma")
+    return device

@@ -39,8 +39,6 @@ from kernels.formats import csr
 RECORDED = Path(__file__).with_name("recorded")
 SCALING, TRIED, BEYOND, DEALT = "scaling.csv", "tried.csv", "beyond.csv", "dealt.csv"
 CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
-#: In tables, whose width is that of the text.
-BRIEF = {"graph": "graph", "mesh": "mesh", "block": "blocks"}
 NAMES = {
     OURS: "ours",
     GATHERED: "all-gather of B and cuSPARSE",
@@ -108,13 +106,12 @@ def weak(df: pd.DataFrame) -> pd.DataFrame:
     mine = ours(df).rename(columns={"median_ms": "ms"})
     pairs = mine[mine["gpus"] == 1].merge(mine, on=["case", "n"], suffixes=("_alone", ""))
     share = pairs["nnz"] / pairs["gpus"] / pairs["nnz_alone"]
-    same = (pairs["gpus"] == 1) & (pairs["size"] == pairs["size_alone"])
-    pairs = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))
-    grown = pairs[same | (pairs["gpus"] > 1) & ((share - 1).abs() < 0.05)]
+    near = np.where(pairs["gpus"] == 1, pairs["size"] == pairs["size_alone"], (share - 1).abs() < 0.05)
+    grown = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))[near]
     grown = grown.assign(series=grown.groupby(["case", "nnz_alone"])["gpus"].transform("size"))
     best = grown[grown["series"] > 1].sort_values(["series", "nnz_alone"], kind="stable")
-    best = best[best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")]
-    return _ordered(best, ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
+    largest = best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")
+    return _ordered(best[largest], ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
 
 
 def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
@@ -219,7 +216,7 @@ def times(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _matrix(df: pd.DataFrame) -> pd.Series:
-    return df["case"].map(BRIEF) + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str)
+    return df["case"].replace("block", "blocks") + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str)
 
 
 def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -240,7 +237,7 @@ def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
     now = before[key].merge(ours(df), on=key)
     first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
     both = pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
-    return both.assign(matrix=both["case"].map(BRIEF))
+    return both.assign(matrix=both["case"].replace("block", "blocks"))
 
 
 @study.given
@@ -461,8 +458,7 @@ def received(made: generate.Generated, parts: int) -> pd.DataFrame:
 
     Its rows and non-zeros, the rows of B that it receives, also over its own, and those that others have.
     """
-    a = _whole(made)
-    edges = partition.by_nonzeros(a.row_ptr, parts)
+    a, edges = _whole(made), partition.by_nonzeros(_whole(made).row_ptr, parts)
     table, rows = partition.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
     columns = {
         **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},

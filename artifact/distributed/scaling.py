@@ -344,7 +344,6 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     whole, out = here.empty(k, case.n, case.dtype), here.empty(a.m, case.n, case.dtype)
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
     b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
-    operands = Operands(a, b, c)
     problem = Problem(
         room="distributed",
         label=case.name,
@@ -358,8 +357,8 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         flops_def="2·nnz·N",
         least_bytes=0,
         requested_bytes=0,
-        make_host=lambda: operands,
-        make_device=lambda: operands,
+        make_host=lambda: Operands(a, b, c),
+        make_device=lambda: Operands(a, b, c),
     )
     prepare = partial(cusparse.prepare_blocks, "bsr") if case.name == "block" else partial(cusparse.prepare, "alg2")
     bound: Any = together(comm, lambda: prepare(problem, here.device))

@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import contract, jit, padding
 from ..autotune import Choices, Rounds
-from ..contract import Kernel, Launch, Problem, require, timed
+from ..contract import Kernel, Launch, Problem, holds, require, timed
 from ..formats import bcsr, csr, half, layout
 from ..lazy import cupy
 from ..tma import tensor_map
@@ -363,11 +363,7 @@ def check(config: Unit, shape: Shape, most: int) -> None:
 
 def takes(config: Unit, shape: Shape, most: int) -> bool:
     """Whether `check` finds nothing."""
-    try:
-        check(config, shape, most)
-    except ValueError:
-        return False
-    return True
+    return holds(check, config, shape, most)
 
 
 def fits(config: Unit, problem: Problem, device) -> bool:

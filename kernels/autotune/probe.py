@@ -83,9 +83,6 @@ class Allowed:
     least: float
 
 
-NOTHING = Allowed(0.0, 0.0, 0.0)  #: equal numbers alone agree
-
-
 def allowed(kind: str, dtype: str, length: int, outputs: int = 1) -> Allowed:
     """Of so many outputs that differ: 1 from the exact product, 2 from each other.
 
@@ -125,7 +122,7 @@ def dtype_of(output) -> str:
     return output.dtype if isinstance(output, Dense) else output.dtype.name
 
 
-def difference(found, expected, magnitudes=None, may: Allowed = NOTHING) -> str:
+def difference(found, expected, magnitudes=None, may: Allowed = Allowed(0.0, 0.0, 0.0)) -> str:
     """Return "" where two outputs agree, else in a few words how they differ.
 
     Both (m, n) of one dtype and memory order, CuPy, `Half` or, with one scale for all, `Eight`. magnitudes: Σ|a·b| of

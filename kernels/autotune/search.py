@@ -131,14 +131,15 @@ def tune(
     for config in configs:
         # Checked before the next one is made ready: what candidates share holds no other's result yet.
         bound = trial.attempt(config, partial(prepare, problem))
-        if bound is not None and trial.attempt(config, lambda _, bound=bound: trial.agrees(bound)):
+        if bound is not None and trial.attempt(config, lambda _, bound=bound: trial.compare(bound, *trial.drawn)):
             bounds[config] = bound
     while bounds:
         times = _heats(bounds, device, rounds)
         for config in sorted(times, key=times.__getitem__):
             bound = bounds.pop(config)
             if trial.attempt(
-                config, lambda config, bound=bound: trial.agrees(bound) and trial.is_exact(config, prepare)
+                config,
+                lambda config, bound=bound: trial.compare(bound, *trial.drawn) and trial.is_exact(config, prepare),
             ):
                 spent = (time.perf_counter() - begin) * 1e3
                 return Winner(config, times[config], bound, spent)
@@ -169,28 +170,25 @@ class _Trial:
         for reference in references:
             try:
                 bound = reference(p)
-                self.right, self.judge, self.reference = self._output(bound), bound.name, reference
-                dtype = probe.dtype_of(self.right)
+                right, self.judge, self.reference = self._output(bound), bound.name, reference
+                dtype = probe.dtype_of(right)
                 may = probe.allowed(p.limit or dtype, dtype, min(p.k, p.nnz), outputs=2)
-                self.limits = self._output(reference(unsigned)), may
+                self.drawn = right, "", self._output(reference(unsigned)), may
                 return
             except Exception as error:
                 reasons.append(_reason(error))
         raise RuntimeError(f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}")
 
-    def agrees(self, bound) -> bool:
-        return self._compare(bound, self.right, "", *self.limits)
-
     def is_exact(self, config, prepare) -> bool:
         """Whether a candidate gives the reference's bits where no sum is rounded; True, too, where memory is short."""
         try:
             exact, right = self._probed
-            return self._compare(prepare(exact, config), right, " on whole numbers")
+            return self.compare(prepare(exact, config), right, " on whole numbers")
         except MemoryError as error:
             warnings.warn(f"the tuner tries no whole numbers: {_reason(error)}", stacklevel=5)
             return True
 
-    def _compare(self, bound, right, where: str, *limits) -> bool:
+    def compare(self, bound, right, where: str, *limits) -> bool:
         """Return True; raise ArithmeticError, one sentence, where a candidate's output is wrong."""
         wrong = probe.difference(probe.run(bound, self.device, self.stream), right, *limits)
         if wrong:

@@ -44,7 +44,6 @@ from ..library import operands
 from . import comm as talk
 from . import partition
 from .backend import Gpu, Streams, Times
-from .partition import units
 
 LAYOUTS = ("distributed", "replicated")
 #: Columns that a chunk has at least: a kernel's panel. And chunks at most.
@@ -131,7 +130,7 @@ class Plan:
         self.widths: list[int] = np.diff(edges).tolist()  #: columns of each chunk
         self._streams = Streams(machine)
         replicas, parts = len(columns), len(rows) - 1
-        (i, j), unit, k = divmod(comm.rank, replicas), units(slabs[0])[1], slabs[0].k
+        (i, j), unit, k = divmod(comm.rank, replicas), partition.units(slabs[0])[1], slabs[0].k
         slabs, mine = [machine.to_here(x) for x in slabs], columns[j]
         begin, of, own_units = int(mine[0]), None, -(-k // unit)
         if asked["b"] == "distributed" and parts > 1:
@@ -286,9 +285,11 @@ class Plan:
     def _spread_c(self) -> None:
         """Every rank gets all of C."""
         whole, ranges = self.panels(self.m), self.comm.gather(self.c_rows)
-        pairs = zip(self._out.arrays, whole.arrays, strict=True)
         self._after.append(
-            [(self._ready(self.comm, [x] * self.comm.size, [y[p:q] for p, q in ranges]), None) for x, y in pairs]
+            [
+                (self._ready(self.comm, [x] * self.comm.size, [every[p:q] for p, q in ranges]), None)
+                for x, every in zip(self._out.arrays, whole.arrays, strict=True)
+            ]
         )
         self._out = whole
 
@@ -367,16 +368,16 @@ def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
             formats.validate(x)
         rows = partition.require_bounds("rows", a.rows, parts, int(a.rows[-1]))
         own = rows if a.columns is None else a.columns
-        own = partition.require_bounds("columns", own, parts, a.slabs[0].k, units(a.slabs[0])[1])
-        mine, found = int(rows[i + 1] - rows[i]), sum(x.m for x in a.slabs)
+        own = partition.require_bounds("columns", own, parts, a.slabs[0].k, partition.units(a.slabs[0])[1])
+        found = sum(x.m for x in a.slabs)
         widths = sorted({x.k for x in a.slabs})
         require(
             len(widths) == 1,
             f"slabs of the part of rank {comm.rank} have {widths} columns, but must have those of the whole matrix",
         )
         require(
-            found == mine,
-            f"the part of rank {comm.rank} has {found} rows, but its edges say {mine}",
+            found == rows[i + 1] - rows[i],
+            f"the part of rank {comm.rank} has {found} rows, but its edges say {rows[i + 1] - rows[i]}",
         )
         return a.slabs, rows, [own]
     large = operands.is_scipy(a) and a.nnz > INT32_MAX  # 32 bits do not count its entries: a part may be slabs
@@ -390,7 +391,7 @@ def _cut(a, comm, replicas: int, rows, columns, accuracy, dtype: str):
     else:
         whole = operands.operand(a, accuracy=accuracy, dtype=dtype)
         whole = whole if isinstance(whole, Csr | Bcsr) else operands.as_csr(whole)
-        m, k, row_ptr, (u_row, u_col) = whole.m, whole.k, whole.row_ptr, units(whole)
+        m, k, row_ptr, (u_row, u_col) = whole.m, whole.k, whole.row_ptr, partition.units(whole)
     if rows is None:
         rows = np.minimum(partition.by_nonzeros(row_ptr, parts) * u_row, m)
     rows = partition.require_bounds("rows", rows, parts, m, u_row)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import jit
 from ..autotune import Choices, Rounds
-from ..contract import Kernel, Problem, require
+from ..contract import Kernel, Problem, holds, require
 from .packing import WARP_COLUMNS, slot_of
 
 HERE = Path(__file__).parent
@@ -346,11 +346,7 @@ def _likely(
 
 def takes(config: Config, keep: int, group: int, slot: int, most: int) -> bool:
     """Whether the pattern's steps fit a configuration's block: `check`."""
-    try:
-        check(config, keep, group, slot, most)
-    except ValueError:
-        return False
-    return True
+    return holds(check, config, keep, group, slot, most)
 
 
 def fits(config: Config, problem: Problem, device) -> bool:

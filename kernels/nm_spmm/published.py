@@ -46,8 +46,8 @@ FORCED = {
 }
 
 
-#: Variants that may cut k.
-SPLITTING = ("v3_split_k", "v3_searched")
+#: Variants that pack at every sparsity, or at none; the others do above 70% (III-A).
+PACKS = {"v1": False, "v3_unpacked": False, "v3_packed": True}
 
 
 def windows(keep: int, group: int, packed: bool) -> int:
@@ -91,13 +91,8 @@ def entry(
 
 def configured(variant: str, name: str, keep: int, group: int) -> Tile:
     """Return a variant's configuration for keep:group with the class `name` of Table I."""
-    packed = 1 - keep / group > analysis.HIGH  # (III-A)
-    if variant in ("v1", "v3_unpacked"):
-        packed = False
-    elif variant == "v3_packed":
-        packed = True
-    tile = TILES[FORCED.get(variant, name)]
-    return replace(tile, windows=windows(keep, group, packed), packed=packed)
+    packed = PACKS.get(variant, 1 - keep / group > analysis.HIGH)
+    return replace(TILES[FORCED.get(variant, name)], windows=windows(keep, group, packed), packed=packed)
 
 
 def source_of(variant: str, packed: bool) -> str:
@@ -107,17 +102,15 @@ def source_of(variant: str, packed: bool) -> str:
 
 def _kernel(variant: str, idea: str, classes: tuple[str, ...] = tuple(TABLE_1), prediction: str = "") -> Kernel:
     """prediction: of a study, which the paper does not have."""
-    entries = []
-    for name in classes:
-        for keep in KEPT:
-            tile = configured(variant, name, keep, GROUP)
-            source = source_of(variant, tile.packed)
-            if source == source_of(variant, True):  # v2's others are v1's
-                entries.append(entry(source, tile, keep, GROUP))
-                if variant in SPLITTING:
-                    entries.append(entry(source, tile, keep, GROUP, add=True))
-    path = HERE / f"{source_of(variant, True)}.cu"
-    return Kernel(variant, path, idea, prediction, tuple(entries), published=not prediction)
+    stem, cuts = source_of(variant, True), (False, True) if variant in ("v3_split_k", "v3_searched") else (False,)
+    tiles = [(keep, configured(variant, name, keep, GROUP)) for name in classes for keep in KEPT]
+    entries = (
+        entry(stem, tile, keep, GROUP, add=add)
+        for keep, tile in tiles
+        if source_of(variant, tile.packed) == stem  # v2's others are v1's
+        for add in cuts
+    )
+    return Kernel(variant, HERE / f"{stem}.cu", idea, prediction, tuple(entries), published=not prediction)
 
 
 KERNELS: dict[str, Kernel] = {

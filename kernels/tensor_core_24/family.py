@@ -41,7 +41,6 @@ EPILOGUE_OF = {
     (True, False, True): "ALPHA | BIAS",
     (True, True, True): "ALPHA | BETA | BIAS",
 }
-EPILOGUES = tuple(EPILOGUE_OF.values())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import jit, tma
-from ..contract import require
+from ..contract import holds, require
 from ..lazy import core
 
 HERE = Path(__file__).parent
@@ -186,7 +186,7 @@ class Tile:
             by = f" by {known.step}" if isinstance(known, range) and known.step > 1 else ""
             choice = f"{known[0]} to {known[-1]}{by}" if isinstance(known, range) else ", ".join(map(repr, known))
             require(value in known, f"{name} has {what} {value!r}, but takes {choice}")
-        for holds, said in (
+        for taken, said in (
             (c.band >= 1, f"{name} has bands of {c.band} rows of tiles: give it 1 or more"),
             (
                 c.blocks * c.n <= 384,
@@ -210,15 +210,11 @@ class Tile:
                 f"{name} adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
             ),
         ):
-            require(holds, said)
+            require(taken, said)
 
     def takes(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> bool:
         """Whether a configuration takes a problem: `check`."""
-        try:
-            self.check(m, n, k, sms, shared_most, orders)
-        except ValueError:
-            return False
-        return True
+        return holds(self.check, m, n, k, sms, shared_most, orders)
 
     def clocks(self, rows: int, asked: float = 0) -> float:
         """Return what bounds a step of so many times 64 rows.

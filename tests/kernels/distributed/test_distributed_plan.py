@@ -178,16 +178,8 @@ def test_interior_is_the_longest_run(rows):
     begin, end = partition.interior(a, a.col_idx >= 1)
     longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
     assert not any(rows[begin:end]) and end - begin == longest
-
-
-def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
-    packed, gather = [], distributed.Host.gather
-    monkeypatch.setattr(distributed.Host, "gather", lambda *given: packed.append(gather(*given)))
-    full = sp.csr_array(np.ones((40, 40), np.float32))
-    multiplied(full, full, 40, 3, chunks=4)
-    assert not packed
-    multiplied(ANY, ANY, 40, 3, chunks=4)
-    assert packed
+    first, _ = partition.pieces([a], 1, "auto", sums_exactly=False)
+    assert first[0].early == (longest >= partition.WORTH * a.nnz)
 
 
 # ---------------------------------------------------------------- who waits for whom
@@ -286,19 +278,26 @@ def noted(monkeypatch):
     monkeypatch.setattr(comm.Threads, "ready", ready)
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-def test_rows_of_the_next_chunk_travel_before_one_is_multiplied(noted, monkeypatch, ahead):
-    """All are packed before the first is sent, or the next is packed and sent."""
+@pytest.mark.parametrize(
+    ("a", "ahead", "order"),
+    [
+        (band(60), True, "ttttttppp"),
+        (band(60), False, "ttttpttpp"),
+        (sp.csr_array(np.ones((60, 60), np.float32)), False, "tttppp"),
+    ],
+)
+def test_rows_of_the_next_chunk_travel_before_one_is_multiplied(noted, monkeypatch, a, ahead, order):
+    """All are packed before the first is sent, or the next is packed and sent; who sends all rows packs nothing."""
     monkeypatch.setattr(plans, "MOST_AHEAD", plans.MOST_AHEAD * ahead)
 
     def work(ranks):
         here = Racing()
-        made = distributed.plan(band(60), 9, ranks, machine=here, chunks=3, first="whole")
+        made = distributed.plan(a, 9, ranks, machine=here, chunks=3, first="whole")
         here.order.clear()
         made()
         return "".join(stream[0] for stream in here.order)
 
-    assert distributed.run_threads(2, work) == ["ttttttppp" if ahead else "ttttpttpp"] * 2
+    assert distributed.run_threads(2, work) == [order] * 2
 
 
 @pytest.mark.parametrize("asked", [{}, {"replicas": 2}, {"c": "replicated"}, {"first": "whole"}], ids=str)
@@ -322,15 +321,26 @@ def test_no_access_races_with_another_whatever_comes_first_on_a_gpu(noted, monke
     distributed.run_threads(2, work)
 
 
-@pytest.mark.parametrize("panel", [50, 200, 10_000])
-def test_panels_are_there_when_they_are_multiplied_and_stay_until_then(panel):
-    here, b = Racing(), RNG.standard_normal((97, 5)).astype(np.float32)
-    made = distributed.streamed(ANY, 5, panel=panel, machine=here)
+@pytest.mark.parametrize("limit", [None, 100])
+@pytest.mark.parametrize("cuts", [(), (40, 41)], ids=["whole", "slabs"])
+@pytest.mark.parametrize("panel", [1, 50, 10**6])
+@pytest.mark.parametrize("n", [1, 5])
+def test_a_streamed_matrix_multiplies_and_its_panels_are_there_until_then(monkeypatch, panel, cuts, limit, n):
+    """Whole, in slabs, and cut into them where 32 bits do not count its entries."""
+    if limit:
+        panel = min(panel, limit)
+        for module in (plans, partition):
+            monkeypatch.setattr(module, "INT32_MAX", limit)
+    here, b = Racing(), RNG.standard_normal((97, n)).astype(np.float32)
+    slabs = [ANY[x:y] for x, y in itertools.pairwise((0, *cuts, 97))] if cuts else ANY
+    made = distributed.streamed(slabs, n, panel=panel, machine=here)
     for _ in range(2):
         here.access(here.callers, [], [b])
-        out = made(b)
+        out = made(b, timed=True)
         here.access(here.callers, [out], [])
         np.testing.assert_allclose(out, ANY @ b, rtol=1e-5, atol=1e-5)
+    assert made.bytes == 8 * ANY.nnz and made.times.total == 0
+    assert covers([x for x, _ in made.panels] + [97], 97) and made.panels[-1][1] == 97
     here.from_another_stream(made, b)
 
 
@@ -467,3 +477,62 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
         for q, there in enumerate(partition.split(of.send, of.send_counts)):
             got = partition.split(found[q][0].received, found[q][0].recv_counts)[p]
             assert (there + edges[p] == got).all()
+
+
+# ---------------------------------------------------------------- cuts
+
+ROW_PTR = st.lists(st.integers(0, 50), min_size=1, max_size=200).map(lambda x: np.concatenate([[0], np.cumsum(x)]))
+
+
+def covers(edges, m: int) -> bool:
+    return edges[0] == 0 and edges[-1] == m and bool((np.diff(edges) >= 0).all())
+
+
+@given(ROW_PTR, st.integers(1, 9), st.sampled_from((0.0, 1.0)))
+def test_parts_cost_their_share_and_half_of_a_row_at_each_end(row_ptr, parts, row_cost):
+    """A cut is where the cost so far is nearest to the share."""
+    edges = partition.by_nonzeros(row_ptr, parts, row_cost=row_cost)
+    cost = row_ptr + row_cost * np.arange(len(row_ptr))
+    assert covers(edges, len(row_ptr) - 1) and len(edges) == parts + 1
+    for p, edge in enumerate(edges[1:-1], 1):
+        off = np.abs(cost - cost[-1] * p / parts)
+        assert off[edge] <= off.min() + 1e-9
+
+
+@given(st.integers(0, 1000), st.integers(1, 9), st.sampled_from((1, 8, 64)))
+def test_even_parts_differ_by_a_unit(size, parts, unit):
+    edges = partition.even(size, parts, unit)
+    assert covers(edges, size) and all(e % unit == 0 for e in edges[:-1] if e < size)
+    assert max(np.diff(edges)) - min(np.diff(edges)) <= 2 * unit
+    assert partition.require_bounds("rows", edges, parts, size, unit).tolist() == edges.tolist()
+
+
+@given(ROW_PTR, st.integers(1, 60))
+def test_panels_have_at_most_so_many_entries_or_a_row(row_ptr, most):
+    """And would have more with another row; slabs are alike, but balanced."""
+    m, cuts = len(row_ptr) - 1, list(partition.cut(row_ptr, most))
+    assert covers([0, *(y for _, y in cuts)], m) and all(x < y for x, y in cuts)
+    assert all(x[1] == y[0] for x, y in itertools.pairwise(cuts))
+    for begin, end in cuts:
+        assert row_ptr[end] - row_ptr[begin] <= most or end == begin + 1
+        assert end == m or row_ptr[end + 1] - row_ptr[begin] > most
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "INT32_MAX", 2 * most)
+        patch.setattr(partition, "SLAB", most)
+        slabs = partition.slabs(row_ptr)
+    assert covers([0, *(y for _, y in slabs)], m) and (len(slabs) > 1) == (row_ptr[-1] > 2 * most)
+    assert all(row_ptr[y] - row_ptr[x] <= most + 50 for x, y in slabs) or len(slabs) == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ([0, 5], "must be 3 edges from 0 to 8"),
+        ([0, 9, 8], "must not fall"),
+        ([0, 3, 8], "blocks of 2 rows must stay whole"),
+        ([1, 2, 8], "edges from 0 to 8"),
+    ],
+)
+def test_edges_that_do_not_cut_are_refused(bounds, says):
+    with pytest.raises(ValueError, match=says):
+        partition.require_bounds("rows", bounds, 2, 8, 2)

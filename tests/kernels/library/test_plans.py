@@ -284,25 +284,20 @@ def test_a_stream_that_nobody_can_wait_for_keeps_its_buffers(device, driver):
     says(["0x6", "no event"], lambda: planned(device)(b(), out(), stream=6))
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, []), (1, []), (0, [0])])
-def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, after, monkeypatch):
-    opened = []
+@pytest.mark.parametrize(("before", "order"), [(None, [1]), (1, [1]), (3, [1, 3])])
+def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, order, device, monkeypatch):
+    """Whatever happens; a call that is on its GPU already asks for nothing."""
+    opened, made = [], planned(device)
     monkeypatch.setattr(current, "now", lambda: before)
-    monkeypatch.setattr(current.gpu, "current_device", lambda ordinal: ordinal)
-    monkeypatch.setattr(current.gpu, "open_device", opened.append)
+    for name in ("current_device", "open_device"):
+        monkeypatch.setattr(current.gpu, name, lambda ordinal: opened.append(ordinal) or ordinal)
     with pytest.raises(KeyError), current.opened(1) as ordinal:
-        assert ordinal == 1 and not opened
+        assert ordinal == 1 == opened[-1]
         raise KeyError
-    assert opened == after
-
-
-def test_another_current_gpu_is_current_again_after_a_call(device, monkeypatch):
-    order = []
-    monkeypatch.setattr(current, "now", lambda: 3)
-    monkeypatch.setattr(current.gpu, "current_device", order.append)
-    monkeypatch.setattr(current.gpu, "open_device", order.append)
-    planned(device)(b(), out())
-    assert order == [0, 3]
+    assert opened == order
+    opened.clear()
+    made(b(), out())
+    assert opened == [0, before][: 1 + (before is not None)]
 
 
 # ---------------------------------------------------------------- what does not fit

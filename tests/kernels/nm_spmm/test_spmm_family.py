@@ -14,7 +14,7 @@ from racing import A100, H100_PCIE, H200, L4
 
 from artifact.measure import device as gpus
 from artifact.measure import verification
-from kernels import autotune, jit
+from kernels import autotune
 from kernels import nm_spmm as system
 from kernels.autotune import probe
 from kernels.contract import Operands
@@ -263,14 +263,12 @@ def test_shipped_choices_fit_their_gpu_and_one_has_all_points_of_the_sweeps():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("keep", "vector"), [(16, 32), (12, 8)])
-def test_every_tile_of_the_family_multiplies(device, keep, vector):
+def test_every_tile_of_the_family_multiplies(hopper, keep, vector):
     """Alone and in clusters, each in one of its depths and bodies: exact products of small whole numbers."""
-    if jit.arch_of(device) not in family.HOPPER:
-        pytest.skip("this GPU has no copy engine")
     p = probe.exact(point(700, 900, 1000, keep, vector=vector))
-    reference, stream = verification.oracle(p), device.create_stream()
-    taken = [c for c in family.members(keep, 32) if family.fits(c, p, device)]
+    reference, stream = verification.oracle(p), hopper.create_stream()
+    taken = [c for c in family.members(keep, 32) if family.fits(c, p, hopper)]
     chosen = {(tile(c), c.kernel, c.split, c.unroll, c.stages): c for c in taken}.values()
-    compiled.cubins(sorted(set(family.jobs(chosen, p))), [jit.arch_of(device)])
+    compiled.cubins(sorted(set(family.jobs(chosen, p))), family.HOPPER)
     for c in chosen:
-        verification.exactly(launch.prepare_config("trial", p, device, c), p, reference, stream)
+        verification.exactly(launch.prepare_config("trial", p, hopper, c), p, reference, stream)

@@ -9,11 +9,11 @@ import compiled
 import numpy as np
 import pytest
 from compiled import count
-from nm_cases import DTYPES, FLOAT32, PATTERNS, SEED, point
-from products import between, exact
+from nm_cases import DTYPES, FLOAT32, PATTERNS, point
+from products import between, exact, overlapped
 from test_spmm_prepare import template
 
-from artifact.measure import bench, verification
+from artifact.measure import verification
 from kernels import jit
 from kernels import nm_spmm as system
 from kernels.autotune import probe
@@ -135,13 +135,6 @@ def test_every_tile_in_every_number_of_shares(device, split):
         )
 
 
-@pytest.fixture
-def hopper(device):
-    if jit.arch_of(device) != "sm_90a":
-        pytest.skip("this GPU has no copy engine, no clusters and no wgmma")
-    return device
-
-
 @gpu
 @pytest.mark.parametrize("split", [2, 4, 8])
 def test_shares_of_a_cluster_without_steps(hopper, split):
@@ -190,25 +183,14 @@ def test_a_stream_reads_only_what_it_has_written(hopper, name, size):
 @gpu
 @pytest.mark.parametrize("first", [0, 2**32 - 3])
 def test_streams_overlap(hopper, first):
-    """One Bound on four streams at once, and replayed from two graphs meanwhile: launches that take each other's sums
-    find the same ones, and none waits for ever. first: counts that are about to pass 2^32 as well."""
+    """first: counts that are about to pass 2^32 as well."""
     sms = hopper.properties.multiprocessor_count
     # Tiles that many blocks share, and two launches that fit the GPU at once; then all blocks and more than a wave.
     for m, n, k in ((512, 512, 4096), (128, 256, 640), (128 * (sms + 1), 256, 320)):
         p = probe.exact(point(m, n, k, 8))
         bound, reference = launch.prepare_rung("turned", p, hopper), verification.oracle(p)
-        bound.keep[3][2].fill(first)
-        bound.result().fill(math.nan)
-        streams = [hopper.create_stream() for _ in range(4)]
-        graphs = [bench.capture("turned", bound, streams[0]) for _ in range(2)]
-        hopper.sync()
-        for one, stream in itertools.islice(zip(itertools.cycle([bound, *graphs]), itertools.cycle(streams)), 300):
-            one.launch(stream)
-        hopper.sync()
-        verification.compare(bound.result(), reference, f"seed {SEED}")
-        counts = bound.keep[3][2].get()
-        assert np.array_equal(counts[..., 0], counts[..., 1]), "nothing is left for a launch to stumble over"
-        verification.exactly(bound, p, reference, streams[0])
+        overlapped(bound, hopper, reference, first)
+        verification.exactly(bound, p, reference, hopper.create_stream())
 
 
 # ------------------------------------------------------------------------------- wrong on purpose

@@ -16,6 +16,7 @@ from artifact.measure import device as gpus
 from artifact.measure import verification
 from kernels import formats, gpu, jit
 from kernels.formats import half, two_four
+from kernels.lazy import cupy
 from kernels.tensor_core_24 import family, fp8, layer, operands
 from kernels.tma import Mapped
 
@@ -101,8 +102,8 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
     kept = [family.PUBLISHED, lean, replace(lean, kernel="packed"), replace(lean, packed=True)]
     assert layer.config_of(layer.Sizes(4096, 4096, 4096, "float16"), device) == kept[-1]
     assert asked == [(4096, 4096, 4096, "float16 FF")]
-    eight = layer.config_of(sizes_of(4096, 4096, 4096, "e4m3"), device)
-    assert layer.reads_packed(eight, True) and asked[1][3] == "e4m3 scaled by vectors linear"
+    in_8 = layer.config_of(sizes_of(4096, 4096, 4096, "e4m3"), device)
+    assert layer.reads_packed(in_8, True) and asked[1][3] == "e4m3 scaled by vectors linear"
     says(
         ["no kernel takes a 2:4 layer of 64 inputs"], lambda: layer.predicted(sizes_of(64, 64, 8, "float16"), SMS, 1024)
     )
@@ -127,18 +128,16 @@ def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, to
 @pytest.mark.parametrize(("m", "k"), [(1000, 2064), (4096, 1024), (8, 16)])
 def test_a_layer_multiplies(m, k, tokens, kind, activation):
     """Packed on the GPU, to the bits that NumPy packs."""
-    import cupy
-
     opened = gpus.require().open()
-    stream, eight = opened.create_stream(), kind in operands.SCALES
-    more = {"scale": kind} if eight else {"dtype": kind}
-    p = (fp8 if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
+    stream, in_8 = opened.create_stream(), kind in operands.SCALES
+    more = {"scale": kind} if in_8 else {"dtype": kind}
+    p = (fp8 if in_8 else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
     ops = p.device()
     packed, here = layer.pack(ops.a), layer.pack(p.host().a)
-    held = [packed, ops.a.scale, ops.b.scale] if eight else [*packed]
-    assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if eight else here, strict=False))
+    held = [packed, ops.a.scale, ops.b.scale] if in_8 else [*packed]
+    assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if in_8 else here, strict=False))
     bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
-    of = layer.Sizes(m, k, tokens, "e4m3" if eight else kind, True, activation, kind == "vectors")
+    of = layer.Sizes(m, k, tokens, "e4m3" if in_8 else kind, True, activation, kind == "vectors")
     run = layer.launcher(of, 0)
     ops.c.fill(np.nan)
     opened.sync()
@@ -151,8 +150,6 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_tokens_are_quantised_by_themselves(dtype):
-    import cupy
-
     opened = gpus.require().open()
     stream = opened.create_stream()
     tokens, k = 37, 4112

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import says
 
-from kernels import jit
-from kernels.tensor_core_24 import family, gpcs
+from kernels.tensor_core_24 import gpcs
 
 #: A GH100 as made: GPCs, and SMs of each. A product has some fewer SMs.
 GPCS, SMS_OF_ONE = 8, 18
@@ -64,15 +63,13 @@ def test_an_sm_that_no_cluster_ran_on_is_said(sms):
 
 
 @pytest.mark.gpu
-def test_this_gpus_sms_are_told_apart_by_gpc(device, monkeypatch):
-    if jit.arch_of(device) not in family.TARGETS:
-        pytest.skip("wgmma_gpc is for Hopper")
+def test_this_gpus_sms_are_told_apart_by_gpc(hopper, monkeypatch):
     seen, placed = [], gpcs.placed
     monkeypatch.setattr(gpcs, "placed", lambda clusters, sms: placed(seen.extend(clusters) or clusters, sms))
     gpcs.places.cache_clear()
-    places = gpcs.places(device.device_id)
-    found, sms = places.get(), device.properties.multiprocessor_count
-    assert gpcs.places(device.device_id) is places
+    places = gpcs.places(hopper.device_id)
+    found, sms = places.get(), hopper.properties.multiprocessor_count
+    assert gpcs.places(hopper.device_id) is places
     gpc_of = {number: {number} for number in np.concatenate(seen).tolist()}
     for cluster in seen:
         joined = set().union(*(gpc_of[number] for number in cluster.tolist()))

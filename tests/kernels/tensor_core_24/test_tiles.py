@@ -151,11 +151,3 @@ def test_only_the_last_waves_are_cut_and_only_where_that_saves_time(count, sms):
     counts = {lower: rest * ceil(3 / lower) for lower in (1, 2)}
     lowest = next((lower for lower, pieces in counts.items() if pieces <= sms), 3)
     assert cut == ((count - rest, lowest, counts[lowest]) if lowest < 3 else (count, 3, 0))
-
-
-def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors():
-    """8192 cubed, 28672 x 4096 and 12288 cubed among them; an odd multiprocessor is as if it were not there."""
-    pieces = {1: 3, 44: 132, 45: 90, 66: 132, 67: 0, 132: 0, 133: 3, 1376: 112, 2400: 72, 5504: 0}
-    assert {count: family.cut_into_pieces(count, 3, 132).pieces for count in pieces} == pieces
-    cuts = {(66, 132): 0, (67, 132): 67, (198, 132): 132, (199, 132): 199, (57, 115): 0, (58, 115): 58, (3, 3): 2}
-    assert {x: family.whole_tiles(*x) for x in cuts} == cuts

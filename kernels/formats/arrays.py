@@ -121,9 +121,16 @@ def checked(a, look: tuple | None, check: Callable[[Any], None]):
 
     look: of `first_fault`, which decides whether a matrix on a GPU has to be checked there; None: it has.
     """
-    if a.xp is np or look is None or first_fault(*look):
+    fault = first_fault(*look) if look and a.xp is not np else None
+    if fault or look is None or a.xp is np:
         check(to_host(a))
+    require_both(fault)
     return a
+
+
+def require_both(fault) -> None:
+    """Raise ValueError where a kernel found a fault and the host none."""
+    require(not fault, f"arrays have a fault on the GPU, {fault}, but none on the host: bring some that nobody writes")
 
 
 def require_none(wrong, said: Callable[[int], str]) -> None:

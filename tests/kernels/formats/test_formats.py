@@ -200,7 +200,7 @@ MALFORMED = [
     ("WCSR", ("col_idx", 1, 4), ["from 4 to 4", "column 1", "ascend"]),
     ("WCSR", ("col_idx", 0, -1), ["from -1 to 29", "padding last"]),
     ("WCSR", ("col_idx", 1, -1), ["non-zero", "padding"]),
-    ("WCSR", ("val", (5, 8), 1), ["below row 19"]),
+    ("WCSR", ("val", (4, 8), 1), ["below row 19"]),
     ("N:M", {"val": np.ones((6, 2))}, ["val", "float64", "float32"]),
     ("N:M", {"vector": 2}, ["index", "(6, 2)", "(6, 1)", "vectors of 2"]),
     ("N:M", {"k": 8}, ["val", "(6, 2)", "(4, 2)", "k = 8"]),

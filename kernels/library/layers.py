@@ -24,9 +24,9 @@ from typing import Any
 from ..async_sparse import layer
 from ..contract import require
 from ..lazy import torch
-from . import buffers, dense
+from . import current, dense
 from .dense import named
-from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken
+from .torch_ops import aligned, cast, launching, operator, require_bias, size, taken
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -217,7 +217,7 @@ def _fresh(ordinal: int) -> int:
     with _lock:
         spare = _spare.setdefault(ordinal, [])
         if not spare:
-            first = buffers.allocated(MANY * SPACE)
+            first = current.allocated(MANY * SPACE)
             spare.extend(range(first, first + MANY * SPACE, SPACE))
         return spare.pop()
 

@@ -370,12 +370,6 @@ def _not_held(given: str, value, dtype: str, accuracy: str) -> str:
     )
 
 
-def require_all_held(a, dtype: str, accuracy: str | None) -> None:
-    """`require_held` of every value that a format stores; what it stores in the dtype is not looked at."""
-    if getattr(a, "dtype", "float32") != dtype and dtype in half.DTYPES and accuracy is None:
-        require_held(values_of(a), dtype, accuracy)
-
-
 def require_held(values, dtype: str, accuracy: str | None) -> None:
     """Raise ValueError where a 16-bit dtype does not hold float32 values and no accuracy was asked for."""
     if dtype in half.DTYPES and accuracy is None:

@@ -186,22 +186,3 @@ def test_boxes_are_those_of_the_kernels(tmp_path):
     probe = tmp_path / "sizes.cu"
     probe.write_text("\n".join([f'#include "{family.HERE}/specialised.cuh"', "__global__ void sizes() {", *body, "}"]))
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code
-
-
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("unit_ring<TF32, MN_MAJOR, false, false, 64, 3, 5, 2, 1>", "TF32 wants a column-major B"),
-        ("unit_ring<BF16, MN_MAJOR, false, false, 96, 3, 5, 2, 1>", "in chunks of 64 columns"),
-        ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 2, 2, 1>", "at least 2 and 3 units"),
-        ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 5, 2, 3>", "1, 2 or 4 pieces"),
-        ("opt5<BF16, false, 12, 3>", "8 to 256 columns"),
-        ("windows<128, 2, 3, false>", "windows have 8, 16, 32 or 64 rows"),
-        ("windows<16, 3, 3, false>", "one or two warpgroups multiply"),
-        ("wcsr<TF32, 96>", "a tile has 64, 128, 192 or 256 columns"),
-        ("blocks_mma<BF16, 128, 64, false, false, 128, 2>", "C leaves through the ring"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(entry, reason):
-    with pytest.raises(jit.CompileError, match=f"(?s){reason}"):
-        jit.compile_cubin(family.HERE / f"{entry.split('<')[0]}.cu", entry, "sm_90a")

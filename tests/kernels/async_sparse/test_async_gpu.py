@@ -4,7 +4,6 @@ pattern, orders of sums, memory beside the operands, sizes beyond a grid, and ke
 from dataclasses import replace
 from functools import partial
 
-import compiled
 import numpy as np
 import pytest
 from matrices import PATTERNS, of_lengths, pattern, shuffled
@@ -313,64 +312,3 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     again = launch.prepare_auto(name, p, device, file=file)
     assert again.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
     verification.check(again, p, verification.oracle(p), device.create_stream())
-
-
-# ----------------------------------------------------------------------------------- wrong on purpose
-
-#: A bug -> the file where it would be, the text there, the text instead, and a kernel on which it shows.
-MUTANTS = {
-    "counters_not_cleared": ("units.cuh", "counter[0] = counter[1] = 0;", ";", "unit_ring"),
-    "panels_of_the_first_group": ("loader.cuh", "left + rest % wide", "rest % wide", "unit_ring"),
-    "columns_after_32_blocks": ("units.cuh", "columns = col_idx[block + lane];", "columns += 0;", "unit_ring"),
-    "store_not_swizzled": ("output.cuh", "(unit ^ line / (8 / UNITS) % UNITS)", "unit", "opt5"),
-    "load_not_swizzled": ("opt1.cu", "16 * (unit ^ line % 8)", "16 * unit", "opt1"),
-    "counter_not_cleared": ("opt6_atomic.cu", "counters[0] = counters[1] = 0;", ";", "opt6_atomic"),
-    "second_half_of_the_first": ("specialised.cuh", "(2 * panel + 1) * N, full", "2 * panel * N, full", "opt4"),
-    "cut_windows_stored": ("wcsr.cu", "if (it.w < 0) store_direct", "if (true) store_direct", "wcsr"),
-    "first_columns_again": ("wcsr.cu", "column + piece % (N / 32) * 32 + across;", "column + across;", "wcsr"),
-    "rest_left_out": ("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000", "windows_exact"),
-}
-
-
-def mutated(monkeypatch, folder, bug: str) -> None:
-    """From now on sources have one text changed, which must be there once."""
-    *edit, _ = MUTANTS[bug]
-    compiled.changed(family.HERE, folder, *edit)
-    monkeypatch.setattr(published, "HERE", folder)
-    for module, source in ((family, "SOURCE"), (windows, "SOURCE"), (windows, "WCSR_SOURCE")):
-        monkeypatch.setattr(module, source, folder / getattr(module, source).name)
-
-
-@pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_compiles(monkeypatch, tmp_path, bug):
-    """Without a GPU as well: it must be the check that refuses it, not the compiler."""
-    kernel = system.VARIANTS[MUTANTS[bug][-1]]
-    mutated(monkeypatch, tmp_path, bug)
-    sources = kernel.source, tmp_path / kernel.source.name
-    right, wrong = (jit.compile_cubin(source, kernel.entries[0], "sm_90a").code for source in sources)
-    assert right != wrong
-
-
-@gpu
-@pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_is_caught(hopper, monkeypatch, tmp_path, bug):
-    """By the check of every record, in its second launch at the latest; 40 blocks in a row, panels in groups."""
-    name = MUTANTS[bug][-1]
-    p = system.problem(1500, 5 * 1024, 64 * 50, 0.8, SEED)
-    prepare = partial(system.prepare, name)
-    if name == "unit_ring":
-        prepare = partial(launch.usual(p, hopper, Unit(group_kib=4096 * 2)).prepare, name)
-    elif name in windows.KERNELS:
-        p = of_matrix(pattern("a heavy row"), 260, "float32" if name == "windows_exact" else "tf32")
-        config = WcsrTile(chunk=128) if name == "wcsr" else Windows(exact=name == "windows_exact", chunk=256)
-        prepare = partial(config.prepare, name)
-
-    def checked():
-        bound = prepare(p, device=hopper)
-        for _ in range(2):
-            verification.check(bound, p, verification.oracle(p), hopper.create_stream())
-
-    checked()
-    mutated(monkeypatch, tmp_path, bug)
-    with pytest.raises(verification.WrongResult, match="is wrong: |unwritten or NaN"):
-        checked()

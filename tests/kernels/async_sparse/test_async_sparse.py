@@ -1,5 +1,5 @@
 """The system without a GPU: problems, statistics, tasks and layouts of A, configurations and what is proposed of them,
-what bind hands to a launch."""
+what bind hands to a launch, sums in one order."""
 
 import re
 from dataclasses import replace
@@ -25,10 +25,12 @@ from kernels.async_sparse import any_csr, family, launch, operands, planning, pu
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics
 from kernels.async_sparse.family import Shape, Unit
 from kernels.async_sparse.windows import Union, Windows
+from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as format_
 from kernels.formats.half import array_of
+from kernels.library.routes import in_order
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0
 USUAL = Shape("bfloat16", 64, 64, "F", "C")
@@ -289,15 +291,6 @@ def test_tf32_rounds_to_the_nearest_and_what_is_no_number_stays():
     assert np.isnan(odd).all() and not (odd.view(np.uint32) & 0x1FFF).any()
 
 
-def test_three_products_are_as_accurate_as_float32():
-    """As `halve` in windows.cuh and `slices_of` split operands, sums aside."""
-    a, b = np.random.default_rng(5).uniform(-1, 1, (2, 100_000)).astype(np.float32)
-    (a_big, b_big), exact = map(planning.tf32, (a, b)), a.astype(float) * b
-    a_rest, b_rest = (planning.tf32(x - big).astype(float) for x, big in ((a, a_big), (b, b_big)))
-    off = np.abs(a_rest * b_big + a_big * b_rest + a_big.astype(float) * b_big - exact) / np.abs(exact)
-    assert off.max() < 2**-20.4 and off.mean() < 2**-22.5
-
-
 # ---------------------------------------------------------------------------------- configurations
 
 
@@ -535,13 +528,17 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             assert how.grid == ceil(count / each) * panels and each % windows.WARPS == 0 and count >= ceil(p.m / 4)
 
 
-@pytest.mark.parametrize(("longest", "different"), [(64, False), (65, True)])
+@pytest.mark.parametrize(("longest", "different"), [(10, False), (64, False), (65, True), (3000, True)])
 def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, longest, different):
+    """The sum of two is the same either way round. Tasks are the same."""
     p = system.problem_from_csr(of_lengths([3] * 40 + [longest]), 64, dtype="float32", format="csr", reorder="")
-    for config in (Union(1, chunk=32), Windows(8, exact=True, chunk=32)):
-        bounds = [replace(config, in_order=ask).prepare("in order", p, device) for ask in (False, True)]
-        usual, ordered = (step_of(bound)[:2] for bound in bounds)
-        assert (usual != ordered) == different and len(bounds[1].scratch) - len(bounds[0].scratch) == 2 * different
+    for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, exact=True, chunk=32)):
+        usual, ordered = (c.prepare("in order", p, device) for c in (config, in_order(config)))
+        assert (step_of(usual)[:2] != step_of(ordered)[:2]) == different
+        assert len(ordered.scratch) - len(usual.scratch) == 2 * different
+        made = [c.convert(p.device().a, *[1, 1] * isinstance(c, Windows)) for c in (config, in_order(config))]
+        assert [x.parts is not None for x in made] == [False, different]
+        assert np.array_equal(*(x.work.table for x in made))
 
 
 def test_what_kernels_do_not_take_says_who_does(device):
@@ -575,3 +572,73 @@ def test_lines_are_what_tma_takes(device, layout):
             assert array.data.ptr % 16 == array.strides[0] % 16 == array.shape[1] % 8 == 0
             assert array.strides[0] >= 2 * array.shape[1] and array.size >= array_of(given_).size
         assert len(dense.copies) == len(dense.before) + len(dense.after)
+
+
+# ------------------------------------------------------------------------------------ slots
+
+
+@given(st.lists(st.integers(0, 3000), max_size=30), st.sampled_from([32, 64, 256]), st.booleans())
+def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_first):
+    """Parts of a window side by side, by their columns, whatever order tasks come in; and no slot but theirs."""
+    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    work, _ = twins.tasks(row_ptr, chunk, longest_first=longest_first)
+    parts = planning.parts(row_ptr, work.cut, chunk)
+    cut = work.table[work.table[:, 3] >= 0]
+    counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
+    if max([0, *counted]) < 3:
+        assert parts is None, "the sum of two is the same either way round"
+        return
+    slot, _, first, columns = parts[cut[:, 3]].T
+    mine = slot + (cut[:, 1] - first) // columns  # in_order.cuh
+    assert sorted(mine) == list(range(parts[:, 1].sum()))
+    assert (cut[np.argsort(mine), 1] == np.sort(cut[:, 1])).all()
+    assert list(parts[:, 1]) == list(counted)
+
+
+# ------------------------------------------------------------------------------------ configurations
+
+
+@pytest.mark.parametrize("kept", [*systems().values(), any_csr.CHOICES], ids=lambda kept: kept.room)
+def test_every_family_has_configurations_that_repeat(kept):
+    for make in kept.families.values():
+        config = in_order(make())
+        assert type(config) is make and in_order(config) == config
+        assert autotune.choices.parse_knobs(autotune.knobs(config), make) == config
+    for config in (Union(), Windows()):
+        assert in_order(config) != config and "in_order" not in autotune.knobs(config)
+
+
+def test_whole_rows_are_in_order():
+    assert in_order(Union(chunk=0)) == Union(chunk=0)
+    assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
+
+
+#: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.
+ADDS = {
+    "async_sparse/cut_windows.cuh",
+    "async_sparse/union.cuh",
+    "async_sparse/wcsr.cu",
+    "casper_sparse/split_rows.cu",
+    "nm_cuda_core/double_buffer.cu",
+    "nm_cuda_core/verbatim_double_buffer.cu",
+    "nm_spmm/spmm_tile.cuh",
+}
+COUNTS = {
+    "async_sparse/opt6_atomic.cu",
+    "async_sparse/opt6_stealing.cu",
+    "async_sparse/planning.cu",
+    "async_sparse/units.cuh",
+    "formats/compress.cu",
+    "formats/intake.cu",
+    "autotune/compare.cu",
+}
+
+
+def test_it_is_known_which_kernels_add_by_atomics():
+    """A new one must be told apart in `in_order`, or be known to count."""
+    found = {
+        str(path.relative_to(jit.ROOT))
+        for path in jit.ROOT.rglob("*.cu*")
+        if re.search(r"atomicAdd\(|red\.[a-z.]+\.v?4?\.?f32", path.read_text())
+    }
+    assert found == ADDS | COUNTS

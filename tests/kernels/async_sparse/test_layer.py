@@ -11,7 +11,7 @@ from pretend import pretended  # noqa: F401
 from racing import H200
 from refused import says
 
-from kernels import jit, tma
+from kernels import tma
 from kernels.async_sparse import family, layer
 from kernels.async_sparse.family import Unit
 from kernels.async_sparse.layer import Sizes
@@ -72,11 +72,6 @@ def test_both_products_are_wgmma_and_silu_divides_once_for_two_values(reports):
         of = {op: sum(n for x, n in mix.items() if x.startswith(f"MUFU.{op}")) for op in ("EX2", "RCP")}
         assert of["EX2"] == width // 2, width  # a value of a thread's accumulators each
         assert of["RCP"] <= width // 4 + 2, width  # and those of the tile's place
-
-
-def test_the_kernel_is_for_hopper_alone():
-    with pytest.raises(jit.CompileError):
-        jit.compile_cubin(family.HERE / "gated.cu", "gated<BF16, 256, 3, 5, 2>", "sm_80")
 
 
 # ------------------------------------------------------------------------------------- the launch

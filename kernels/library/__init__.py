@@ -5,9 +5,8 @@ dense      B and out: where they lie, on which stream; and the small kernel arou
 routes     which system's kernels multiply what
 plans      `plan`, `spmm`, `load_plan`
 direct     products without a plan: `spmm` of CSR on the GPU, and of two dense matrices at a sparse one's places
-torch_ops  PyTorch operators with gradients
+torch_ops  PyTorch operators with gradients, and what operators and layers share
 layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
-torch_modes  what PyTorch's gradients and autocast ask of both
 """
 
 from .direct import Sampled

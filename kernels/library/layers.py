@@ -24,9 +24,9 @@ from typing import Any
 from ..async_sparse import layer
 from ..contract import require
 from ..lazy import torch
-from . import buffers, dense
+from . import current, dense
 from .dense import named
-from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken
+from .torch_ops import aligned, cast, launching, operator, require_bias, size, taken
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
@@ -217,7 +217,7 @@ def _fresh(ordinal: int) -> int:
     with _lock:
         spare = _spare.setdefault(ordinal, [])
         if not spare:
-            first = buffers.allocated(MANY * SPACE)
+            first = current.allocated(MANY * SPACE)
             spare.extend(range(first, first + MANY * SPACE, SPACE))
         return spare.pop()
 
@@ -296,10 +296,8 @@ def classes() -> SimpleNamespace:
         @classmethod
         def of(cls, linear, mask, published: bool = False):
             """Return the layer whose weight is an nn.Linear's where the mask has blocks, zero elsewhere: a copy."""
-            m, k = linear.weight.shape
-            bias = linear.bias
-            if bias is not None:
-                bias = nn.Parameter(bias.detach().clone(), bias.requires_grad)
+            (m, k), bias = linear.weight.shape, linear.bias
+            bias = None if bias is None else nn.Parameter(bias.detach().clone(), bias.requires_grad)
             return cls(k, m, *blocks_of(linear.weight, mask), bias, published)
 
         def forward(self, x):
@@ -362,8 +360,6 @@ def require_blocks(inputs: int, outputs: int, row_ptr, col_idx, val) -> None:
         f"row_ptr has {size(row_ptr)} and col_idx {size(col_idx)} elements, but {outputs} outputs in {val.shape[0]} "
         f"blocks need {rows + 1} and {val.shape[0]}",
     )
-    if val.is_meta:
-        return
     offsets = row_ptr.tolist()
     require(
         offsets[0] == 0 and offsets[-1] == val.shape[0] and offsets == sorted(offsets),

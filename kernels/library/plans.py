@@ -23,8 +23,8 @@ from ..contract import Launch, Operand, require, require_whole, unrehearsed
 from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import buffers, current, dense, direct, operands, routes
-from .buffers import Buffers
+from . import current, dense, direct, operands, routes
+from .current import Buffers
 from .dense import Dense, require_no_grad
 
 ORDERS = ("C", "F")
@@ -100,6 +100,9 @@ class Plan:
         accuracy: str,
         device,
         deterministic: bool = False,
+        config: Any = None,
+        bound: Launch | None = None,
+        note: str = "",
     ):
         self.m, self.k = operands.size_of(way.a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
@@ -108,32 +111,26 @@ class Plan:
         self.b_order, self.out_order = tuple(way.orders[0])
         self.in_place = way.in_place
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
-        self._way, self._config = way, None  # what was chosen: None where there is nothing to multiply
-        self._note = ""
+        self._way, self._config = way, config  # what was chosen: None where there is nothing to multiply
+        self._note = note
         self._ordinal = device.device_id
-        self._steps: list[Step] = []
-        self._keep: tuple = ()
         self._own_values = way.a.val.data.ptr if way.in_place else 0
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._lock = threading.Lock()
-        self._sizes: tuple[int, ...] = ()  # bytes of scratch
-        self._buffers = Buffers(())
-        self._of_captures: dict[int, Buffers] = {}
-        self._enqueue: Callable = core.launch
-
-    def _repeat(self, config, bound: Launch) -> None:
-        """Call what is bound from now on: a configuration that was chosen."""
+        bound = bound or Launch("", [], None)
         scratch = [x for x in map(half.array_of, bound.scratch) if x.nbytes]
         at = tuple(x.data.ptr for x in scratch)
         places = {address: SCRATCH + i for i, address in enumerate(at)}
         self._steps = [
-            Step(kernel, config, list(given), list(places_of(named, places)))
-            for (kernel, config, given), (_, _, named) in zip(bound.steps, bound.named, strict=True)
+            Step(kernel, step_config, list(given), list(places_of(named, places)))
+            for (kernel, step_config, given), (_, _, named) in zip(bound.steps, bound.named, strict=True)
         ]
+        self._keep = bound.keep
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
-        self._config, self._keep = config, bound.keep
+        self._of_captures: dict[int, Buffers] = {}
+        self._enqueue: Callable = core.launch
 
     @property
     def choice(self) -> str:
@@ -145,11 +142,6 @@ class Plan:
             f"Plan({self.m} x {self.k} by {self.k} x {self.n}, {self.dtype}, {self.accuracy}: "
             f"{self.room}, {self.choice or 'nothing to multiply'})"
         )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Return (m, k), the shape of A."""
-        return self.m, self.k
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -223,14 +215,14 @@ class Plan:
 
     def _buffers_for(self, pointer: int) -> Buffers:
         """Return the buffers of a call on the stream at an address, which nothing uses before this call does."""
-        if not buffers.is_captured(pointer):
+        if not current.is_captured(pointer):
             if not self._buffers.follow(pointer):
-                self._buffers = buffers.copy_of(self._sizes)
+                self._buffers = current.copy_of(self._sizes)
                 self._buffers.last = pointer
             return self._buffers
-        capture = buffers.capture_of(pointer)
+        capture = current.capture_of(pointer)
         if capture not in self._of_captures:
-            self._of_captures[capture] = buffers.copy_of(self._sizes)
+            self._of_captures[capture] = current.copy_of(self._sizes)
         mine = self._of_captures[capture]
         require(
             mine.follow(pointer),
@@ -247,9 +239,8 @@ class Plan:
         """
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
         x = dense.describe(array, name)
-        shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
         require(
-            x.shape in shapes,
+            x.shape == (rows, self.n) or (self.n == 1 and x.shape == (rows,)),
             f"{name} is {' x '.join(map(str, x.shape))}, but the plan is for "
             f"{rows} x {self.n}: plan anew for another size",
         )
@@ -293,7 +284,7 @@ class Plan:
         """Return a buffer in the kernel's own memory order, kept from its first use on: zeros."""
         if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
-            address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
+            address = current.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
             strides = (self.n, 1) if order == "C" else (1, rows)
             mine.stages[whose] = Dense(address, (rows, self.n), strides, self.dtype, self._ordinal)
         return mine.stages[whose]
@@ -411,24 +402,22 @@ def built(
     deterministic: bool = False,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
-    made = Plan(way, n, dtype, accuracy, device, deterministic)
-    if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
-        return made
-    p = routes.multiplication(way, n)
-    with unrehearsed():
-        config = routes.written(way, choice, p, device) if choice else None
-        bound = None
-        if config is not None:
-            with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
+    config = bound = None
+    note = ""
+    if 0 not in (*operands.size_of(way.a), n, way.a.nnz):
+        p = routes.multiplication(way, n)
+        with unrehearsed():
+            config = routes.written(way, choice, p, device) if choice else None
+            if config is not None:
+                with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
+                    bound = routes.prepare(way, config, p, device)
+            if bound is None:
+                trials = (lambda: routes.multiplication(way, n, dense.need_cupy())) if tune else None
+                config, note = routes.choose(way, p, device, trials)
+                config = routes.in_order(config) if deterministic else config
                 bound = routes.prepare(way, config, p, device)
-        if bound is None:
-            trials = (lambda: routes.multiplication(way, n, dense.need_cupy())) if tune else None
-            config, made._note = routes.choose(way, p, device, trials)
-            config = routes.in_order(config) if deterministic else config
-            bound = routes.prepare(way, config, p, device)
-    device.sync()
-    made._repeat(config, bound)
-    return made
+        device.sync()
+    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note)
 
 
 def spmm(

@@ -11,14 +11,18 @@ import importlib
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from .. import autotune, jit, splitmix
 from ..async_sparse import planning
 from ..async_sparse.windows import Union, WcsrTile, Windows
 from ..contract import Family, Launch, Multiplication, Operand, Operands, Slot, require
-from ..formats import bcsr, csr, half, nm, two_four
+from ..formats import bcsr, csr, half, intake, nm, two_four
 from . import operands
 
 HOPPER = ("sm_90a",)
@@ -138,7 +142,8 @@ def route(
             f"N:M times {dtype} is multiplied on compute capability 9.0 only, but this GPU has {cc}: convert B to "
             "float32"
         )
-    operands.require_all_held(a, dtype, accuracy if explicit else None)
+    if not explicit and dtype in half.DTYPES and getattr(a, "dtype", "float32") != dtype:
+        operands.require_held(operands.values_of(a), dtype, None)
     a = operands.as_csr(a) if kind is csr.Csr or way is _GROUPS else a
     orders = max(way.orders, key=lambda x: (x[0] == order, x[1] == out_order))
     return replace(way, a=way.read(a, dtype) if way.read else a, orders=(orders,))
@@ -273,6 +278,94 @@ def in_order(config: Any) -> Any:
     return WHOLE.get(config, config) if isinstance(config, str) else config
 
 
+# ---------------------------------------------------------------- what each family of GPUs multiplies with
+
+SIZE = 256  #: of the matrices that routes are asked about
+
+
+def _family(name: str, compute_capability: tuple[int, int], sms: int, shared: int) -> SimpleNamespace:
+    """Return GPUs of one compute capability, which stand for a `cuda.core.Device` where routes look at one.
+
+    name: what they are called. sms, shared: multiprocessors of the first of them, and bytes of shared memory that a
+    block may have.
+    """
+    properties = SimpleNamespace(
+        multiprocessor_count=sms,
+        max_shared_memory_per_block_optin=shared,
+        max_shared_memory_per_multiprocessor=shared + 1024,
+    )
+    return SimpleNamespace(name=name, compute_capability=compute_capability, properties=properties)
+
+
+FAMILIES = (
+    _family("H100, H200", (9, 0), 132, 232_448),
+    _family("A100", (8, 0), 108, 166_912),
+    _family("RTX 30, A10", (8, 6), 82, 101_376),
+    _family("RTX 40, L4, L40S", (8, 9), 128, 101_376),
+    _family("B200", (10, 0), 148, 232_448),
+    _family("RTX 50", (12, 0), 170, 101_376),
+)
+NONE = "none, and one sentence says so"
+#: What a route leads to -> how it multiplies.
+WORDS = {
+    "union": "groups of rows, CUDA cores",
+    "windows": "windows, `wgmma`",
+    "unit": "blocks, `wgmma`",
+    "blocks_mma": "blocks, `mma.sync`",
+    "wgmma": "2:4, `wgmma.sp`",
+    "mma_sp": "2:4, `mma.sp`",
+    "wide": "vectors, CUDA cores",
+    "bulk": "vectors, CUDA cores and copy engine",
+    "stream": "vectors, CUDA cores and copy engine",
+    "cluster": "vectors, CUDA cores and copy engine",
+    "tf32": "vectors, `wgmma`",
+    "bf16": "vectors, `wgmma`",
+}
+
+
+def _csr() -> csr.Csr:
+    row_ptr, every = (np.arange(0, end, step, dtype=np.int32) for end, step in ((8 * SIZE + 1, 8), (SIZE, SIZE // 8)))
+    return csr.Csr(SIZE, SIZE, row_ptr, np.tile(every, SIZE), np.ones(8 * SIZE, np.float32))
+
+
+_NM = partial(nm.random, SIZE, SIZE, 8, 32, 32, 0)
+_BLOCKS = partial(bcsr.random, SIZE, SIZE, 0.5, 0)
+#: Format, dtype of B and accuracy, as a table says them -> how to make A; the dtype and accuracy that are asked for.
+ASKED: dict[tuple[str, str], tuple[Callable[[], Any], str, str]] = {
+    ("CSR", "float32"): (_csr, "float32", "fp32"),
+    ("CSR", "float32, at least TF32"): (_csr, "float32", "tf32"),
+    ("CSR", "bfloat16, float16"): (_csr, "bfloat16", "bf16"),
+    ("blocks", "bfloat16, float16"): (partial(_BLOCKS, dtype="bfloat16"), "bfloat16", "bf16"),
+    ("blocks", "float32, at least TF32"): (partial(_BLOCKS, dtype="float32"), "float32", "tf32"),
+    ("2:4", "bfloat16, float16"): (partial(two_four.random, SIZE, SIZE, "bfloat16", 0), "bfloat16", "bf16"),
+    ("N:M", "float32"): (_NM, "float32", "fp32"),
+    ("N:M", "float32, at least TF32"): (_NM, "float32", "tf32"),
+    ("N:M", "bfloat16"): (_NM, "bfloat16", "bf16"),
+}
+
+
+def table() -> dict[tuple[str, str], dict[str, str]]:
+    """(format, B) -> name of a family -> what multiplies there."""
+    return {asked: {f.name: multiplied(asked, f) for f in FAMILIES} for asked in ASKED}
+
+
+def multiplied(asked: tuple[str, str], family: SimpleNamespace) -> str:
+    """Return what multiplies an entry of `ASKED` on a family of GPUs, by the routes and what they may choose from."""
+    make, dtype, accuracy = ASKED[asked]
+    try:
+        way = route(make(), dtype, accuracy, family, explicit=True)
+    except ValueError:
+        return NONE
+    of, found = way.family, {way.variant}
+    if of.choices is not None:
+        if isinstance(way.a, csr.Csr):  # no GPU looks at it here, and what one would find ranks configurations alone
+            way = replace(way, a=replace(way.a, facts=intake.Facts(1, True, 0, (1,) * len(intake.HEIGHTS))))
+        names = {kind: name for name, kind in of.choices.families.items()}
+        configs = of.candidates(multiplication(way, SIZE), family)
+        found = {name if (name := names[type(config)]) in WORDS else config.kernel for config in configs}
+    return "; or ".join(dict.fromkeys(WORDS[name] for name in WORDS if name in found))
+
+
 # ---------------------------------------------------------------- whether a dense product is faster
 
 # From a GPU's ceilings, by arithmetic. Microseconds are a sum: a launch, what is computed at the rate of tensor cores
@@ -377,9 +470,8 @@ def blocks(m: int, n: int, k: int, count: int, block: tuple[int, int], numbers: 
 
 def vectors(m: int, n: int, k: int, density: float, vector: int, numbers: str) -> Work:
     """N:M; tensor cores multiply 128 rows together, so the union of what their vectors keep."""
-    each = 1.0
-    if numbers != "fp32" and density:
-        each = (1 - (1 - density) ** max(1, 128 // vector)) / density
+    together = numbers != "fp32" and density
+    each = (1 - (1 - density) ** max(1, 128 // vector)) / density if together else 1.0
     return Work(f"nm {numbers}", numbers, m, n, k, m * k * density, more=each)
 
 

@@ -28,7 +28,7 @@ from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, operands
 from .dense import named
 from .layers import put
-from .torch_modes import aligned, gpu_of, launching, operator, require_bias, taken
+from .torch_ops import aligned, gpu_of, launching, operator, require_bias, taken
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -277,8 +277,8 @@ def classes() -> SimpleNamespace:
                 f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
             )
             self.in_features, self.out_features, self.activation = k, m, activation
-            if bias is not None:
-                bias = nn.Parameter(bias.detach().float().clone(), getattr(bias, "requires_grad", False))
+            trained = getattr(bias, "requires_grad", False)
+            bias = None if bias is None else nn.Parameter(bias.detach().float().clone(), trained)
             self.register_parameter("bias", bias)
 
         @classmethod

@@ -4,7 +4,9 @@ What runs is all that happens on the host: the conversion of A, a system's bind,
 """
 
 import ctypes
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 import twins
 
 from kernels import jit, workspace
-from kernels.library import buffers, current
+from kernels.library import current
 
 
 class Array(np.ndarray):
@@ -122,10 +124,19 @@ def pretended(monkeypatch):
             monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
         monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
-        monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
-        monkeypatch.setattr(buffers.Buffers, "follow", lambda self, pointer: True)
-        monkeypatch.setattr(buffers.Buffers, "done", lambda self, pointer: None)
+        monkeypatch.setattr(current, "is_captured", lambda pointer: False)
+        monkeypatch.setattr(current.Buffers, "follow", lambda self, pointer: True)
+        monkeypatch.setattr(current.Buffers, "done", lambda self, pointer: None)
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 
     return open_as
+
+
+def arguments(folder: Path, kernel: str, given: tuple) -> dict:
+    """Name in the signature -> argument. kernel: as a pretended GPU has it, of a file of the folder, or of all."""
+    stem, entry = kernel.split(": ")
+    source = next(path for path in (folder / f"{stem}.cu", jit.COMMON / f"{stem}.cu") if path.is_file())
+    text = re.sub(r"//[^\n]*", "", source.read_text())
+    (signature,) = re.findall(rf"\b{entry.split('<')[0]}\(([^{{]*?)\)\s*\{{", text)
+    return dict(zip([re.findall(r"\w+", part)[-1] for part in signature.split(",")], given, strict=True))

@@ -15,7 +15,7 @@ from artifact.drawing import provenance, style
 from artifact.measure import records
 from artifact.verdicts import compare, measures
 from kernels import jit
-from kernels.library import families
+from kernels.library import routes
 
 LEDGER = "ledger.html"
 #: Ceilings whose ratio the figure has as a line, if it is further from 1 than APART.
@@ -30,9 +30,9 @@ PANELS = {"faster": "speed", "gain": "speedup over the library"}
 
 def multiplied() -> pd.DataFrame:
     """Return a row for each format and dtype of B, a column for all families of GPUs that get the same in every row."""
-    rows = families.table()
+    rows = routes.table()
     columns: dict[tuple[str, ...], list[str]] = {}
-    for family in families.FAMILIES:
+    for family in routes.FAMILIES:
         columns.setdefault(tuple(row[family.name] for row in rows.values()), []).append(family.name)
     return pd.DataFrame(list(rows), columns=["A", "B"]).assign(
         **{"; ".join(names): list(cells) for cells, names in columns.items()}
@@ -46,7 +46,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
     """
     machines = [records.read_machine(root / gpu / records.systems(root / gpu)[0]) for gpu in records.list_gpus(root)]
     rows = []
-    for family in families.FAMILIES:
+    for family in routes.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
         here = text.listed(m["gpu"] for m in machines if str(m.get("compute_capability")) == capability)
         rows.append(

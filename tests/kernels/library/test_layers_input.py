@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from refused import said
 
-from kernels.library import layers, torch_modes
+from kernels.library import layers, torch_ops
 from kernels.library.layers import counter
 
 BF16, FP32, INT16 = (
@@ -35,7 +35,7 @@ BF16, FP32, INT16 = (
 def test_an_input_with_the_layers_features_where_its_blocks_are_is_taken_and_no_other(given, words):
     usual = {"shape": (5, 192), "device": "cuda:0", "dtype": BF16, "layout": "strided"}
     val = SimpleNamespace(**usual | {"shape": (9, 64, 64), "dtype": given.get("there", BF16)})
-    found = said(lambda: torch_modes.require_input(SimpleNamespace(**usual | given), val, 192, "blocks"))
+    found = said(lambda: torch_ops.require_input(SimpleNamespace(**usual | given), val, 192, "blocks"))
     assert words in found and bool(found) == bool(words)
 
 
@@ -46,7 +46,7 @@ def test_an_input_with_the_layers_features_where_its_blocks_are_is_taken_and_no_
 def memory(monkeypatch):
     """Where what is allocated begins: 1 MiB after the last; nothing is left of other tests."""
     made = []
-    monkeypatch.setattr(layers.buffers, "allocated", lambda size: made.append(size) or 2**20 * len(made))
+    monkeypatch.setattr(layers.current, "allocated", lambda size: made.append(size) or 2**20 * len(made))
     monkeypatch.setattr(layers, "_spare", {})
     monkeypatch.setattr(layers, "_of_stream", {})
     return made

@@ -78,9 +78,9 @@ def planned(device, *, orders: str = "CC", n: int = N, in_place: bool = False, a
     if in_place:
         values = SimpleNamespace(data=SimpleNamespace(ptr=values.ctypes.data), shape=values.shape, keep=values)
     way = replace(WAY, a=replace(a, val=values), orders=(orders,), in_place=in_place)
-    p = plans.Plan(way, n, "float32", "fp32", device)
     own = Operand.VALUES if in_place else values.ctypes.data
-    p._repeat("any_n", Launch("", [("kernel", "grid", (own, Operand.B, Operand.OUT, *arguments))], None))
+    bound = Launch("", [("kernel", "grid", (own, Operand.B, Operand.OUT, *arguments))], None)
+    p = plans.Plan(way, n, "float32", "fp32", device, config="any_n", bound=bound)
     p.launched = []
 
     def launch(flow, config, kernel, values, b, out, *more):
@@ -204,10 +204,9 @@ def test_scratch_is_the_buffers_of_a_call(device):
     """A graph's launches have their own."""
     made = [Slot(0x1000, (8,), "uint8"), Slot(0x2000, (0,), "uint8"), Slot(0x3000, (4,), "float32")]
     mapped = tma.Mapped(0x3000, (4, 4), (16, 4), "<f4", (4, 4))
-    p = planned(device)
     bound = Launch("", [("kernel", "grid", (0x1000, 0x2000, np.int64(0x1000), 0))], None, scratch=tuple(made))
     bound.named = [("kernel", "grid", (*bound.steps[0][2][:3], mapped))]
-    p._repeat("any_n", bound)
+    p = plans.Plan(WAY, N, "float32", "fp32", device, config="any_n", bound=bound)
     assert p._sizes == (8, 16) and p._buffers.scratch == (0x1000, 0x3000)
     assert p._steps[0].places == [(0, SCRATCH, None), (3, SCRATCH + 1, mapped)]
 
@@ -401,8 +400,7 @@ MATRICES = [
 
 
 def written(a, device, path):
-    made = plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device)
-    made._config = "any_n"
+    made = plans.Plan(replace(WAY, a=a), 24, "float32", "tf32", device, config="any_n")
     made.save(path)
 
 

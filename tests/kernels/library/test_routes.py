@@ -20,7 +20,7 @@ from kernels import async_sparse, autotune, casper_sparse, gpu, jit, nm_spmm, pa
 from kernels.async_sparse import any_csr, windows
 from kernels.contract import Operand
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
-from kernels.library import dense, families, operands, routes
+from kernels.library import dense, operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
@@ -306,12 +306,12 @@ def test_every_family_has_the_kernels_that_are_routed_to(what):
 
 
 def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something():
-    assert sorted(map(jit.arch_of, families.FAMILIES)) == sorted(jit.FAMILIES)
-    table = families.table()
+    assert sorted(map(jit.arch_of, routes.FAMILIES)) == sorted(jit.FAMILIES)
+    table = routes.table()
     for asked, row in table.items():
-        for family in families.FAMILIES:
+        for family in routes.FAMILIES:
             hopper, said = family.compute_capability == (9, 0), row[family.name]
-            assert (said == families.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
+            assert (said == routes.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
             assert ("wgmma" in said or "copy engine" in said) <= hopper, (asked, family.name)
 
 

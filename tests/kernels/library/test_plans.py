@@ -225,18 +225,6 @@ def test_tensor_maps_are_encoded_for_each_array_once_and_forgotten(device, monke
     assert all(replace(x, address=0) == replace(maps[0], address=0) for x in encoded)
 
 
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("shape", [(6, 4), (1, 4), (6, 1), (1, 1), (7,)])
-def test_a_slot_says_of_itself_what_an_array_does(shape, order):
-    x, slot = np.zeros(shape, np.uint16, order), Slot(Operand.B, shape, np.uint16, order)
-    for of, its in ((x, slot), (x.T, slot.T)):
-        for name in ("shape", "dtype", "itemsize", "size", "nbytes", "ndim"):
-            assert getattr(its, name) == getattr(of, name)
-        assert its.flags.c_contiguous == of.flags.c_contiguous and its.flags.f_contiguous == of.flags.f_contiguous
-        assert its.data.ptr is Operand.B and its.reshape(-1).strides == of.reshape(-1).strides
-        assert of.size == max(of.shape) or its.strides == of.strides
-
-
 # ---------------------------------------------------------------- streams
 
 

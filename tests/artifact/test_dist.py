@@ -13,8 +13,9 @@ import pytest
 import yaml
 from contenders import refused
 
-from artifact import build, dist
+from artifact import build, dist, paths
 from artifact.drawing import provenance
+from artifact.measure import device
 from artifact.paths import ROOT
 from kernels import __version__
 
@@ -81,6 +82,14 @@ def test_a_release_is_of_a_commit(tmp_path, clone, book):
     refused("recorded/a.csv was changed and not committed", dist.release, book, tmp_path / "out", clone)
     refused("git status: .*; a release is made in a clone", dist.release, book, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_commit_has_a_plus_where_files_differ(clone, monkeypatch):
+    monkeypatch.delenv("SPARSITY_COMMIT", raising=False)
+    monkeypatch.setattr(paths, "ROOT", clone)
+    clean = device.commit()
+    (clone / "run").write_text("changed")
+    assert re.fullmatch("[0-9a-f]{7,}", clean) and device.commit() == f"{clean}+"
 
 
 def test_without_a_book(tmp_path, clone, capsys):

@@ -77,9 +77,29 @@ def folder(mode: str = "auto", gpu: str = "nvidia-h200") -> Path:
 
 
 def load(where: Path, name: str = SCALING) -> pd.DataFrame:
-    """Return a folder's records, with their rate and the bytes of A in CSR, with float32 values."""
-    df = scaling.read(where / name)
-    return df.assign(tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9, csr_bytes=8 * df["nnz"] + 4 * df["m"])
+    """Return a folder's records, with what follows from them."""
+    return derived(scaling.read(where / name))
+
+
+def derived(df: pd.DataFrame) -> pd.DataFrame:
+    """Return records with their rate, the bytes of A in CSR with float32 values, names, and sizes as tables show them.
+
+    over_least: bytes that ours sends, over those that the pattern requires; NaN where nothing has to travel.
+    """
+    sends, csr_bytes = (df["contender"] == OURS) & (df["least_bytes"] > 0), 8 * df["nnz"] + 4 * df["m"]
+    brief = df["case"].replace("block", "blocks")
+    return df.assign(
+        tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9,
+        over_least=df["sent_bytes"] / df["least_bytes"].where(sends),
+        csr_bytes=csr_bytes,
+        csr_gb=csr_bytes / 1e9,
+        sent_gb=df["sent_bytes"] / 1e9,
+        rows_e6=df["m"] / 1e6,
+        nnz_e9=df["nnz"] / 1e9,
+        matrix=df["case"].map(CASES),
+        brief=brief,
+        sized=brief + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str),
+    )
 
 
 def ours(df: pd.DataFrame) -> pd.DataFrame:
@@ -93,7 +113,7 @@ def strong(df: pd.DataFrame) -> pd.DataFrame:
     table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone"))
     table = table.assign(efficiency=table["ms_alone"] / table["gpus"] / table["ms"])
     several = table.groupby(MATRIX)["gpus"].transform("max") > 1
-    return table.loc[several, [*MATRIX, "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
+    return table.loc[several, [*MATRIX, "matrix", "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
 
 
 def weak(df: pd.DataFrame) -> pd.DataFrame:
@@ -121,11 +141,6 @@ def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([fixed.assign(drawn=largest), weak(df).assign(scaling="weak", drawn=True)], ignore_index=True)
 
 
-def over_least(df: pd.DataFrame) -> pd.Series:
-    """Bytes that ours sends, over those that the pattern requires; NaN of others, and where nothing has to travel."""
-    return df["sent_bytes"] / df["least_bytes"].where((df["contender"] == OURS) & (df["least_bytes"] > 0))
-
-
 # ---------------------------------------------------------------- facts
 
 
@@ -138,13 +153,12 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
     if df.empty:
         return
     machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
-    several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
+    several = strong(df).query("gpus > 1")
     at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
     others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
     beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
     beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
-    large = load(where, BEYOND)
-    large = large.assign(matrix=large["case"].map(CASES), ms=large["median_ms"])
+    large = load(where, BEYOND).rename(columns={"median_ms": "ms"})
     called = large["case"] + large["size"].astype(str) + "x" + large["gpus"].astype(str)
     yield from flat(
         {
@@ -153,7 +167,7 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
                 **{"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": machine.get("commit", "")},
                 **{"gpus": ", ".join(map(str, sorted(df["gpus"].unique()))), "most": df["gpus"].max()},
             },
-            "sent_over_least": over_least(df).max(),
+            "sent_over_least": df["over_least"].max(),
             "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
             "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
             "weak": {case: _grown(of, df) for case, of in weak(df).groupby("case", sort=False)},
@@ -201,22 +215,17 @@ def dealt(of: pd.DataFrame) -> dict[str, Any]:
 
 def rates(df: pd.DataFrame) -> pd.DataFrame:
     """Milliseconds of all contenders, and what of ours is what."""
-    table = df.assign(matrix=_matrix(df), over_least=over_least(df), sent_gb=df["sent_bytes"] / 1e9)
-    return _ordered(table.assign(contender=df["contender"].map(SHORT)).sort_values("contender"), ["size", "gpus"])
+    return _ordered(df.assign(contender=df["contender"].map(SHORT)).sort_values("contender"), ["size", "gpus"])
 
 
 def times(df: pd.DataFrame) -> pd.DataFrame:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
-    mine, key = ours(df), [*MATRIX, "gpus"]
-    table = _ordered(mine.assign(matrix=_matrix(mine)), ["size", "n", "gpus"]).set_index(key)
+    key = [*MATRIX, "gpus"]
+    table = _ordered(ours(df), ["size", "n", "gpus"]).set_index(key)
     ms = df.pivot(index=key, columns="contender", values="median_ms").reindex(table.index)
     over = ms.div(table["median_ms"], axis=0).map(" ({:.2f}×)".format).assign(**{OURS: ""})
     said = (ms.map("{:.4g}".format) + over).where(ms.notna(), "")
     return table.join(said.rename(columns=SHORT)).reset_index()
-
-
-def _matrix(df: pd.DataFrame) -> pd.Series:
-    return df["case"].replace("block", "blocks") + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str)
 
 
 def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -225,19 +234,12 @@ def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return df.assign(_place=place).sort_values(["_place", *by], kind="stable", ignore_index=True)
 
 
-def beyond(where: Path) -> pd.DataFrame:
-    """Matrices that no GPU holds: `beyond.csv` beside the records."""
-    df, units = load(where, BEYOND), {"m": 1e6, "nnz": 1e9, "csr_bytes": 1e9, "sent_bytes": 1e9}
-    return df.assign(matrix=df["case"].map(CASES), **{column: df[column] / unit for column, unit in units.items()})
-
-
 def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
     """Return what overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     before, key = load(where, TRIED), [*MATRIX, "gpus"]
     now = before[key].merge(ours(df), on=key)
     first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
-    both = pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
-    return both.assign(matrix=both["case"].replace("block", "blocks"))
+    return pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
 
 
 @study.given
@@ -274,7 +276,7 @@ def claims(df: pd.DataFrame) -> pd.DataFrame:
         what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
         text = f"strong scaling of the {CASES[case]}{what} at {AT} GPUs"
         rows.append((text, f"≥ {bar:.0%}", so_far, _verdict(at, at >= bar) + missed))
-    sent, text = over_least(df).max(), "bytes sent over those that the pattern requires"
+    sent, text = df["over_least"].max(), "bytes sent over those that the pattern requires"
     so_far = f"{sent:.3g}×" * (not np.isnan(sent))
     rows.append((text, f"≤ {MOST_SENT:g}×", so_far, _verdict(sent, sent <= MOST_SENT)))
     return pd.DataFrame(rows, columns=["ours", "bar", "measured", "verdict"])

@@ -94,11 +94,6 @@ class Case:
     degree: int = 64
     beyond: bool = False
 
-    @property
-    def bits(self) -> bool:
-        """Whether numbers are stored as bit patterns."""
-        return self.dtype in half.DTYPES
-
     def panel(self, x) -> Panels:
         """Return a matrix of all N columns."""
         return Panels((0, self.n), [x], self.dtype)
@@ -259,10 +254,15 @@ def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
     In float64, without a library's sparse multiplication, for `VECTORS` vectors x of random signs. out: C's rows of
     this rank's part of A. A NaN is infinitely far off.
     """
-    xp, n = half.array_module(out.arrays[0]), case.n
+    xp, n, k, step = half.array_module(out.arrays[0]), case.n, made.part.slabs[0].k, max(1, CHUNK // case.n)
     signs = xp.asarray(np.random.default_rng(SEED).choice((-1.0, 1.0), (n, VECTORS)))
-    products, worst = _products(made, case, signs, xp), (0.0, 0)
-    for begin, a in _slices(made.part.slabs, max(1, CHUNK // n)):
+    products, worst = xp.empty((k, VECTORS + 1)), (0.0, 0)  # B · x for each vector; magnitudes of B's rows, summed
+    for begin in range(0, k, step):
+        panel = case.panel(xp.empty((min(step, k - begin), n), csr.storage(case.dtype)))
+        made.fill(panel, begin)
+        b = _float64(panel.arrays[0], case.dtype)
+        products[begin : begin + step] = xp.concatenate((b @ signs, xp.abs(b).sum(axis=1)[:, None]), axis=1)
+    for begin, a in _slices(made.part.slabs, step):
         owner, column = xp.asarray(csr.rows(a)), xp.asarray(a.col_idx)
         value = xp.asarray(a.val).astype(xp.float64)
         terms = [value * products[column, j] for j in range(VECTORS)] + [xp.abs(value) * products[column, -1]]
@@ -273,19 +273,6 @@ def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
         over = xp.where(xp.isnan(over), np.inf, over)
         worst = max(worst, (float(over.max()), begin + int(over.argmax())), key=lambda x: x[0])
     return worst
-
-
-def _products(made: Made, case: Case, signs, xp):
-    """float64 (k, VECTORS + 1): B · x for each vector, and the sums of the magnitudes of B's rows."""
-    k, step = made.part.slabs[0].k, max(1, CHUNK // case.n)
-    found = xp.empty((k, VECTORS + 1))
-    for begin in range(0, k, step):
-        rows = slice(begin, min(begin + step, k))
-        panel = case.panel(xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32))
-        made.fill(panel, begin)
-        b = _float64(panel.arrays[0], case.dtype)
-        found[rows, :-1], found[rows, -1] = b @ signs, xp.abs(b).sum(axis=1)
-    return found
 
 
 def _slices(slabs, most: int):
@@ -343,7 +330,7 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     require(k % comm.size == 0, f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
     whole, out = here.empty(k, case.n, case.dtype), here.empty(a.m, case.n, case.dtype)
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
-    b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
+    b, c = (half.Half(case.dtype, x) if case.dtype in half.DTYPES else x for x in (whole, out))
     problem = Problem(
         room="distributed",
         label=case.name,
@@ -436,7 +423,7 @@ def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) 
     spent = max(comm.gather(time.perf_counter() - begin))
     made.fill(ready.b, ready.b_row)
     for array in ready.out().arrays:
-        array.fill(0x7FFF if case.bits else np.nan)
+        array.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
     here.sync()
     ready.call()
     here.sync()

@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from scaled import rows
 
 from artifact import paths
-from artifact.book import charts, figures, tables, text
+from artifact.book import charts, figures, study, tables, text
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
@@ -29,11 +29,8 @@ def shipped():
 
 def changed(df, factor: float, **at):
     """Records of ours whose times are so many times as long where columns have these values."""
-    mine = df["contender"] == OURS
-    for column, value in at.items():
-        mine &= df[column] == value
-    slow = df.assign(median_ms=df["median_ms"].where(~mine, factor * df["median_ms"]))
-    return slow.assign(tflops=2 * slow["nnz"] * slow["n"] / slow["median_ms"] / 1e9)
+    mine = study.where(df, contender=OURS, **at).index
+    return page.derived(df.assign(median_ms=df["median_ms"].where(~df.index.isin(mine), factor * df["median_ms"])))
 
 
 def written(path, df) -> None:
@@ -51,7 +48,9 @@ def test_without_records_there_is_nothing(tmp_path):
     assert df.empty and list(page.facts(df, tmp_path)) == []
     for make in (page.efficiencies, page.predictions, page.rates, page.fits, page.times):
         assert make(df).empty
-    assert page.beyond(tmp_path).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
+    assert (
+        page.load(tmp_path, page.BEYOND).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
+    )
     known = figures.specs("distributed")
     for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
         assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
@@ -70,7 +69,7 @@ def test_facts_are_of_the_most_gpus_and_of_the_largest_matrix(shipped):
     assert known["baseline.block.contender"] == page.NAMES["dtensor_dense"]
     has = records.read_machine(SHIPPED)["memory_bytes"]
     assert known["memory_bytes"] == has < known["beyond.csr_bytes.low"] <= known["beyond.csr_bytes.high"]
-    assert (1e9 * page.beyond(SHIPPED)["csr_bytes"]).min() == pytest.approx(known["beyond.csr_bytes.low"])
+    assert page.load(SHIPPED, page.BEYOND)["csr_bytes"].min() == known["beyond.csr_bytes.low"]
 
 
 def test_the_text_names_what_is_known(shipped):
@@ -125,7 +124,7 @@ NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
         (changed(FAST, 1.1, gpus=4), [YES] * 4),
         (changed(FAST, 1.25, gpus=4), [YES, NO, NO, YES]),
         (changed(FAST, 3, gpus=4), [NO] * 3 + [YES]),
-        (FAST.assign(sent_bytes=2 * FAST["sent_bytes"]), [YES] * 3 + [NO]),
+        (page.derived(FAST.assign(sent_bytes=2 * FAST["sent_bytes"])), [YES] * 3 + [NO]),
         (FAST[(FAST["case"] != "graph") | (FAST["nnz"] < 1e9)], [NOT_YET] + [YES] * 3),
         (PAIR, [NOT_YET] * 3 + [YES]),
         (changed(PAIR, 1.5, gpus=2), [f"{NOT_YET}, missed on fewer"] * 3 + [YES]),
@@ -170,7 +169,7 @@ def test_every_table_and_figure_is_drawn_as_specified(shipped):
         assert len(figures.draw(known[name], rows).axes) == 2 and figures.alt(known[name], rows)
     plt.close("all")
     shown = {"times": page.times(df), "rates": page.rates(df), "fits": page.fits(df), "claims": page.claims(df)}
-    shown |= {"beyond": page.beyond(SHIPPED), "schedules": page.schedules(SHIPPED, df)}
+    shown |= {"beyond": page.load(SHIPPED, page.BEYOND), "schedules": page.schedules(SHIPPED, df)}
     shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}
     for name, data in shown.items():
         spec = tables.specs("distributed")[name]

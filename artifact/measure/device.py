@@ -234,7 +234,7 @@ def describe(device) -> dict[str, Any]:
         "cuda": f"{version // 1000}.{version % 1000 // 10}" if version else "unknown",
         "cublas": _library_version("cublas"),
         "cusparse": _library_version("cusparse"),
-        "cusparselt": _cusparselt_version(),
+        "cusparselt": _library_version("cusparseLt"),
         "cpu": _cpu(),
         "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
         "python": platform.python_version(),
@@ -354,8 +354,11 @@ def _ask(question, otherwise):
 def _library_version(name: str) -> str | None:
     """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
 
-    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous.
+    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous. Of cuSPARSELt
+    that of the file that was chosen; ValueError where it is not the one that answers.
     """
+    if name == "cusparseLt" and os.environ.get(CUSPARSELT):
+        return _property_version(cusparselt().get_property)
     return _ask(lambda: _property_version(importlib.import_module(f"nvmath.bindings.{name}").get_property), None)
 
 
@@ -381,13 +384,6 @@ def cusparselt():
         "with LD_PRELOAD set to the same file",
     )
     return cusparseLt
-
-
-def _cusparselt_version() -> str | None:
-    """Version of the cuSPARSELt that answers; None without any. ValueError where a file was chosen and is not it."""
-    if os.environ.get(CUSPARSELT):
-        return _property_version(cusparselt().get_property)
-    return _ask(lambda: _property_version(cusparselt().get_property), None)
 
 
 def _file_version(path: str) -> str:

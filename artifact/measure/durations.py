@@ -125,17 +125,10 @@ def runs(root: Path) -> pd.DataFrame:
         if not off.empty:
             first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
             of_system = here.parent.name, here.name, [*twice], len(off), len(first)
-            between = abs(_when(second) - _when(first))
+            early, late = (pd.to_datetime(df["when"], utc=True, format="ISO8601").median() for df in (first, second))
             # A repetition without a machine.json of its own is the system's.
-            same = _made_from(here) == _made_from(there if (there / records.MACHINE).exists() else here)
-            found.append((*of_system, off.median(), off.quantile(0.9), off.max(), between, same))
+            own = there if (there / records.MACHINE).exists() else here
+            machines = [records.read_machine(folder) for folder in (here, own)]
+            same = len({(machine.get("sources"), machine["driver"]) for machine in machines}) == 1
+            found.append((*of_system, off.median(), off.quantile(0.9), off.max(), abs(late - early), same))
     return pd.DataFrame(found, columns=SECOND_RUNS)
-
-
-def _when(df: pd.DataFrame) -> pd.Timestamp:
-    return pd.to_datetime(df["when"], utc=True, format="ISO8601").median()
-
-
-def _made_from(folder: Path) -> tuple:
-    machine = records.read_machine(folder)
-    return machine.get("sources"), machine["driver"]

@@ -439,34 +439,28 @@ class Unseen(Exception):
     """A tool does not look at a kernel, and breaks when it is launched."""
 
 
-class Loaded:
-    """What `jit.load` loads, from when it is made on: kernel -> whether it copies by TMA.
+def note_loaded(tool: str = "") -> dict[str, bool]:
+    """Return what `jit.load` loads from now on, kernel -> whether it copies by TMA: a dict that fills.
 
     tool: "racecheck" refuses kernels that copy by TMA between the blocks of a cluster: it leaves them out and yet ends
     with "failed to handle a hardware exception" (CUDA 13.0's, on an H100).
     """
+    loaded: dict[str, bool] = {}
+    load = jit.load
 
-    def __init__(self, tool: str = ""):
-        self.kernels: dict[str, bool] = {}
-        load = jit.load
+    def noted(cubin, *more):
+        name, instructions = cubin.entry.split("<")[0], jit._instructions(cubin)
+        copies = loaded.setdefault(name, by_copy_engine(instructions))
+        if tool == "racecheck" and copies and by_copy_engine(instructions, _CLUSTERS):
+            raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
+        return load(cubin, *more)
 
-        def noted(cubin, *more):
-            name, instructions = cubin.entry.split("<")[0], jit._instructions(cubin)
-            copies = self.kernels.setdefault(name, by_copy_engine(instructions))
-            if tool == "racecheck" and copies and by_copy_engine(instructions, _CLUSTERS):
-                raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
-            return load(cubin, *more)
-
-        jit.load = noted
-
-    def take(self) -> dict[str, bool]:
-        """Those since the last call."""
-        taken, self.kernels = self.kernels, {}
-        return taken
+    jit.load = noted
+    return loaded
 
 
-def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
-    """Run cases; write(line) for each. only: a text that their names have."""
+def run(cases: Iterable, loaded: dict[str, bool], only: str, write) -> None:
+    """Run cases; write(line) for each, with what it loaded. only: a text that their names have."""
     for name, work in ((name, work) for name, work in cases if only in name):
         write({"case": name})
         begin, said = time.perf_counter(), {}
@@ -477,7 +471,8 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
         except Exception as error:  # a wrong result, or an error of the driver's
             said = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
         seconds = round(time.perf_counter() - begin, 3)
-        write({"case": name, "done": True, "kernels": loaded.take(), "seconds": seconds} | said)
+        write({"case": name, "done": True, "kernels": dict(loaded), "seconds": seconds} | said)
+        loaded.clear()
 
 
 @command.program(
@@ -491,7 +486,7 @@ def run(cases: Iterable, loaded: Loaded, only: str, write) -> None:
 def main(given: command.Options) -> None:
     """Run the cases of one process, and write what was run and what was wrong."""
     cupy.cuda.set_allocator(None)  # an array is an allocation: what lies beyond it is nobody's
-    loaded, most = Loaded(given.tool), jit.most_clusters
+    loaded, most = note_loaded(given.tool), jit.most_clusters
     jit.most_clusters = lambda *asked: min(SMS // 2, most(*asked))
     with given.out.open("w", encoding="utf-8") as file:
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -233,12 +234,10 @@ int cusparseLtGetProperty(int part, int* value)
 NVMATH = f"""
 import ctypes
 
-class cusparseLt:
-    @staticmethod
-    def get_property(part):
-        value = ctypes.c_int()
-        assert ctypes.CDLL({SONAME!r}).cusparseLtGetProperty(part, ctypes.byref(value)) == 0
-        return value.value
+def get_property(part):
+    value = ctypes.c_int()
+    assert ctypes.CDLL({SONAME!r}).cusparseLtGetProperty(part, ctypes.byref(value)) == 0
+    return value.value
 """
 compiler = cpu.compiler()
 makes = pytest.mark.skipif(
@@ -250,8 +249,7 @@ makes = pytest.mark.skipif(
 def nvmath(tmp_path):
     """A folder for PYTHONPATH, with an `nvmath` that has nothing but the library's version."""
     (tmp_path / "python/nvmath/bindings").mkdir(parents=True)
-    (tmp_path / "python/nvmath/__init__.py").touch()
-    (tmp_path / "python/nvmath/bindings/__init__.py").write_text(NVMATH)
+    (tmp_path / "python/nvmath/bindings/cusparseLt.py").write_text(NVMATH)
     return tmp_path / "python"
 
 
@@ -275,7 +273,7 @@ import ctypes, sys
 first = sys.argv[1:] and ctypes.CDLL(sys.argv[1])
 from artifact.measure import device
 try:
-    print(device._cusparselt_version())
+    print(device._library_version("cusparseLt"))
 except ValueError as error:
     print(error)
 """
@@ -311,5 +309,5 @@ def test_the_chosen_file_answers_and_not_the_one_that_is_found(nvmath, versions)
 def test_a_file_that_is_no_such_library_is_refused_and_not_passed_over(monkeypatch, tmp_path, source, says):
     made = library(tmp_path / "other" / SONAME, source) if source else tmp_path / "none.so"
     monkeypatch.setenv(device.CUSPARSELT, str(made))
-    for call in (device.cusparselt, device._cusparselt_version):
+    for call in (device.cusparselt, partial(device._library_version, "cusparseLt")):
         refused(f"{device.CUSPARSELT} .*{says}", call)

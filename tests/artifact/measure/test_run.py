@@ -16,7 +16,6 @@ from contenders import OnCpu, problem, product, refused
 from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
-from artifact.drawing import provenance
 from artifact.measure import bench, device, records, run, verification
 from kernels.contract import Kernel, Operands
 from kernels.formats import csr
@@ -235,18 +234,6 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
         [asked],
         names,
     )
-
-
-def test_the_banner_says_what_was_done_where_and_when_and_what_was_added(no_gpu):
-    found = run.start(SYSTEM)
-    text = provenance.banner(found)
-    assert "Recorded on an NVIDIA H200, 2026-01-02, commit 0123abc." in text and "Added" not in text
-    assert "This machine has no GPU" in text and 'class="admonition note"' in text
-    asked = provenance.banner(run.start(SYSTEM, mode="recorded"))
-    assert "no GPU" not in asked and "asked for" in asked
-    part = {"experiments": ["wide", "tall"], "date": "2026-12-01T00:00", "commit": "def", "sources": "0"}
-    found.machine = found.machine | {"later": [part]}
-    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in provenance.banner(found)
 
 
 # ---------------------------------------------------------------- one point

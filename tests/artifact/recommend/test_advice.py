@@ -86,6 +86,7 @@ def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(
         ((10.0, 30.0), (2.0, 0.0), 100, "b"),
         ((10.0, 30.0), (0.0, 1.0), 0, "a"),
         ((10.0, 10.0), (1.0, 1.0), 0, "a"),
+        ((10.0, 10.0), (2.0, 0.0), 0, "b"),
     ],
 )
 def test_preparation_pays_off_after_so_many(times, prepare, after, ready):

@@ -6,7 +6,6 @@ import sys
 import textwrap
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +59,7 @@ UNINIT = "Uninitialized __global__ memory read of size 4 bytes"
         (RACECHECK, 1, (), [(WRITE, "opt1", "opt1.cu:30", 1)]),  # in its first line
         (INITCHECK, 2, (), [(UNINIT, "cupy_copy__float32_float32", "", 1), (UNINIT, "stream", "store.cuh:12", 1)]),
         (INITCHECK, 2, ("stream", "bulk"), [(UNINIT, "stream", "store.cuh:12", 1)]),  # others' are left out
+        (MEMCHECK, 3, ("stream",), [("Program hit CUDA_ERROR", "", "", 1)]),  # which names no kernel
         ("", None, (), []),
     ],
 )
@@ -227,14 +227,15 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
     }
 
     def work(name):
+        loaded[name] = True
         if error := said[name][1]:
             raise error
 
-    lines, loaded = [], SimpleNamespace(take=lambda: {"k": True})
+    lines, loaded = [], {}
     for only in ("", "of d"):
         cases.run([(name, partial(work, name)) for name in said], loaded, only, lines.append)
     done = [{k: v for k, v in line.items() if k not in ("done", "seconds")} for line in lines if "done" in line]
-    every = [{"case": name, "kernels": {"k": True}} | what for name, (what, _) in said.items()]
+    every = [{"case": name, "kernels": {name: True}} | what for name, (what, _) in said.items()]
     assert done == [*every, every[2]] and [line["case"] for line in lines[::2]] == [x["case"] for x in done]
 
 

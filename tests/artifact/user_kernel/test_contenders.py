@@ -11,10 +11,15 @@ import pytest
 
 from artifact import user_kernel
 from artifact.user_kernel import benchmark, header
-from kernels import async_sparse, jit, nm_spmm, tensor_core_24
+from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24
 from kernels.contract import Operands
 
 TEMPLATES = Path(user_kernel.__file__).parent
+
+
+@pytest.fixture
+def problem():
+    return casper_sparse.problem(m=48, n=40, k=32, density=0.2, seed=3)
 
 
 @pytest.fixture

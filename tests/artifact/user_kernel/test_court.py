@@ -11,11 +11,9 @@ import pandas as pd
 import pytest
 import synthetic
 from contenders import OnCpu, product
-from drawn import words
 from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
-from artifact.drawing.pages import yours
 from artifact.measure import bench, device, records, run, verification
 from artifact.user_kernel import benchmark
 from artifact.user_kernel.benchmark import Contender
@@ -182,14 +180,3 @@ def test_level_is_whose_quartiles_overlap(low, median, high, verdict):
         df.loc[best, column] = df.loc[best, "median_us"] * scale
     table = benchmark.standings(df.reset_index(), "mine")
     assert set(table["verdict"]) == {verdict} and np.allclose(table["over_best"], 1 / median)
-
-
-def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
-    ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
-    fig, data = yours.figure(record(), "mine", ladder)
-    (ax,) = fig.get_axes()
-    names = [text.get_text() for text in ax.get_yticklabels()]
-    assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
-    mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
-    assert mine == pytest.approx(synthetic.SPEEDUP["wide"]) and f"{mine:.2f}×" in words(fig)
-    assert "speedup over the fastest library" in ax.get_xlabel()

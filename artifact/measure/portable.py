@@ -64,7 +64,7 @@ def measure(
             contenders,
             partial(measure_point, problem, opened=opened, budget_s=budget_s),
             lambda _, why: say(f"left out: {why}"),
-            PORTABLE,
+            [PORTABLE],
         )
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         mine = [

@@ -199,8 +199,11 @@ def recomputed(table1: pd.DataFrame) -> pd.DataFrame:
     rate, over = (where(table1, quantity=q).set_index(at)["low"] for q in ("tflops", "wcsr_speedup"))
     theirs, ours = rate.reindex(over.index), rate["WCSR"].reindex(over.index.droplevel("kernel")).to_numpy()
     least, most = (ours - HALF) / (theirs + HALF), (ours + HALF) / (theirs - HALF)
-    found = {"stated": over, "ratio": ours / theirs, "least": least, "most": most}
-    return pd.DataFrame(found).assign(agrees=over.between(least - HALF, most + HALF)).reset_index()
+    return (
+        pd.DataFrame({"stated": over, "ratio": ours / theirs, "least": least, "most": most})
+        .assign(agrees=over.between(least - HALF, most + HALF))
+        .reset_index()
+    )
 
 
 def over_bell(table2: pd.DataFrame) -> pd.Series:
@@ -213,8 +216,9 @@ def implied(table2: pd.DataFrame) -> pd.Series:
 
     Over one set of matrices it is one number: the ratio of geometric means is the geometric mean of ratios.
     """
-    rates = where(table2, quantity="tflops").set_index("variant")["low"]
-    return (rates.drop(BELL) / over_bell(table2)).rename("implied")
+    return (where(table2, quantity="tflops").set_index("variant")["low"].drop(BELL) / over_bell(table2)).rename(
+        "implied"
+    )
 
 
 def shares(speedups: pd.Series) -> pd.DataFrame:

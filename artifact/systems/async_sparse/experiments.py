@@ -16,10 +16,10 @@ published`), and traces/formats.csv, what the formats cost before the first mult
 """
 
 import importlib.util
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ import pandas as pd
 from artifact import registry
 from artifact.book.study import Study, given, has
 from artifact.drawing import compiled
-from artifact.measure import matrices, records, verification
+from artifact.measure import matrices, records
+from artifact.measure import run as harness
 from artifact.measure.run import Run
 from artifact.systems.async_sparse.contenders import (
     AUTO_FP32,
@@ -180,11 +181,12 @@ def _measure_real(run: Run, experiment: str, of: Real, where: Path) -> None:
             continue  # the matrix itself is in blocks
         problems = [operands.problem_from_csr(a, n, run.seed, name, reorder="", **of.how) for n in sizes]
         for contender, why in left.items():
-            _leave_out(path, contender, problems, why)
-        here = {n: partial(_named, n, prepare) for n, prepare in every.items() if n not in left}
+            harness.leave_out(path, contender, problems, why)
+        here = {n: prepare for n, prepare in every.items() if n not in left}
         if of.how and KEPT in here:
             here[KEPT] = partial(in_source_layout, here[KEPT])
-        _measure_without_failures(run, experiment, problems, here)
+        # Ours must not fail: then the measurement ends, as everywhere.
+        harness.measure_willing(run, experiment, problems, here, [n for n in here if not n.startswith(LIBRARIES)])
 
 
 def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]) -> bool:
@@ -193,7 +195,7 @@ def _is_there(path: Path, label: str, sizes: Iterable[int], names: Iterable[str]
         return False
     df, absent = records.read(path).query("label == @label"), records.read_absent(path.parent).get(path.stem, {})
     have = {*zip(df["variant"], df["n"], strict=True)} | {(v, n) for v, of, _, n, *_ in absent if of == label}
-    return have >= {(name, n) for name in names for n in sizes}
+    return have >= {*product(names, sizes)}
 
 
 def too_large(a: csr.Csr, names: Iterable[str], dtype: str, memory: float) -> dict[str, str]:
@@ -223,38 +225,6 @@ def in_source_layout(prepare: Bind, problem: Problem) -> PreparedKernel:
     found.prepare_ms += ms
     found.prepare_bytes += b.nbytes
     return found
-
-
-def _named(name: str, prepare: Bind, problem: Problem) -> PreparedKernel:
-    """Bind a contender whose refusals begin with its name."""
-    try:
-        return prepare(problem)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _measure_without_failures(run: Run, experiment: str, problems: list[Problem], here: Mapping[str, Bind]) -> None:
-    """Call `run.measure` without a library that refuses a matrix or multiplies it wrongly.
-
-    That is said on stderr and beside the record, for all sizes of the matrix.
-
-    Ours must not fail: then the measurement ends, as everywhere.
-    """
-    try:
-        run.measure(experiment, problems, here)
-    except (verification.WrongResult, ValueError) as error:
-        failed = str(error).split(" ", 1)[0].rstrip(":")
-        if failed not in here or not failed.startswith(LIBRARIES):
-            raise
-        print(f"{SYSTEM}/{experiment} goes on without it: {error}", file=sys.stderr, flush=True)
-        _leave_out(run.folder / f"{experiment}.csv", failed, problems, str(error))
-        _measure_without_failures(run, experiment, problems, {n: here[n] for n in here if n != failed})
-
-
-def _leave_out(path: Path, contender: str, problems: list[Problem], why: str) -> None:
-    """Write down that a record has no row of a contender at these problems."""
-    for problem in problems:
-        records.leave_out(path, (contender, *(getattr(problem, name) for name in records.POINT)), why)
 
 
 @cache

@@ -139,7 +139,6 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
 
     How a sentence calls a contender.
     """
-    layer = where(table3, quantity="speedup_range").set_index("density")[["low", "high"]]
     over_bell, implied = contenders.over_bell(table2), contenders.implied(table2)
     ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], contenders.shares(over_bell)
     registers, stage = contenders.WARPGROUP * sum(contenders.REGISTERS), contenders.STAGE
@@ -155,7 +154,9 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
         "stated.over_bell": over_bell,
         "stated.gain": where(text, quantity="gain").set_index("variant")["low"],
         "stated.share_of_gain": value(text, "share_of_gain"),
-        "stated.layer": layer.rename(lambda density: round(100 * (1 - density))),
+        "stated.layer": where(table3, quantity="speedup_range")
+        .set_index("density")[["low", "high"]]
+        .rename(lambda density: round(100 * (1 - density))),
         "stated.matrices": table2.drop_duplicates("variant").set_index("variant")["matrices"][[KEPT, "opt7"]],
         "stated.wcsr_over": widest["stated"],
         "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
@@ -234,9 +235,11 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 @part
 def left_out(run: Run, experiment: str, df: pd.DataFrame) -> Facts:
     """Who has no number at how many matrices, and the first reason."""
-    absent = sorted(records.read_absent(run.folder).get(experiment, {}).items())
     names = ["who", "matrix", "why"]
-    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=names).drop_duplicates(names[:2], keep="last")
+    rows = pd.DataFrame(
+        [(*key[:2], why) for key, why in sorted(records.read_absent(run.folder).get(experiment, {}).items())],
+        columns=names,
+    ).drop_duplicates(names[:2], keep="last")
     return {
         f"left_out.{experiment}": {"contenders": rows["who"].nunique(), "matrices": df["label"].nunique()},
         f"left_out.{experiment}.on": rows.groupby("who").size(),
@@ -271,11 +274,12 @@ def profile(counters: Counters) -> pd.DataFrame | None:
 def counted(df: pd.DataFrame, study: Study) -> Facts:
     """Why each step is faster, by the profile of gate_proj, and how near our last rung is to what L2 can move."""
     steps, moved = df[df.index.isin(STEPS)], df["tbps"].get("auto", np.nan)
-    known = df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1)  # the busiest unit
     return {
         "busy": steps["the tensor pipe"],
         "waits": {reason: listed(rows.index) for reason, rows in steps.groupby("reason", sort=False)},
-        "busiest": first(known.rename_axis("unit").reset_index(name="share")),
+        "busiest": first(
+            df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1).rename_axis("unit").reset_index(name="share")
+        ),
         "l2": {"tbps": moved, "share": 1e3 * moved / study.ceiling("l2_read", "gbps")},
     }
 
@@ -330,10 +334,16 @@ def pays(df: pd.DataFrame) -> pd.DataFrame:
 
     Geometric mean over N with the range; the share below which the mean is above 1.
     """
-    of = speedups(df, LAYER, TORCH).groupby(["variant", "density"], sort=False)["speedup"]
-    data = of.agg(speedup=records.geomean, least="min", most="max").reset_index()
-    even = data.set_index("density").groupby("variant")["speedup"].agg(break_even)
-    return data.assign(pays_from=data["variant"].map(even), kept=100 * data["density"])
+    data = (
+        speedups(df, LAYER, TORCH)
+        .groupby(["variant", "density"], sort=False)["speedup"]
+        .agg(speedup=records.geomean, least="min", most="max")
+        .reset_index()
+    )
+    return data.assign(
+        pays_from=data["variant"].map(data.set_index("density").groupby("variant")["speedup"].agg(break_even)),
+        kept=100 * data["density"],
+    )
 
 
 @given
@@ -355,11 +365,13 @@ def layer(df: pd.DataFrame, ladder: pd.DataFrame, sides: pd.DataFrame) -> Facts:
     linear layer wants, and our last rung over Triton's kernel by the side of a block.
     """
     found, lines, of_blocks = speedups(df, LAYER, TORCH), pays(df), speedups(sides, ["auto"], TRITON)
-    kept = where(found, variant=KEPT).groupby("density", sort=False)["speedup"].agg(low="min", high="max")
     densest = where(lines, density=found["density"].max()).set_index("variant")
     even = (1 - densest["pays_from"]).dropna()
     return {
-        "gate": kept.rename(lambda density: round(100 * (1 - density))),
+        "gate": where(found, variant=KEPT)
+        .groupby("density", sort=False)["speedup"]
+        .agg(low="min", high="max")
+        .rename(lambda density: round(100 * (1 - density))),
         "dense": means(df, [DENSE], TORCH),
         "pays.densest": densest["speedup"],
         "pays.sparsity": 1 - found["density"].max(),
@@ -410,8 +422,11 @@ def windows(df: pd.DataFrame) -> Facts:
 @part
 def parts(df: pd.DataFrame) -> Facts:
     """Return what cutting windows, their heights and the tasks' lengths are worth."""
-    lengths = where(df, variant=("wcsr_c256", WCSR, "wcsr_c1024", "wcsr_c2048"))
-    rates = lengths.groupby("variant")["tflops"].agg(records.geomean)
+    rates = (
+        where(df, variant=("wcsr_c256", WCSR, "wcsr_c1024", "wcsr_c2048"))
+        .groupby("variant")["tflops"]
+        .agg(records.geomean)
+    )
     return {
         "cutting": means(df, [WCSR], WHOLE),
         "height": means(df, ("windows_64", "windows_32", WINDOWS, "windows_8"), WCSR),
@@ -450,9 +465,9 @@ def tasks() -> Facts:
     middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
     heavy = df["loaded"] >= middle
     counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
-    many, one = (counted.xs(count, axis=1, level="tasks") for count in scripts.COUNTED_TASKS)
-    mesh = pd.DataFrame({"gain": many["ms"] / one["ms"]})
-    mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)
+    ms, (many, one) = counted["ms"], scripts.COUNTED_TASKS
+    gb = (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})
+    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(gb[["many_gb", "one_gb"]])
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
@@ -480,7 +495,6 @@ def proposals() -> Facts:
     measured, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
-    found = {v: scripts.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
     return {
         "plans": {"origin": apart.origin(scripts.PLANS), "matrices": len(df), **middle},
         "plans.goal": GOAL,
@@ -490,10 +504,11 @@ def proposals() -> Facts:
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
-                "pool": len(model.POOLS[any_csr.ACCURACIES[v]]),
+                "pool": len(model.POOLS[values]),
                 **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             }
-            for v, df in found.items()
+            for v, values in any_csr.ACCURACIES.items()
+            for df in [scripts.held_out(measured, values, any_csr.MOST)]
         },
     }
 
@@ -522,8 +537,8 @@ def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
     A map has two of the `KINDS`.
     """
-    here = {values: where(df, n=df["n"].max()) for values, df in {"float32": float32, "TF32": tf32}.items()}
-    found = {values: fastest(df, KINDS[values]) for values, df in here.items()}
+    of = {"float32": float32, "TF32": tf32}
+    found = {values: fastest(where(df, n=df["n"].max()), KINDS[values]) for values, df in of.items()}
     return {values: points for values, points in found.items() if len(points["winner"].cat.categories) > 1}
 
 
@@ -556,8 +571,7 @@ def split(points: pd.DataFrame) -> dict[str, Any]:
             at = float(np.sqrt(x[i] * x[i + 1]))
             found.append((before[i].min() + after[i].min(), statistic, axis, at, below, above))
     one = groups[before[-1].argmin()]
-    none = (0.0, "shared", STATISTICS["shared"], 0.0, one, one)
-    best = min(found, key=lambda lost: lost[0], default=none)
+    best = min(found, key=lambda lost: lost[0], default=(0.0, "shared", STATISTICS["shared"], 0.0, one, one))
     return dict(zip(("statistic", "axis", "at", "below", "above"), best[1:], strict=True))
 
 
@@ -618,6 +632,10 @@ def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
 @part
 def reordered(gained: pd.DataFrame) -> Facts:
     """Return what reverse Cuthill-McKee brings; gained: of `gains`."""
-    counts = {"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()}
-    of = gained.groupby("variant", sort=False)["gain"]
-    return {"reordered": of.agg(mean=records.geomean, matrices="size", **counts)}
+    return {
+        "reordered": gained.groupby("variant", sort=False)["gain"].agg(
+            mean=records.geomean,
+            matrices="size",
+            **{"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()},
+        )
+    }

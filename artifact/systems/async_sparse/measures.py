@@ -66,8 +66,7 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
     df = rows(e, experiments, of)
     m, n, k = (df[size].astype(float) for size in ("m", "n", "k"))
     blocks = df["least_bytes"] - 2 * n * (m + k)
-    copies = sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
-    stored = df["prepare_bytes"] - copies
+    stored = df["prepare_bytes"] - sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
     need(min(*blocks, *stored) > 0, f"The records do not say how many bytes {of} stores.")
     return Values(by_variant(df, stored / blocks, [of]), unit="×")
 
@@ -81,8 +80,7 @@ def share_of_gain(v: Values, part: Sequence[str], whole: Sequence[str]) -> Reduc
     added, of = (mean[b] - mean[a] for a, b in (part, whole))
     need(of > 0, f"From {whole[0]} to {whole[1]} nothing is gained.")
     logs = [np.log(mean[b] / mean[a]) for a, b in (part, whole)]
-    data = {"means": mean, "factors": logs[0] / logs[1]}
-    return Reduced(replace(v, unit=""), pd.Series([added / of]), data=data)
+    return Reduced(replace(v, unit=""), pd.Series([added / of]), data={"means": mean, "factors": logs[0] / logs[1]})
 
 
 def within_and_each_step_gains(
@@ -94,8 +92,11 @@ def within_and_each_step_gains(
     """
     judged, mean = within(r, between, tolerance, partly), means(r.of, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
-    verdict = PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict
-    return replace(judged, verdict=verdict, data={**judged.data, "idle": idle})
+    return replace(
+        judged,
+        verdict=PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict,
+        data={**judged.data, "idle": idle},
+    )
 
 
 def crosses(r: Reduced, limit: float) -> Judged:

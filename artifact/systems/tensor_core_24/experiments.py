@@ -269,20 +269,12 @@ def of_the_willing(
     A library that refuses a shape has no row there, which is written down where it is measured
     (`records.read_absent`).
     """
-    path = run.folder / f"{experiment}.csv"
-    points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
-    for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
+    points = pd.DataFrame([[getattr(p, x) for x in records.POINT] for p in asked], columns=records.POINT)
+    for problem, point in zip(asked, points.itertuples(index=False), strict=True) if run.mode == "measure" else ():
         absent = records.read_absent(run.folder).get(experiment, {})
-
-        def left_out(name: str, why: str, point: tuple = point) -> None:
-            records.leave_out(path, (name, *point), why)
-
-        harness.willing(
-            {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent},
-            partial(run.measure, experiment, [problem]),
-            left_out,
-        )
-    df = pd.DataFrame(points, columns=records.POINT).merge(where(records.read(path), variant=contenders))
+        here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
+        harness.measure_willing(run, experiment, [problem], here)
+    df = points.merge(where(records.read(run.folder / f"{experiment}.csv"), variant=contenders))
     return df[list(records.COLUMNS)]
 
 

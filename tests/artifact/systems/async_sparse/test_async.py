@@ -11,6 +11,7 @@ import synthetic
 from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices, records
+from artifact.measure.run import Refused
 from artifact.systems.async_sparse import contenders, experiments, facts, scripts, shown
 from artifact.systems.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
 from artifact.systems.async_sparse.experiments import get
@@ -45,6 +46,7 @@ def measuring(tmp_path, monkeypatch):
     def run(ours=(KEPT, "auto"), libraries=(BELL, "other")):
         asked.clear()
         return SimpleNamespace(
+            room=contenders.SYSTEM,
             mode="measure",
             preset="full",
             seed=0,
@@ -102,7 +104,7 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
 
     def refusing(experiment, problems, offered):
         if "cusparse_alg3" in offered and problems[0].label == names[1]:
-            raise ValueError("cusparse_alg3: cuSPARSE refuses alg3 here")
+            raise Refused("cusparse_alg3", "cuSPARSE refuses alg3 here")
         measure(experiment, problems, offered)
 
     both.measure = refusing

@@ -92,7 +92,9 @@ def test_a_library_that_refuses_a_shape_has_no_row_there(post, tmp_path):
         assert not [prepare for prepare in here.values() if prepare(*shapes)]
 
     records.write(tmp_path / "fp8.csv", post["fp8"])
-    run = SimpleNamespace(room="tensor_core_24", mode="measure", folder=tmp_path, preset="kick", seed=0, device=None, measure=point)
+    run = SimpleNamespace(
+        room="tensor_core_24", mode="measure", folder=tmp_path, preset="kick", seed=0, device=None, measure=point
+    )
     problems = experiments.in_eight(run)["fp8"]
     for _ in range(2):  # what refused is not asked again
         found = experiments.of_the_willing(run, "fp8", problems, binds)

@@ -165,8 +165,8 @@ class Prefill:
             if not bool(torch.isfinite(output).all()):
                 raise verification.WrongResult(f"{name} at {n} tokens: the output is not finite.")
         every = [module for name, module in ffns["gated"][0].items() if record == WHOLE or name == first]
-        blocks = (m.col_idx.numel() for ffn in every for m in ffn.modules() if hasattr(m, "col_idx"))
-        nnz, prepared = sum(blocks) * 64 * 64, dict.fromkeys(ffns, Prepared(0.0, 0))
+        nnz = 64 * 64 * sum(m.col_idx.numel() for ffn in every for m in ffn.modules() if hasattr(m, "col_idx"))
+        prepared = dict.fromkeys(ffns, Prepared(0.0, 0))
         work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
         if record == WHOLE:
             work, said, least = int(flops(model.config.to_dict(), n)), FLOPS_DEF, _bytes(model.parameters())
@@ -190,11 +190,13 @@ class Prefill:
             make_host=none,
             make_device=none,
         )
-        rows = [
-            row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
-            for name, c in PLANS[record].items()
-        ]
-        records.append(self.run.folder / f"{record}.csv", rows)
+        records.append(
+            self.run.folder / f"{record}.csv",
+            [
+                row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
+                for name, c in PLANS[record].items()
+            ],
+        )
         print(f"{SYSTEM}/{record}: {n} tokens, {density:g} of the blocks, SDPA's {backend}", flush=True)
 
     def about(self) -> dict[str, str]:
@@ -208,8 +210,8 @@ class Prefill:
         path, count = self.run.folder / FOLDER / f"{make.__name__}.csv", self.sizes["num_hidden_layers"]
         old = [pd.read_csv(path)] if path.is_file() else []
         if not any((df["layers"] == count).any() for df in old):
-            new = make().assign(layers=count, **self.about())
-            records.write_text(path, pd.concat([*old, new], ignore_index=True).to_csv(index=False, lineterminator="\n"))
+            df = pd.concat([*old, make().assign(layers=count, **self.about())], ignore_index=True)
+            records.write_text(path, df.to_csv(index=False, lineterminator="\n"))
             _free()
 
     def attention(self) -> pd.DataFrame:
@@ -250,8 +252,13 @@ class Prefill:
         Raises `verification.WrongResult` where a sparse model is further off than NOISES times the dense one.
         """
         density, ids = self.densities[0], of.tokens(self.model, CHECK_LENGTH, self.run.seed + 4)
-        modules = {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()}
-        found, noise = hidden_errors(self.model, modules, density, self.run.seed, ids)
+        found, noise = hidden_errors(
+            self.model,
+            {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()},
+            density,
+            self.run.seed,
+            ids,
+        )
         if not all(off <= NOISES * noise for off in found.values()):
             raise verification.WrongResult(
                 f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "

@@ -123,8 +123,9 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
     else:
         torch.manual_seed(seed)
         with torch.device(device):
-            config = transformers.Qwen2Config(**sizes)
-            made = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+            made = transformers.AutoModelForCausalLM.from_config(
+                transformers.Qwen2Config(**sizes), dtype=torch.bfloat16
+            )
     made.eval().requires_grad_(False)
     _compile_passes(made)
     transformers.AttentionInterface.register(NAME, _attend)
@@ -225,8 +226,11 @@ def _attend(module, query, key, value, attention_mask, **_):
         if module.seen is not None:
             module.seen.append(kept)
     with _range("attention"):
-        dense = kept is None
-        made = attention.dense(query, key, value, module.backend) if dense else attention.over(query, key, value, kept)
+        made = (
+            attention.dense(query, key, value, module.backend)
+            if kept is None
+            else attention.over(query, key, value, kept)
+        )
     return made.transpose(1, 2).contiguous(), None
 
 
@@ -308,8 +312,10 @@ def summed(events: Sequence) -> dict[str, float]:
     """
     host, device = ([e for e in events if str(e.device_type).endswith("CPU") == here] for here in (True, False))
     called = {part: sum(e.device_time_total for e in host if e.name == PREFIX + part) for part in PARTS}
-    spans = {part: sum(e.time_range.elapsed_us() for e in device if e.name == PREFIX + part) for part in PARTS}
-    found = {part: float(called[part] or spans[part]) for part in PARTS}
+    found = {
+        part: float(us or sum(e.time_range.elapsed_us() for e in device if e.name == PREFIX + part))
+        for part, us in called.items()
+    }
     if not found["ffn"] > 0:
         raise RuntimeError("the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold")
     total = sum(e.device_time_total for e in host if e.cpu_parent is None)

@@ -228,8 +228,12 @@ def shares(speedups: pd.Series) -> pd.DataFrame:
     """
     s = speedups.reindex(STEPS[:-1]).dropna()
     steps = pd.DataFrame({"gain": s.diff(), "factor": s / s.shift()}).iloc[1:]
-    by_factor = np.log(steps["factor"]) / np.log(s.iloc[-1] / s.iloc[0])
-    return steps.assign(**{"by difference": steps["gain"] / steps["gain"].sum(), "by factor": by_factor})
+    return steps.assign(
+        **{
+            "by difference": steps["gain"] / steps["gain"].sum(),
+            "by factor": np.log(steps["factor"]) / np.log(s.iloc[-1] / s.iloc[0]),
+        }
+    )
 
 
 # ---------------------------------------------------------------- of a kernel

@@ -265,8 +265,8 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
     waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
-    rates = {"us": df["ns"] / 1e3, "tbps": df["bytes"] / df["ns"] / 1e3, "busy": 100 * df["cycles"] / df["most_cycles"]}
-    df = df.assign(**rates, reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
+    df = df.assign(us=df["ns"] / 1e3, tbps=df["bytes"] / df["ns"] / 1e3, busy=100 * df["cycles"] / df["most_cycles"])
+    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
     return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 

@@ -313,8 +313,9 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
     )
     wide = cells.pivot(index=["variant", "source"], columns="density", values="cell")
     wide = wide.loc[[v for v in dict.fromkeys((*SHOWN, *said["variant"])) if v in wide.index]].reset_index()
-    kernels = [called(v) + OTHERWISE.get(v, "") for v in wide["variant"]]
-    return wide.assign(kernel=kernels).rename(columns={d: head for head, d in DENSITIES.items()})
+    return wide.assign(kernel=[called(v) + OTHERWISE.get(v, "") for v in wide["variant"]]).rename(
+        columns={d: head for head, d in DENSITIES.items()}
+    )
 
 
 @given
@@ -439,8 +440,9 @@ def pays_off(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     df, at = _both(float32, tf32), ["values", *records.POINT]
     theirs = where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]]
     df = where(df, variant=PREPARED).merge(theirs, on=at, suffixes=("", "_base"))
-    saved_ms = (df["median_us_base"] - df["median_us"]) / 1e3
-    df = df.assign(count=until_even(saved_ms, df["prepare_ms"] - df["prepare_ms_base"]))
+    df = df.assign(
+        count=until_even((df["median_us_base"] - df["median_us"]) / 1e3, df["prepare_ms"] - df["prepare_ms_base"])
+    )
     return _in_order(
         df.groupby(["values", "variant", "n"])["count"]
         .agg(_often)
@@ -499,9 +501,8 @@ def machine(study: Study) -> Drawn:
     }
     at, quarter = np.arange(sms), np.arange(4)
     inside = f"shared memory {facts['shared memory']}\n{facts['from shared memory']}, all SMs"
-    levels = f"L2 {facts['L2']}", f"memory {facts['memory']}"
     rates = f"{facts['from L2']} measured", f"{facts['from memory']} measured"
-    fig = sketch.picture(
+    return sketch.picture(
         (-0.05, 8.0),
         (4.6, -0.05),
         (sketch.box, 3.9 + 0.185 * (at % 22), 0.2 + 0.26 * (at // 22), "", RUNGS[3], 0.15, 0.2),
@@ -510,15 +511,15 @@ def machine(study: Study) -> Drawn:
         (sketch.box, 0.12, 1.0, f"registers {facts['registers']}", BEST, 2.0, 0.36),
         (sketch.box, 2.24, 1.0, "TMA", CLAIM, 1.04, 0.36),
         (sketch.box, 0.12, 1.52, inside, BASELINE, 3.16, 0.62),
-        (sketch.box, 0, [2.9, 4.0], levels, [RUNGS[1], BOUND], 7.96, 0.5, 9),
+        (sketch.box, 0, 2.9, f"L2 {facts['L2']}", RUNGS[1], 7.96, 0.5, 9),
+        (sketch.box, 0, 4.0, f"memory {facts['memory']}", BOUND, 7.96, 0.5, 9),
         (sketch.put, 5.9, 0.2 + 0.26 * (-(-sms // 22)) + 0.18, f"{sms} SMs", {"fontsize": 9}),
         (sketch.put, 1.7, 0.18, "an SM", {"fontweight": "bold"}),
         (sketch.pointer, 1.7, [2.88, 3.98], 1.7, [2.32, 3.42], INK),
         (sketch.put, 1.82, [2.6, 3.7], rates, {"ha": "left"}),
         (sketch.put, 5.9, 2.4, f"WGMMA on all of them: {facts['WGMMA, all SMs']}"),
         height=4.2,
-    )
-    return fig, pd.DataFrame({"what": facts, "here": facts, "the source": SOURCE}).assign(what=list(facts))
+    ), pd.DataFrame({"what": facts, "here": facts, "the source": SOURCE}).assign(what=list(facts))
 
 
 # ---------------------------------------------------------------- pictures: Fig. 2
@@ -560,7 +561,6 @@ def formats(cases: Mapping[str, csr.Csr], block: int = 16, window: int = 16, pad
         used = np.bincount(csr.owners(w.row_ptr, w.columns), np.asarray(w.col_idx) >= 0, len(wide))
         windows, in_window = np.arange(len(wide)), rows["packed"] - np.asarray(w.row_ptr)[rows["window"]]
         places = np.r_[rows["column"], lefts[1] + rows["column"], lefts[2] + in_window]
-        named = title, "BCSR", "WCSR"
         said = (
             f"{a.m} × {a.k}, {len(rows)} non-zeros",
             f"{b.blocks} of {b.block_rows * b.block_columns} blocks of {block} × {block}",
@@ -577,15 +577,14 @@ def formats(cases: Mapping[str, csr.Csr], block: int = 16, window: int = 16, pad
             (sketch.frame, lefts[2] + used, top + windows * window, wide - used, window, PADDING),
             (sketch.frame, places, top + np.tile(rows["row"], 3), 1, 1, FILLED),
             (sketch.frame, lefts[:2], top, size, size, {"linewidth": 1}),
-            (sketch.put, lefts, top - 5.6, named, {"ha": "left", "weight": "bold"}),
+            (sketch.put, lefts, top - 5.6, (title, "BCSR", "WCSR"), {"ha": "left", "weight": "bold"}),
             (sketch.put, lefts, top - 2, said, {"ha": "left", "fontsize": 8}),
             # Few rows keep row_ptr short; the ratio stands with its terms.
             (sketch.put, lefts[1:], top + size + 2.6, pointers, {"ha": "left", "fontsize": 8}),
             (sketch.put, lefts[1:], top + size + 6.4, fills, {"ha": "left", "fontsize": 8}),
         ]
         data.append(rows.assign(case=title)[["case", *rows.columns]])
-    fig = sketch.picture((-2, width + 2), (step * len(cases) - 3, -1), *marks)
-    return fig, pd.concat(data, ignore_index=True)
+    return sketch.picture((-2, width + 2), (step * len(cases) - 3, -1), *marks), pd.concat(data, ignore_index=True)
 
 
 def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
@@ -630,9 +629,9 @@ def thread_block() -> Drawn:
         (sketch.put, ring + 0.36, 0.05, [f"stage {q}" for q in range(contenders.STAGES)]),
         height=3.9,
     )
-    table = pd.DataFrame({"stage": range(contenders.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]})
-    registers = contenders.WARPGROUP * sum(contenders.REGISTERS)
-    return fig, table.assign(registers=registers, shared_bytes=3 * sum(stage.values()))
+    return fig, pd.DataFrame({"stage": range(contenders.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
+        registers=contenders.WARPGROUP * sum(contenders.REGISTERS), shared_bytes=3 * sum(stage.values())
+    )
 
 
 ROLES = {"load": BASELINE, "multiply": PUBLISHED, "store": BEST}

@@ -71,8 +71,10 @@ def ragged(run: Run) -> pd.DataFrame:
     contenders = run.variants(v for v in system.VARIANTS if v not in four) | run.baselines()
     problems = [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
     df = records.best_of(run.measure("ragged", problems, contenders))
-    speedups = {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
-    return pd.DataFrame({"library": by(df, BEST, key="n")} | speedups).reset_index()
+    return pd.DataFrame(
+        {"library": by(df, BEST, key="n")}
+        | {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
+    ).reset_index()
 
 
 def real(study: Study) -> pd.DataFrame | None:
@@ -89,9 +91,15 @@ def real(study: Study) -> pd.DataFrame | None:
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
-    table = df.drop_duplicates("label").set_index("label")[["m", "nnz"]].join(listed["domain"])
     speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
-    return table.assign(**speedups).rename_axis("matrix").reset_index()
+    return (
+        df.drop_duplicates("label")
+        .set_index("label")[["m", "nnz"]]
+        .join(listed["domain"])
+        .assign(**speedups)
+        .rename_axis("matrix")
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- tables of the sweeps
@@ -104,8 +112,12 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
     share = np.maximum(moved_us, multiplied_us) / df["median_us"]
     groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
-    spread = groups["speedup"].agg(mean=records.geomean, least="min", most="max", points="count")
-    return spread.assign(share=groups["share"].median()).reset_index()
+    return (
+        groups["speedup"]
+        .agg(mean=records.geomean, least="min", most="max", points="count")
+        .assign(share=groups["share"].median())
+        .reset_index()
+    )
 
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
@@ -115,14 +127,21 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
     even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
     groups = df.assign(even=even, mib=df["prepare_bytes"] / 2**20).groupby("variant", sort=False)
-    ends = {"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")}
-    return groups.agg(**ends, mib=("mib", "max"), even=("even", "median")).reset_index()
+    return groups.agg(
+        **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
+        mib=("mib", "max"),
+        even=("even", "median"),
+    ).reset_index()
 
 
 def errors(everything: pd.DataFrame) -> pd.DataFrame:
     """Return the largest errors of each contender over all points."""
-    df = everything[everything["variant"] != BEST]
-    return df.groupby("variant", sort=False)[["rel_err", "max_err"]].max().reset_index()
+    return (
+        everything[everything["variant"] != BEST]
+        .groupby("variant", sort=False)[["rel_err", "max_err"]]
+        .max()
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- counters
@@ -193,8 +212,10 @@ def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFra
         share = stated.loc["vram_throughput", ["low", "high"]].astype(float).fillna(100) / 100 * copy
         said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
     said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
-    of_panels = pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)
-    return pd.concat([df, of_panels], ignore_index=True)
+    return pd.concat(
+        [df, pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)],
+        ignore_index=True,
+    )
 
 
 def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:
@@ -222,16 +243,23 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         )
         for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
     )
-    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
-    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
+    return _ranges(
+        rates,
+        [
+            (what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3)
+            for what, memory in ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+        ],
+    )
 
 
 def memories(study: Study) -> pd.DataFrame | None:
     """Return what Nsight Compute counted at each memory; None without its counters."""
     if not study.counters:
         return None
-    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
-    return _ranges(traffic(study.counters), tops)
+    return _ranges(
+        traffic(study.counters),
+        [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()],
+    )
 
 
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -244,15 +272,26 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
         for sweep, figure in SWEEPS.items()
     ]
-    both = {"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}
-    return pd.concat(both, names=["source"]).reset_index("source").reset_index(drop=True)
+    return (
+        pd.concat({"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}, names=["source"])
+        .reset_index("source")
+        .reset_index(drop=True)
+    )
 
 
 @given
 def by_matrix(table: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup on each matrix of `real`, the largest of `auto` on top."""
-    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
-    return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
+    return (
+        table.set_index("matrix")
+        .drop(columns=["domain", "m", "nnz"])
+        .sort_values("auto", ascending=False)
+        .rename_axis(index="row", columns="variant")
+        .stack()
+        .rename("value")
+        .dropna()
+        .reset_index()
+    )
 
 
 @given

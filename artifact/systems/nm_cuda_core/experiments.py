@@ -90,8 +90,10 @@ class Fit(NamedTuple):
     def terms(self, sizes: Sequence[int] | pd.Index) -> pd.DataFrame:
         """Return what each of the terms takes at each size, ms."""
         n = np.asarray(sizes, float)
-        terms = {"constant_ms": self.constant * n**0, "square_ms": self.square * n**2, "cube_ms": self.cube * n**3}
-        return 1e3 * pd.DataFrame(terms, pd.Index(sizes, dtype=int))
+        return 1e3 * pd.DataFrame(
+            {"constant_ms": self.constant * n**0, "square_ms": self.square * n**2, "cube_ms": self.cube * n**3},
+            pd.Index(sizes, dtype=int),
+        )
 
     @property
     def rates(self) -> dict[str, float]:
@@ -128,8 +130,9 @@ def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndar
 
 def stated(study: Study) -> pd.Series:
     """Return the report's run time of cuBLAS in seconds, by size, from its TFLOP/s (2·n³ over the time)."""
-    rows = study.stated("fig2", "tflops", variant="cublas").astype({"size": int})
-    rate = rows.set_index("size")["value"].sort_index()
+    rate = (
+        study.stated("fig2", "tflops", variant="cublas").astype({"size": int}).set_index("size")["value"].sort_index()
+    )
     return 2.0 * rate.index.to_numpy(float) ** 3 / (rate * 1e12)
 
 
@@ -210,5 +213,6 @@ def prefetch(targets: Iterable[str]) -> pd.DataFrame:
 def own(problem: Problem, target: str) -> pd.DataFrame:
     """List every variant as it is compiled for a reader's own pattern: see `compiled.own`."""
     b = problem.host().b
-    entries = {v: (kernel.source, system.entry(v, b.keep, b.group)) for v, kernel in system.VARIANTS.items()}
-    return compiled.own(entries, target)
+    return compiled.own(
+        {v: (kernel.source, system.entry(v, b.keep, b.group)) for v, kernel in system.VARIANTS.items()}, target
+    )

@@ -11,10 +11,10 @@ def nm_cuda_core(lab: Lab) -> Iterable[Case]:
     from kernels import nm_cuda_core as system
 
     yield from lab.products(system.problem(96, 64, 200), own(system))
-    element_wise = partial(system.prepare, "element_wise")
     for density, group, vector in ((0.5, 4, 1), (0.25, 4, 32), (0.5, 32, 1), (0.125, 32, 32)):
         yield from lab.products(
-            system.problem(96, 64, 200, density, group=group, vector=vector), {"element_wise": element_wise}
+            system.problem(96, 64, 200, density, group=group, vector=vector),
+            {"element_wise": partial(system.prepare, "element_wise")},
         )
 
 

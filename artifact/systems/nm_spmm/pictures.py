@@ -73,7 +73,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         "framed: one vector in all three",
         "position in\nthe window",
     )
-    fig = sketch.picture(
+    return sketch.picture(
         (-2.6, right + cell * b.q + 0.3),
         (b.k + 1.9, -1.5),
         (sketch.box, data["column"], data["row"], *what),
@@ -88,8 +88,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         (sketch.segment, [-1.35, 0.1], [0.1, b.k + 0.4], [-1.35, b.vector - 0.1], [b.group - 0.1, b.k + 0.4], THIN),
         (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
         (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
-    )
-    return fig, data
+    ), data
 
 
 def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -> Drawn:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.drawing.compiled import HOPPER
 from artifact.drawing.formatting import listed
@@ -63,7 +63,6 @@ FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
-Facts = Mapping[str, Any]
 
 #: Counter -> column of `profile`.
 COUNTED = {

@@ -7,19 +7,17 @@ the chapter that they stand in.
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, by, given, mean, ratio, repeated, rungs, where
 from artifact.measure import matrices, records, repeatability
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from kernels import casper_sparse as system
 
-Facts = Mapping[str, Any]
 PUBLISHED, BEST = "warp_per_row", "cusparse_best"
 POINT = ["experiment", *records.POINT]
 #: Odd numbers of columns, M = K = 4096, 1%.
@@ -177,10 +175,9 @@ def counted(counters: Counters) -> pd.DataFrame:
     return table[(table["density"] == table["density"].max()) & (table["m"] > 1024)]
 
 
-def at_most_dense(counters: Counters) -> pd.DataFrame | None:
-    """Return what the table of counters shows; None without counters."""
-    if not counters:
-        return None
+@given
+def at_most_dense(counters: Counters) -> pd.DataFrame:
+    """Return what the table of counters shows."""
     df = where(counted(counters), variant=(PUBLISHED, "in_flight", "shared_tiles", "cusparse_alg2", "cusparse_alg3"))
     shape = df[["m", "n", "k"]].astype(str).agg(" × ".join, axis=1)
     return df.assign(shape=shape.where(~shape.duplicated(), ""))
@@ -252,12 +249,11 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     )
 
 
-def memories(study: Study) -> pd.DataFrame | None:
-    """Return what Nsight Compute counted at each memory; None without its counters."""
-    if not study.counters:
-        return None
+@given
+def memories(study: Study, counters: Counters) -> pd.DataFrame:
+    """Return what Nsight Compute counted at each memory."""
     return _ranges(
-        traffic(study.counters),
+        traffic(counters),
         [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()],
     )
 
@@ -309,7 +305,7 @@ def of(run: Run) -> Iterator[Fact]:
     df = records.best_of(raw)
     return chain(
         over_library(df, study),
-        limits(study.counters),
+        limits(study.counters or None),
         gains(df, run.machine),
         behind(ragged(run)),
         on_matrices(real(study)),
@@ -366,9 +362,7 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
 
 @part
 def limits(counters: Counters) -> Facts:
-    """Return what Nsight Compute counted at the largest density, per cent; nothing without it."""
-    if not counters:
-        return {}
+    """Return what Nsight Compute counted at the largest density, per cent."""
     dense, ends = counted(counters), {"min": "low", "max": "high"}
     ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
     tiles = where(dense, variant="shared_tiles")

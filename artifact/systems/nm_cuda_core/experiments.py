@@ -82,18 +82,13 @@ def second(study: Study) -> pd.DataFrame | None:
 class Fit(NamedTuple):
     """A run time as constant + square·n² + cube·n³, in seconds; residuals: model over time, − 1."""
 
-    constant: float
-    square: float
-    cube: float
+    weights: np.ndarray  #: constant, square, cube
     residuals: np.ndarray
 
     def terms(self, sizes: Sequence[int] | pd.Index) -> pd.DataFrame:
         """Return what each of the terms takes at each size, ms."""
-        n = np.asarray(sizes, float)
-        return 1e3 * pd.DataFrame(
-            {"constant_ms": self.constant * n**0, "square_ms": self.square * n**2, "cube_ms": self.cube * n**3},
-            pd.Index(sizes, dtype=int),
-        )
+        terms = self.weights * np.asarray(sizes, float)[:, None] ** (0, 2, 3)
+        return 1e3 * pd.DataFrame(terms, pd.Index(sizes, dtype=int), ["constant_ms", "square_ms", "cube_ms"])
 
     @property
     def rates(self) -> dict[str, float]:
@@ -102,8 +97,11 @@ class Fit(NamedTuple):
         The rates at which three float32 matrices would move in the time of the n² term, GB/s, and of 2·n³ FLOP in that
         of the n³ term, TFLOP/s; NaN without one.
         """
-        gbps, tflops = 12 / (self.square or np.nan) / 1e9, 2 / (self.cube or np.nan) / 1e12
-        return {"constant_us": 1e6 * self.constant, "gbps": gbps, "tflops": tflops}
+        constant, square, cube = self.weights.tolist()
+        return {
+            **{"constant_us": 1e6 * constant, "gbps": 12 / (square or np.nan) / 1e9},
+            "tflops": 2 / (cube or np.nan) / 1e12,
+        }
 
 
 def fit(times: pd.Series) -> Fit:
@@ -112,9 +110,7 @@ def fit(times: pd.Series) -> Fit:
     The three terms, none negative, are what a timed cuBLAS call may contain: a cost per call (launch, handle,
     allocation), per element of a matrix (transfers) and per multiplication (the kernel).
     """
-    weights, residuals = _nearest(times.index.to_numpy(float)[:, None] ** (0, 2, 3), times)
-    constant, square, cube = weights.tolist()
-    return Fit(constant, square, cube, residuals)
+    return Fit(*_nearest(times.index.to_numpy(float)[:, None] ** (0, 2, 3), times))
 
 
 def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndarray]:

@@ -4,13 +4,14 @@ A pattern is named as the field does, N:M with M = 32: "share.v3.16:32" is what 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 
 from artifact import registry
-from artifact.book.facts import Fact, flat, part, summary
+from artifact.book.facts import Fact, Facts, flat, part, summary
 from artifact.book.study import given, pivot
 from artifact.drawing.formatting import listed, shape
 from artifact.measure import external, records
@@ -48,9 +49,8 @@ from artifact.systems.nm_spmm.model import (
 from kernels import jit
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, published
+from kernels.nm_spmm import analysis, banks, family, packing, published
 
-Facts = Mapping[str, Any]
 #: How far from the speed of what it rebuilds a rebuilding may be to count as near it, a prediction from what came.
 NEAR = 0.05
 AIM, AIM_SHARE = 1.10, 0.80  #: over the authors' kernels; of the FMA ceiling
@@ -142,10 +142,12 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     size = analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP)
     moved = [label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here, m, n) != name]
     steps = {d: model.durations(study, d) for d in DENSITIES}
+    convert = partial(packing.convert, columns=128, windows=1, packed=True, slot=VECTOR)
+    made = {d: convert(b) for d, b in patterns.items() if 1 - d > analysis.HIGH}
     return {
         "left_out": by_nm({d: 1 - model.needed(b, 4) for d, b in patterns.items()}),
         "col_info": {
-            "added": by_nm(model.col_info_shares(patterns)),
+            "added": by_nm({d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}),
             "stated": study.stated("text", "col_info_memory").iloc[0][["low", "high"]],
         },
         "transition": {

@@ -23,7 +23,7 @@ from kernels import autotune, jit
 from kernels import nm_spmm as system
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, ladder, packing, published
+from kernels.nm_spmm import analysis, banks, family, ladder, published
 from kernels.nm_spmm import schedule as stream_k
 
 GROUP = VECTOR = 32  #: the paper's window and vector
@@ -384,16 +384,6 @@ def asked(b: nm.Nm) -> np.ndarray:
 def needed(b: nm.Nm, vectors: int) -> float:
     """Return the share of A's rows that a block of so many vectors needs of a step, over all blocks and steps."""
     return asked(b)[:, : b.q // vectors * vectors].reshape(b.k, -1, vectors).any(axis=2).mean()
-
-
-def col_info_shares(patterns: Mapping[float, nm.Nm]) -> dict[float, float]:
-    """Return bytes of `col_info` over those of B's values, for blocks of 128 columns, at sparsities that are packed."""
-    made = {
-        d: packing.convert(b, columns=128, windows=1, packed=True, slot=VECTOR)
-        for d, b in patterns.items()
-        if 1 - d > analysis.HIGH
-    }
-    return {d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}
 
 
 def at_l2(spmm: Spmm) -> analysis.Device:

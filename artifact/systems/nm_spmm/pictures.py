@@ -148,9 +148,11 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         marks.append((sketch.box, x, y, texts, np.take(colours[i], row, mode="wrap"), *sides))
         chosen.append(place(i, int(not i), column.max()))
     for i, (x, y, width, height) in enumerate(chosen[:3], 1):
-        marks.append((sketch.box, x, y, "", PUBLISHED, width, height))
         ends = [y, y + height], xs[i] - 1.2 * (i == 3), [ys[i], ys[i] + tall[i]]
-        marks.append((dashed, x + width, *ends, {"color": PUBLISHED, "linewidth": 0.8}))
+        marks += [
+            (sketch.box, x, y, "", PUBLISHED, width, height),
+            (dashed, x + width, *ends, {"color": PUBLISHED, "linewidth": 0.8}),
+        ]
     for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, (xs[3], ys[3], broad[3], tall[3]), "t")):
         marks += [
             (sketch.box, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height),
@@ -164,8 +166,10 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         f"a warp tile by lane,\nm_t × n_t = {thread[0]} × {thread[1]} each",
         f"a thread: {thread[0] * thread[1]} FMA\nfor {sum(thread)} values read",
     )
-    marks.append((sketch.put, middles, high + 0.8, captions, {"va": "top"}))
-    marks.append((sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}))
+    marks += [
+        (sketch.put, middles, high + 0.8, captions, {"va": "top"}),
+        (sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}),
+    ]
     fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
     return fig, pd.DataFrame(
@@ -238,9 +242,13 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
         "index, reordered:\nin col_info": x_again + wide / 2,
         "where each block and\nstep begins (floats)": middle,
     }
-    marks.append((sketch.put, [*titles.values()], -1.3, [*titles]))
-    xlim, ylim = (-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6)
-    return sketch.picture(xlim, ylim, *marks, height=0.235 * (high + 4.2)), data
+    return sketch.picture(
+        (-0.5, x_layout + 3 * block + 0.8),
+        (high + 0.6, -2.6),
+        *marks,
+        (sketch.put, [*titles.values()], -1.3, [*titles]),
+        height=0.235 * (high + 4.2),
+    ), data
 
 
 # ---------------------------------------------------------------- Fig. 5 and 6: a block's steps; stream-K's shares

@@ -216,11 +216,6 @@ class Chapter(Study):
         )
 
 
-def start(*how: Any) -> Chapter:
-    """Open the chapter by the parameters of a notebook; see `artifact.measure.run.start`."""
-    return Chapter(harness.start(SYSTEM, *how))
-
-
 def measure(
     run: Run, experiment: str, names: Iterable[str], shapes: Sequence[dict] | None = None, timer: Timer = bench.time
 ) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """The chapter's facts, by the part of it that they stand in. Sizes are named as a page writes them, "4096³"."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import by, pivot, ratio, where
 from artifact.drawing.formatting import cube, listed, shape
 from artifact.measure import apart, ceilings, records, verification
@@ -26,7 +26,6 @@ from artifact.systems.tensor_core_24.experiments import (
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family, fp8_family
 
-Facts = Mapping[str, Any]
 #: The post's RTX 4070: SMs, and Hz of boost clock (its data sheet).
 POST_SMS, POST_CLOCK = 46, 2.475e9
 #: Clocks of an SM's tensor cores, in dense-equivalent FLOP.

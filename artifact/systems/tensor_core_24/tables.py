@@ -98,9 +98,8 @@ def linear(post: Chapter, experiment: str) -> pd.DataFrame:
 
 def float16(post: Chapter) -> pd.DataFrame:
     """Return FP16 beside BF16 at 4096³."""
-    fp, bf = (df.set_index("variant")[["tflops", "rel_err"]] for df in (post["float16"], where(post["square"], m=4096)))
-    both = bf.join(fp.add_suffix("_fp"))
-    return both.assign(over=both["tflops_fp"] / both["tflops"]).reset_index()
+    both = where(post["square"], m=4096).merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
+    return both.assign(over=both["tflops_fp"] / both["tflops"])
 
 
 def eight_rungs(post: Chapter) -> pd.DataFrame:

@@ -127,7 +127,13 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
                 transformers.Qwen2Config(**sizes), dtype=torch.bfloat16
             )
     made.eval().requires_grad_(False)
-    _compile_passes(made)
+    # Norms, rotary embedding and SwiGLU of a Qwen2- or Llama-like model are one compiled pass each.
+    for module in made.modules():
+        if hasattr(module, "variance_epsilon"):
+            module.forward = functools.partial(_norm, module)
+    for module in layers.ffns(made).values():
+        module.forward = functools.partial(_ffn, module)
+    _compile_rotary(sys.modules[type(made).__module__])
     transformers.AttentionInterface.register(NAME, _attend)
     made.set_attn_implementation(NAME)
     for module in attentions(made):
@@ -171,16 +177,6 @@ def swiglu(gate, up):
 def as_pass(function: Callable, on_gpu: bool) -> Callable:
     """Return a pass as it runs on a device: compiled on a GPU, once more at a second length, and then for all."""
     return torch.compile(function) if on_gpu else function
-
-
-def _compile_passes(model) -> None:
-    """Make norms, rotary embedding and SwiGLU of a Qwen2- or Llama-like model one compiled pass each."""
-    for module in model.modules():
-        if hasattr(module, "variance_epsilon"):
-            module.forward = functools.partial(_norm, module)
-    for module in layers.ffns(model).values():
-        module.forward = functools.partial(_ffn, module)
-    _compile_rotary(sys.modules[type(model).__module__])
 
 
 @functools.cache

@@ -22,8 +22,8 @@ def everything(study):
 
 def test_what_was_not_measured_is_no_fact(study, everything, tmp_path):
     none = studies.Study(replace(study.run, folder=tmp_path))
-    assert not none.counters and not list(facts.limits(none.counters))
-    assert facts.at_most_dense(none.counters) is None and facts.memories(none) is None
+    assert not none.counters and not list(facts.limits(none.counters or None))
+    assert facts.at_most_dense(None) is None and facts.memories(none, None) is None
     assert facts.real(none) is None and facts.by_matrix(None) is None
     assert facts.again(none.run) is None and facts.spread(everything, None) is None
     part = dict(facts.limits(study.counters.where(m=[1024, 4096])))

@@ -116,8 +116,8 @@ def seconds(constant: float, square: float, cube: float) -> pd.Series:
 @pytest.mark.parametrize("terms", [(5e-4, 0, 0), (0, 1e-9, 0), (0, 0, 2e-13), (5e-4, 0, 2e-13), (1e-5, 1e-9, 1e-13)])
 def test_a_fit_finds_what_a_curve_is_made_of(terms):
     fit = experiments.fit(seconds(*terms))
-    found = np.array([fit.constant, fit.square, fit.cube]) * (1, 1e6, 1e9)  # at a size of 1000
+    found = fit.weights * (1, 1e6, 1e9)  # at a size of 1000
     np.testing.assert_allclose(found, np.array(terms) * (1, 1e6, 1e9), rtol=1e-6, atol=1e-15)
     assert np.abs(fit.residuals).max() < 1e-9
     np.testing.assert_allclose(fit.terms(SIZES).sum(axis=1), 1e3 * seconds(*terms))
-    assert np.isnan(experiments.Fit(1, 0, 0, fit.residuals).rates["gbps"])
+    assert np.isnan(experiments.Fit(np.array([1, 0, 0]), fit.residuals).rates["gbps"])

@@ -35,7 +35,7 @@ def test_what_takes_a_size(post, ada, variant, size, hopper):
 
 def test_every_part_finds_what_there_is(post, ada):
     """On a kick, which has few sizes, and on a GPU without wgmma, the parts say less and raise nothing."""
-    kick = experiments.start("recorded", "nvidia-h200", "kick")
+    kick = experiments.Chapter(harness.start("tensor_core_24", "recorded", preset="kick"))
     known = tree(dict(facts_.read(post.run.folder / facts_.FILE)))
     assert {name.split(".")[0] for name, _ in facts.of(kick.run)} <= {*known}
     for part in (facts.published, facts.climbed, facts.profiled, facts.energies, facts.tuned, facts.rows, facts.eight):

@@ -17,8 +17,8 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.formatting import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
-from artifact.systems.async_sparse import contenders, experiments, scripts
-from artifact.systems.async_sparse.contenders import (
+from artifact.systems.async_sparse import experiments, scripts
+from artifact.systems.async_sparse.experiments import (
     AUTO_FP32,
     AUTO_HALF,
     AUTO_TF32,
@@ -109,7 +109,7 @@ def of(run: Run) -> Iterator[Fact]:
         left_out(run, "spmm_tf32", tf32),
         windows(tf32),
         parts(get("wcsr_parts")),
-        [("voltrix.over_csr", value(contenders.apart(), "speedup_csr", kernel="Voltrix", n=N))],
+        [("voltrix.over_csr", value(experiments.apart(), "speedup_csr", kernel="Voltrix", n=N))],
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
@@ -138,18 +138,18 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
 
     How a sentence calls a contender.
     """
-    over_bell, implied = contenders.over_bell(table2), contenders.implied(table2)
-    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], contenders.shares(over_bell)
-    registers, stage = contenders.WARPGROUP * sum(contenders.REGISTERS), contenders.STAGE
-    in_stage, wide = sum(stage.values()), contenders.padded(248)
+    over_bell, implied = experiments.over_bell(table2), experiments.implied(table2)
+    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], experiments.shares(over_bell)
+    registers, stage = experiments.WARPGROUP * sum(experiments.REGISTERS), experiments.STAGE
+    in_stage, wide = sum(stage.values()), experiments.padded(248)
     # TFLOP/s of BCSR by the share of blocks, as section IV defines them.
     latency = where(table3, quantity="latency", variant=KEPT, n=65536).set_index("density")["low"].sort_index()
     rates = 2.0 * 18944 * 3584 * 65536 * latency.index / latency / 1e9
-    of_wcsr = contenders.recomputed(table1)
+    of_wcsr = experiments.recomputed(table1)
     widest, off = where(of_wcsr, n=N, density=0).set_index("kernel"), of_wcsr[~of_wcsr["agrees"]]
     both = {v: value(text, "end_to_end", variant=v, size=65536) for v in (KEPT, "minference", "both")}
     return {
-        "told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)},
+        "told": {v: told(v) for v in (*experiments.NAMES, *experiments.CSR_ALGORITHMS)},
         "stated.over_bell": over_bell,
         "stated.gain": where(text, quantity="gain").set_index("variant")["low"],
         "stated.share_of_gain": value(text, "share_of_gain"),
@@ -164,10 +164,10 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
         "stated.share": {"difference": steps["by difference"], "factor": steps["by factor"]},
         "block": {
             **{"registers": registers, "stage_kib": in_stage // 1024},
-            "by_registers": contenders.SM_REGISTERS // registers,
-            "by_shared": contenders.SM_SHARED // (contenders.STAGES * in_stage + contenders.RESERVED),
+            "by_registers": experiments.SM_REGISTERS // registers,
+            "by_shared": experiments.SM_SHARED // (experiments.STAGES * in_stage + experiments.RESERVED),
         },
-        "sm.registers": contenders.SM_REGISTERS,
+        "sm.registers": experiments.SM_REGISTERS,
         "stage": {"a_kib": stage["A"] // 1024, "b_kib": stage["B"] // 1024},
         "multicast.saves": 1 - (stage["A"] / 2 + stage["B"]) / in_stage,  # A read once for two blocks
         "stated.tflops.fig7": value(text, "tflops", variant="opt5_n256"),
@@ -189,12 +189,12 @@ def compiled(report: pd.DataFrame, text: pd.DataFrame) -> Facts:
     """Of the compile report: registers that TMA frees and that are moved."""
     here, said = where(report, target=HOPPER), where(text, quantity="registers_freed").iloc[0]
     most = here.groupby("variant")["registers"].max().astype(int)
-    threads = (1 + CONSUMERS) * contenders.WARPGROUP
+    threads = (1 + CONSUMERS) * experiments.WARPGROUP
     return {
         "compiled.spilling": listed(dict.fromkeys(here.loc[here["spills"].astype(bool), "variant"])),
         "registers": most[THREE],
         "freed": {"here": most["opt1"] - most["opt2"], "low": said["low"], "high": said["high"]},
-        "sm.registers": contenders.SM_REGISTERS,
+        "sm.registers": experiments.SM_REGISTERS,
         "start": {"threads": threads, "registers": threads * most["opt3"]},
     }
 
@@ -213,7 +213,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
     """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
     one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
-    shares = {"here": contenders.shares(over_bell), "stated": contenders.shares(contenders.over_bell(table2))}
+    shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
     here, hows = shares["here"], ("difference", "factor")
     return {
         "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
@@ -265,7 +265,7 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
     waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
     df = df.assign(us=df["ns"] / 1e3, tbps=df["bytes"] / df["ns"] / 1e3, busy=100 * df["cycles"] / df["most_cycles"])
-    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
+    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(experiments.name))
     return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
@@ -314,12 +314,12 @@ def covered(rows: pd.DataFrame) -> float:
 @part
 def tiles(df: pd.DataFrame) -> Facts:
     """Return the best width, and what the source's rule costs or gains."""
-    rule = f"opt5_n{contenders.RULE}"
+    rule = f"opt5_n{experiments.RULE}"
     rates = df.groupby("variant")["tflops"].agg(records.geomean)
     each = df.pivot_table(index="label", columns="variant", values="tflops")
     return {
         "tile": {
-            **{"rule": contenders.RULE, "n": N, "best": TILES[rates.idxmax()]},
+            **{"rule": experiments.RULE, "n": N, "best": TILES[rates.idxmax()]},
             "best_over_rule": rates.max() / rates[rule],
             "own_over_rule": records.geomean((each.max(axis=1) / each[rule]).dropna()),
             "widths": each.idxmax(axis=1).nunique(),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.systems.async_sparse.contenders import BLOCK, KEPT, TILES
+from artifact.systems.async_sparse.experiments import BLOCK, KEPT, TILES
 from artifact.verdicts.evidence import Evidence, need
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
 from artifact.verdicts.quantities import Values, by_variant, contenders, denser, rows

@@ -55,8 +55,7 @@ from artifact import registry
 from artifact.baselines import cusparse
 from artifact.measure import apart, matrices, records
 from artifact.measure import device as gpu
-from artifact.systems.async_sparse import experiments
-from artifact.systems.async_sparse.contenders import CSR_ALGORITHMS, until_even
+from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, model, operands, union, windows
 from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
@@ -99,7 +98,7 @@ def real(listed: bool = True) -> Iterator[tuple[str, csr.Csr]]:
     where = matrices.folder()
     if where is None:
         raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    for name in experiments.present(where, MATRICES) if listed else sorted(path.stem for path in where.glob("*.npz")):
+    for name in present(where, MATRICES) if listed else sorted(path.stem for path in where.glob("*.npz")):
         yield name, matrices.load(name, where)
 
 

@@ -20,8 +20,8 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.formatting import shape, times
 from artifact.drawing.style import BASELINE, BEST, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
 from artifact.measure import apart, records
-from artifact.systems.async_sparse import contenders, scripts
-from artifact.systems.async_sparse.contenders import (
+from artifact.systems.async_sparse import experiments, scripts
+from artifact.systems.async_sparse.experiments import (
     AUTO_FP32,
     AUTO_TF32,
     BEFORE,
@@ -116,7 +116,7 @@ def compiled(report: pd.DataFrame, shown: Iterable[str] = LADDER) -> pd.DataFram
 
 def implied(table2: pd.DataFrame) -> pd.DataFrame:
     """Return of Table II the rate of cuSPARSE that each stated speedup is over."""
-    return contenders.implied(table2).reset_index().assign(kernel=_named)
+    return experiments.implied(table2).reset_index().assign(kernel=_named)
 
 
 @given
@@ -124,14 +124,14 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of each step over cuSPARSE Blocked-ELL, at each matrix, and the stated one (Fig. 6)."""
     data = speedups(df, (*STEPS, *BRANCHES, CSR, BSR, TRITON, *OURS), BELL)
     return plot.behind(
-        data, where(contenders.over_bell(table2).rename("speedup").reset_index(), variant=data["variant"])
+        data, where(experiments.over_bell(table2).rename("speedup").reset_index(), variant=data["variant"])
     )
 
 
 def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
     """Return Table II, and beside it the geometric means here; without a record its own columns alone."""
     order = [*LADDER, TRITON, BSR, CSR, BELL]
-    told, bases = contenders.over_bell(stated).reindex(order), {v: BEFORE.get(v) for v in order}
+    told, bases = experiments.over_bell(stated).reindex(order), {v: BEFORE.get(v) for v in order}
     found = {
         "stated": where(stated, quantity="tflops").drop_duplicates("variant").set_index("variant")["low"],
         "stated_over": told,
@@ -153,9 +153,9 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
 
     By difference of speedups, as the source counts, and by factor; stated and measured.
     """
-    found = {"stated": contenders.over_bell(table2), "measured": means(df, STEPS, BELL)}
+    found = {"stated": experiments.over_bell(table2), "measured": means(df, STEPS, BELL)}
     return (
-        pd.concat({source: contenders.shares(of) for source, of in found.items()}, names=["source", "step"])
+        pd.concat({source: experiments.shares(of) for source, of in found.items()}, names=["source", "step"])
         .reset_index()
         .melt(["source", "step"], ["by difference", "by factor"], "counted", "share")
     )
@@ -607,9 +607,9 @@ def thread_block() -> Drawn:
 
     A producer and two consumers, a ring of three stages, and what each consumer computes.
     """
-    stage, (producer, consumer, _) = contenders.STAGE, contenders.REGISTERS
+    stage, (producer, consumer, _) = experiments.STAGE, experiments.REGISTERS
     a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
-    ring, twice = 2.35 + 0.82 * np.arange(contenders.STAGES), np.array([0.2, 1.8])
+    ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
     texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
     producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
     fig = sketch.picture(
@@ -626,11 +626,11 @@ def thread_block() -> Drawn:
         (sketch.put, 2.04, 1.38, "TMA"),
         (sketch.put, 2.95, 3.32, "empty[q]: a consumer has read the stage"),
         (sketch.put, 2.95, 2.76, "full[q]: both tiles have landed"),
-        (sketch.put, ring + 0.36, 0.05, [f"stage {q}" for q in range(contenders.STAGES)]),
+        (sketch.put, ring + 0.36, 0.05, [f"stage {q}" for q in range(experiments.STAGES)]),
         height=3.9,
     )
-    return fig, pd.DataFrame({"stage": range(contenders.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
-        registers=contenders.WARPGROUP * sum(contenders.REGISTERS), shared_bytes=3 * sum(stage.values())
+    return fig, pd.DataFrame({"stage": range(experiments.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
+        registers=experiments.WARPGROUP * sum(experiments.REGISTERS), shared_bytes=3 * sum(stage.values())
     )
 
 

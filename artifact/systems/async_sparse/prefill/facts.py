@@ -15,7 +15,7 @@ from artifact.drawing.formatting import listed
 from artifact.drawing.provenance import folders
 from artifact.measure import records
 from artifact.measure.run import Run
-from artifact.systems.async_sparse.contenders import SYSTEM, means, speedups
+from artifact.systems.async_sparse.experiments import SYSTEM, means, speedups
 from artifact.systems.async_sparse.prefill.model import (
     BOTH,
     BOTH_OURS,

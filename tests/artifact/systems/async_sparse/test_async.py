@@ -12,16 +12,15 @@ from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices, records
 from artifact.measure.run import Refused
-from artifact.systems.async_sparse import contenders, experiments, facts, scripts, shown
-from artifact.systems.async_sparse.contenders import BELL, CSR, KEPT, TORCH, TRITON, WCSR
-from artifact.systems.async_sparse.experiments import get
+from artifact.systems.async_sparse import experiments, facts, scripts, shown
+from artifact.systems.async_sparse.experiments import BELL, CSR, KEPT, TORCH, TRITON, WCSR, get
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr
 
 
 def folder_of(where, monkeypatch, count: int, size: int, density: float) -> list[str]:
     """The names of so many matrices of the system's list, which the user's folder then has."""
-    names = matrices.listed(registry.FOLDER / contenders.SYSTEM / registry.MATRICES)["name"].head(count).tolist()
+    names = matrices.listed(registry.FOLDER / experiments.SYSTEM / registry.MATRICES)["name"].head(count).tolist()
     for i, name in enumerate(names):
         a = scipy.sparse.random(size + i, size + i, density, format="csr", random_state=i)
         scipy.sparse.save_npz(where / f"{name}.npz", a)
@@ -40,13 +39,13 @@ def measuring(tmp_path, monkeypatch):
         for problem in problems:
             asked.append((experiment, problem.label, problem.n, list(offered)))
             at = {name: getattr(problem, name) for name in ("label", "m", "n", "k", "density", "nnz")}
-            rows = [row | at | {"room": contenders.SYSTEM, "experiment": experiment, "variant": v} for v in offered]
+            rows = [row | at | {"room": experiments.SYSTEM, "experiment": experiment, "variant": v} for v in offered]
             records.append(folder / f"{experiment}.csv", synthetic.consistent(pd.DataFrame(rows)))
 
     def run(ours=(KEPT, "auto"), libraries=(BELL, "other")):
         asked.clear()
         return SimpleNamespace(
-            room=contenders.SYSTEM,
+            room=experiments.SYSTEM,
             mode="measure",
             preset="full",
             seed=0,
@@ -85,7 +84,7 @@ def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
         ("spmm", ("wcsr", "windows", "union_rows", KEPT), ["union_rows", "cusparse_alg2"], 15),
         ("spmm_rcm", ("wcsr",), None, 0),  # auto_fp32 alone is ours there
         ("spmm_rcm", ("auto_fp32",), ["auto_fp32", "cusparse_alg2"], 2),  # every third
-        ("wcsr_parts", ("wcsr", "wcsr_whole", "windows"), list(contenders.PARTS), 1),
+        ("wcsr_parts", ("wcsr", "wcsr_whole", "windows"), list(experiments.PARTS), 1),
     ],
 )
 def test_matrices_in_csr_are_measured_for_what_takes_them(measuring, experiment, ours, asked_for, at):
@@ -168,7 +167,7 @@ def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
     assert {"windows_exact", CSR} <= set(float32["variant"])
     kept = experiments.matrix(one_matrix, matrices.folder())
     np.testing.assert_allclose(facts.statistics(tf32)["shared"], kept.nnz / operands.column_vectors(kept))
-    assert set(contenders.PARTS) <= set(get(run, "wcsr_parts")["variant"])
+    assert set(experiments.PARTS) <= set(get(run, "wcsr_parts")["variant"])
     made_of = experiments.conversions(run)
     assert made_of["matrix"].tolist() == [one_matrix] and (made_of[["bcsr_ms", "wcsr_ms"]] > 0).all(axis=None)
     assert (made_of["wcsr_bytes"] < made_of["bcsr_bytes"]).all()
@@ -182,8 +181,8 @@ def test_a_sweep_is_measured_on_a_gpu(tmp_path):
 
 def test_break_even_lies_between_the_points_or_nowhere():
     s = pd.Series({0.5: 0.5, 0.125: 2.0, 0.01: 8.0})
-    assert contenders.break_even(s) == pytest.approx(0.25)
-    assert np.isnan(contenders.break_even(s * 0.1)) and np.isnan(contenders.break_even(s * 10))
+    assert experiments.break_even(s) == pytest.approx(0.25)
+    assert np.isnan(experiments.break_even(s * 0.1)) and np.isnan(experiments.break_even(s * 10))
 
 
 # ---------------------------------------------------------------- who is ahead, and the rule

@@ -304,8 +304,7 @@ def overlap(frame: pd.DataFrame) -> float:
 def covered(rows: pd.DataFrame) -> float:
     """Return the time, in ns, in which any of the rows' intervals runs."""
     rows = rows.sort_values("begin_ns")
-    begin = np.fmax(rows["begin_ns"], rows["end_ns"].cummax().shift())
-    return (rows["end_ns"] - begin).clip(lower=0).sum()
+    return (rows["end_ns"] - np.fmax(rows["begin_ns"], rows["end_ns"].cummax().shift())).clip(lower=0).sum()
 
 
 # ---------------------------------------------------------------- tiles and layers
@@ -397,8 +396,7 @@ def statistics(df: pd.DataFrame) -> pd.DataFrame:
     """
     m, n, size = df["m"].astype(float), df["n"].astype(float), SIZES["tf32"]
     each = -(-df["n"] // operands.WINDOW_TILE) * (operands.WINDOW * size + 4) + n * size
-    columns = (df["requested_bytes"] - size * m * n) / each
-    return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / columns)
+    return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / ((df["requested_bytes"] - size * m * n) / each))
 
 
 @part

@@ -39,8 +39,9 @@ def blocks_over(e: Evidence, experiments, of: str) -> Values:
     Without the column-major copy of B that is made for the blocks, 4 bytes an element.
     """
     df = rows(e, experiments, KEPT, of)
-    copies = np.where(df["variant"] == KEPT, 4.0 * df["k"] * df["n"], 0.0)
-    bytes_of = by_variant(df, df["prepare_bytes"] - copies, (KEPT, of))
+    bytes_of = by_variant(
+        df, df["prepare_bytes"] - np.where(df["variant"] == KEPT, 4.0 * df["k"] * df["n"], 0.0), (KEPT, of)
+    )
     blocks, own = bytes_of[KEPT].align(bytes_of[of], join="inner")
     need(len(own) > 0 and min(*own, *blocks) > 0, f"The records do not say how many bytes blocks and {of} store.")
     return Values({of: blocks / own}, unit="×")

@@ -184,8 +184,12 @@ def parts_of(p: Problem, device: Any, config: Any) -> int:
     if isinstance(config, union.Union):
         made: Any = union.convert(p.device().a, config)
     else:
-        blocks = device.properties.multiprocessor_count * (3 - config.groups)
-        made = windows.convert(p.device().a, config, blocks, ceil(p.n / (windows.GROUP_COLUMNS * config.groups)))
+        made = windows.convert(
+            p.device().a,
+            config,
+            device.properties.multiprocessor_count * (3 - config.groups),
+            ceil(p.n / (windows.GROUP_COLUMNS * config.groups)),
+        )
     place = made.work.table[:, 3].get()
     return int(np.bincount(place[place >= 0]).max(initial=1))
 

@@ -102,12 +102,16 @@ def ideas(shown: Iterable[str], bases: Mapping[str, str], **records_of: pd.DataF
 def compiled(report: pd.DataFrame, shown: Iterable[str] = LADDER) -> pd.DataFrame:
     """Return what each kernel compiles to for Hopper; report: the system's compile report."""
     of = where(report, target=HOPPER, variant=shown).groupby("variant")
-    most = of[[op for op in (*OPS, "instructions") if op in report]].max()
-    table = most.assign(
-        kernels=of.size(),
-        registers=of["registers"].agg(lambda r: " to ".join(map(str, dict.fromkeys([r.min(), r.max()])))),
-        spills=of["spills"].sum().astype(int),
-    ).replace(0, np.nan)
+    table = (
+        of[[op for op in (*OPS, "instructions") if op in report]]
+        .max()
+        .assign(
+            kernels=of.size(),
+            registers=of["registers"].agg(lambda r: " to ".join(map(str, dict.fromkeys([r.min(), r.max()])))),
+            spills=of["spills"].sum().astype(int),
+        )
+        .replace(0, np.nan)
+    )
     return table.reindex([v for v in shown if v in table.index]).dropna(axis=1, how="all").reset_index()
 
 
@@ -227,12 +231,16 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     mean, base = means(df, LADDER, TORCH), pd.Series(BEFORE)
     said = where(table3, quantity="speedup_cublas", n=df["n"].unique()).assign(variant=KEPT)
     said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].rename(columns={"low": "speedup"})
-    found = pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)}).assign(
-        gain=mean / base.map(mean).reindex(mean.index),
-        prediction=[times(async_sparse.VARIANTS[variant].prediction) for variant in mean.index],
-        stated=said.set_index("variant")["speedup"],
+    return plot.behind(
+        pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)})
+        .assign(
+            gain=mean / base.map(mean).reindex(mean.index),
+            prediction=[times(async_sparse.VARIANTS[variant].prediction) for variant in mean.index],
+            stated=said.set_index("variant")["speedup"],
+        )
+        .reset_index(names="variant"),
+        said[["variant", "speedup"]],
     )
-    return plot.behind(found.reset_index(names="variant"), said[["variant", "speedup"]])
 
 
 @given
@@ -340,8 +348,14 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame) -> pd.Data
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    beside = where(apart, quantity="speedup_csr")[["kernel", "n", "low"]].rename(columns={"low": "speedup"})
-    known = pd.concat([stated.assign(over=BELL, source="stated"), beside.assign(over=CSR, source="measured apart")])
+    known = pd.concat(
+        [
+            stated.assign(over=BELL, source="stated"),
+            where(apart, quantity="speedup_csr")[["kernel", "n", "low"]]
+            .rename(columns={"low": "speedup"})
+            .assign(over=CSR, source="measured apart"),
+        ]
+    )
     data = pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True).query("variant != over")
     data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
     place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
@@ -530,12 +544,14 @@ def mesh(side: int = 8, seed: int = 0) -> csr.Csr:
 
     Symmetric, (side², side²), five non-zeros in most rows, all 1; the same for the same arguments.
     """
-    draws = splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side)))
-    number = np.argsort(draws, kind="stable")
+    number = np.argsort(
+        splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side))), kind="stable"
+    )
     line, one = sp.diags_array([1.0] * 3, offsets=(-1, 0, 1), shape=(side, side)), sp.eye_array(side)
     grid = sp.coo_array(sp.kron(line, one) + sp.kron(one, line))
-    at = number[grid.row], number[grid.col]
-    return csr.from_scipy(sp.csr_array((np.ones(grid.nnz, np.float32), at), shape=grid.shape))
+    return csr.from_scipy(
+        sp.csr_array((np.ones(grid.nnz, np.float32), (number[grid.row], number[grid.col])), shape=grid.shape)
+    )
 
 
 def examples() -> dict[str, csr.Csr]:
@@ -594,8 +610,10 @@ def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
     blocks = bcsr.block_rows_of(b) * b.block_columns + b.col_idx
     block = np.searchsorted(blocks, row // b_row * b.block_columns + column // b_col)
     # Padding goes where no column is, behind all of its window.
-    packed = csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx)
-    at = np.searchsorted(packed, window * (a.k + 1) + column)
+    at = np.searchsorted(
+        csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx),
+        window * (a.k + 1) + column,
+    )
     return pd.DataFrame({"row": row, "column": column, "block": block, "window": window, "packed": at})
 
 
@@ -645,8 +663,8 @@ def timeline(frame: pd.DataFrame, variants: Sequence[str], steps: int = 8) -> Dr
     lane for each role and warpgroup, over the first steps of its loop and its stores; nanoseconds from its first row
     on. frame: of `experiments.trace`, in which a kernel has a row for each step.
     """
-    first = frame["block"] == frame.groupby("variant")["block"].transform("min")
-    data = where(frame[first], variant=variants).query("step < @steps or role == 'store'")
+    first = frame[frame["block"] == frame.groupby("variant")["block"].transform("min")]
+    data = where(first, variant=variants).query("step < @steps or role == 'store'")
     order = {"variant": list(variants).index, "role": list(ROLES).index, "warpgroup": int}
     data = data.sort_values(list(order), key=lambda s: s.map(order[s.name]), kind="stable")
     begin = data.groupby("variant")["begin_ns"].transform("min")

@@ -65,8 +65,10 @@ def ragged(run: Run) -> pd.DataFrame:
 
     Return the library's time and speedups over it at each N.
     """
-    four = (PUBLISHED, "no_staging", "shared_tiles")
-    contenders = run.variants(v for v in system.VARIANTS if v not in four) | run.baselines()
+    contenders = (
+        run.variants(v for v in system.VARIANTS if v not in ((PUBLISHED, "no_staging", "shared_tiles")))
+        | run.baselines()
+    )
     problems = [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
     df = records.best_of(run.measure("ragged", problems, contenders))
     return pd.DataFrame(
@@ -123,8 +125,10 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
     df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
-    even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
-    groups = df.assign(even=even, mib=df["prepare_bytes"] / 2**20).groupby("variant", sort=False)
+    groups = df.assign(
+        even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
+        mib=df["prepare_bytes"] / 2**20,
+    ).groupby("variant", sort=False)
     return groups.agg(
         **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
         mib=("mib", "max"),
@@ -186,10 +190,13 @@ def at_most_dense(counters: Counters) -> pd.DataFrame:
 def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
-    time_ns = where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns")
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
     df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
-    df = df.reset_index().join(time_ns, on=key).sort_values("memory", kind="stable")
+    df = (
+        df.reset_index()
+        .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
+        .sort_values("memory", kind="stable")
+    )
     square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     return df.assign(
         tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
@@ -204,11 +211,12 @@ def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFra
     df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
     df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
     copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
-    said = [{"quantity": "speedup", "source": "stated"} | stated.loc["speedup", ["low", "high"]].to_dict()]
-    if "vram_throughput" in stated.index:
-        share = stated.loc["vram_throughput", ["low", "high"]].astype(float).fillna(100) / 100 * copy
-        said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
-    said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
+    share = stated.loc[stated.index == "vram_throughput", ["low", "high"]].fillna(100) / 100 * copy
+    said = [
+        {"quantity": "speedup", "source": "stated"} | stated.loc["speedup", ["low", "high"]].to_dict(),
+        *({"quantity": "gbps", "source": "stated"} | ends for ends in share.to_dict("records")),
+        {"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy},
+    ]
     return pd.concat(
         [df, pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)],
         ignore_index=True,

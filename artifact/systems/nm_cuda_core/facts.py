@@ -86,10 +86,18 @@ def which_index(run: Run) -> Iterator[Fact]:
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(system.as_gathered(b))
     columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
-    same = np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors))
-    found = {"error": _off(gathered, right), "right": len(columns), "same_if_shared": same}
     here = run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {}
-    return flat({"gather": found | {"where": ", ".join(f"column {c}" for c in columns[:4])}, "run_here": here})
+    return flat(
+        {
+            "gather": {
+                "error": _off(gathered, right),
+                "right": len(columns),
+                "same_if_shared": np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors)),
+            }
+            | {"where": ", ".join(f"column {c}" for c in columns[:4])},
+            "run_here": here,
+        }
+    )
 
 
 def run_here(run: Run, case: Problem, references: dict[str, np.ndarray]) -> dict[str, float]:
@@ -277,10 +285,12 @@ def runs(
     The largest error; how far a second run is from the first, and two names of one program within a run.
     """
     off = pd.Series(dtype=float) if second is None else repeatability.apart(scaling, second)
-    over = () if sequential is None else ("cpu_loop", "cpu_blas")
     return {
         "host": {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))},
-        **{f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1] for v in over},
+        **{
+            f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1]
+            for v in (() if sequential is None else ("cpu_loop", "cpu_blas"))
+        },
         "error": {"most": scaling["max_err"].max()},
         "again": {"count": len(off) or None, "median": off.median(), "most": off.max()},
         "twins": {"most": (ratio(scaling, "prefetch", "baseline") - 1).abs().max()},

@@ -96,8 +96,11 @@ class Spmm(study.Study):
 
     def takes(self, name: str) -> bool:
         """Tell whether a contender is for this GPU: libraries are, and kernels compiled for it or for all."""
-        usual = family.HOPPER if name in TRIALS else jit.TARGETS
-        targets = set(system.VARIANTS[name].targets if name in system.VARIANTS else usual)
+        targets = set(
+            system.VARIANTS[name].targets
+            if name in system.VARIANTS
+            else (family.HOPPER if name in TRIALS else jit.TARGETS)
+        )
         return name == "auto" or self.arch in targets or targets == set(jit.TARGETS)  # `auto` tries what the GPU has
 
     def measure(self, experiment: str) -> pd.DataFrame | None:
@@ -142,8 +145,8 @@ class Spmm(study.Study):
     def here(self) -> analysis.Device:
         """The GPU, with its measured ceilings."""
         of, peak = self.machine, self.ceiling("fma", "tflops")
-        memory = of["shared_bytes_per_sm"], of["l2_bytes"]
-        return analysis.Device(of["gpu"], of["sm_count"], of["sm_mhz_max"], peak, self.gbps["DRAM"], *memory)
+        chip = of["gpu"], of["sm_count"], of["sm_mhz_max"]
+        return analysis.Device(*chip, peak, self.gbps["DRAM"], of["shared_bytes_per_sm"], of["l2_bytes"])
 
     @property
     def fma(self) -> float:

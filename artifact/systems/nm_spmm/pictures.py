@@ -340,8 +340,10 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     tiles: of C along m and n; steps: of a tile along k. A tile that is cut has the same number in all its parts. The
     data is of all blocks, in steps.
     """
-    waves = [(tile % blocks, tile // blocks * steps, tile) for tile in range(tiles[0] * tiles[1])]
-    rows = [("waves", block, tile, "whole", start, start + steps) for block, start, tile in waves]
+    rows = [
+        ("waves", tile % blocks, tile, "whole", tile // blocks * steps, (tile // blocks + 1) * steps)
+        for tile in range(tiles[0] * tiles[1])
+    ]
     for block, parts in enumerate(stream_k.parts(*tiles, steps, blocks)):
         for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
             what = "gives" if others < 0 else "adds" if others else "whole"

@@ -9,7 +9,6 @@ contenders in turns, after a flush of the L2.
 """
 
 import copy
-import gc
 import importlib.util
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ import pandas as pd
 
 from artifact.book.study import where
 from artifact.measure import bench, device, records, verification
-from artifact.measure.apart import captured
+from artifact.measure.apart import captured, free
 from artifact.measure.run import Prepared, Run, row
 from artifact.systems.async_sparse.prefill import model as of
 from artifact.systems.async_sparse.prefill.model import (
@@ -86,15 +85,9 @@ def measure(run: Run) -> None:
         for density, record in product(made.densities, PLANS):
             for n in made.missing(record, density):
                 made.point(record, n, density)
-                _free()
+                free()
         for table in (made.checks, made.parts, made.attention):
             made.write(table)
-
-
-def _free() -> None:
-    gc.collect()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
 
 
 @lru_cache(1)
@@ -212,7 +205,7 @@ class Prefill:
         if not any((df["layers"] == count).any() for df in old):
             df = pd.concat([*old, make().assign(layers=count, **self.about())], ignore_index=True)
             records.write_text(path, df.to_csv(index=False, lineterminator="\n"))
-            _free()
+            free()
 
     def attention(self) -> pd.DataFrame:
         """Return what attention was at each length: SDPA's backend, patterns, the share of causal blocks kept."""
@@ -243,7 +236,7 @@ class Prefill:
                 rows += [(name, n, density, part, us) for part, us in found.items()]
             else:
                 print(f"{name} at {n} tokens is left out: profiled, it took {over:.2f} times as long as timed")
-            _free()
+            free()
         return pd.DataFrame(rows, columns=["configuration", "n", "density", "part", "us"])
 
     def checks(self) -> pd.DataFrame:

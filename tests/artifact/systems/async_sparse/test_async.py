@@ -12,7 +12,7 @@ from artifact import registry
 from artifact.book.study import start
 from artifact.measure import matrices, records
 from artifact.measure.run import Refused
-from artifact.systems.async_sparse import experiments, facts, scripts, shown
+from artifact.systems.async_sparse import experiments, facts, scripts
 from artifact.systems.async_sparse.experiments import BELL, CSR, KEPT, TORCH, TRITON, WCSR, get
 from kernels.async_sparse import operands
 from kernels.formats import bcsr, csr
@@ -121,11 +121,9 @@ def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):
     a = csr.Csr(640, 640, csr.offsets(rows * 640, 640, 640), columns, np.ones(4000, np.float32))
     every = [WCSR, KEPT, BELL, TRITON, "cusparse_alg2"]
     assert experiments.too_large(a, every, "tf32", np.inf) == {}
-    assert experiments.too_large(a, [WCSR, "cusparse_alg2"], "float32", 1) == {}
     monkeypatch.setattr(experiments, "MOST_SUMMED", 99)
     found = experiments.too_large(a, every, "tf32", np.inf)
     assert list(found) == [TRITON] and "sums 100 blocks in float64" in found[TRITON]
-    assert experiments.too_large(a, every, "bfloat16", np.inf) == {}  # it has tensor cores
     assert list(experiments.too_large(a, [BELL], "tf32", 6e6)) == [BELL]
     monkeypatch.setattr(experiments, "MOST_BYTES", 1)
     assert list(experiments.too_large(a, every, "tf32", np.inf)) == [KEPT, BELL, TRITON]
@@ -230,21 +228,6 @@ def test_all_n_of_a_matrix_are_left_out_together():
 
 
 # ---------------------------------------------------------------- tables
-
-
-def test_a_plan_has_paid_after_what_it_costs_over_what_each_multiplication_saves():
-    df = pd.DataFrame({"plan_us": [500.0, 500.0, 100.0], "us": [10.0, 30.0, 10.0], "cusparse_us": [30.0, 30.0, 20.0]})
-    assert list(scripts.paid(df.assign(cusparse_prepare_us=[100.0, 100.0, 150.0]))["count"]) == [20.0, np.inf, 0.0]
-    assert shown.planned()["matrices"].sum() == 74
-
-
-def test_the_price_of_one_order_is_a_geometric_mean_over_matrices():
-    rows = [("a", "auto_fp32", 2, 10.0, 10.0), ("b", "auto_fp32", 3, 10.0, 12.1), ("c", "auto_half", 1, 5.0, 5.0)]
-    df = pd.DataFrame(rows, columns=["matrix", "auto", "parts", "us", "in_order_us"])
-    exact, sixteen = scripts.price(df).to_dict("records")
-    assert exact["mean"] == pytest.approx(1.1) and exact["largest"] == exact["cut_mean"] == pytest.approx(1.21)
-    assert (exact["matrices"], exact["cut"], exact["worst"]) == (2, 1, "b")
-    assert sixteen["mean"] == 1 and sixteen["cut"] == 0 and np.isnan(sixteen["cut_mean"])
 
 
 # ---------------------------------------------------------------- counters and clocks

@@ -30,9 +30,9 @@ def folder_of(where, monkeypatch, count: int, size: int, density: float) -> list
 
 @pytest.fixture
 def measuring(tmp_path, monkeypatch):
-    """(a function: contenders of ours, of libraries -> a run that seems to measure; the names of five small matrices;
+    """(a function: contenders of ours, of libraries -> a run that seems to measure; the names of four small matrices;
     what runs were asked for: experiment, label, n, contenders)."""
-    names, folder, asked = folder_of(tmp_path, monkeypatch, 5, 100, 0.05), tmp_path / "records", []
+    names, folder, asked = folder_of(tmp_path, monkeypatch, 4, 100, 0.05), tmp_path / "records", []
     row = synthetic.experiment("wide").iloc[0].to_dict()
 
     def measure(experiment, problems, offered):
@@ -61,7 +61,7 @@ def measuring(tmp_path, monkeypatch):
 
 def test_matrices_of_the_folder_are_measured_once(measuring):
     run, names, asked = measuring
-    assert get(run(), "ablation")["label"].nunique() == 5
+    assert get(run(), "ablation")["label"].nunique() == 4
     assert asked == [("ablation", name, 1024, [KEPT, "auto", BELL]) for name in names]
     get(run(), "ablation")
     assert asked == []  # all are there
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
     small = run()
     small.machine["memory_bytes"] = 4 * 2 * 2 * 64 * 64 * 2 - 1  # two rows of two blocks are a quarter of it
     get(small, "ablation")
-    assert all(BELL not in offered for *_, offered in asked) and len(asked) == 5
+    assert all(BELL not in offered for *_, offered in asked) and len(asked) == 4
     monkeypatch.setattr(experiments, "MOST_BYTES", 1)
     assert get(run(), "tile_n") is None and asked == []
 
@@ -80,8 +80,8 @@ def test_what_does_not_fit_is_left_out(measuring, monkeypatch):
 @pytest.mark.parametrize(
     ("experiment", "ours", "asked_for", "at"),
     [
-        ("spmm_tf32", ("wcsr", "windows", "union_rows", KEPT), ["wcsr", "windows", KEPT, BELL, "cusparse_alg2"], 15),
-        ("spmm", ("wcsr", "windows", "union_rows", KEPT), ["union_rows", "cusparse_alg2"], 15),
+        ("spmm_tf32", ("wcsr", "windows", "union_rows", KEPT), ["wcsr", "windows", KEPT, BELL, "cusparse_alg2"], 12),
+        ("spmm", ("wcsr", "windows", "union_rows", KEPT), ["union_rows", "cusparse_alg2"], 12),
         ("spmm_rcm", ("wcsr",), None, 0),  # auto_fp32 alone is ours there
         ("spmm_rcm", ("auto_fp32",), ["auto_fp32", "cusparse_alg2"], 2),  # every third
         ("wcsr_parts", ("wcsr", "wcsr_whole", "windows"), list(experiments.PARTS), 1),
@@ -92,7 +92,7 @@ def test_matrices_in_csr_are_measured_for_what_takes_them(measuring, experiment,
     df = get(run(ours, (BELL, "cusparse_alg2", "cusparse_default")), experiment)
     assert (df is None) == (at == 0) and len(asked) == at and all(offered == asked_for for *_, offered in asked)
     assert [(label, n) for _, label, n, _ in asked] == [
-        (name, n) for name in names[:: {15: 1, 2: 3}.get(at, 5)] for n in experiments.REAL[experiment].sizes
+        (name, n) for name in names[:: {12: 1, 2: 3}.get(at, 5)] for n in experiments.REAL[experiment].sizes
     ][:at]
 
 

@@ -6,8 +6,6 @@ Both are made aside and renamed, so that an interrupted or failed build leaves t
 
 import base64
 import contextlib
-import errno
-import itertools
 import logging
 import os
 import re
@@ -94,7 +92,21 @@ def execute(source: Path, target: Path, parameters: dict[str, object]) -> None:
     from tqdm.auto import tqdm
     from traitlets.config import Config
 
-    _use_this_python()
+    # `python3` means this interpreter for Jupyter, whatever kernels the machine has installed. The kernel finds the
+    # repository's packages, and none of the user's IPython start-up files.
+    spec = {
+        "argv": [sys.executable, *"-m ipykernel_launcher -f {connection_file} --log-level=CRITICAL".split()],
+        "display_name": "Python 3",
+        "language": "python",
+        "env": UTF8
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            "IPYTHONDIR": str(BUILD / "ipython"),
+        },
+    }
+    # Several notebooks are executed side by side, and each writes the same.
+    records.write_json(BUILD / "jupyter" / "kernels" / "python3" / "kernel.json", spec)
+    os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
     # Of threads alone: a lock of processes would be reported as leaked where Ctrl-C ends this one at once.
     tqdm.set_lock(threading.RLock())
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +151,17 @@ def book(notebooks: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=BUILD, prefix=".book-") as name:
         aside, source = Path(name), Path(name, "book")
         shutil.copytree(ROOT / "book", source)
-        _add_systems(source)
+        # What the systems say: their chapters, sources, and what `{{ sources }}` and `{{ examples }}` mean on a page.
+        (source / "_toc.yml").write_text(yaml.safe_dump(contents(), sort_keys=False), encoding="utf-8")
+        with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
+            bibliography.write(f"\n{registry.references()}")
+        config = source / "_config.yml"
+        said = yaml.safe_load(config.read_text(encoding="utf-8"))
+        said["parse"]["myst_substitutions"] = {
+            "sources": listed(f"{{cite:t}}`{system.cite}`" for system in registry.find().values()),
+            "examples": examples.tables(),
+        }
+        config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
         if FIGURES.is_dir():
             shutil.copytree(FIGURES, source / "figures")
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -181,44 +203,6 @@ def contents() -> dict[str, Any]:
     return table | ({"parts": parts} if parts else {})
 
 
-def _add_systems(source: Path) -> None:
-    """Put into a copy of book/ what the systems say.
-
-    Their chapters into the table of contents, their sources into the bibliography, and into the configuration what `{{
-    sources }}` and `{{ examples }}` mean on a page: the sources, all of them cited, and what the examples measured.
-    """
-    (source / "_toc.yml").write_text(yaml.safe_dump(contents(), sort_keys=False), encoding="utf-8")
-    with (source / "references.bib").open("a", encoding="utf-8") as bibliography:
-        bibliography.write(f"\n{registry.references()}")
-    config = source / "_config.yml"
-    said = yaml.safe_load(config.read_text(encoding="utf-8"))
-    said["parse"]["myst_substitutions"] = {
-        "sources": listed(f"{{cite:t}}`{system.cite}`" for system in registry.find().values()),
-        "examples": examples.tables(),
-    }
-    config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
-
-
-def _use_this_python() -> None:
-    """Make `python3` mean this interpreter for Jupyter, whatever kernels the machine has installed.
-
-    The kernel finds the repository's packages, and none of the user's IPython start-up files.
-    """
-    spec = {
-        "argv": [sys.executable, *"-m ipykernel_launcher -f {connection_file} --log-level=CRITICAL".split()],
-        "display_name": "Python 3",
-        "language": "python",
-        "env": UTF8
-        | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            "IPYTHONDIR": str(BUILD / "ipython"),
-        },
-    }
-    # Several notebooks are executed side by side, and each writes the same.
-    records.write_json(BUILD / "jupyter" / "kernels" / "python3" / "kernel.json", spec)
-    os.environ["JUPYTER_PATH"] = str(BUILD / "jupyter")
-
-
 def _as_page(executed: Path, page: Path) -> None:
     """Copy an executed notebook, with the parameters that it ran with in place of the defaults.
 
@@ -258,13 +242,13 @@ def _replace_folder(new: Path, target: Path) -> None:
 
     Again and again where another process puts its own there in between.
     """
-    for number in itertools.count():
+    while True:
         with contextlib.suppress(FileNotFoundError):
-            os.replace(target, new.parent / f"replaced-{number}")
+            os.replace(target, tempfile.mkdtemp(dir=new.parent))
         try:
             return os.replace(new, target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        except OSError:
+            if not target.is_dir():
                 raise
 
 
@@ -299,18 +283,6 @@ STEPS = {
 }
 
 
-def work(options: command.Options) -> None:
-    """Do one of STEPS."""
-    claim(BUILD if options.step != "book" else options.target.resolve().parent)
-    if options.step == "book":
-        return book(options.notebooks, options.target.resolve())
-    seed = int(options.seed) if options.seed.isdecimal() else options.seed  # which is refused as it was written
-    parameters = {name: getattr(options, name) for name in PARAMETERS} | {"seed": seed}
-    validate(parameters)
-    if options.step == "notebook":
-        execute(options.source, options.target, parameters)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one step; errors are one sentence on stderr and exit code 2."""
     parser = command.Parser(prog="python -m artifact.build", description=__doc__)
@@ -321,7 +293,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C reaches the notebook's kernel as well; what nbclient logs of its end is no news.
     command.as_interrupt(logging.disable)
     try:
-        work(options)
+        claim(BUILD if options.step != "book" else options.target.resolve().parent)
+        if options.step == "book":
+            book(options.notebooks, options.target.resolve())
+            return 0
+        seed = int(options.seed) if options.seed.isdecimal() else options.seed  # which is refused as it was written
+        parameters = {name: getattr(options, name) for name in PARAMETERS} | {"seed": seed}
+        validate(parameters)
+        if options.step == "notebook":
+            execute(options.source, options.target, parameters)
     except KeyboardInterrupt as stop:
         goes_on = STEPS[options.step][2].format(_shown(getattr(options, "source", ROOT)))
         print(f"\ninterrupted: {goes_on}", file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,6 @@ SAID = {
     "SystemExit": "The contender ended the program, so there is no result.",  # whatever code it chose
     "KeyboardInterrupt": "Interrupted; what was recorded so far is kept.",
 }
-#: Command -> (function, what it does in a line, what `--help` says of it, arguments).
-COMMANDS: dict[str, tuple[Callable[[Options], int | None], str, str, tuple[Argument, ...]]] = {}
 
 
 class _Parser(command.Parser):
@@ -60,18 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.reconfigure(errors="replace")  # of what a terminal cannot show, the rest is shown
-    try:
-        try:
-            return _done(arguments)
-        finally:
-            sys.stdout.flush()
-    except OSError as error:  # `… | head`; a full disk, behind the answer or a record
-        # What is still to be written goes nowhere, since Python writes it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else command.failed(_sentence(error), _Parser.who)
-
-
-def _done(arguments: Sequence[str] | None) -> int:
     parser = _Parser(
         prog="python -m artifact",
         description="Measure sparse-matrix kernels, and put what their authors claim on trial.",
@@ -79,15 +66,23 @@ def _done(arguments: Sequence[str] | None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, (_, summary, says, taken) in COMMANDS.items():
-        commands.add_parser(name, help=summary, description=says).add(taken)
-    options = parser.parse_args(arguments)
+        commands.add_parser(name, help=summary, description=says or summary).add(taken)
     try:
-        return COMMANDS[options.command][0](options) or 0
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
-        if not codes:
-            raise
-        return command.failed(_sentence(error), _Parser.who, codes[0])
+        try:
+            options = parser.parse_args(arguments)
+            try:
+                return COMMANDS[options.command][0](options) or 0
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                codes = [CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in CODES]
+                if not codes:
+                    raise
+                return command.failed(_sentence(error), _Parser.who, codes[0])
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # `… | head`; a full disk, behind the answer or a record
+        # What is still to be written goes nowhere, since Python writes it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else command.failed(_sentence(error), _Parser.who)
 
 
 def _sentence(error: object) -> str:
@@ -143,16 +138,6 @@ FURTHER = option(
 NO_BASELINE = option("--no-baseline", action="store_true", help="without the system's baselines")
 
 
-def _command(name: str, summary: str, *arguments: Argument, says: str = "") -> Callable:
-    """Make a function of the parsed options a command."""
-
-    def known(function: Callable[[Options], int | None]) -> Callable[[Options], int | None]:
-        COMMANDS[name] = function, summary, says or summary, arguments
-        return function
-
-    return known
-
-
 def _among(name: str | None, known: Collection[str], none: str, hint: str = "") -> Any:
     """Return the name, if it is known, or None.
 
@@ -182,30 +167,17 @@ def _folder(options: Options) -> Path:
     return records.resolve(options.gpu or (known[0] if len(known) == 1 else paths.HOME), root)
 
 
-@_command(
-    "claims",
-    "verdicts on the claims, from the records",
-    GPU,
-    RECORDS,
-    option("--id", metavar="X", help="one claim, with how it was judged"),
-    option("--room", metavar="ROOM", help="claims of one system"),
-    option("--source-gpu", metavar="NAME", help="claims of what was said of this GPU"),
-    option("--verdict", action="append", choices=VERDICTS, help="claims with this verdict (repeat for several)"),
-    option("--format", choices=("text", "markdown", "csv", "json"), default="text", help="default: %(default)s"),
-    option(
-        "--fail-on",
-        action="append",
-        choices=VERDICTS,
-        default=[],
-        help="exit code 1 if any counted claim shown has this verdict (repeat for several)",
-    ),
-    option("--json", dest="format", action="store_const", const="json", help="the same as --format json"),
-    option("--csv", dest="format", action="store_const", const="short", help="id, verdict and what was measured alone"),
-    says="Print the verdict on each claim. Exit code 0: printed; 2: bad input, as records that are not whole. "
-    "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
-)
 def _claims(options: Options) -> int:
-    chosen = _chosen(options)
+    chosen = load.claims()
+    close = ", ".join(get_close_matches(options.id or "", [claim.id for claim in chosen], n=3, cutoff=0.5))
+    hint = f"close: {close}" if close else "`claims` without --id lists all"
+    for wanted, of, none in (
+        (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
+        (options.room, lambda claim: [claim.room], ("There are no claims of a system {}",)),
+        (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
+    ):
+        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
+        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
     folder = _folder(options)
     df = judge.judge(chosen, folder)
     if options.verdict:
@@ -221,29 +193,12 @@ def _claims(options: Options) -> int:
     return int(judge.counted(df)["verdict"].isin([VERDICTS[name] for name in options.fail_on]).any())
 
 
-def _chosen(options: Options) -> list[load.Claim]:
-    """Return the claims that --id, --room and --source-gpu leave. Raises ValueError for none, with what there is."""
-    from difflib import get_close_matches
-
-    chosen = load.claims()
-    close = ", ".join(get_close_matches(options.id or "", [claim.id for claim in chosen], n=3, cutoff=0.5))
-    hint = f"close: {close}" if close else "`claims` without --id lists all"
-    for wanted, of, none in (
-        (options.id, lambda claim: [claim.id], ("There is no claim {}", hint)),
-        (options.room, lambda claim: [claim.room], ("There are no claims of a system {}",)),
-        (options.source_gpu, lambda claim: claim.gpu, ("No claim speaks of a GPU {}",)),
-    ):
-        _among(wanted or None, sorted({name for claim in chosen for name in of(claim)}), *none)
-        chosen = [claim for claim in chosen if not wanted or wanted in of(claim)]
-    return chosen
-
-
 def _one(chosen: Sequence[load.Claim], df) -> str:
-    """One claim for a terminal, with how it was judged."""
     claim, row = chosen[0], df.iloc[0]
-    said = {key: row[key] for key in "id source where says gpu published measured verdict close reason why".split()}
     lines = [
-        *((said | {"verdict": measures.said(row["verdict"], claim.extension)}).items()),
+        *((key, row[key]) for key in "id source where says gpu published measured".split()),
+        ("verdict", measures.said(row["verdict"], claim.extension)),
+        *((key, row[key]) for key in ("close", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, page.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()),
@@ -262,38 +217,6 @@ def _all(_, df) -> str:
     return "\n".join([*lines, "", page.totals(df)])
 
 
-@_command(
-    "compare",
-    "fresh records against the shipped ones",
-    option(
-        "--fresh",
-        metavar="GPU|DIR",
-        default="",
-        help="one side: a folder of records or a GPU (default: the only GPU in build/records)",
-    ),
-    option(
-        "--shipped",
-        metavar="GPU|DIR",
-        default="",
-        help="the other side (default: the same GPU among the shipped, else nvidia-h200)",
-    ),
-    option("--room", metavar="ROOM", help="one system"),
-    option(
-        "--tolerance",
-        type=float,
-        default=compare.SPEEDUP_TOLERANCE,
-        help="of speedups, relative (default: %(default)s)",
-    ),
-    option(
-        "--time-tolerance",
-        type=float,
-        default=compare.TIME_TOLERANCE,
-        help="of times, relative (default: %(default)s)",
-    ),
-    says="Compare fresh records with the shipped ones. Exit code 0: they agree within tolerance; "
-    "1: they differ; 2: bad input. For another kind of GPU speedups are shown side by side, "
-    "and the verdicts on the claims decide.",
-)
 def _compare(options: Options) -> int:
     made = records.list_gpus(paths.RECORDS)
     if not options.fresh and len(made) != 1:
@@ -323,13 +246,6 @@ def _side(given: str, root: Path) -> Path:
     return records.resolve(given, known[_among(name, sorted(known), "There is no folder and no GPU with records {}")])
 
 
-@_command(
-    "machine",
-    "the machine that records were made on, or (without --gpu) this one",
-    GPU,
-    RECORDS,
-    option("--room", metavar="ROOM", help="machine of one system's records"),
-)
 def _machine(options: Options) -> None:
     if options.gpu or options.room:
         folder = _folder(options)
@@ -351,20 +267,11 @@ def _system(name: str) -> Any:
 
 
 def _variants(system: Any, chosen: Sequence[str] | None) -> list[str]:
-    """Return the chosen variants, each once; all of the system's where none is."""
     return [
         *dict.fromkeys(_among(name, system.VARIANTS, "There is no variant {}") for name in chosen or system.VARIANTS)
     ]
 
 
-@_command(
-    "compile",
-    "registers, shared memory, spills and instructions of a system's kernels; needs no GPU",
-    option("room", help="a folder of kernels/ with a launch.py"),
-    option("--variant", metavar="V", help="one variant"),
-    option("--target", metavar="SM", help="one target, e.g. sm_90a"),
-    option("--csv", action="store_true", help="as CSV"),
-)
 def _compile(options: Options) -> None:
     system = _system(options.room)
     chosen = _variants(system, options.variant and [options.variant])
@@ -375,7 +282,7 @@ def _compile(options: Options) -> None:
 
 def _asked(system: Any, options: Options) -> dict[str, Any]:
     """Return what the options ask of the system's `problem`. Raises ValueError for what the system does not know."""
-    name = system.__name__.rpartition(".")[2]
+    name, further = system.__name__.rpartition(".")[2], dict(options.set or ())
     require(hasattr(system, "problem"), f"{name} has no problems to run; `compile` shows its kernels.")
     parameters = inspect.signature(system.problem).parameters
     usual = {key: getattr(options, key) for key in ("m", "n", "k", "seed", "density")}
@@ -383,9 +290,9 @@ def _asked(system: Any, options: Options) -> dict[str, Any]:
         options.density is not None or parameters["density"].default is not inspect.Parameter.empty,
         f"{name} has no usual density: give one with --density.",
     )
-    for key, _ in options.set or ():
+    for key in further:
         _among(key, [key for key in parameters if key not in usual], f"The problems of {name} have no {{}} to set")
-    return {key: value for key, value in usual.items() if value is not None} | dict(options.set or ())
+    return {key: value for key, value in usual.items() if value is not None} | further
 
 
 def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
@@ -408,43 +315,6 @@ def _prepare(makers: Mapping[str, Callable], problem, named: Sequence[str], vari
     return bounds
 
 
-@_command(
-    "run",
-    "check and time one size on the GPU here",
-    option("room", help="a folder of kernels/ with a launch.py"),
-    option(
-        "--variant",
-        action="append",
-        metavar="V",
-        help="variant (repeat for several; default: all that take the problem)",
-    ),
-    *(option(size, type=_size, required=True, help=what) for size, what in SIZES.items()),
-    option("--density", type=_fraction, help="nominal share of nonzeros, S/100 (default: the system's, if it has one)"),
-    SEED,
-    FURTHER,
-    option(
-        "--protocol",
-        choices=("cold", "published"),
-        default="cold",
-        help="cold: single launches after a flush of the L2, GPU time only (default); published: "
-        "loops of calls, nothing flushed, host time included",
-    ),
-    option(
-        "--warmup",
-        type=_natural,
-        metavar="N",
-        help="cold: launches before the timer's own warm-up; published: calls before each loop",
-    ),
-    option(
-        "--iterations",
-        type=_positive,
-        metavar="N",
-        help="cold: timed launches; published: calls of a loop (default: by time budget)",
-    ),
-    NO_BASELINE,
-    says="Check variants of a system against a float64 reference, then time them, interleaved with "
-    "the system's baselines, at one size. Nothing is recorded.",
-)
 def _run(options: Options) -> None:
     system = _system(options.room)
     names = _variants(system, options.variant)
@@ -503,36 +373,6 @@ def _timer(options: Options) -> Callable:
 # ---------------------------------------------------------------- a reader's own kernel, a reader's own matrix
 
 
-@_command(
-    "trial",
-    "your own kernel, on a system's operands, beside its kernels and libraries",
-    option("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"),
-    option(
-        "--contender",
-        metavar="MODULE:BIND",
-        help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
-    ),
-    option("--room", metavar="ROOM", help="whose problems it solves"),
-    option("--name", default="", help="of the contender (default: the file's or the module's)"),
-    option("--template", choices=("cu", "py"), help="print one to copy, and end"),
-    *(option(size, type=_size, help=f"{what} (default: the system's first sweep)") for size, what in SIZES.items()),
-    option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
-    option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
-    SEED,
-    FURTHER,
-    option("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"),
-    option(
-        "--against",
-        action="append",
-        metavar="V",
-        help="variant of the system beside it (repeat for several; default: all that take the problem)",
-    ),
-    NO_BASELINE,
-    says="Check your kernel against a float64 reference, time it beside a system's kernels and libraries, and say how "
-    "it stands. The record goes to <build>/trials, the figure to <build>/figures/trials. A kernel is a .cu with a "
-    "header (see --template cu) or a Python function (--template py). Without a kernel: what arguments the "
-    "room's operands have. Exit code 1: the kernel is wrong.",
-)
 def _trial(options: Options) -> None:
     from artifact.drawing.pages import yours
     from artifact.user_kernel import benchmark, header
@@ -592,49 +432,24 @@ def _trial_problems(system: Any, options: Options) -> list:
     return [system.problem(**shape, seed=options.seed) for shape in next(iter(system.sweeps(options.preset).values()))]
 
 
-@_command(
-    "which",
-    "which kernel for my matrix: its statistics, advice, the expected time and why",
-    option("matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"),
-    option("-n", type=_size, required=True, help="columns of B"),
-    option(
-        "--precision",
-        default="fp32",
-        choices=[p.lower() for p in landscape.PRECISIONS],
-        help="of the result, at least (default: %(default)s)",
-    ),
-    option("--no-measure", action="store_true", help="advice alone, also where there is a GPU"),
-    GPU,
-    RECORDS,
-    says="Print the statistics of a sparse matrix, which recorded kernel multiplies it fastest by a dense one of N "
-    "columns, the time to expect, and why. Needs no GPU; with one it also measures, and says whether the advice "
-    "was good.",
-)
 def _which(options: Options) -> None:
-    from artifact.recommend import advice
+    from artifact.recommend import model
 
     folder = _folder(options)
     a = matrices.read(options.matrix)
-    answer = advice.advise(a, options.n, folder, options.precision.upper(), options.matrix.stem)
-    print("\n".join(advice.lines(answer, folder.name)))
+    answer = model.advise(a, options.n, folder, options.precision.upper(), options.matrix.stem)
+    print("\n".join(model.lines(answer, folder.name)))
     info = None if options.no_measure else device.find()
     if info is not None:
         device.require_memory(info, a.m, options.n, a.k)
-        df = advice.measure(answer, a, info.open())
+        df = model.measure(answer, a, info.open())
         print(f"\nMeasured on {info.gpu}:\n{df.to_string(index=False)}")
-        print(advice.judged(df, answer.guess.variant))
+        print(model.judged(df, answer.guess.variant))
 
 
 # ---------------------------------------------------------------- what `make` and a node need
 
 
-@_command(
-    "profile",
-    "hardware counters through Nsight Compute",
-    option("room", nargs="?", help="one system (default: all that profiles.toml lists)"),
-    says="Profile what profiles.toml lists, and write counters.csv and profiles/<system>.ncu-rep to "
-    "<build>/records/<gpu>/<room>.",
-)
 def _profile(options: Options) -> None:
     from artifact.profiling import ncu
 
@@ -659,16 +474,6 @@ def _profile(options: Options) -> None:
         print(f"{system}: counters and launches are in {where}, the report is beside them")
 
 
-@_command(
-    "matrices",
-    "real matrices: which of a list are here; --download fetches the others",
-    option("--room", metavar="ROOM", help="a system's own list (default: the general one)"),
-    option("--most", type=_positive, metavar="NNZ", help="none with more non-zeros"),
-    option("--download", action="store_true", help="fetch what is missing"),
-    says="Say which matrices of a list are in the folder of SPARSITY_MATRICES, or fetch those that are "
-    "not from the SuiteSparse Matrix Collection: a system's list may be tens of GB. Exit code 1: "
-    "some could not be fetched.",
-)
 def _matrices(options: Options) -> int:
     df = matrices.listed(registry.FOLDER / options.room / registry.MATRICES if options.room else matrices.LIST)
     require(
@@ -683,11 +488,6 @@ def _matrices(options: Options) -> int:
     return int(bool(failed))
 
 
-@_command(
-    "records",
-    "list the records there are",
-    option("--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"),
-)
 def _records(options: Options) -> None:
     roots = [options.records] if options.records else [paths.RECORDED, paths.RECORDS]
     kinds = {paths.RECORDED: "shipped", paths.RECORDS: "fresh"}
@@ -703,3 +503,222 @@ def _records(options: Options) -> None:
     if not found:
         raise FileNotFoundError(f"There are no records in {' or '.join(map(str, roots))}.")
     print("\n".join(found))
+
+
+# ---------------------------------------------------------------- all commands
+
+#: Command -> (function, what it does in a line, what `--help` says of it where that is more, arguments).
+COMMANDS: dict[str, tuple[Callable[[Options], int | None], str, str, tuple[Argument, ...]]] = {
+    "claims": (
+        _claims,
+        "verdicts on the claims, from the records",
+        "Print the verdict on each claim. Exit code 0: printed; 2: bad input, as records that are not whole. "
+        "With --fail-on 1 if any claim that is counted has one of these verdicts, for scripts.",
+        (
+            GPU,
+            RECORDS,
+            option("--id", metavar="X", help="one claim, with how it was judged"),
+            option("--room", metavar="ROOM", help="claims of one system"),
+            option("--source-gpu", metavar="NAME", help="claims of what was said of this GPU"),
+            option(
+                "--verdict", action="append", choices=VERDICTS, help="claims with this verdict (repeat for several)"
+            ),
+            option(
+                "--format", choices=("text", "markdown", "csv", "json"), default="text", help="default: %(default)s"
+            ),
+            option(
+                "--fail-on",
+                action="append",
+                choices=VERDICTS,
+                default=[],
+                help="exit code 1 if any counted claim shown has this verdict (repeat for several)",
+            ),
+            option("--json", dest="format", action="store_const", const="json", help="the same as --format json"),
+            option(
+                "--csv",
+                dest="format",
+                action="store_const",
+                const="short",
+                help="id, verdict and what was measured alone",
+            ),
+        ),
+    ),
+    "compare": (
+        _compare,
+        "fresh records against the shipped ones",
+        "Compare fresh records with the shipped ones. Exit code 0: they agree within tolerance; "
+        "1: they differ; 2: bad input. For another kind of GPU speedups are shown side by side, "
+        "and the verdicts on the claims decide.",
+        (
+            option(
+                "--fresh",
+                metavar="GPU|DIR",
+                default="",
+                help="one side: a folder of records or a GPU (default: the only GPU in build/records)",
+            ),
+            option(
+                "--shipped",
+                metavar="GPU|DIR",
+                default="",
+                help="the other side (default: the same GPU among the shipped, else nvidia-h200)",
+            ),
+            option("--room", metavar="ROOM", help="one system"),
+            option(
+                "--tolerance",
+                type=float,
+                default=compare.SPEEDUP_TOLERANCE,
+                help="of speedups, relative (default: %(default)s)",
+            ),
+            option(
+                "--time-tolerance",
+                type=float,
+                default=compare.TIME_TOLERANCE,
+                help="of times, relative (default: %(default)s)",
+            ),
+        ),
+    ),
+    "machine": (
+        _machine,
+        "the machine that records were made on, or (without --gpu) this one",
+        "",
+        (
+            GPU,
+            RECORDS,
+            option("--room", metavar="ROOM", help="machine of one system's records"),
+        ),
+    ),
+    "compile": (
+        _compile,
+        "registers, shared memory, spills and instructions of a system's kernels; needs no GPU",
+        "",
+        (
+            option("room", help="a folder of kernels/ with a launch.py"),
+            option("--variant", metavar="V", help="one variant"),
+            option("--target", metavar="SM", help="one target, e.g. sm_90a"),
+            option("--csv", action="store_true", help="as CSV"),
+        ),
+    ),
+    "run": (
+        _run,
+        "check and time one size on the GPU here",
+        "Check variants of a system against a float64 reference, then time them, interleaved with "
+        "the system's baselines, at one size. Nothing is recorded.",
+        (
+            option("room", help="a folder of kernels/ with a launch.py"),
+            option(
+                "--variant",
+                action="append",
+                metavar="V",
+                help="variant (repeat for several; default: all that take the problem)",
+            ),
+            *(option(size, type=_size, required=True, help=what) for size, what in SIZES.items()),
+            option(
+                "--density",
+                type=_fraction,
+                help="nominal share of nonzeros, S/100 (default: the system's, if it has one)",
+            ),
+            SEED,
+            FURTHER,
+            option(
+                "--protocol",
+                choices=("cold", "published"),
+                default="cold",
+                help="cold: single launches after a flush of the L2, GPU time only (default); published: "
+                "loops of calls, nothing flushed, host time included",
+            ),
+            option(
+                "--warmup",
+                type=_natural,
+                metavar="N",
+                help="cold: launches before the timer's own warm-up; published: calls before each loop",
+            ),
+            option(
+                "--iterations",
+                type=_positive,
+                metavar="N",
+                help="cold: timed launches; published: calls of a loop (default: by time budget)",
+            ),
+            NO_BASELINE,
+        ),
+    ),
+    "trial": (
+        _trial,
+        "your own kernel, on a system's operands, beside its kernels and libraries",
+        "Check your kernel against a float64 reference, time it beside a system's kernels and libraries, and say how "
+        "it stands. The record goes to <build>/trials, the figure to <build>/figures/trials. A kernel is a .cu with a "
+        "header (see --template cu) or a Python function (--template py). Without a kernel: what arguments the "
+        "room's operands have. Exit code 1: the kernel is wrong.",
+        (
+            option("kernel", nargs="?", metavar="KERNEL.cu", help="with the header in its first comment"),
+            option(
+                "--contender",
+                metavar="MODULE:BIND",
+                help="a dotted name, or a path that ends in .py; its code is run, with all that you may do",
+            ),
+            option("--room", metavar="ROOM", help="whose problems it solves"),
+            option("--name", default="", help="of the contender (default: the file's or the module's)"),
+            option("--template", choices=("cu", "py"), help="print one to copy, and end"),
+            *(
+                option(size, type=_size, help=f"{what} (default: the system's first sweep)")
+                for size, what in SIZES.items()
+            ),
+            option("--density", type=_fraction, help="nominal share of nonzeros, S/100"),
+            option("--matrix", type=Path, metavar="FILE", help="a real A, .mtx or SciPy's .npz; with -n"),
+            SEED,
+            FURTHER,
+            option("--preset", choices=("kick", "full"), default="kick", help="of the sweep (default: kick)"),
+            option(
+                "--against",
+                action="append",
+                metavar="V",
+                help="variant of the system beside it (repeat for several; default: all that take the problem)",
+            ),
+            NO_BASELINE,
+        ),
+    ),
+    "which": (
+        _which,
+        "which kernel for my matrix: its statistics, advice, the expected time and why",
+        "Print the statistics of a sparse matrix, which recorded kernel multiplies it fastest by a dense one of N "
+        "columns, the time to expect, and why. Needs no GPU; with one it also measures, and says whether the advice "
+        "was good.",
+        (
+            option("matrix", type=Path, metavar="FILE", help="Matrix Market's .mtx, or SciPy's .npz"),
+            option("-n", type=_size, required=True, help="columns of B"),
+            option(
+                "--precision",
+                default="fp32",
+                choices=[p.lower() for p in landscape.PRECISIONS],
+                help="of the result, at least (default: %(default)s)",
+            ),
+            option("--no-measure", action="store_true", help="advice alone, also where there is a GPU"),
+            GPU,
+            RECORDS,
+        ),
+    ),
+    "profile": (
+        _profile,
+        "hardware counters through Nsight Compute",
+        "Profile what profiles.toml lists, and write counters.csv and profiles/<system>.ncu-rep to "
+        "<build>/records/<gpu>/<room>.",
+        (option("room", nargs="?", help="one system (default: all that profiles.toml lists)"),),
+    ),
+    "matrices": (
+        _matrices,
+        "real matrices: which of a list are here; --download fetches the others",
+        "Say which matrices of a list are in the folder of SPARSITY_MATRICES, or fetch those that are "
+        "not from the SuiteSparse Matrix Collection: a system's list may be tens of GB. Exit code 1: "
+        "some could not be fetched.",
+        (
+            option("--room", metavar="ROOM", help="a system's own list (default: the general one)"),
+            option("--most", type=_positive, metavar="NNZ", help="none with more non-zeros"),
+            option("--download", action="store_true", help="fetch what is missing"),
+        ),
+    ),
+    "records": (
+        _records,
+        "list the records there are",
+        "",
+        (option("--records", type=Path, metavar="DIR", help="folder of records (default: shipped and fresh)"),),
+    ),
+}

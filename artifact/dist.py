@@ -13,14 +13,14 @@ not, whose checksum is printed too.
 import gzip
 import hashlib
 import io
-import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from artifact import command
+from artifact.measure import device
 from artifact.paths import ROOT
 from kernels import __version__
 
@@ -28,13 +28,13 @@ NAME = f"sparsity-on-trial-{__version__}"
 BOOK, SUMS = "html", "SHA256SUMS"
 
 
-def git(*arguments: str, root: Path = ROOT) -> bytes:
+def git(*arguments: str, root: Path = ROOT) -> str:
     """Return what git prints. Raises ValueError, one sentence, where it refuses: there is no repository, say."""
-    result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True)
-    if result.returncode:
-        said = result.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise ValueError(f"git {arguments[0]}: {said}; a release is made in a clone of the repository.")
-    return result.stdout
+    try:
+        return device.git(*arguments, root=root)
+    except RuntimeError as error:
+        said = f"git {arguments[0]}: {device.first_line(error)}; a release is made in a clone of the repository."
+        raise ValueError(said) from error
 
 
 def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
@@ -42,29 +42,15 @@ def tracked(root: Path = ROOT) -> dict[str, tuple[bytes, bool]]:
 
     Raises ValueError, which names the first, if a tracked file was changed since.
     """
-    changed = git("status", "--porcelain", "--untracked-files=no", root=root).decode().splitlines()
+    changed = git("status", "--porcelain", "--untracked-files=no", root=root).splitlines()
     if changed:
-        raise ValueError(
-            f"{changed[0][3:]} was changed and not committed ({len(changed)} such in all): a release is of a commit."
-        )
-    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD", root=root))) as tar:
-        files: Any = {member: tar.extractfile(member) for member in tar if member.isfile()}
-        return {member.name: (file.read(), bool(member.mode & 0o100)) for member, file in files.items()}
-
-
-def tarred(files: Mapping[str, tuple[bytes, bool]], when: int, name: str = NAME) -> bytes:
-    """Return a tar with these files below the folder `name`, by name, and nothing in it of who made it where.
-
-    when: the time of each, in seconds since 1970.
-    """
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted(files):
-            content, runs = files[path]
-            member = tarfile.TarInfo(f"{name}/{path}")
-            member.size, member.mtime, member.mode = len(content), when, 0o755 if runs else 0o644
-            tar.addfile(member, io.BytesIO(content))
-    return out.getvalue()
+        first, many = changed[0].split(maxsplit=1)[1], len(changed)
+        raise ValueError(f"{first} was changed and not committed ({many} such in all): a release is of a commit.")
+    with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
+        git("archive", "--format=tar", f"--output={archive.name}", "HEAD", root=root)
+        with tarfile.open(archive.name) as tar:
+            files: Any = {member: tar.extractfile(member) for member in tar if member.isfile()}
+            return {member.name: (file.read(), bool(member.mode & 0o100)) for member, file in files.items()}
 
 
 def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
@@ -82,7 +68,13 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     files |= {f"{BOOK}/{path.relative_to(book).as_posix()}": (path.read_bytes(), False) for path in pages}
     sums = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, (content, _) in sorted(files.items()))
     files[SUMS] = "".join(sums).encode(), False
-    tar = tarred(files, int(git("log", "-1", "--format=%ct", root=root)))
+    when, out = int(git("log", "-1", "--format=%ct", root=root)), io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as made:
+        for name, (content, runs) in sorted(files.items()):  # and nothing of who made it where
+            member = tarfile.TarInfo(f"{NAME}/{name}")
+            member.size, member.mtime, member.mode = len(content), when, 0o755 if runs else 0o644
+            made.addfile(member, io.BytesIO(content))
+    tar = out.getvalue()
     archive = gzip.compress(tar, 9, mtime=0)  # without a name or a time in its head
     path = target / f"{NAME}.tar.gz"
     target.mkdir(parents=True, exist_ok=True)
@@ -92,7 +84,7 @@ def release(book: Path, target: Path, root: Path = ROOT) -> dict[str, str]:
     return {
         "archive": str(path),
         "holds": f"{len(files)} files, {len(tar) / 1e6:.1f} MB, {len(archive) / 1e6:.1f} MB compressed",
-        "commit": git("log", "-1", "--format=%H", root=root).decode().strip(),
+        "commit": git("log", "-1", "--format=%H", root=root),
         "sha256": digest,
         "of the tar": hashlib.sha256(tar).hexdigest(),
     }

@@ -171,23 +171,18 @@ def profiles(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     listed as "system.part", and has the system's plan but for what it says itself. Raises ValueError that names file
     and key where one is not whole.
     """
+    shape = keys(dict.fromkeys(("m", "n", "k"), PositiveInt), {})
+    lists = {"contenders": str, "densities": Annotated[float, Field(gt=0, le=1)], "shapes": shape}
+    must = {key: Annotated[list[kind], AfterValidator(_once)] for key, kind in lists.items()}  # type: ignore[valid-type]
+    schema = keys(must, {"metrics": Annotated[list[str], AfterValidator(_once)]})
     found: dict[str, dict[str, Any]] = {}
     for path in (folder / system / PROFILES for system in find(folder) if (folder / system / PROFILES).is_file()):
         file, system = toml(path), path.parent.name
         parts = {name: value for name, value in file.items() if isinstance(value, dict)}
         plan = {key: value for key, value in file.items() if key not in parts}
         plans = {system: plan} | {f"{system}.{name}": plan | part for name, part in parts.items()}
-        found |= {name: checked(_profile(), own, f"{path}: {name}") for name, own in plans.items()}
+        found |= {name: checked(schema, own, f"{path}: {name}") for name, own in plans.items()}
     return found
-
-
-@cache
-def _profile() -> Any:
-    """Return the schema of a plan in a profiles.toml: lists that have something, and nothing twice."""
-    shape = keys(dict.fromkeys(("m", "n", "k"), PositiveInt), {})
-    lists = {"contenders": str, "densities": Annotated[float, Field(gt=0, le=1)], "shapes": shape}
-    must = {key: Annotated[list[kind], AfterValidator(_once)] for key, kind in lists.items()}  # type: ignore[valid-type]
-    return keys(must, {"metrics": Annotated[list[str], AfterValidator(_once)]})
 
 
 def _once(values: list) -> list:
@@ -283,15 +278,15 @@ PREFIXES = tuple(modules())
 
 
 def contenders(names: Iterable[str], device) -> dict[str, Callable[[Problem], PreparedKernel]]:
-    """Return the contenders of the named modules, in that order.
+    """Return the contenders of the named modules, in that order; of "module.part", those that it calls so.
 
     device: `cuda.core.Device`; None where only the contenders' names are wanted. Raises ValueError
     for a name that is no baseline.
     """
     known = modules()
     makers: dict[str, Callable[[Problem], PreparedKernel]] = {}
-    for name in names:
+    for name, _, part in (name.partition(".") for name in names):
         if name not in known:
             raise ValueError(f"There is no baseline {name!r}; known: {', '.join(known)}.")
-        makers |= importlib.import_module(known[name]).contenders(device)
+        makers |= getattr(importlib.import_module(known[name]), part or "contenders")(device)
     return makers

@@ -6,7 +6,7 @@ A system is a package with
     problem(m=, n=, k=, density=, seed=)        -> Problem
     prepare(variant, problem, device)           -> PreparedKernel     (compile + preprocess + upload, once)
     sweeps(preset)                              -> {experiment: [shape, ...]}
-    BASELINES: tuple[str, ...]                  modules of `artifact.baselines` with the libraries
+    BASELINES: tuple[str, ...]                  modules of `artifact.baselines`, or "module.part"
                                                 that multiply the same operands
     FAMILIES: dict[str, Family]                 where it has any: configurations that the library chooses among
 """
@@ -14,7 +14,7 @@ A system is a package with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from . import gpu, jit, tma
+from . import gpu, jit, tma, workspace
 from .lazy import core, cupy
 
 
@@ -56,9 +56,9 @@ class Operand(IntEnum):
 
 
 class Slot:
-    """An `Operand` as binding sees it: what a CuPy array says of itself, without memory."""
+    """An `Operand`, or an address, as binding sees it: what a CuPy array says of itself, without memory."""
 
-    def __init__(self, operand: Operand, shape: tuple[int, ...], dtype, order: str = "C"):
+    def __init__(self, operand: Operand | int, shape: tuple[int, ...], dtype, order: str = "C"):
         """Describe a matrix, or a vector, without gaps.
 
         order: "C" for rows, "F" for columns that lie side by side.
@@ -215,6 +215,27 @@ def _encoded(x):
     return tma.encoded(x) if isinstance(x, tma.Mapped) and not isinstance(x.address, Operand) else x
 
 
+def step(
+    job: tuple[Path, str], device, grid, block: int, arguments: Iterable, shared: int = 0, cluster=None
+) -> tuple[Any, Any, tuple]:
+    """Return a launch (kernel, config, arguments) of a template instantiation, compiled and loaded.
+
+    job: (source, entry). arguments: Python's integers become int32, arrays their addresses, None an address of nothing;
+    NumPy's numbers and tensor maps stay. shared: bytes of dynamic shared memory. cluster: its blocks, of which the grid
+    then counts clusters.
+    """
+    how = workspace.config(grid, block, shared, cluster)
+    return jit.loaded(*job, device, shared), how, tuple(map(_argument, arguments))
+
+
+def _argument(x):
+    if isinstance(x, int):
+        return np.int32(x)
+    if x is None:
+        return 0
+    return x if isinstance(x, (np.generic, tma.Mapped)) else x.data.ptr
+
+
 @dataclass(frozen=True)
 class Family:
     """Configurations of a system that do the same, and how the library chooses among them: an entry of its `FAMILIES`.
@@ -238,7 +259,7 @@ class Family:
         return min(configs, key=lambda config: self.cost(config, p, device) if self.cost else 0)
 
 
-def single(name: str, prepare: Callable[..., Launch]) -> Family:
+def single(name: str, prepare: Callable[..., PreparedKernel]) -> Family:
     """Return the `Family` of one kernel, which is its own configuration; bind: of (name, p, device)."""
     return Family(
         prepare=lambda _, p, device, config: prepare(config, p, device),
@@ -294,6 +315,15 @@ def require(condition: Any, message: str) -> None:
     """Raise ValueError(message) unless `condition` holds: the one-sentence errors of `prepare`."""
     if not condition:
         raise ValueError(message)
+
+
+def holds(check: Callable[..., Any], *given) -> bool:
+    """Whether a check of what is given raises no ValueError."""
+    try:
+        check(*given)
+    except ValueError:
+        return False
+    return True
 
 
 Bound = PreparedKernel  # its former name

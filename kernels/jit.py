@@ -1,8 +1,7 @@
 """NVRTC through cuda.core: a `.cu` file and a template instantiation in, a cubin out, cached on disk.
 
-Compiling needs neither a GPU nor a driver; only `load` does. The resource report and the
-disassembly come from the CUDA binary utilities (the wheels nvidia-cuda-cuobjdump and
-nvidia-cuda-nvdisasm, or a CUDA toolkit on the PATH).
+Compiling needs neither a GPU nor a driver; only `load` does. What a kernel occupies is read in its cubin; the
+disassembly comes from nvdisasm (the wheel nvidia-cuda-nvdisasm, or a CUDA toolkit on the PATH).
 """
 
 import bisect
@@ -24,14 +23,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import gpu, registers
-from .lazy import core, cupy, driver, nvrtc
+from .lazy import core, driver, nvrtc
 
 ROOT = Path(__file__).resolve().parent
 COMMON = ROOT / "common"
@@ -55,8 +56,8 @@ _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?!@!PT)(?:@!?U?P\w+\s+)?([A-
 
 #: Where a kernel lies in the cache -> the lock of who compiles it: threads work side by side, but none on another's.
 _COMPILING: dict[Path, threading.Lock] = {}
-#: ... -> (symbol, code) that could not be kept there, so that a process compiles it once.
-_UNKEPT: dict[Path, tuple[str, bytes]] = {}
+#: ... -> what could not be kept there, so that a process compiles it once.
+_UNKEPT: dict[Path, bytes] = {}
 
 
 class CompileError(RuntimeError):
@@ -76,19 +77,18 @@ class Cubin:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one thread (registers, stack, local) and one block (shared) of a kernel occupy."""
+    """What one thread (registers, stack) and one block (shared) of a kernel occupy."""
 
     registers: int
     shared_bytes: int  #: statically allocated; on sm_90 and later 1 KiB of it is the driver's
     stack_bytes: int
-    local_bytes: int
     spill_loads: int  #: LDL instructions in the disassembly
     spill_stores: int  #: STL instructions in the disassembly
 
     @property
     def spills(self) -> bool:
         """Tell whether the kernel uses local memory."""
-        return bool(self.stack_bytes or self.local_bytes or self.spill_loads or self.spill_stores)
+        return bool(self.stack_bytes or self.spill_loads or self.spill_stores)
 
 
 def cache_folder() -> Path:
@@ -138,17 +138,12 @@ def _target(major: int, minor: int) -> str:
     least = ".".join(map(str, LEAST))
     if (major, minor) < LEAST:
         raise ValueError(f"{said}, but kernels need {least} or later: use an A100, an RTX 30, or what came after")
-    known = [x for x in _nvrtc_knows() if x // 10 == major and x % 10 <= minor]
+    known = [x for x in nvrtc.nvrtcGetSupportedArchs()[1] if x // 10 == major and x % 10 <= minor]
     if not known:
         raise ValueError(
             f"{said}, for which NVRTC {nvrtc_version()} does not compile: install a newer nvidia-cuda-nvrtc"
         )
     return f"sm_{max(known)}"
-
-
-def _nvrtc_knows() -> list[int]:
-    """Compute capabilities that the compiler makes machine code for, times 10."""
-    return nvrtc.nvrtcGetSupportedArchs()[1]
 
 
 def compile_cubin(
@@ -170,24 +165,18 @@ def compile_cubin(
         raise FileNotFoundError(f"kernel source {source.name} does not exist in {source.parent.name}/")
     folders = tuple(map(str, include))
     if anew:
-        code, symbol = _nvrtc(source, entry, arch, folders)
-        return Cubin(source, entry, arch, symbol, code)
-    told = (with_includes(source, folders), entry, arch, repr(options()), nvrtc_version(), *folders)
-    key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
-    stem = cache_folder() / f"{source.stem}-{arch}-{key}"
-    cubin, meta = stem.with_suffix(".cubin"), stem.with_suffix(".json")
-    with _COMPILING.setdefault(stem, threading.Lock()):
-        cached = _cached(cubin, meta, entry)
-        if cached:
-            return Cubin(source, entry, arch, cached[1], cached[0])
-        symbol, code = _UNKEPT.pop(stem, ("", b""))
-        if not code:
-            code, symbol = _nvrtc(source, entry, arch, folders)
-        about = {"entry": entry, "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
-        # The .json goes last: a cubin without it counts as absent, so an interrupted write is harmless.
-        if not _keep({cubin: code, meta: json.dumps(about).encode()}):
-            _UNKEPT[stem] = symbol, code
-        return Cubin(source, entry, arch, symbol, code)
+        whole = _nvrtc(source, entry, arch, folders)
+    else:
+        told = (with_includes(source, folders), entry, arch, repr(options()), nvrtc_version(), *folders)
+        key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
+        path = cache_folder() / f"{source.stem}-{arch}-{key}.kernel"
+        with _COMPILING.setdefault(path, threading.Lock()):
+            held = _held(path)
+            whole = held or _UNKEPT.pop(path, b"") or _nvrtc(source, entry, arch, folders)
+            if held is None and not _keep(path, whole):
+                _UNKEPT[path] = whole
+    symbol, _, code = whole.partition(b"\0")
+    return Cubin(source, entry, arch, symbol.decode(), code)
 
 
 def launched_with(cubin: Cubin, count: int) -> Cubin:
@@ -197,14 +186,9 @@ def launched_with(cubin: Cubin, count: int) -> Cubin:
     has at launch, also behind a setmaxnreg that gives it more (error C7602). So such a kernel is compiled for what it
     has then, by `__maxnreg__`, and the count that the driver reads, EIATTR_REGCOUNT of the cubin's .nv.info, is set to
     what it begins with. That its code does with them before its setmaxnreg is read in it (`registers.used_before`).
-    Raises ValueError where that does not hold or cannot be told, and where the cubin names no count, or a smaller one.
+    Raises ValueError where that does not hold or cannot be told, and where the cubin names a smaller count.
     """
-    counts = [at for which, at in _attributes(cubin, ".nv.info") if which == _REGISTER_COUNT]
-    if len(counts) != 1:
-        raise ValueError(
-            f"the cubin of {cubin.entry} for {cubin.arch} counts the registers of {len(counts)} kernels instead of one"
-        )
-    place = counts[0] + 4  # after the symbol's number
+    place = _info(cubin)[_REGISTER_COUNT]
     (had,) = struct.unpack_from("<I", cubin.code, place)
     if had < count:
         raise ValueError(
@@ -217,8 +201,17 @@ def launched_with(cubin: Cubin, count: int) -> Cubin:
     return replace(cubin, code=bytes(code))
 
 
-#: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_MAX_THREADS.
-_WITH_SIZE, _REGISTER_COUNT, _MOST_THREADS = 0x04, 0x2F, 0x05
+#: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_FRAME_SIZE, EIATTR_MAX_THREADS.
+_WITH_SIZE, _REGISTER_COUNT, _FRAME, _MOST_THREADS = 0x04, 0x2F, 0x11, 0x05
+
+
+def _info(cubin: Cubin) -> dict[int, int]:
+    """Attribute of .nv.info -> where the number lies that it has for the entry, which it names by its symbol."""
+    sections = _sections(cubin)
+    text, (start, size) = list(sections).index(f".text.{cubin.symbol}"), sections[".symtab"]
+    symbols = np.frombuffer(cubin.code, "u4, u1, u1, u2, u8, u8", size // 24, start)["f3"]  # the section of each
+    found = ((which, at, *struct.unpack_from("<I", cubin.code, at)) for which, at in _attributes(cubin, ".nv.info"))
+    return {which: at + 4 for which, at, symbol in found if symbol < symbols.size and symbols[symbol] == text}
 
 
 def _attributes(cubin: Cubin, section: str) -> Iterable[tuple[int, int]]:
@@ -239,19 +232,16 @@ def require_registers(cubin: Cubin) -> None:
     What it gives is the cubin's count, which the driver reads, to the threads of __launch_bounds__, or as many as an
     SM has registers for. Kernels of other architectures than `registers.ARCH` exchange none.
     """
-    if cubin.arch != registers.ARCH or _look_at_registers(cubin, registers.exchange) is None:
+    found = _look_at_registers(cubin, registers.exchange) if cubin.arch == registers.ARCH else None
+    if found is None:
         return
-    count = min(
-        struct.unpack_from("<2I", cubin.code, at)[1]
-        for which, at in _attributes(cubin, ".nv.info")
-        if which == _REGISTER_COUNT
-    )
+    (count,) = struct.unpack_from("<I", cubin.code, _info(cubin)[_REGISTER_COUNT])
     threads = (
         math.prod(struct.unpack_from("<3I", cubin.code, at))
         for which, at in _attributes(cubin, f".nv.info.{cubin.symbol}")
         if which == _MOST_THREADS
     )
-    _look_at_registers(cubin, registers.require_enough, count, next(threads, None))
+    _look_at_registers(cubin, lambda _: registers.require_enough(found, count, next(threads, None)))
 
 
 def _look_at_registers(cubin: Cubin, look: Callable[..., Any], *numbers):
@@ -268,27 +258,27 @@ def _look_at_registers(cubin: Cubin, look: Callable[..., Any], *numbers):
 def load(cubin: Cubin, dynamic_shared_bytes: int = 0):
     """Load a cubin on the current device: a `cuda.core.Kernel` ready for `cuda.core.launch`.
 
-    More than 48 KiB of shared memory, dynamic and static together, have to be asked for once per
-    kernel, which this does. Raises ValueError, one sentence, where the GPU has less, or where the kernel would wait for
-    registers for ever (`require_registers`).
+    Shared memory that is not static has to be asked for once per kernel where there is more than 48 KiB of both, which
+    this does. Raises ValueError, one sentence, where the GPU has less, or where the kernel would wait for registers for
+    ever (`require_registers`).
     """
     require_registers(cubin)
     kernel = core.ObjectCode.from_cubin(cubin.code).get_kernel(cubin.symbol)
-    if not dynamic_shared_bytes:
-        return kernel
-    handle, device = driver.CUkernel(int(kernel.handle)), core.Device().device_id
-    attributes = driver.CUfunction_attribute
-    found = driver.cuKernelGetAttribute(attributes.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle, device)
-    static = gpu.succeeded(found, f"the driver does not say what {cubin.entry} occupies ({{}})")
-    if static + dynamic_shared_bytes > 48 * 1024:
-        most = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if dynamic_shared_bytes:
+        handle, device = driver.CUkernel(int(kernel.handle)), core.Device().device_id
+        most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         gpu.succeeded(
             driver.cuKernelSetAttribute(most, dynamic_shared_bytes, handle, device),
-            f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside {static} static "
-            "ones, which this GPU refuses ({}): choose a smaller tile",
+            f"{cubin.entry} asks for {dynamic_shared_bytes} bytes of shared memory a block beside "
+            f"{_shared_bytes(cubin)} static ones, which this GPU refuses ({{}}): choose a smaller tile",
             ValueError,
         )
     return kernel
+
+
+def _shared_bytes(cubin: Cubin) -> int:
+    """Return the bytes of shared memory of a block that the kernel declares."""
+    return _sections(cubin).get(f".nv.shared.{cubin.symbol}", (0, 0))[1]
 
 
 @functools.cache
@@ -329,11 +319,10 @@ def run_on_cupy_stream(source: Path, entry: str, threads: int, block: int, *argu
 
     That is its current device and stream. arguments: NumPy scalars and addresses.
     """
-    device = core.Device(cupy.cuda.Device().id)
-    device.set_current()
-    kernel = ready(source, entry, arch_of(device))
-    stream = device.create_stream(StreamAt(cupy.cuda.get_current_stream().ptr))
-    core.launch(stream, core.LaunchConfig(grid=-(-threads // block), block=block), kernel, *arguments)
+    from . import workspace
+
+    device, stream = workspace.on_cupys_stream()
+    workspace.enqueue(device, stream, source, entry, -(-threads // block), block, *arguments)
 
 
 class StreamAt:
@@ -347,7 +336,7 @@ class StreamAt:
 
 
 def resources(cubin: Cubin) -> Resources:
-    """Return registers, shared memory, stack and spills of a kernel, from cuobjdump and the SASS."""
+    """Return registers, shared memory, stack and spills of a kernel, from the cubin and the SASS."""
     return reports([cubin])[0][0]
 
 
@@ -363,70 +352,41 @@ def reports(cubins: Iterable[Cubin]) -> list[tuple[Resources, dict[str, int]]]:
     hardly longer for fifty kernels of one architecture than for one.
     """
     cubins = list(cubins)
-    # This file is part of the key, because what is read from the tools' output may change with it.
-    here = Path(__file__).read_bytes()
-    paths = [_kept(cubin, ".report.json", here) for cubin in cubins]
-    found: dict[Path, Any] = {path: _read_report(path) for path in paths}
-    missing = {path: cubin for path, cubin in zip(paths, cubins, strict=True) if found[path] is None}
-    archs = {cubin.arch for cubin in missing.values()}
-    groups = [{path: cubin for path, cubin in missing.items() if cubin.arch == arch} for arch in archs]
-    # The time goes to the tools' own processes, so threads suffice.
+    here = Path(__file__).read_bytes()  # what is read from the tool's output may change with it
+    found: dict[Cubin, Any] = {cubin: _held(_place(cubin, ".mix.json", here)) for cubin in cubins}
+    missing = [cubin for cubin, mix in found.items() if mix is None]
+    groups = [[cubin for cubin in missing if cubin.arch == arch] for arch in {cubin.arch for cubin in missing}]
+    # The time goes to the tool's own processes, so threads suffice.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mixes = itertools.chain.from_iterable(pool.map(lambda group: _mixes([*group.values()]), groups))
-        usage = dict(zip(missing, pool.map(_usage, missing.values()), strict=True))
-        for path, mix in zip(itertools.chain(*groups), mixes, strict=True):
-            found[path] = _report(usage[path], mix)
-            _keep({path: json.dumps(found[path]).encode()})
-    return [(Resources(**found[path]["resources"]), dict(found[path]["mix"])) for path in paths]
+        mixes = itertools.chain.from_iterable(pool.map(_mixes, groups))
+        for cubin, mix in zip(itertools.chain(*groups), mixes, strict=True):
+            found[cubin] = json.dumps(mix).encode()
+            _keep(_place(cubin, ".mix.json", here), found[cubin])
+    return [_report(cubin, json.loads(found[cubin])) for cubin in cubins]
+
+
+def _report(cubin: Cubin, mix: dict[str, int]) -> tuple[Resources, dict[str, int]]:
+    info = _info(cubin)
+    registers, stack = (struct.unpack_from("<I", cubin.code, info[x])[0] for x in (_REGISTER_COUNT, _FRAME))
+    loads, stores = (sum(n for op, n in mix.items() if op.split(".")[0] == which) for which in ("LDL", "STL"))
+    return Resources(registers, _shared_bytes(cubin), stack, loads, stores), mix
 
 
 def disassemble(cubin: Cubin) -> str:
     """Return the SASS of the entry, one instruction a line, as nvdisasm prints it; kept on disk."""
-    path = _kept(cubin, ".sass", b"")
-    with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8")
-    text = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
-    text = text.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0]
-    _keep({path: text.encode()})
-    return text
+    path = _place(cubin, ".sass.txt", b"")
+    text = _held(path)
+    if text is None:
+        said = _tool("nvdisasm", cubin.code, cubin, "--print-code", "--no-dataflow")
+        text = said.split(f"\n.text.{cubin.symbol}:", 1)[1].split("\n//----", 1)[0].encode()
+        _keep(path, text)
+    return text.decode()
 
 
-def _kept(cubin: Cubin, suffix: str, reader: bytes) -> Path:
-    """Where the cache keeps what the binary utilities say of a cubin, as `reader` reads it."""
+def _place(cubin: Cubin, suffix: str, reader: bytes) -> Path:
+    """Where the cache keeps what nvdisasm says of a cubin, as `reader` reads it."""
     key = hashlib.sha256(reader + cubin.symbol.encode() + cubin.code).hexdigest()[:24]
     return cache_folder() / f"{key}{suffix}"
-
-
-def _read_report(path: Path) -> dict | None:
-    """Return a report from the cache; None where it has none, or not a whole one."""
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        used, mix = Resources(**report["resources"]), report["mix"]
-        counts = [*vars(used).values(), *mix.values()]
-        return report if mix and all(type(count) is int for count in counts) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _report(usage: Mapping[str, int], mix: Mapping[str, int]) -> dict:
-    """Return what is kept of a kernel."""
-    used = {
-        "registers": usage["REG"],
-        "shared_bytes": usage["SHARED"],
-        "stack_bytes": usage["STACK"],
-        "local_bytes": usage["LOCAL"],
-        "spill_loads": sum(n for op, n in mix.items() if op.split(".")[0] == "LDL"),
-        "spill_stores": sum(n for op, n in mix.items() if op.split(".")[0] == "STL"),
-    }
-    return {"resources": used, "mix": dict(mix)}
-
-
-def _usage(cubin: Cubin) -> dict[str, int]:
-    """Return what cuobjdump says of the entry: REG, STACK, SHARED and LOCAL."""
-    # A kernel that is no template is in every cubin of its file; only the entry is meant.
-    text = _tool("cuobjdump", cubin.code, cubin, "--dump-resource-usage")
-    (line,) = re.findall(rf"Function {re.escape(cubin.symbol)}:\s*\n(.*)", text)
-    return {k: int(v) for k, v in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", line)}
 
 
 def _mixes(cubins: list[Cubin]) -> list[Counter]:
@@ -468,7 +428,8 @@ def _sections(cubin: Cubin) -> dict[str, tuple[int, int]]:
     }
 
 
-def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tuple[bytes, str]:
+def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> bytes:
+    """Return the mangled name of the entry, a byte of 0, and the machine code."""
     log = io.StringIO()
     given = core.ProgramOptions(
         name=source.name,
@@ -482,7 +443,7 @@ def _nvrtc(source: Path, entry: str, arch: str, folders: tuple[str, ...]) -> tup
     except Exception as error:  # cuda.core raises its own NVRTCError, which it does not export
         raise CompileError(f"{source.name}: {entry} does not compile for {arch}: {error}\n{log.getvalue()}") from error
     symbol = compiled.symbol_mapping[entry]
-    return bytes(compiled.code), symbol.decode() if isinstance(symbol, bytes) else symbol
+    return (symbol if isinstance(symbol, bytes) else symbol.encode()) + b"\0" + bytes(compiled.code)
 
 
 def with_includes(source: Path, folders: Iterable[str | Path] = ()) -> str:
@@ -518,10 +479,9 @@ def nvrtc_version() -> str:
 @functools.cache
 def _tool_path(name: str) -> str:
     spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for tool in Path(folder).glob(f"*/bin/{name}"):
-            return str(tool)
-    path = shutil.which(name)
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    folders = [str(folder) for place in places for folder in Path(place).glob("*/bin")]
+    path = shutil.which(name, path=os.pathsep.join((*folders, os.environ.get("PATH", os.defpath))))
     if path is None:
         raise FileNotFoundError(f"{name} is neither in the environment nor on the PATH: install nvidia-cuda-{name}")
     return path
@@ -529,44 +489,40 @@ def _tool_path(name: str) -> str:
 
 def _tool(name: str, code: bytes, of: Cubin, *flags: str) -> str:
     """Return what a binary utility prints about a file that holds `code`; `of` is whose it is, or the first one's."""
-    # cuobjdump looks for nvdisasm on the PATH.
-    path = os.pathsep.join((str(Path(_tool_path("nvdisasm")).parent), os.environ.get("PATH", "")))
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(code)
         file.flush()
-        result = subprocess.run(
-            [_tool_path(name), *flags, file.name],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=os.environ | {"PATH": path},
-        )
+        command = [_tool_path(name), *flags, file.name]
+        result = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if result.returncode:
         raise RuntimeError(f"{name} failed on {of.entry} ({of.arch}): {result.stderr.strip()}")
     return result.stdout
 
 
-def _cached(cubin: Path, meta: Path, entry: str) -> tuple[bytes, str] | None:
-    """(code, symbol) from the cache; None where it has none, or not what was written there, of this entry."""
+def _held(path: Path) -> bytes | None:
+    """Return what the cache holds at a place; None where it has nothing, or not what was written there."""
     try:
-        about, code = json.loads(meta.read_text(encoding="utf-8")), cubin.read_bytes()
-        whole = about["sha256"] == hashlib.sha256(code).hexdigest() and about["entry"] == entry
-        return (code, about["symbol"]) if whole and isinstance(about["symbol"], str) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        whole = path.read_bytes()
+    except OSError:
         return None
+    return whole[32:] if whole[:32] == _digest(path, whole[32:]) else None
 
 
-def _keep(files: dict[Path, bytes]) -> bool:
-    """Whether files of the cache were written, one after the other; where that fails, say so once and go on without."""
+def _digest(path: Path, data: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + data).digest()
+
+
+def _keep(path: Path, data: bytes) -> bool:
+    """Whether a file of the cache was written, behind its digest; where that fails, say so once and go on without."""
     try:
-        for path, data in files.items():
-            # What lies there is run: nobody else may put something there, whatever the umask.
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            _replace(path, data)
+        # What lies there is run: nobody else may put something there, whatever the umask.
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with aside(path) as file:
+            file.write(_digest(path, data) + data)
     except OSError as error:
         _say_once(
             f"The folder of compiled kernels, {cache_folder()}, cannot be written "
-            f"({error.strerror or error}), so every run compiles anew: make system there, or set "
+            f"({error.strerror or error}), so every run compiles anew: make room there, or set "
             "SPARSITY_CACHE to another folder."
         )
         return False
@@ -578,14 +534,15 @@ def _say_once(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    temporary = f"{path}.{os.urandom(8).hex()}"
-    # mkstemp would make it private, but others may share the cache, as far as the umask lets them.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+@contextlib.contextmanager
+def aside(path: Path):
+    """Yield a binary file beside `path` to write to, which takes its place once it is whole."""
+    temporary = Path(f"{path}.{os.urandom(8).hex()}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        # mkstemp would make it private, but others may share the cache, as far as the umask lets them.
+        with open(temporary, "xb", opener=functools.partial(os.open, mode=0o644)) as file:
+            yield file
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise

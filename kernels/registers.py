@@ -59,14 +59,11 @@ def exchange(code: bytes) -> Exchange | None:
     return Exchange(given.pop(), taken.pop())
 
 
-def require_enough(code: bytes, count: int, threads: int | None) -> None:
+def require_enough(found: Exchange, count: int, threads: int | None) -> None:
     """Raise ValueError where the warpgroups of a kernel take more registers than its launch gives them.
 
     count: registers of a thread at launch; threads: of a block at most, or None where only its registers limit them.
     """
-    found = exchange(code)
-    if found is None:
-        return
     warpgroups = (threads or _SM // count) // WARPGROUP
     needed = found.needed(warpgroups)
     if count < needed:

@@ -71,7 +71,7 @@ def alone(item: pytest.Item) -> bool:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The tuner's tests are races, so they are `alone` without being told."""
-    if item.path.parent.name == "tuning" or item.path.stem.endswith("_family"):
+    if item.path.parent.name == "autotune" or item.path.stem.endswith("_family"):
         item.add_marker(pytest.mark.alone)
 
 
@@ -128,3 +128,11 @@ def device():
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # one after the other they take minutes
         list(pool.map(lambda job: jit.compile_cubin(*job), sorted(jobs)))
     return opened
+
+
+@pytest.fixture
+def hopper(device):
+    """The same where it has the copy engine, clusters and wgmma."""
+    if jit.arch_of(device) != "sm_90a":
+        pytest.skip("this GPU has no copy engine, no clusters and no wgmma")
+    return device

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from artifact import build, registry
-from artifact.measure import device, records
+from artifact.measure import records
 from artifact.paths import BUILD, ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -145,13 +145,6 @@ def test_a_failing_notebook_is_one_sentence_and_leaves_nothing(tmp_path, code, s
     result = execute(source, target, tmp_path / "build")
     assert result.returncode == 2 and error_line(result).startswith(says)
     assert list(target.parent.iterdir()) == [target] and target.read_text() == "the previous one"
-
-
-@pytest.mark.skipif(device.find() is not None, reason="there is a GPU here")
-def test_measuring_needs_a_gpu(tmp_path):
-    source, target = ROOT / "notebooks" / "index.ipynb", tmp_path / "notebooks" / "index.ipynb"
-    result = execute(source, target, tmp_path, "--mode", "measure")
-    assert result.returncode == 2 and "GPU" in error_line(result) and not target.parent.exists()
 
 
 @pytest.mark.parametrize("chapter", [*registry.find(), "distributed", "prefill"])

@@ -15,7 +15,7 @@ import numpy as np
 
 from artifact.measure import bench
 from artifact.measure.device import first_line
-from kernels.contract import Problem, require
+from kernels.contract import Operands, Problem, require
 from kernels.lazy import Lazy, cupy, runtime
 
 cublas, cublasLt, cusparse = (Lazy(f"nvmath.bindings.{name}") for name in ("cublas", "cublasLt", "cusparse"))
@@ -109,6 +109,16 @@ def require_taken(holds: bool, library: str, takes: str, problem: Problem) -> No
         holds,
         f"{library} takes {takes} here, and {problem.room} has something else: compare with another baseline",
     )
+
+
+def require_column_major(contender: str, problem: Problem, operands: Operands) -> None:
+    """Raise ValueError unless A and C are float32 arrays in Fortran order."""
+    for name, array in (("A", operands.a), ("C", operands.c)):
+        require(
+            getattr(array, "dtype", None) == np.float32 and array.flags.f_contiguous,
+            f"{contender} takes {name} as a float32 array in Fortran order here, and {problem.room} "
+            "has it otherwise: compare with another baseline",
+        )
 
 
 def data_type(dtype: str) -> int:

@@ -18,7 +18,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +44,8 @@ class PreparedKernel(_library.PreparedKernel):
         self.output = self.call(0)
 
 
-def prepare(name: str, problem: Problem) -> PreparedKernel:
-    """Make one contender ready.
+def prepare(name: str, problem: Problem, device=None) -> PreparedKernel:
+    """Make one contender ready; the device is ignored.
 
     Raises FileNotFoundError where "cpu_loop" finds no C compiler.
     """
@@ -59,11 +58,6 @@ def prepare(name: str, problem: Problem) -> PreparedKernel:
     output = np.full((problem.m, problem.n), np.nan, np.float32)
     # No memory of a device is taken, and `bench.time` would see nothing of it.
     return PreparedKernel(name, prepare_ms, 0, lambda _: multiply(), output, needs_host_clock=True)
-
-
-def contenders(device=None) -> dict[str, Callable[[Problem], PreparedKernel]]:
-    """All three, by the names that the records use; the device is ignored. See `available`."""
-    return {name: partial(prepare, name) for name in _PREPARE}
 
 
 def available() -> tuple[str, ...]:
@@ -108,6 +102,7 @@ def _blas(operands: Operands) -> Callable[[], np.ndarray]:
 
 
 _PREPARE = {"cpu_loop": _loop, "cpu_scipy": _scipy, "cpu_blas": _blas}
+contenders = _library.offers(prepare, {name: (name,) for name in _PREPARE})  #: those that can run: `available`
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""cuSPARSE's CSR times dense: every algorithm that the library has.
+"""cuSPARSE's sparse times dense: every algorithm that the library has for CSR, and its block formats.
 
 A matrix in CSR is multiplied as it is: float32, B and C row-major. Where B is bfloat16 or float16, A's values are
 rounded to that in `prepare`, whose time is in `prepare_ms`.
@@ -14,13 +14,28 @@ cuSPARSE documents `cusparseSpMM_preprocess` as useful for CSR_ALG1 and CSR_ALG3
 otherwise; it is called for all, once, in `prepare`, and its time is `prepare_ms`. A preprocessed
 buffer belongs to one matrix descriptor and one algorithm, so every `prepare` makes its own.
 
-`ready` is all of this but for the sparse matrix: `cusparse_block` calls it with others.
+The block formats, the first of which AsyncSparse compares with:
+
+    cusparse_bell   CUSPARSE_SPMM_BLOCKED_ELL_ALG1: every row of blocks as long as the longest one
+
+                      . a . b      columns  1   3      values  a b    row-major, (m, ellCols)
+                      c . . .               0  -1              c 0    -1: nothing, and zeros for it
+
+    cusparse_bsr    CUSPARSE_SPMM_BSR_ALG1: the blocks of BCSR as they are, row-major inside
+
+Both are called with CUDA_R_32F as compute type, the only one that the library offers for them: cusparseSpMM takes a
+cudaDataType there, which has no TF32. Its documentation lists float32 in Blocked-ELL among what runs on
+tensor cores from compute capability 8.0 on, hence in TF32; BSR in float32 is named with CSR's types.
+
+What the library refuses is a ValueError. Blocked-ELL is made in `prepare_blocks`: its time is `prepare_ms`, its arrays
+and the work buffer are `prepare_bytes`. So is what `padded` makes where the blocks reach over the edge of A, and, of an
+A in CSR, the blocks of 64 x 64 that AsyncSparse has (`in_whole_blocks`).
 """
 
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -37,34 +52,25 @@ from artifact.baselines._library import (
     on_stream,
     owned,
     refusing,
+    require_column_major,
     require_taken,
     sizes,
 )
-from artifact.baselines.cublas import require_column_major
 from kernels.contract import Operands, Problem, require, timed
-from kernels.formats import bcsr, stored
+from kernels.formats import bcsr, half
 from kernels.formats.bcsr import Bcsr
 from kernels.formats.csr import Csr
 from kernels.formats.half import Half, array_module, array_of
 from kernels.formats.nm import Nm, per_column_index
 from kernels.lazy import cupy
 
-#: Our name -> the member of cusparseSpMMAlg_t.
-_ENUM = {"default": "DEFAULT", "alg1": "CSR_ALG1", "alg2": "CSR_ALG2", "alg3": "CSR_ALG3"}
-ALGORITHMS = tuple(_ENUM)
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """A matrix as `ready` gives it to the library, and what that cost."""
-
-    words: str  #: the algorithm in a sentence
-    algorithm: str  #: member of cusparseSpMMAlg_t
-    describe: Callable[[int], int]  #: member of cudaDataType -> the matrix's descriptor
-    keep: Any  #: what holds the arrays behind the descriptor
-    ms: float = 0.0  #: of making them
-    nbytes: int = 0  #: bytes that were made
-    preprocess: bool = False  #: whether cusparseSpMM_preprocess does anything for it
+#: What a contender is called behind cusparse_ -> in a sentence, and the member of cusparseSpMMAlg_t.
+ALGORITHMS = {
+    "default": ("default", "DEFAULT"),
+    **{name: (name, f"CSR_{name.upper()}") for name in ("alg1", "alg2", "alg3")},
+}
+FORMATS = {"bell": ("Blocked-ELL", "BLOCKED_ELL_ALG1"), "bsr": ("BSR", "BSR_ALG1")}
+BLOCK = 64  #: rows and columns of the blocks that an A in CSR is made of
 
 
 def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
@@ -87,7 +93,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
         a, ms = timed(lambda: csr_of_blocks(operands.a))
         nbytes = a.nbytes
     elif isinstance(b, Half):
-        a, ms = timed(lambda: replace(operands.a, val=stored.rounded(operands.a.val, operands.b.dtype)))
+        a, ms = timed(lambda: replace(operands.a, val=half.to_bits(operands.a.val, operands.b.dtype)))
         nbytes = a.val.nbytes
     # alg3's reordering of rows (do_reorder_ker of cuSPARSE 12.6.3) then writes outside its buffer, as
     # compute-sanitizer shows: rows of C stay unwritten, or the context is lost.
@@ -101,8 +107,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     def describe(data: int) -> int:
         return cusparse.create_csr(a.m, a.k, a.nnz, *pointers(a), data)
 
-    sparse = Sparse(algorithm, _ENUM[algorithm], describe, (a, operands), ms, nbytes, True)
-    return ready(f"cusparse_{algorithm}", sparse, b, c, operands.c, problem)
+    return ready(algorithm, describe, b, c, operands.c, problem, ms, nbytes, a, operands)
 
 
 def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
@@ -111,36 +116,88 @@ def pointers(a: Csr | Bcsr) -> tuple[int, ...]:
     return a.row_ptr.data.ptr, a.col_idx.data.ptr, a.val.data.ptr, index, index, int(cusparse.IndexBase.ZERO)
 
 
-def ready(name: str, sparse: Sparse, b, c, output, problem: Problem) -> PreparedKernel:
+def prepare_blocks(format: str, problem: Problem, device) -> PreparedKernel:
+    """Make cuSPARSE ready: the format, descriptors, work buffer. Overwrites C.
+
+    format: one of FORMATS. device: `cuda.core.Device`, current. Raises ValueError for a problem
+    without non-zeros, where A is not CSR, or BCSR with a B and a C of its dtype, for "bell" where a
+    block is not square or the padding does not fit in the GPU's memory, and, naming the algorithm,
+    where the library refuses the problem.
+    """
+    whole, output, ms, nbytes = in_whole_blocks(f"cusparse_{format}", problem)
+    a, (block, b_col) = whole.a, whole.a.block
+    if format == "bsr":
+
+        def describe(data: int) -> int:
+            blocks = a.block_rows, a.block_columns, a.blocks, *a.block
+            return cusparse.create_bsr(*blocks, *pointers(a), data, int(cusparse.Order.ROW))
+
+        return ready(format, describe, whole.b, whole.c, output, problem, ms, nbytes, a)
+    require(
+        block == b_col,
+        f"cusparse_bell takes square blocks only, and here they are {block} x {b_col}: compare with cusparse_bsr",
+    )
+    need, free = ell_bytes(a), free_bytes()
+    require(
+        need <= free,
+        f"cusparse_bell would pad every row of blocks to the longest one's {_width(a)} blocks, which "
+        f"takes {need} bytes for m={problem.m}, k={problem.k}, and {free} are free on the GPU: compare "
+        "with cusparse_bsr",
+    )
+    (columns, values), padding_ms = timed(lambda: blocked_ell(a))
+
+    def described(data: int) -> int:
+        arrays = columns.data.ptr, values.data.ptr, int(cusparse.IndexType.INDEX_32I), int(cusparse.IndexBase.ZERO)
+        return cusparse.create_blocked_ell(a.m, a.k, block, values.shape[1], *arrays, data)
+
+    nbytes += columns.nbytes + values.nbytes
+    return ready(format, described, whole.b, whole.c, output, problem, ms + padding_ms, nbytes, columns, values)
+
+
+def ready(
+    name: str,
+    describe: Callable[[int], int],
+    b,
+    c,
+    output,
+    problem: Problem,
+    ms: float,
+    nbytes: int,
+    *keep: Any,
+) -> PreparedKernel:
     """Descriptors, work buffer and preprocessing of a matrix times b into c, whose view is `output`.
 
-    b, c: CuPy arrays or `Half`s without gaps, each row-major or column-major. Where they lie in two
-    orders, the library is given the B^T that lies there, in C's order, and is told to transpose it, as
-    PyTorch does; where it refuses that, B as it lies. The device is current. Overwrites c. Raises
+    name: of ALGORITHMS or FORMATS. describe: member of cudaDataType -> the matrix's descriptor. b, c: CuPy arrays or
+    `Half`s without gaps, each row-major or column-major. Where they lie in two orders, the library is given the B^T
+    that lies there, in C's order, and is told to transpose it, as PyTorch does; where it refuses that, B as it lies.
+    ms, nbytes: what making the matrix took; keep: what holds its arrays. The device is current. Overwrites c. Raises
     ValueError, naming the algorithm, where the library refuses the problem.
     """
+    words, member = (ALGORITHMS | FORMATS)[name]
     flags = array_of(b).flags, array_of(c).flags
     orders = ["row-major" if each.c_contiguous else "column-major" for each in flags]
     # A vector is both.
     alike = flags[0].c_contiguous if flags[1].c_contiguous else flags[0].f_contiguous
     what = f"{sizes(problem)}, nnz={problem.nnz}, B {orders[0]} and C {orders[1]} in {number(c)}"
-    with refusing(f"cuSPARSE refuses {sparse.words} at {what}", cusparse.cuSPARSEError) as stack:
+    with refusing(f"cuSPARSE refuses {words} at {what}", cusparse.cuSPARSEError) as stack:
         # Freed in reverse order: the handle last.
         handle = owned(stack, cusparse.destroy, cusparse.create())
         cusparse.set_stream(handle, cupy.cuda.get_current_stream().ptr)
-        prepare = partial(_prepare, handle, sparse, b, c)
+        preprocess = name in ALGORITHMS  # which does nothing for blocks
+        prepare = partial(_prepare, handle, member, preprocess, describe, b, c)
         # The first time in a process also loads the library's code: prepare twice, time the second.
         transpose = _first_way(prepare, (False,) if alike else (True, False))
         begin = time.perf_counter()
         arguments, buffer = prepare(transpose, stack)
         cupy.cuda.get_current_stream().synchronize()
-        prepare_ms = sparse.ms + (time.perf_counter() - begin) * 1e3
+        prepare_ms = ms + (time.perf_counter() - begin) * 1e3
         call = on_stream(partial(cusparse.set_stream, handle), partial(cusparse.sp_mm, *arguments))
-        bound = PreparedKernel(name, prepare_ms, int(buffer.nbytes) + int(sparse.nbytes), call, output)
-        return hold(bound, stack, buffer, sparse.keep, b, c)
+        bound = PreparedKernel(f"cusparse_{name}", prepare_ms, int(buffer.nbytes) + int(nbytes), call, output)
+        return hold(bound, stack, buffer, keep, b, c)
 
 
-contenders = offers(prepare, {f"cusparse_{algorithm}": (algorithm,) for algorithm in ALGORITHMS})
+contenders = offers(prepare, {f"cusparse_{name}": (name,) for name in ALGORITHMS})
+blocks = offers(prepare_blocks, {f"cusparse_{name}": (name,) for name in FORMATS})
 
 
 def transposed_csr(b: Nm) -> Csr:
@@ -161,7 +218,7 @@ def csr_of_blocks(a: Bcsr) -> Csr:
     `val` is as in the blocks: float32, or the bit patterns of 16-bit floats (uint16).
     """
     made = bcsr.to_csr(a)
-    return Csr(a.m, a.k, made.row_ptr, made.col_idx, stored.rounded(made.val, a.dtype))
+    return Csr(a.m, a.k, made.row_ptr, made.col_idx, half.to_bits(made.val, a.dtype))
 
 
 def require_work(problem: Problem) -> None:
@@ -175,11 +232,11 @@ def require_work(problem: Problem) -> None:
 
 def require_blocks(contender: str, problem: Problem, operands: Operands) -> None:
     """Raise ValueError unless A is BCSR, and B and C of its dtype and without gaps."""
-    blocks = isinstance(operands.a, Bcsr) and all(
+    taken = isinstance(operands.a, Bcsr) and all(
         number(x) == operands.a.dtype and (array_of(x).flags.c_contiguous or array_of(x).flags.f_contiguous)
         for x in (operands.b, operands.c)
     )
-    require_taken(blocks, contender, "a BCSR A with a B and a C of its dtype, without gaps,", problem)
+    require_taken(taken, contender, "a BCSR A with a B and a C of its dtype, without gaps,", problem)
 
 
 def number(x) -> str:
@@ -205,7 +262,16 @@ def _first_way(prepare: Callable, ways: tuple[bool, ...]) -> bool:
     raise refused[0]
 
 
-def _prepare(handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStack) -> tuple[tuple, Any]:
+def _prepare(
+    handle: int,
+    algorithm: str,
+    preprocess: bool,
+    describe: Callable[[int], int],
+    b,
+    c,
+    transpose: bool,
+    stack: ExitStack,
+) -> tuple[tuple, Any]:
     """Descriptors, buffer and preprocessing: return the arguments of sp_mm, and the buffer."""
     data = data_type(number(c))
 
@@ -215,14 +281,100 @@ def _prepare(handle: int, sparse: Sparse, b, c, transpose: bool, stack: ExitStac
         made = cusparse.create_dn_mat(*array.shape, array.shape[by_rows], array.data.ptr, data, order)
         return owned(stack, cusparse.destroy_dn_mat, made)
 
-    mat_a = owned(stack, cusparse.destroy_sp_mat, sparse.describe(data))
+    mat_a = owned(stack, cusparse.destroy_sp_mat, describe(data))
     mat_b, mat_c = dense(array_of(b).T if transpose else array_of(b)), dense(array_of(c))
     as_is, transposed = int(cusparse.Operation.NON_TRANSPOSE), int(cusparse.Operation.TRANSPOSE)
     matrices = ALPHA.ctypes.data, mat_a, mat_b, BETA.ctypes.data, mat_c
     # The library has no other compute type for these than float32.
-    how = data_type("float32"), int(cusparse.SpMMAlg[sparse.algorithm])
+    how = data_type("float32"), int(cusparse.SpMMAlg[algorithm])
     call = (handle, as_is, transposed if transpose else as_is, *matrices, *how)
     buffer = cupy.empty(cusparse.sp_mm_buffer_size(*call), cupy.uint8)
-    if sparse.preprocess:
+    if preprocess:
         cusparse.sp_mm_preprocess(*call, buffer.data.ptr)
     return (*call, buffer.data.ptr), buffer
+
+
+# ---------------------------------------------------------------- blocks
+
+
+def in_whole_blocks(name: str, problem: Problem) -> tuple[Operands, Any, float, int]:
+    """Return operands whose sizes are multiples of the blocks, and what making them took.
+
+    They lie on the device, C (m, n) as a view of their C; the cost is (milliseconds, bytes).
+
+    name: the contender's. An A in CSR becomes blocks of 64 x 64 in B's dtype. Raises ValueError for a problem without
+    non-zeros, and where A is not CSR, or BCSR with a B and a C of its dtype.
+    """
+    require_work(problem)
+    operands, ms, nbytes = problem.device(), 0.0, 0
+    b, c = operands.b, operands.c
+    if isinstance(operands.a, Csr):
+        a, ms = timed(lambda: bcsr.from_csr(problem.device().a, block=BLOCK, dtype=number(b)))
+        operands, nbytes = Operands(a, b, c), a.nbytes
+    require_blocks(name, problem, operands)
+    (whole, output), padding_ms = timed(lambda: padded(operands))
+    nbytes += sum(array_of(ours).nbytes for ours, theirs in ((whole.b, b), (whole.c, c)) if ours is not theirs)
+    return whole, output, ms + padding_ms, nbytes
+
+
+def padded(operands: Operands) -> tuple[Operands, Any]:
+    """Operands whose sizes are multiples of the blocks, and C (m, n) as a view of their C.
+
+    Where m is none, C is new memory for whole blocks of rows. Where k is none, B is a copy with zeros
+    below; a program that multiplies once would pay for that in each multiplication. What is whole
+    already is shared.
+    """
+    a, b, c = operands.a, operands.b, operands.c
+    (b_row, b_col), n = a.block, c.shape[1]
+    rows, columns = a.block_rows * b_row, a.block_columns * b_col
+    whole = Operands(replace(a, m=rows, k=columns), b, c)
+    if columns != a.k:
+        whole.b = _matrix(b, (columns, n), zeros=True)
+        array_of(whole.b)[: a.k] = array_of(b)
+    if rows == a.m:
+        return whole, c
+    whole.c = _matrix(c, (rows, n))
+    view = array_of(whole.c)[: a.m]
+    return whole, Half(c.dtype, view) if isinstance(c, Half) else view
+
+
+def blocked_ell(a: Bcsr) -> tuple[Any, Any]:
+    """(columns, values) of A in Blocked-ELL, on the side where it lives; blocks are square.
+
+    columns: int32 (rows of blocks, width), -1 where a row has no more blocks, width being the blocks
+    of the longest row; values: of A's storage, row-major (rows of blocks · block, width · block).
+    """
+    xp, width, block = array_module(a.val), _width(a), a.block[0]
+    row = bcsr.block_rows_of(a)
+    slot = xp.arange(a.blocks, dtype=xp.int64) - a.row_ptr[row]
+    columns = xp.full_like(a.col_idx, -1, order="C", shape=(a.block_rows, width))
+    columns[row, slot] = a.col_idx
+    values = xp.zeros_like(a.val, order="C", shape=(a.block_rows, block, width, block))
+    values.transpose(0, 2, 1, 3)[row, slot] = a.val
+    return columns, values.reshape(a.block_rows * block, width * block)
+
+
+def ell_bytes(a: Bcsr) -> int:
+    """Bytes of both arrays of `blocked_ell`."""
+    b_row, b_col = a.block
+    return a.block_rows * _width(a) * (b_row * b_col * a.val.dtype.itemsize + 4)
+
+
+def free_bytes() -> int:
+    """Device memory that CuPy can still hand out, in bytes."""
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+def _width(a: Bcsr) -> int:
+    """Blocks in the longest row of blocks."""
+    return int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
+
+
+def _matrix(like, shape: tuple[int, int], zeros: bool = False):
+    """Return a dense operand of another shape, in the order and dtype of one that is there."""
+    array = array_of(like)
+    xp = array_module(array)
+    order = "C" if array.flags.c_contiguous else "F"
+    made = (xp.zeros_like if zeros else xp.empty_like)(array, order=order, shape=shape)
+    return Half(like.dtype, made) if isinstance(like, Half) else made

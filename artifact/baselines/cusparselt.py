@@ -43,9 +43,8 @@ from artifact.baselines._library import (
 )
 from artifact.measure import device as device_
 from kernels.contract import Problem, require, timed
-from kernels.formats import two_four, two_four_eight
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
+from kernels.formats import two_four
+from kernels.formats.half import Eight, Half
 from kernels.lazy import cupy
 
 #: Which algorithm -> what it is called in the records.
@@ -125,7 +124,7 @@ def prepare(algorithm: str, problem: Problem, device) -> PreparedKernel:
     """
     _require_multiples(problem, MULTIPLE)
     operands = problem.device()
-    eight_bit, alpha = isinstance(operands.a, two_four_eight.TwoFourEight), ALPHA
+    eight_bit, alpha = isinstance(operands.a, two_four.TwoFourEight), ALPHA
     (require_eight if eight_bit else require_two_four)("cuSPARSELt", problem, operands)
     if eight_bit:
         _require_multiples(problem, MULTIPLE_EIGHT)
@@ -161,7 +160,7 @@ def require_two_four(library: str, problem: Problem, operands) -> None:
 def require_eight(library: str, problem: Problem, operands) -> None:
     """Raise ValueError unless A is 2:4 and B dense in e4m3, with one scale each, and C is bfloat16."""
     a, b, c = operands.a, operands.b, operands.c
-    eights = isinstance(a, two_four_eight.TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == "e4m3"
+    eights = isinstance(a, two_four.TwoFourEight) and isinstance(b, Eight) and a.dtype == b.dtype == "e4m3"
     scaled = eights and a.scale.size == b.scale.size == 1
     require_taken(scaled, library, "a 2:4 A and a B of e4m3 with one scale each", problem)
     require_taken(isinstance(c, Half) and c.dtype == "bfloat16", library, "a bfloat16 C of e4m3", problem)
@@ -198,7 +197,7 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
     description = library.matmul_descriptor_init(handle, as_is, op_b, mat_a, mat_b, mat_c, mat_c, sums)
     owned(stack, library.matmul_descriptor_destroy, description)
     compressed, buffer = (cupy.empty(size, cupy.uint8) for size in library.sp_mma_compressed_size2(handle, mat_a))
-    bits = (two_four_eight if out != dtype else two_four).to_dense_bits(a)
+    bits = two_four.to_dense_bits(a)
     places = bits.data.ptr, compressed.data.ptr, buffer.data.ptr, cupy.cuda.get_current_stream().ptr
     _, ms = timed(lambda: library.sp_mma_compress2(handle, mat_a, 1, as_is, *places))
     return compressed, ms, description
@@ -207,36 +206,31 @@ def _describe(library, handle: int, problem: Problem, operands, stack: ExitStack
 def _best(product: Product, device) -> PreparedKernel:
     """Return the fastest algorithm of a product; what loses is destroyed. Overwrites C."""
     planned = [product.planned()]  # where even this one is refused, the problem is
+    default = planned[0]
+    made = {default.choice: default}
+
+    def add(most: int = 0, **attributes: int) -> None:
+        """Plan one more, or let the library search for one, and launch it; not where it is there or refused."""
+        with suppress(product.library.cuSPARSELtError):
+            candidate = product.planned(most, **attributes)
+            planned.append(candidate)
+            if candidate.choice not in made:
+                candidate.call(cupy.cuda.get_current_stream().ptr)
+                made[candidate.choice] = candidate
+
     try:
-        default = planned[0]
-        made = {default.choice: default}
         # Versions of the library differ in whether the highest number is still an algorithm.
         for number in range(product.get(default.keep[0], "CONFIG_MAX_ID") + 1):
-            _add(product, made, planned, CONFIG_ID=number)
+            add(CONFIG_ID=number)
         most = max(other.prepare_bytes for other in made.values())
-        _add(product, made, planned, most, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
+        add(most, SEARCH_ITERATIONS=SEARCH_ITERATIONS)
         lead, before = fastest(made, device), set(made)
         for name, (split, mode) in pairs(lead, SPLITS):
             number, way = product.get(made[name].keep[0], "CONFIG_ID"), int(product.library.SplitKMode[mode])
-            _add(product, made, planned, CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
+            add(CONFIG_ID=number, SPLIT_K=split, SPLIT_K_MODE=way)
         won = made[fastest({name: made[name] for name in made if name in lead or name not in before}, device)[0]]
         planned.remove(won)
         return won
     finally:
         for loser in planned:
             loser.close()
-
-
-def _add(
-    product: Product, made: dict[str, PreparedKernel], planned: list[PreparedKernel], most: int = 0, **attributes: int
-) -> None:
-    """Plan one more algorithm, or let the library search for one, and launch it once.
-
-    Does nothing where it is there or the library refuses it.
-    """
-    with suppress(product.library.cuSPARSELtError):
-        candidate = product.planned(most, **attributes)
-        planned.append(candidate)
-        if candidate.choice not in made:
-            candidate.call(cupy.cuda.get_current_stream().ptr)
-            made[candidate.choice] = candidate

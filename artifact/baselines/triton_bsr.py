@@ -8,8 +8,8 @@
 bfloat16 and float16, sums in float32. Of float32 operands PyTorch forbids TF32 and adds products up in float64, so that
 tensor cores do not multiply: what AsyncSparse compares with as TorchAO "in TF32" is this call. B and C are taken
 by rows or by columns as they lie, and shared with PyTorch, not copied; so is A. Only where m or k is no
-multiple of the block are B and C padded, in `prepare` (`cusparse_block.padded`): their time is `prepare_ms`,
-their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse_block.in_whole_blocks`).
+multiple of the block are B and C padded, in `prepare` (`cusparse.padded`): their time is `prepare_ms`,
+their memory `prepare_bytes`, as of blocks that are made of an A in CSR (`cusparse.in_whole_blocks`).
 Compiling and tuning prepare no operand and are in neither.
 
 PyTorch is no dependency of this project: where it is not installed, this contender is a ValueError.
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from artifact.baselines._library import PreparedKernel, fastest, offers, refusing, sizes
-from artifact.baselines.cusparse_block import in_whole_blocks
+from artifact.baselines.cusparse import in_whole_blocks
 from artifact.measure.device import first_line
 from kernels.contract import Operands, Problem, require
 from kernels.formats.half import array_of
@@ -74,7 +74,14 @@ def prepare(name: str, problem: Problem, device) -> PreparedKernel:
             warnings.simplefilter("ignore")  # that the parameters are not tuned: `choice` says so
             multiply()
             torch.cuda.synchronize()
-        return PreparedKernel(name, ms, nbytes, _on_stream(torch, multiply), output, choice)
+        external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
+
+        def call(handle: int) -> None:
+            # Under capture once a launch on it has been made: PyTorch allocates a scalar there, and keeps its memory.
+            with torch.cuda.stream(external(handle)):
+                multiply()
+
+        return PreparedKernel(name, ms, nbytes, call, output, choice)
 
     default = made("PyTorch's own parameters", partial(ops.bsr_dense_mm, bsr, dense, out=out))
     if name == "triton_bsr":
@@ -87,20 +94,6 @@ def prepare(name: str, problem: Problem, device) -> PreparedKernel:
         with suppress(ValueError):  # too much shared memory, say: the others stay
             candidates[words] = made(words, multiply)
     return candidates[fastest(candidates, device)[0]]
-
-
-def _on_stream(torch, multiply: Callable[[], Any]) -> Callable[[int], None]:
-    """Return what multiplies on a stream, given by its handle.
-
-    It may be under capture once a launch on it has been made: PyTorch allocates a scalar there, and keeps its memory.
-    """
-    external = lru_cache(maxsize=1)(torch.cuda.ExternalStream)
-
-    def call(handle: int) -> None:
-        with torch.cuda.stream(external(handle)):
-            multiply()
-
-    return call
 
 
 contenders = offers(prepare, {name: (name,) for name in NAMES})

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import command, paths
-from artifact.measure import records, run, sharding
+from artifact.measure import records, run
+from kernels.contract import require
 
 COLUMNS = ["room", "experiment", *records.POINT, "variant", "median_us", "gpu"]
 RATIOS = "room experiment gpus points rows time low high again_low again_high".split()
@@ -25,12 +26,11 @@ def collected(fresh: Path) -> pd.DataFrame:
     found = []
     for system in records.systems(fresh):
         for experiment in records.experiments(fresh / system):
-            known = sharding.marks(fresh / system, experiment)
+            known = run.marks(fresh / system, experiment)
             df = records.read(fresh / system / f"{experiment}.csv")
             df["gpu"] = [known.get(f"{experiment} {run.point_name(row)}") for row in df.itertuples()]
             found.append(df.loc[df["gpu"].notna(), COLUMNS])
-    if not any(map(len, found)):
-        raise ValueError(f"{fresh}: no point there was dealt out: `make measure GPUS=all` does so")
+    require(any(map(len, found)), f"{fresh}: no point there was dealt out: `make measure GPUS=all` does so")
     return pd.concat(found, ignore_index=True)
 
 

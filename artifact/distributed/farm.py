@@ -4,7 +4,7 @@
     python -m artifact.distributed.farm --scheduler tcp://head:8786 --target … notebooks/*.ipynb
 
 One chapter runs after the other, each in a process that hands its points to Dask's scheduler and appends what comes
-back (`artifact.measure.sharding`); workers, one a GPU with CUDA_VISIBLE_DEVICES set and one thread, measure them. With
+back (`artifact.measure.run`); workers, one a GPU with CUDA_VISIBLE_DEVICES set and one thread, measure them. With
 --scheduler they are those of a cluster, whose workers (`dask worker --nthreads 1 --memory-limit 0`) find this folder's
 code. Interrupted, it goes on from what is recorded; the point of a worker that dies goes to another one.
 """
@@ -13,15 +13,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from artifact import command
-from artifact.measure import sharding
+from artifact.measure.run import SCHEDULER
 from artifact.paths import ROOT
 from kernels.contract import require
+from kernels.lazy import core
 
 #: Of a worker: nothing looks at its thread while it measures, and it finds what is measured.
 SETTINGS = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "PYTHONPATH": str(ROOT)}
@@ -33,22 +33,16 @@ def visible(asked: str, environment=os.environ) -> list[str]:
     Raises ValueError, one sentence, where there are none, or one is named twice or is not there.
     """
     given = environment.get("CUDA_VISIBLE_DEVICES")
-    known = _counted() if given is None else [x for x in given.split(",") if x]
+    known = [x for x in (given or "").split(",") if x]
+    if given is None:
+        with suppress(Exception):  # without a library, or a driver: each raises its own
+            known = [str(device.device_id) for device in core.Device.get_all_devices()]
     require(bool(known), "there is no GPU here that CUDA shows: measure where there is one")
     chosen = known if asked == "all" else asked.split(",")
     for gpu in chosen:
         require(gpu in known, f"GPU {gpu!r} is not here: choose among {', '.join(known)}, or say all")
         require(chosen.count(gpu) <= 1, f"GPU {gpu} is named {chosen.count(gpu)} times: name each once")
     return chosen
-
-
-def _counted() -> list[str]:
-    try:
-        from cuda.core import Device
-
-        return [str(device.device_id) for device in Device.get_all_devices()]
-    except Exception:  # no library, no driver: each raises its own
-        return []
 
 
 @contextmanager
@@ -77,7 +71,7 @@ def execute(notebook: str, scheduler: str, target: str, options: Sequence[str]) 
     done = subprocess.run(
         [sys.executable, "-m", "artifact.build", "notebook", notebook, str(to), *options],
         cwd=ROOT,
-        env=os.environ | {sharding.VARIABLE: scheduler},
+        env=os.environ | {SCHEDULER: scheduler},
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
@@ -86,32 +80,27 @@ def execute(notebook: str, scheduler: str, target: str, options: Sequence[str]) 
     return f"{to.stem}: {last.removeprefix('error: ')}" if done.returncode else ""
 
 
-def work(given: command.Options, options: tuple[str, ...] = ()) -> int:
-    """Execute the chapters that `given` names, in order, with their points dealt out; options: of each chapter."""
-    failed = []
+@command.program(
+    "artifact.distributed.farm",
+    __doc__,
+    command.option("notebooks", nargs="+", help="and behind -- the options of each"),
+    command.option("--gpus", default="all", help='"all", or numbers: 0,2'),
+    command.option("--scheduler", help="address of a Dask cluster's scheduler"),
+    command.option("--target", required=True, help="folder of the executed chapters"),
+)
+def main(given: command.Options) -> int:
+    """Execute chapters, in order, with their points dealt out."""
+    names = [x for x in given.notebooks if x.endswith(".ipynb")]
+    options, failed = given.notebooks[len(names) :], []
     with nullcontext(given.scheduler) if given.scheduler else workers(visible(given.gpus)) as scheduler:
-        print(f"measure: {len(given.notebooks)} chapters, points dealt out by {scheduler}", flush=True)
-        for name in given.notebooks:
+        print(f"measure: {len(names)} chapters, points dealt out by {scheduler}", flush=True)
+        for name in names:
             why = execute(name, scheduler, given.target, options)
             print(f"{Path(name).stem}: {'failed' if why else 'done'}", flush=True)
             failed += [why] * bool(why)
     for why in failed:
         command.failed(why)
     return 1 if failed else 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Execute chapters; what stands behind -- are the options of each."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    at = given.index("--") if "--" in given else len(given)
-    options = (
-        command.option("notebooks", nargs="+"),
-        command.option("--gpus", default="all", help='"all", or numbers: 0,2'),
-        command.option("--scheduler", help="address of a Dask cluster's scheduler"),
-        command.option("--target", required=True, help="folder of the executed chapters"),
-    )
-    of_each = partial(work, options=tuple(given[at + 1 :]))
-    return command.program("artifact.distributed.farm", __doc__, *options)(of_each)(given[:at])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ every doubling, and is drawn as one.
 
 import functools
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from math import comb, exp, log, nan, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,14 +33,12 @@ from artifact.distributed.scaling import DTENSOR, GATHERED, OURS, STREAMED
 from artifact.drawing import plot, style
 from artifact.measure import records
 from artifact.verdicts import compare
-from kernels.distributed import generate, halo, partition
+from kernels.distributed import generate, partition
 from kernels.formats import csr
 
 RECORDED = Path(__file__).with_name("recorded")
 SCALING, TRIED, BEYOND, DEALT = "scaling.csv", "tried.csv", "beyond.csv", "dealt.csv"
 CASES = {"graph": "power-law graph", "mesh": "mesh", "block": "block-sparse weight"}
-#: In tables, whose width is that of the text.
-BRIEF = {"graph": "graph", "mesh": "mesh", "block": "blocks"}
 NAMES = {
     OURS: "ours",
     GATHERED: "all-gather of B and cuSPARSE",
@@ -79,9 +77,29 @@ def folder(mode: str = "auto", gpu: str = "nvidia-h200") -> Path:
 
 
 def load(where: Path, name: str = SCALING) -> pd.DataFrame:
-    """Return a folder's records, with their rate and the bytes of A in CSR, with float32 values."""
-    df = scaling.read(where / name)
-    return df.assign(tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9, csr_bytes=8 * df["nnz"] + 4 * df["m"])
+    """Return a folder's records, with what follows from them."""
+    return derived(scaling.read(where / name))
+
+
+def derived(df: pd.DataFrame) -> pd.DataFrame:
+    """Return records with their rate, the bytes of A in CSR with float32 values, names, and sizes as tables show them.
+
+    over_least: bytes that ours sends, over those that the pattern requires; NaN where nothing has to travel.
+    """
+    sends, csr_bytes = (df["contender"] == OURS) & (df["least_bytes"] > 0), 8 * df["nnz"] + 4 * df["m"]
+    brief = df["case"].replace("block", "blocks")
+    return df.assign(
+        tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9,
+        over_least=df["sent_bytes"] / df["least_bytes"].where(sends),
+        csr_bytes=csr_bytes,
+        csr_gb=csr_bytes / 1e9,
+        sent_gb=df["sent_bytes"] / 1e9,
+        rows_e6=df["m"] / 1e6,
+        nnz_e9=df["nnz"] / 1e9,
+        matrix=df["case"].map(CASES),
+        brief=brief,
+        sized=brief + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str),
+    )
 
 
 def ours(df: pd.DataFrame) -> pd.DataFrame:
@@ -91,11 +109,11 @@ def ours(df: pd.DataFrame) -> pd.DataFrame:
 
 def strong(df: pd.DataFrame) -> pd.DataFrame:
     """Sizes that were measured on one GPU and on several: efficiency is t(1) / (P · t(P))."""
-    mine = ours(df).rename(columns={"median_ms": "ms"})
+    mine = ours(df).rename(columns={"median_ms": "ms"}).sort_values(["case", "size", "gpus"])
     table = mine.merge(mine[mine["gpus"] == 1][[*MATRIX, "ms"]], on=MATRIX, suffixes=("", "_alone"))
-    table = table[table.groupby(MATRIX)["gpus"].transform("max") > 1].sort_values(["case", "size", "gpus"])
     table = table.assign(efficiency=table["ms_alone"] / table["gpus"] / table["ms"])
-    return table[[*MATRIX, "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
+    several = table.groupby(MATRIX)["gpus"].transform("max") > 1
+    return table.loc[several, [*MATRIX, "matrix", "nnz", "gpus", "ms", "efficiency"]].reset_index(drop=True)
 
 
 def weak(df: pd.DataFrame) -> pd.DataFrame:
@@ -108,13 +126,12 @@ def weak(df: pd.DataFrame) -> pd.DataFrame:
     mine = ours(df).rename(columns={"median_ms": "ms"})
     pairs = mine[mine["gpus"] == 1].merge(mine, on=["case", "n"], suffixes=("_alone", ""))
     share = pairs["nnz"] / pairs["gpus"] / pairs["nnz_alone"]
-    same = (pairs["gpus"] == 1) & (pairs["size"] == pairs["size_alone"])
-    pairs = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))
-    grown = pairs[same | (pairs["gpus"] > 1) & ((share - 1).abs() < 0.05)]
+    near = np.where(pairs["gpus"] == 1, pairs["size"] == pairs["size_alone"], (share - 1).abs() < 0.05)
+    grown = pairs.assign(efficiency=share * (pairs["ms_alone"] / pairs["ms"]))[near]
     grown = grown.assign(series=grown.groupby(["case", "nnz_alone"])["gpus"].transform("size"))
     best = grown[grown["series"] > 1].sort_values(["series", "nnz_alone"], kind="stable")
-    best = best[best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")]
-    return _ordered(best, ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
+    largest = best["nnz_alone"] == best.groupby("case")["nnz_alone"].transform("last")
+    return _ordered(best[largest], ["gpus"])[["case", "gpus", "nnz", "ms", "efficiency"]]
 
 
 def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
@@ -124,19 +141,25 @@ def efficiencies(df: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([fixed.assign(drawn=largest), weak(df).assign(scaling="weak", drawn=True)], ignore_index=True)
 
 
-def over_least(df: pd.DataFrame) -> pd.Series:
-    """Bytes that ours sends, over those that the pattern requires; NaN of others, and where nothing has to travel."""
-    return df["sent_bytes"] / df["least_bytes"].where((df["contender"] == OURS) & (df["least_bytes"] > 0))
-
-
 # ---------------------------------------------------------------- facts
 
 
 def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
-    """Yield what the page's text names: of records and of what lies in their folder `where`; nothing without any."""
+    """Yield what the page's text names: of records and of what lies in their folder `where`; nothing without any.
+
+    Strong scaling on the most GPUs, of the largest matrix of each case, and how many times as long the fastest
+    baseline takes there.
+    """
     if df.empty:
         return
     machine = records.read_machine(where) if (where / records.MACHINE).is_file() else {}
+    several = strong(df).query("gpus > 1")
+    at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
+    others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
+    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
+    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
+    large = load(where, BEYOND).rename(columns={"median_ms": "ms"})
+    called = large["case"] + large["size"].astype(str) + "x" + large["gpus"].astype(str)
     yield from flat(
         {
             "memory_bytes": machine.get("memory_bytes"),
@@ -144,29 +167,18 @@ def facts(df: pd.DataFrame, where: Path) -> Iterator[Fact]:
                 **{"gpu": df["gpu"].iloc[0], "day": df["when"].max()[:10], "commit": machine.get("commit", "")},
                 **{"gpus": ", ".join(map(str, sorted(df["gpus"].unique()))), "most": df["gpus"].max()},
             },
-            "sent_over_least": over_least(df).max(),
-            **_strong(df),
+            "sent_over_least": df["over_least"].max(),
+            "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
+            "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
             "weak": {case: _grown(of, df) for case, of in weak(df).groupby("case", sort=False)},
-            "beyond": _beyond(load(where, BEYOND)),
+            "beyond": {
+                **{name: large[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
+                "csr_bytes": large["csr_bytes"].agg({"low": "min", "high": "max"}),
+                "of": large.set_index(called)[["matrix", "communication_ms", "ms"]],
+            },
             "dealt": dealt(agrees(where)),
         }
     )
-
-
-def _strong(df: pd.DataFrame) -> dict[str, Any]:
-    """Return the efficiency on the most GPUs, of the largest matrix of each case.
-
-    With it, how many times as long the fastest baseline takes there.
-    """
-    several = strong(df).query("gpus > 1").assign(matrix=lambda df: df["case"].map(CASES))
-    at = several[several["gpus"] == several["gpus"].max()].sort_values("nnz").drop_duplicates("case", keep="last")
-    others = df[df["contender"] != OURS].sort_values("median_ms").drop_duplicates([*MATRIX, "gpus"])
-    beside = at.merge(others[[*MATRIX, "gpus", "contender", "median_ms"]], on=[*MATRIX, "gpus"])
-    beside = beside.assign(times=beside["median_ms"] / beside["ms"], contender=beside["contender"].map(NAMES))
-    return {
-        "strong": {"gpus": several["gpus"].max(), "of": at.set_index("case")[["matrix", "efficiency"]]},
-        "baseline": beside.set_index("case")[["matrix", "times", "contender"]],
-    }
 
 
 def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
@@ -177,25 +189,11 @@ def _grown(of: pd.DataFrame, df: pd.DataFrame) -> dict[str, Any]:
     return {"matrix": CASES[case], "efficiency": of["efficiency"].max(), **ends}
 
 
-def _beyond(df: pd.DataFrame) -> dict[str, Any]:
-    """Of matrices that no GPU holds."""
-    called = df["case"] + df["size"].astype(str) + "x" + df["gpus"].astype(str)
-    of = df.assign(matrix=df["case"].map(CASES), ms=df["median_ms"]).set_index(called)
-    return {
-        **{name: df[name].max() for name in ("gpu", "gpus", "prepare_s", "error")},
-        "csr_bytes": df["csr_bytes"].agg({"low": "min", "high": "max"}),
-        "of": of[["matrix", "communication_ms", "ms"]],
-    }
-
-
 def agrees(where: Path) -> pd.DataFrame | None:
     """`agreement.compared` of the points that several GPUs measured and the shipped ones of one GPU; None without."""
-    path = where / DEALT
-    of = (
-        agreement.compared(pd.read_csv(path, keep_default_na=False), paths.RECORDED / where.name)
-        if path.is_file()
-        else pd.DataFrame()
-    )
+    if not (where / DEALT).is_file():
+        return None
+    of = agreement.compared(pd.read_csv(where / DEALT, keep_default_na=False), paths.RECORDED / where.name)
     return None if of.empty else of
 
 
@@ -217,22 +215,17 @@ def dealt(of: pd.DataFrame) -> dict[str, Any]:
 
 def rates(df: pd.DataFrame) -> pd.DataFrame:
     """Milliseconds of all contenders, and what of ours is what."""
-    table = df.assign(matrix=_matrix(df), over_least=over_least(df), sent_gb=df["sent_bytes"] / 1e9)
-    return _ordered(table.assign(contender=df["contender"].map(SHORT)).sort_values("contender"), ["size", "gpus"])
+    return _ordered(df.assign(contender=df["contender"].map(SHORT)).sort_values("contender"), ["size", "gpus"])
 
 
 def times(df: pd.DataFrame) -> pd.DataFrame:
     """For each matrix and number of GPUs milliseconds of all, and how many times as fast as the others ours is."""
-    mine, key = ours(df), [*MATRIX, "gpus"]
-    table = _ordered(mine.assign(matrix=_matrix(mine)), ["size", "n", "gpus"]).set_index(key)
+    key = [*MATRIX, "gpus"]
+    table = _ordered(ours(df), ["size", "n", "gpus"]).set_index(key)
     ms = df.pivot(index=key, columns="contender", values="median_ms").reindex(table.index)
     over = ms.div(table["median_ms"], axis=0).map(" ({:.2f}×)".format).assign(**{OURS: ""})
     said = (ms.map("{:.4g}".format) + over).where(ms.notna(), "")
     return table.join(said.rename(columns=SHORT)).reset_index()
-
-
-def _matrix(df: pd.DataFrame) -> pd.Series:
-    return df["case"].map(BRIEF) + (df["nnz"] / 1e9).map(", {:.2g} · 10⁹".format).astype(str)
 
 
 def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -241,19 +234,12 @@ def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return df.assign(_place=place).sort_values(["_place", *by], kind="stable", ignore_index=True)
 
 
-def beyond(where: Path) -> pd.DataFrame:
-    """Matrices that no GPU holds: `beyond.csv` beside the records."""
-    df, units = load(where, BEYOND), {"m": 1e6, "nnz": 1e9, "csr_bytes": 1e9, "sent_bytes": 1e9}
-    return df.assign(matrix=df["case"].map(CASES), **{column: df[column] / unit for column, unit in units.items()})
-
-
 def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:
     """Return what overlap took: times of the first schedule, of `tried.csv` beside the records, and of today's."""
     before, key = load(where, TRIED), [*MATRIX, "gpus"]
     now = before[key].merge(ours(df), on=key)
     first = before.merge(now[key], on=key).assign(schedule="pack, send, pack, send …")
-    both = pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
-    return both.assign(matrix=both["case"].map(BRIEF))
+    return pd.concat([first, now.assign(schedule="pack all, then send, first in line")]).sort_index(kind="stable")
 
 
 @study.given
@@ -279,20 +265,19 @@ def fits(df: pd.DataFrame) -> pd.DataFrame:
 
 def claims(df: pd.DataFrame) -> pd.DataFrame:
     """Return what this chapter claims: efficiency at four GPUs, and bytes; what was measured, and a verdict."""
-    table = strong(df).sort_values("nnz")
+    table, rows = strong(df).sort_values("nnz"), []
     counts = (table["case"] != "graph") | (table["nnz"] >= LEAST_NNZ) & (table["n"] == 512)
     found = table[counts].drop_duplicates(["case", "gpus"], keep="last").sort_values("gpus")
-    rows = []
     for case, bar in BARS.items():
-        of = study.by(found.rename(columns={"case": "variant"}), case, "efficiency", "gpus")
+        of = study.where(found, case=case).set_index("gpus")["efficiency"]
         at, fewer = of.get(AT, np.nan), of[(of.index > 1) & (of.index < AT)]
-        what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
         so_far = ", ".join(f"{x:.0%} at {gpus} GPUs" for gpus, x in fewer.items()) if np.isnan(at) else f"{at:.0%}"
         missed = ", missed on fewer" * bool(np.isnan(at) and (fewer < bar).any())
+        what = " with at least 10⁹ non-zeros at N = 512" * (case == "graph")
         text = f"strong scaling of the {CASES[case]}{what} at {AT} GPUs"
         rows.append((text, f"≥ {bar:.0%}", so_far, _verdict(at, at >= bar) + missed))
-    sent, text = over_least(df).max(), "bytes sent over those that the pattern requires"
-    so_far = "" if np.isnan(sent) else f"{sent:.3g}×"
+    sent, text = df["over_least"].max(), "bytes sent over those that the pattern requires"
+    so_far = f"{sent:.3g}×" * (not np.isnan(sent))
     rows.append((text, f"≤ {MOST_SENT:g}×", so_far, _verdict(sent, sent <= MOST_SENT)))
     return pd.DataFrame(rows, columns=["ours", "bar", "measured", "verdict"])
 
@@ -324,7 +309,7 @@ def needed(case: str, size: int, parts: int, domain: int = 1) -> float:
         return groups * 16384 * (1 - (1 - 0.1) ** (size / 64 / groups)) * away  # k, blocks' share, unit of `scaling`'s
     of = generate.Rmat(size, 64)
     # Vertices by the 1 bits of their number; entries of a column fall on rows at random, as rows are scrambled.
-    left, ones = of.a + of.c, np.arange(of.scale + 1)
+    left, ones = generate.A + generate.C, np.arange(of.scale + 1)
     named = 1 - np.exp(-64 * of.m * left ** (of.scale - ones) * (1 - left) ** ones / groups)
     return groups * away * float(sum(comb(of.scale, i) * x for i, x in enumerate(named)))
 
@@ -389,11 +374,9 @@ def together(communication: float, multiplication: float, chunks: int, early: fl
 
     The first chunk travels behind what is multiplied early, others behind products.
     """
-    first, rest = communication / chunks, multiplication * (1 - early) / chunks
-    end = max(first, early * multiplication)
-    for chunk in range(chunks):
-        end = max(end, first * (chunk + 1)) + rest
-    return end
+    first, rest, chunk = communication / chunks, multiplication * (1 - early) / chunks, np.arange(chunks)
+    ends = first * (chunk + 1) + rest * (chunks - chunk)  # where a chunk is waited for, and no later one
+    return float(max(early * multiplication + rest * chunks, *ends))
 
 
 # ---------------------------------------------------------------- predictions
@@ -477,12 +460,11 @@ def received(made: generate.Generated, parts: int) -> pd.DataFrame:
 
     Its rows and non-zeros, the rows of B that it receives, also over its own, and those that others have.
     """
-    a = _whole(made)
-    edges = partition.by_nonzeros(a.row_ptr, parts)
-    table, rows = halo.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
+    a, edges = _whole(made), partition.by_nonzeros(_whole(made).row_ptr, parts)
+    table, rows = partition.volumes(a.row_ptr, a.col_idx, edges, edges), np.diff(edges)
     columns = {
         **{"part": range(parts), "rows": rows, "non-zeros": np.diff(a.row_ptr[edges])},
-        **{"rows of B received": table.sum(axis=1) - table.diagonal(), "rows that others have": a.m - rows},
+        **{"rows of B received": table.sum(axis=1), "rows that others have": a.m - rows},
     }
     return pd.DataFrame(columns).assign(**{"received, over its own": lambda df: df["rows of B received"] / df["rows"]})
 
@@ -497,7 +479,7 @@ def volumes() -> pd.DataFrame:
         a = _whole(made)
         edges, half = (partition.by_nonzeros(a.row_ptr, p) for p in (parts, parts // 2))
         ways = {
-            "by rows": halo.sent(halo.volumes(a.row_ptr, a.col_idx, edges, edges)),
+            "by rows": int(partition.volumes(a.row_ptr, a.col_idx, edges, edges).sum()),
             "all of B": (parts - 1) * a.m,
             "by columns": (parts - 1) * a.m,
             "1.5D, 2 replicas": _replicated(a, half) + a.m,
@@ -509,10 +491,8 @@ def volumes() -> pd.DataFrame:
 
 def _replicated(a: Any, edges: np.ndarray) -> int:
     """Rows of B that travel where each half of the columns is cut into as many parts as the rows are."""
-    columns, total = partition.even(a.k, 2), 0
-    for first, last in zip(columns, columns[1:], strict=False):
-        inside = (a.col_idx >= first) & (a.col_idx < last)
-        row_ptr = np.concatenate([[0], np.cumsum(inside)])[a.row_ptr]
-        of = partition.even(int(last - first), len(edges) - 1)
-        total += halo.sent(halo.volumes(row_ptr, a.col_idx[inside] - first, edges, of))
-    return total
+    halves = [partition.columns_of(a, *of) for of in pairwise(partition.even(a.k, 2).tolist())]
+    columns = [partition.even(x.k, len(edges) - 1) for x in halves]
+    return sum(
+        int(partition.volumes(x.row_ptr, x.col_idx, edges, y).sum()) for x, y in zip(halves, columns, strict=True)
+    )

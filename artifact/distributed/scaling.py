@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 
 from artifact import command
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import device, records
 from kernels import distributed, formats
-from kernels.contract import Operands, Problem
-from kernels.distributed import Panels, Part, backend, generate, partition, streaming
+from kernels.contract import Operands, Problem, require
+from kernels.distributed import Panels, Part, generate, partition
 from kernels.distributed.comm import together
-from kernels.formats import bcsr, csr, half, stored
+from kernels.formats import bcsr, csr, half
 from kernels.lazy import Lazy, torch
 
 torch_distributed = Lazy("torch.distributed")
@@ -94,11 +94,6 @@ class Case:
     degree: int = 64
     beyond: bool = False
 
-    @property
-    def bits(self) -> bool:
-        """Whether numbers are stored as bit patterns."""
-        return self.dtype in half.DTYPES
-
     def panel(self, x) -> Panels:
         """Return a matrix of all N columns."""
         return Panels((0, self.n), [x], self.dtype)
@@ -135,8 +130,7 @@ def cases(ranks: int, scale: int, side: int, rows: int, n: int, tokens: int) -> 
 def read(path: Path) -> pd.DataFrame:
     """COLUMNS of a file, no rows where there is no file. Raises ValueError, one sentence, for another file."""
     df = pd.read_csv(path, dtype={"kernel": str}) if path.is_file() else pd.DataFrame(columns=[*COLUMNS])
-    if list(df) != [*COLUMNS]:
-        raise ValueError(f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
+    require(list(df) == [*COLUMNS], f"{path}: its columns are not {', '.join(COLUMNS)}: give another --out")
     return df.fillna({"kernel": ""}).astype(COLUMNS)
 
 
@@ -175,11 +169,12 @@ def timed(call: Callable[[], object], here: Any, comm: Any, repeats: int) -> Row
 
 @dataclass
 class Made:
-    """A rank's part, and how its results are checked."""
+    """A rank's part, and how its results are checked: a row of A, and elements of B, made anew on the CPU."""
 
     part: Part
     fill: Callable[[Panels, int], None]  #: rows of B from one on
-    expected: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]  #: (row of C, columns)
+    row: Callable[[int], tuple[np.ndarray, np.ndarray]]  #: of the whole matrix -> (columns, float32 values)
+    b: Callable[[np.ndarray, np.ndarray], np.ndarray]  #: (rows, columns) -> float32 elements
 
 
 def make(case: Case, here: Any, comm: Any) -> Made:
@@ -192,7 +187,8 @@ def make(case: Case, here: Any, comm: Any) -> Made:
     return Made(
         replace(generate.part(matrix, edges, comm.rank), consumed=case.beyond),
         lambda panels, begin: generate.fill_dense(panels, begin, SEED),
-        lambda row, columns: generate.expected(matrix, row, columns, case.n, SEED),
+        matrix.row,
+        lambda rows, columns: generate.dense(rows, columns, case.n, SEED),
     )
 
 
@@ -200,7 +196,7 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
     """Return a block-sparse weight (size x k), 64 x 64, bfloat16; each rank makes its own rows."""
     xp, unit = here.xp, 64
     edges = partition.even(case.size, comm.size, unit)
-    begin, end = int(edges[comm.rank]), int(edges[comm.rank + 1])
+    begin, end = map(int, edges[comm.rank :][:2])
     a = bcsr.random(end - begin, k, density, SEED + comm.rank, dtype="bfloat16", xp=xp)
 
     def fill(panels: Panels, first: int) -> None:
@@ -208,15 +204,16 @@ def _block(case: Case, here: Any, comm: Any, k: int = 16384, density: float = 0.
         generate.fill_dense(Panels((0, case.n), [wide]), first, SEED)
         panels.fill(half.Half("bfloat16", half.to_bits(wide, "bfloat16")))
 
-    def expected(row: int, columns: np.ndarray):
+    def row(row: int) -> tuple[np.ndarray, np.ndarray]:
         first = (row - begin) // unit * unit
-        of = bcsr.to_csr(bcsr.to_host(backend.rows_of(a, first, min(first + unit, a.m))))
+        of = bcsr.to_csr(bcsr.to_host(partition.rows_of(a, first, min(first + unit, a.m))))
         inside = slice(*map(int, of.row_ptr[row - begin - first :][:2]))
-        b = half.to_bits(generate.dense(of.col_idx[inside], columns, case.n, SEED), "bfloat16")
-        products = of.val[inside].astype(np.float64)[:, None] * _float64(b, "bfloat16")
-        return products.sum(axis=0), np.abs(products).sum(axis=0)
+        return of.col_idx[inside], of.val[inside]
 
-    return Made(Part(a, edges, partition.even(k, comm.size, unit)), fill, expected)
+    def b(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return half.from_bits(half.to_bits(generate.dense(rows, columns, case.n, SEED), "bfloat16"), "bfloat16")
+
+    return Made(Part(a, edges, partition.even(k, comm.size, unit)), fill, row, b)
 
 
 def checked(made: Made, case: Case, out: Panels, comm) -> float:
@@ -226,17 +223,19 @@ def checked(made: Made, case: Case, out: Panels, comm) -> float:
     """
     rng, begin = np.random.default_rng(SEED + comm.rank), int(made.part.rows[comm.rank])
     rows, errors = out.arrays[0].shape[0], [0.0]
-    local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0))
+    local = np.unique(rng.integers(0, rows, SAMPLED if rows else 0)).tolist()
     columns = np.unique(np.append(rng.integers(0, case.n, SAMPLED_COLUMNS), (0, case.n - 1)))
     for row in local:
-        value, size = made.expected(begin + int(row), columns)
-        found = np.concatenate([formats.to_host(x[int(row)]) for x in out.arrays])[columns]
-        wrong = np.abs(_float64(found, case.dtype) - value) / np.maximum(size, np.finfo(np.float32).tiny)
+        names, values = made.row(begin + row)
+        products = values.astype(np.float64)[:, None] * made.b(names, columns)
+        found = np.concatenate([formats.to_host(x[row]) for x in out.arrays])[columns]
+        least = np.maximum(np.abs(products).sum(axis=0), np.finfo(np.float32).tiny)
+        wrong = np.abs(_float64(found, case.dtype) - products.sum(axis=0)) / least
         errors.append(float(np.nan_to_num(wrong, nan=np.inf).max()))
     # A that no GPU holds beside what is made of it is gone.
     over, row = (0.0, 0) if made.part.consumed else off_by(made, case, out)
-    found = comm.gather((max(errors), over, begin + row))
-    worst, (_, off, at) = max(error for error, *_ in found), max(found, key=lambda x: x[1])
+    every, wheres = zip(*comm.gather((max(errors), (over, begin + row))), strict=True)
+    worst, (off, at) = max(every), max(wheres, key=lambda x: x[0])
     if worst > LIMITS[case.dtype]:
         raise Wrong(
             f"{case.name} {case.size} has an error of {worst:.1e} at sampled rows, over {LIMITS[case.dtype]:.0e}"
@@ -255,10 +254,15 @@ def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
     In float64, without a library's sparse multiplication, for `VECTORS` vectors x of random signs. out: C's rows of
     this rank's part of A. A NaN is infinitely far off.
     """
-    xp, n = half.array_module(out.arrays[0]), case.n
+    xp, n, k, step = half.array_module(out.arrays[0]), case.n, made.part.slabs[0].k, max(1, CHUNK // case.n)
     signs = xp.asarray(np.random.default_rng(SEED).choice((-1.0, 1.0), (n, VECTORS)))
-    products, worst, where = _products(made, case, signs, xp), 0.0, 0
-    for begin, a in _slices(made.part.slabs, max(1, CHUNK // n)):
+    products, worst = xp.empty((k, VECTORS + 1)), (0.0, 0)  # B · x for each vector; magnitudes of B's rows, summed
+    for begin in range(0, k, step):
+        panel = case.panel(xp.empty((min(step, k - begin), n), csr.storage(case.dtype)))
+        made.fill(panel, begin)
+        b = _float64(panel.arrays[0], case.dtype)
+        products[begin : begin + step] = xp.concatenate((b @ signs, xp.abs(b).sum(axis=1)[:, None]), axis=1)
+    for begin, a in _slices(made.part.slabs, step):
         owner, column = xp.asarray(csr.rows(a)), xp.asarray(a.col_idx)
         value = xp.asarray(a.val).astype(xp.float64)
         terms = [value * products[column, j] for j in range(VECTORS)] + [xp.abs(value) * products[column, -1]]
@@ -267,22 +271,8 @@ def off_by(made: Made, case: Case, out: Panels) -> tuple[float, int]:
         may = SUMMED * exact[:, -1] / np.sqrt(n) + ROUNDED[case.dtype] * xp.sqrt((c * c).sum(axis=1))
         over = xp.abs(c @ signs - exact[:, :-1]).max(axis=1) / (SPREAD * may + np.finfo(np.float32).tiny)
         over = xp.where(xp.isnan(over), np.inf, over)
-        if float(over.max()) > worst:
-            worst, where = float(over.max()), begin + int(over.argmax())
-    return worst, where
-
-
-def _products(made: Made, case: Case, signs, xp):
-    """float64 (k, VECTORS + 1): B · x for each vector, and the sums of the magnitudes of B's rows."""
-    k, step = made.part.k, max(1, CHUNK // case.n)
-    found = xp.empty((k, VECTORS + 1))
-    for begin in range(0, k, step):
-        rows = slice(begin, min(begin + step, k))
-        panel = case.panel(xp.empty((rows.stop - begin, case.n), np.uint16 if case.bits else np.float32))
-        made.fill(panel, begin)
-        b = _float64(panel.arrays[0], case.dtype)
-        found[rows, :-1], found[rows, -1] = b @ signs, xp.abs(b).sum(axis=1)
-    return found
+        worst = max(worst, (float(over.max()), begin + int(over.argmax())), key=lambda x: x[0])
+    return worst
 
 
 def _slices(slabs, most: int):
@@ -294,15 +284,15 @@ def _slices(slabs, most: int):
     for slab in slabs:
         rows, columns = getattr(slab, "block", (1, 1))
         step = max(rows, most // rows * rows)
-        for first, last in streaming.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
+        for first, last in partition.cut(formats.to_host(slab.row_ptr), CHUNK // (rows * columns)):
             end = min(last * rows, slab.m)
             for at in range(first * rows, end, step):
-                yield base + at, formats.to_csr(backend.rows_of(slab, at, min(at + step, end)))
+                yield base + at, formats.to_csr(partition.rows_of(slab, at, min(at + step, end)))
         base += slab.m
 
 
 def _float64(array, dtype: str):
-    return stored.numbers(array, dtype).astype(np.float64)
+    return half.from_bits(array, dtype).astype(np.float64)
 
 
 # ---------------------------------------------------------------- contenders
@@ -335,14 +325,12 @@ def ours(case: Case, made: Made, here: Any, comm: Any) -> Ready:
 
 def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """All of B for everyone, with NCCL's all-gather, and cuSPARSE."""
-    a, k = made.part.a, made.part.k
+    a, k = made.part.a, made.part.slabs[0].k
     own = partition.even(k, comm.size)
-    if len(set(np.diff(own))) > 1:
-        raise ValueError(f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
+    require(k % comm.size == 0, f"{k} rows of B are no {comm.size} equal parts, which all-gather needs")
     whole, out = here.empty(k, case.n, case.dtype), here.empty(a.m, case.n, case.dtype)
     mine = whole[own[comm.rank] : own[comm.rank + 1]]
-    b, c = (half.Half(case.dtype, x) if case.bits else x for x in (whole, out))
-    operands = Operands(a, b, c)
+    b, c = (half.Half(case.dtype, x) if case.dtype in half.DTYPES else x for x in (whole, out))
     problem = Problem(
         room="distributed",
         label=case.name,
@@ -356,11 +344,11 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
         flops_def="2·nnz·N",
         least_bytes=0,
         requested_bytes=0,
-        make_host=lambda: operands,
-        make_device=lambda: operands,
+        make_host=lambda: Operands(a, b, c),
+        make_device=lambda: Operands(a, b, c),
     )
-    library, algorithm = (cusparse_block, "bsr") if case.name == "block" else (cusparse, "alg2")
-    bound: Any = together(comm, lambda: library.prepare(algorithm, problem, here.device))
+    prepare = partial(cusparse.prepare_blocks, "bsr") if case.name == "block" else partial(cusparse.prepare, "alg2")
+    bound: Any = together(comm, lambda: prepare(problem, here.device))
     stream = here.xp.cuda.Stream(non_blocking=True)
     bound.keep = bound.keep, stream  # `flow` and `at` are but its address
     flow, tensors, at = here._stream(stream), [], None
@@ -380,8 +368,10 @@ def gathered(case: Case, made: Made, here: Any, comm: Any) -> Ready:
 
 def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """PyTorch's distributed tensors multiply dense ones: the weight with its zeros, rows of it and of B on each GPU."""
-    if comm.size == 1 or case.name != "block":
-        raise ValueError("distributed tensors hold no sparse matrix, and of dense ones only the weight fits")
+    require(
+        comm.size > 1 and case.name == "block",
+        "distributed tensors hold no sparse matrix, and of dense ones only the weight fits",
+    )
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Shard
 
@@ -407,8 +397,10 @@ def dtensor(case: Case, made: Made, here: Any, comm: Any) -> Ready:
 
 def streamed(case: Case, made: Made, here: Any, comm: Any) -> Ready:
     """Return A in host memory, on one GPU."""
-    if comm.size > 1 or case.name != "graph" or made.part.nnz > MOST_STREAMED:
-        raise ValueError(f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed")
+    require(
+        comm.size == 1 and case.name == "graph" and made.part.a.nnz <= MOST_STREAMED,
+        f"only a graph of up to {MOST_STREAMED:.0e} non-zeros on one GPU is streamed",
+    )
     a = csr.to_host(made.part.a)
     made.part = Part(a, made.part.rows)  # what was on the GPU goes
     plan: Any = distributed.streamed(a, case.n, machine=here)
@@ -431,7 +423,7 @@ def _row(name: str, case: Case, made: Made, here: Any, comm: Any, repeats: int) 
     spent = max(comm.gather(time.perf_counter() - begin))
     made.fill(ready.b, ready.b_row)
     for array in ready.out().arrays:
-        array.fill(0x7FFF if case.bits else np.nan)
+        array.fill(0x7FFF if case.dtype in half.DTYPES else np.nan)
     here.sync()
     ready.call()
     here.sync()
@@ -449,12 +441,12 @@ def measure(case: Case, names: Sequence[str], here: Any, comm: Any, repeats: int
     begin = time.perf_counter()
     made = make(case, here, comm)
     here.sync()
-    counts, rows = comm.gather(made.part.nnz), []
+    counts, rows = comm.gather(sum(x.nnz for x in made.part.slabs)), []
     nnz = sum(counts)
     say(f"{case.name} {case.size}: {nnz:.3g} non-zeros made in {time.perf_counter() - begin:.1f} s")
     about = USUAL | {
         **{"case": case.name, "size": case.size, "gpus": comm.size, "gpu": str(here.device.name), "dtype": case.dtype},
-        **{"m": int(made.part.rows[-1]), "k": made.part.k, "n": case.n, "nnz": nnz, "samples": repeats},
+        **{"m": int(made.part.rows[-1]), "k": made.part.slabs[0].k, "n": case.n, "nnz": nnz, "samples": repeats},
         "imbalance": max(counts) * comm.size / nnz,
     }
     for name in names:
@@ -504,8 +496,10 @@ def main(given: command.Options) -> None:
 
         df = comm.gather(read(given.out) if comm.rank == 0 else None)[0]
         done = set(df[KEY].itertuples(index=False, name=None))
-        if given.beyond and comm.size == 1:
-            raise ValueError("--beyond is for matrices that no GPU holds, but there is one: start at least two")
+        require(
+            comm.size > 1 or not given.beyond,
+            "--beyond is for matrices that no GPU holds, but there is one: start at least two",
+        )
         every = cases(comm.size, given.scale, given.side, given.rows, given.n, given.tokens)
         contenders = [OURS] if given.beyond else given.contenders.split(",")
         for case in BEYOND if given.beyond else every:

@@ -23,7 +23,7 @@ import time as host_clock
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -123,8 +123,7 @@ def time(
 
     try:
         flush_us = stopwatch.flush_us(HOST_PROBES)
-        dear = [name for name in contenders if host_us(launch[name], stopwatch) > HOST_SHARE * flush_us]
-        for name in dear:
+        for name in [name for name in contenders if host_us(launch[name], stopwatch) > HOST_SHARE * flush_us]:
             graphs[name] = capture(name, contenders[name], stopwatch.stream)
             launch[name] = graphs[name].launch
         timed = measure(list(contenders), run, flush_us, budget_s, min_samples, max_samples, graphs)
@@ -209,8 +208,7 @@ def stable(before_us: float, after_us: float) -> bool:
 
 def sample_count(launch_us: float, flush_us: float, budget_s: float, min_samples: int, max_samples: int) -> int:
     """Return samples that a budget (s) pays for, when each costs a flush and a launch (µs)."""
-    affordable = budget_s * 1e6 / max(launch_us + flush_us, 1e-3)
-    return int(min(max(affordable, min_samples), max_samples))
+    return int(min(max(budget_s * 1e6 / max(launch_us + flush_us, 1e-3), min_samples), max_samples))
 
 
 def schedule(counts: Mapping[str, int]) -> list[str]:
@@ -273,14 +271,6 @@ def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:
 # ---------------------------------------------------------------- loops of calls
 
 
-class Plan(NamedTuple):
-    """How `time_calls` times one contender."""
-
-    warmup: int  #: calls before each sample
-    calls: int  #: in a sample
-    samples: int
-
-
 def time_calls(
     contenders: Mapping[str, Any],
     device,
@@ -324,7 +314,7 @@ def time_calls(
             return (host_clock.perf_counter() - began) * 1e6
 
     taken: dict[str, list[float]] = {}
-    plans: dict[str, Plan] = {}
+    plans: dict[str, tuple[int, int, int]] = {}
     seen: list[Sample] = []
 
     def take(name: str, us: float) -> None:
@@ -342,12 +332,12 @@ def time_calls(
             if us < LONG_CALL_S * 1e6:
                 us = run(name, 0, 1)
             plans[name], taken[name] = plan_calls(us, warmup, calls, samples, budget_s), []
-            if plans[name] == Plan(0, 1, 1):  # that was it
+            if plans[name] == (0, 1, 1):  # that was it
                 take(name, us)
-        for name in schedule({n: plan.samples for n, plan in plans.items() if not taken[n]}):
-            plan = plans[name]
-            take(name, run(name, plan.warmup, plan.calls) / plan.calls)
-        timed = timings(taken, seen, {name: plan.calls * plan.samples for name, plan in plans.items()})
+        for name in schedule({name: many for name, (_, _, many) in plans.items() if not taken[name]}):
+            before, count, _ = plans[name]
+            take(name, run(name, before, count) / count)
+        timed = timings(taken, seen, {name: count * many for name, (_, count, many) in plans.items()})
         if verify is not None:
             for name in (x for x in contenders if timed[x].median_us < LONG_CALL_S * 1e6):
                 verify(name, partial(run, name, 0, 1))
@@ -357,19 +347,21 @@ def time_calls(
         stream.close()
 
 
-def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> Plan:
+def plan_calls(call_us: float, warmup: int, calls: int, samples: int, budget_s: float) -> tuple[int, int, int]:
     """Return what of a plan a budget (s) pays for, when a call takes `call_us` (µs); one call at least.
+
+    That is calls before each sample, calls in a sample, samples.
 
     First the loops and their warm-up get shorter, then there are fewer of them.
     """
     affordable = budget_s * 1e6 / max(call_us, 1e-3)
     if affordable >= samples * (warmup + calls):
-        return Plan(warmup, calls, samples)
+        return warmup, calls, samples
     each = int(affordable / samples)  # calls for a sample and its warm-up
     if each == 0:
-        return Plan(0, 1, max(1, int(affordable)))
+        return 0, 1, max(1, int(affordable))
     timed = max(1, each * calls // (warmup + calls))
-    return Plan(min(warmup, each - timed), timed, samples)
+    return min(warmup, each - timed), timed, samples
 
 
 # ---------------------------------------------------------------- the machine

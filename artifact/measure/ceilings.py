@@ -87,7 +87,27 @@ def _measure(run: Run, name: str) -> dict:
         launch()
         return _errors(name, out, ceiling.expected, ceiling.tolerance)
 
-    return measure_alone(run, _as_problem(name, ceiling, run.seed), records.CEILINGS, ceiling.bound, verify)
+    def nothing():
+        raise NotImplementedError(f"microbenchmark {name} has no operands")
+
+    # The columns speak of multiplications; only the work of a launch means something here.
+    problem = Problem(
+        room=records.CEILINGS,
+        label=name,
+        m=1,
+        n=1,
+        k=1,
+        nnz=1,
+        density=1.0,
+        seed=run.seed,
+        useful_flops=ceiling.flops,
+        flops_def=ceiling.flops_def,
+        least_bytes=ceiling.bytes,
+        requested_bytes=ceiling.bytes,
+        make_host=nothing,
+        make_device=nothing,
+    )
+    return measure_alone(run, problem, records.CEILINGS, ceiling.bound, verify)
 
 
 def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> verification.Errors:
@@ -99,30 +119,3 @@ def _errors(name: str, out, expected, tolerance: float = ceilings.TOLERANCE) -> 
             f"microbenchmark {name} is off by {worst:.1e}, above {tolerance:.0e}: its rate means nothing"
         )
     return verification.Errors(float((off**2).mean() ** 0.5), worst)
-
-
-def _as_problem(name: str, ceiling: ceilings.Ceiling, seed: int) -> Problem:
-    """Return a record whose work is that of a launch, since nothing is multiplied.
-
-    The columns speak of multiplications; only the work of a launch means something here.
-    """
-
-    def nothing():
-        raise NotImplementedError(f"microbenchmark {name} has no operands")
-
-    return Problem(
-        room=records.CEILINGS,
-        label=name,
-        m=1,
-        n=1,
-        k=1,
-        nnz=1,
-        density=1.0,
-        seed=seed,
-        useful_flops=ceiling.flops,
-        flops_def=ceiling.flops_def,
-        least_bytes=ceiling.bytes,
-        requested_bytes=ceiling.bytes,
-        make_host=nothing,
-        make_device=nothing,
-    )

@@ -215,7 +215,8 @@ def describe(device) -> dict[str, Any]:
 
     device: `cuda.core.Device`, current. No path, host name, serial number or UUID is in it.
     """
-    p = device.properties
+    p, version = device.properties, _ask(lambda: succeeded(driver.cuDriverGetVersion(), "{}"), None)
+    system, number = platform.system(), re.match(r"[\d.]*\d|", platform.release())
     return {
         "gpu": device.name,
         "slug": slug(device.name),
@@ -230,30 +231,28 @@ def describe(device) -> dict[str, Any]:
         "registers_per_sm": p.max_registers_per_multiprocessor,
         "ecc": bool(p.ecc_enabled),
         **_answers(device, DESCRIBED),
-        "cuda": _cuda_version(),
+        "cuda": f"{version // 1000}.{version % 1000 // 10}" if version else "unknown",
         "cublas": _library_version("cublas"),
         "cusparse": _library_version("cusparse"),
-        "cusparselt": _cusparselt_version(),
+        "cusparselt": _library_version("cusparseLt"),
         "cpu": _cpu(),
         "cpu_cores": len(os.sched_getaffinity(0)),  # that this process may use
         "python": platform.python_version(),
-        "os": _os(),
-        "packages": package_versions(),
+        # Distribution and kernel, numbers only: a suffix may name the machine it was built for.
+        "os": f"{_ask(lambda: platform.freedesktop_os_release()['PRETTY_NAME'], system)}, {system} "
+        f"{number.group() if number else ''}, {platform.machine()}",
+        "packages": {
+            name: found for name in PACKAGES if (found := _ask(partial(importlib.metadata.version, name), None))
+        },
     }
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of those of `PACKAGES` that are installed."""
-    versions = {name: _ask(partial(importlib.metadata.version, name), None) for name in PACKAGES}
-    return {name: version for name, version in versions.items() if version}
-
-
-def git(*arguments: str) -> str:
-    """Return what git says of the checkout.
+def git(*arguments: str, root: Path | None = None) -> str:
+    """Return what git says of the checkout, or of another.
 
     Raises OSError where there is no git, RuntimeError with its reason where it fails.
     """
-    command = ("git", "-C", str(paths.ROOT), *arguments)
+    command = ("git", "-C", str(root or paths.ROOT), *arguments)
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -294,13 +293,15 @@ def sources(system: str) -> str:
     kernels, artifact = paths.ROOT / "kernels", paths.ROOT / "artifact"
     modules = {name: module.replace(".", "/") for name, module in registry.modules().items()}
     shared = {f.name for f in kernels.iterdir() if f.is_dir() and not (f / "launch.py").exists()}
-    systems, baselines = {system} | shared, list(getattr(importlib.import_module(f"kernels.{system}"), "BASELINES", ()))
+    asked = getattr(importlib.import_module(f"kernels.{system}"), "BASELINES", ())
+    systems, baselines = {system} | shared, list(dict.fromkeys(name.partition(".")[0] for name in asked))
     for baseline in baselines:  # which grows meanwhile
-        for package, _, name in (x.rpartition(".") for x in _imported(paths.ROOT / f"{modules[baseline]}.py")):
-            if package == "artifact.baselines" and name in {*modules} - {*baselines}:
-                baselines.append(name)
-            elif package == "kernels" and (kernels / name).is_dir():
-                systems.add(name)
+        for name in _imported(paths.ROOT / f"{modules[baseline]}.py"):
+            match name.split("."):
+                case ["artifact", "baselines", other, *_] if other in {*modules} - {*baselines}:
+                    baselines.append(other)
+                case ["kernels", package, *_] if (kernels / package).is_dir():
+                    systems.add(package)
     files = [
         *kernels.glob("*.py"),
         *(f for name in systems for f in (kernels / name).rglob("*")),
@@ -317,11 +318,9 @@ def sources(system: str) -> str:
 
 
 def _imported(file: Path) -> set[str]:
-    """Dotted names that a Python file imports, modules and what it takes from them."""
-    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    taken = {(x.module, a.name) for x in nodes if isinstance(x, ast.ImportFrom) and x.module for a in x.names}
-    return modules | {module for module, _ in taken} | {f"{module}.{name}" for module, name in taken}
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    taken = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {f"{getattr(x, 'module', '')}.{alias.name}".lstrip(".") for x in taken for alias in x.names}
 
 
 def _total_memory() -> int:
@@ -340,7 +339,6 @@ def _nvml(pci_bus_id: str) -> tuple[Any, Any]:
 
 
 def _answers(device, questions: Questions) -> dict[str, Any]:
-    """Return what NVML says of a `cuda.core.Device`."""
     nvml, gpu = _ask(lambda: _nvml(device.pci_bus_id), (None, None))
     return {name: _ask(lambda ask=ask: ask(nvml, gpu), otherwise) for name, (ask, otherwise) in questions.items()}
 
@@ -353,17 +351,14 @@ def _ask(question, otherwise):
         return otherwise
 
 
-def _cuda_version() -> str:
-    """CUDA version that the driver supports, e.g. "13.0"."""
-    version = _ask(lambda: succeeded(driver.cuDriverGetVersion(), "{}"), None)
-    return f"{version // 1000}.{version % 1000 // 10}" if version else "unknown"
-
-
 def _library_version(name: str) -> str | None:
     """Version of a library itself, e.g. "12.6.3", by its module in nvmath.bindings; None without it.
 
-    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous.
+    The package's version may differ. cuBLASLt is a part of cuBLAS. One packed number would be ambiguous. Of cuSPARSELt
+    that of the file that was chosen; ValueError where it is not the one that answers.
     """
+    if name == "cusparseLt" and os.environ.get(CUSPARSELT):
+        return _property_version(cusparselt().get_property)
     return _ask(lambda: _property_version(importlib.import_module(f"nvmath.bindings.{name}").get_property), None)
 
 
@@ -389,13 +384,6 @@ def cusparselt():
         "with LD_PRELOAD set to the same file",
     )
     return cusparseLt
-
-
-def _cusparselt_version() -> str | None:
-    """Version of the cuSPARSELt that answers; None without any. ValueError where a file was chosen and is not it."""
-    if os.environ.get(CUSPARSELT):
-        return _property_version(cusparselt().get_property)
-    return _ask(lambda: _property_version(cusparselt().get_property), None)
 
 
 def _file_version(path: str) -> str:
@@ -428,10 +416,3 @@ def _cpu() -> str:
     text = _ask(lambda: Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), "")
     found = re.search(r"^model name[ \t]*:[ \t]*(\S.*?)\s*$", text, re.MULTILINE)
     return found[1] if found else platform.machine()
-
-
-def _os() -> str:
-    """Distribution and kernel, numbers only: a suffix may name the machine it was built for."""
-    name = _ask(lambda: platform.freedesktop_os_release()["PRETTY_NAME"], platform.system())
-    number = re.match(r"[\d.]*\d|", platform.release())
-    return f"{name}, {platform.system()} {number.group() if number else ''}, {platform.machine()}"

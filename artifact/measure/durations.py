@@ -1,4 +1,8 @@
-"""How long measuring took, by the stamps of the records, and what commands take without a GPU."""
+"""What records tell of measuring: how long it took, by their stamps, and how far a second run is from the first.
+
+A second run, of all experiments of a system or of some, lies in `records.REPEAT` beside the first (`run.start` with
+repeat=True). What commands take without a GPU stands here, too.
+"""
 
 import functools
 from pathlib import Path
@@ -20,6 +24,7 @@ WITHOUT_GPU = "two cores without a GPU, on 2026-11-24"
 #: GPU -> the same of `make kick`, few kernels or none compiled before, its environment from wheels, on KICKED.
 KICK_S = {"H200": 447, "H100": 558}
 KICKED = "nodes with 16 cores, on 2026-11-24"
+SECOND_RUNS = "gpu room experiments measurements of median most_of_ten most between same_code".split()
 
 
 def durations(folder: Path) -> pd.DataFrame:
@@ -95,6 +100,35 @@ def said(minutes: float) -> str:
     return "under 0.1" if 0 < minutes < 0.05 else f"{minutes:.1f}" if minutes else "0"
 
 
-def size_bytes(folder: Path) -> int:
-    """Bytes of the files under a folder, links not followed; 0 if there is none."""
-    return sum(f.lstat().st_size for f in Path(folder).rglob("*") if not f.is_dir())
+# ---------------------------------------------------------------- second runs
+
+
+def apart(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+    """By how much of the first's each median time of the second is off, for what both have measured."""
+    both = first.merge(second, on=["experiment", "seed", *records.KEY], suffixes=("", "_again"))
+    return (both["median_us_again"] / both["median_us"] - 1).abs()
+
+
+def runs(root: Path) -> pd.DataFrame:
+    """Return a row for each system of each GPU that has a second run; columns SECOND_RUNS.
+
+    root: a folder of records. experiments: their names. measurements: medians that both runs have, of so many in the
+    first. median, most_of_ten, most: of `apart`, its median, 90th percentile and maximum. between: time from one run to
+    the other. same_code: whether both are of the same kernels, timer and driver.
+    """
+    found = []
+    for here in (root / gpu / system for gpu in records.list_gpus(root) for system in records.systems(root / gpu)):
+        there, known = here / records.REPEAT, records.experiments(here)
+        names = [name for name in records.experiments(there) if name in known]
+        twice = {name: tuple(records.read(folder / f"{name}.csv") for folder in (here, there)) for name in names}
+        off = pd.concat([pd.Series(dtype=float), *(apart(*pair) for pair in twice.values())])
+        if not off.empty:
+            first, second = (pd.concat(side) for side in zip(*twice.values(), strict=True))
+            of_system = here.parent.name, here.name, [*twice], len(off), len(first)
+            early, late = (pd.to_datetime(df["when"], utc=True, format="ISO8601").median() for df in (first, second))
+            # A repetition without a machine.json of its own is the system's.
+            own = there if (there / records.MACHINE).exists() else here
+            machines = [records.read_machine(folder) for folder in (here, own)]
+            same = len({(machine.get("sources"), machine["driver"]) for machine in machines}) == 1
+            found.append((*of_system, off.median(), off.quantile(0.9), off.max(), abs(late - early), same))
+    return pd.DataFrame(found, columns=SECOND_RUNS)

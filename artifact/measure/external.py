@@ -66,23 +66,18 @@ def find(system: str, folder: Path = registry.FOLDER, name: str = "*") -> list[O
     Raises ValueError, one sentence, where a file lacks a key, has an unknown one, or lies in the folder of another GPU
     than its own.
     """
-    files = (folder / system / registry.OTHERS).glob(f"*/{name}.toml")
-    found = (read(system, path.stem, path.parent.name, folder) for path in files)
+    found = []
+    for path in (folder / system / registry.OTHERS).glob(f"*/{name}.toml"):
+        table = {"over": ""} | registry.toml(path)
+        for key in sorted(table.keys() ^ KEYS):
+            what = "is missing" if key in KEYS else "is none of such a file's"
+            raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
+        require(
+            slug(table["gpu"]) == path.parent.name,
+            f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.",
+        )
+        found.append(Others(room=system, name=path.stem, **table))
     return sorted(found, key=lambda m: (m.name, slug(m.gpu) != paths.HOME, m.gpu))
-
-
-def read(system: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:
-    """Return that of one GPU, by its slug. Raises FileNotFoundError or ValueError as `find`."""
-    path = registry.others(system, name, gpu, folder).with_suffix(".toml")
-    table = {"over": ""} | registry.toml(path)
-    for key in sorted(table.keys() ^ KEYS):
-        what = "is missing" if key in KEYS else "is none of such a file's"
-        raise ValueError(f"{path}: the key {key!r} {what}; what is not known is said in words.")
-    require(
-        slug(table["gpu"]) == gpu,
-        f"{path}: it is of an {table['gpu']}, so it belongs in the folder {slug(table['gpu'])!r}.",
-    )
-    return Others(room=system, name=name, **table)
 
 
 def nearest(system: str, name: str, gpu: str, folder: Path = registry.FOLDER) -> Others:

@@ -65,34 +65,28 @@ def download(matrices: pd.DataFrame, where: Path, say: Callable[[str], None] = p
     """
     failed, pairs = [], zip(matrices["name"], matrices["group"], strict=True)
     for name, group in ((name, group) for name, group in pairs if group and find(name, where) is None):
+        url = f"{COLLECTION}/{urllib.parse.quote(group)}/{urllib.parse.quote(name)}.tar.gz"
+        part = where / f"{name}.mtx.part"
         try:
-            _fetch(group, name, where)
+            with (
+                urllib.request.urlopen(url, timeout=60) as answer,
+                tarfile.open(fileobj=answer, mode="r|gz") as archive,
+            ):
+                # Beside it may lie right-hand sides and coordinates.
+                member = next((x for x in archive if x.isfile() and Path(x.name).name == f"{name}.mtx"), None)
+                if member is None:
+                    raise ValueError(f"the archive {url} has no {name}.mtx")
+                content: Any = archive.extractfile(member)
+                with part.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+            part.replace(where / f"{name}.mtx")
             say(f"{group}/{name}")
         except (OSError, EOFError, tarfile.TarError, ValueError, zlib.error) as error:
             say(f"{group}/{name} failed: {error}")
             failed.append(name)
+        finally:
+            part.unlink(missing_ok=True)
     return failed
-
-
-def _fetch(group: str, name: str, where: Path) -> None:
-    """One matrix of the collection into `<name>.mtx`. Raises ValueError where its archive has none."""
-    url = f"{COLLECTION}/{urllib.parse.quote(group)}/{urllib.parse.quote(name)}.tar.gz"
-    part = where / f"{name}.mtx.part"
-    try:
-        with (
-            urllib.request.urlopen(url, timeout=60) as answer,
-            tarfile.open(fileobj=answer, mode="r|gz") as archive,
-        ):
-            # Beside it may lie right-hand sides and coordinates.
-            member = next((x for x in archive if x.isfile() and Path(x.name).name == f"{name}.mtx"), None)
-            if member is None:
-                raise ValueError(f"the archive {url} has no {name}.mtx")
-            content: Any = archive.extractfile(member)
-            with part.open("wb") as file:
-                shutil.copyfileobj(content, file)
-        part.replace(where / f"{name}.mtx")
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def folder() -> Path | None:

@@ -8,7 +8,7 @@ that the kernels are right, and what they make of the same caches and memory.
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from artifact import command, registry
 from artifact.measure import device as gpus
 from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
-from kernels.contract import Problem
+from kernels.contract import Problem, require
 from kernels.formats import csr
 
 #: Bytes of shared memory of a block that a GeForce has.
@@ -106,20 +106,20 @@ def measure(
     return pd.DataFrame(rows)
 
 
-def main(given: Sequence[str] | None = None) -> int:
+@command.program(
+    "artifact.measure.portable",
+    __doc__,
+    command.option("--out", type=Path, help="a CSV file of the rows"),
+    command.option("--only", default="", help="points of this kind, blocks say"),
+    command.option("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point"),
+)
+def main(o: command.Options) -> None:
     """Check and time one point of each system on this GPU, and write the rows."""
-    options = (
-        command.option("--out", type=Path, help="a CSV file of the rows"),
-        command.option("--only", default="", choices=sorted({p.what for _, p in points()} | {""})),
-        command.option("--budget", type=float, default=BUDGETS_S["kick"], help="seconds a contender and point"),
-    )
-
-    def work(o: command.Options) -> None:
-        df = measure(gpus.require().open(), o.only, o.budget)
-        if o.out:
-            df.to_csv(o.out, index=False)
-
-    return command.program("artifact.measure.portable", __doc__, *options)(work)(given)
+    known = sorted({p.what for _, p in points()})
+    require(o.only in ("", *known), f"There are no points {o.only!r}; known: {', '.join(known)}.")
+    df = measure(gpus.require().open(), o.only, o.budget)
+    if o.out:
+        df.to_csv(o.out, index=False)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,7 @@ import io
 import itertools
 import json
 import math
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +38,7 @@ import pandera.pandas as pa
 from artifact import registry
 from artifact.measure import verification
 from artifact.measure.device import slug
+from kernels import jit
 from kernels.contract import require
 
 #: Texts that reach pages; a GPU has no others.
@@ -70,20 +69,19 @@ class Column:
     optional: bool = False  # text may be empty, a float may be NaN
     late: bool = False  # records from before this column lack it, and have NaN when they are read
 
-    def parse(self, text: str, name: str, row: int, column: str) -> Any:
-        """Return the value of a cell. Raise ValueError that says where it is, as `_refuse`, and what it should be."""
-        called, read, _ = KINDS[self.kind]
-        if self.optional and not text:
-            return text if self.kind == "text" else math.nan
-        with suppress(ValueError):
-            if (value := read(text)) is not None:
-                return value
-        _refuse(name, row, column, f"{text!r} is not {called}")
-
     def read(self, texts: Sequence[str], name: str, column: str) -> list:
-        """Return the values of all cells, each different text parsed once. Errors as `parse`."""
-        first = {text: row for row, text in reversed([*enumerate(texts, start=2)])}
-        known = {text: self.parse(text, name, first[text], column) for text in sorted(first, key=first.__getitem__)}
+        """Return the values of all cells, each different text parsed once.
+
+        Raise ValueError that says where the first wrong one is, as `_refuse`, and what it should be.
+        """
+        called, parse, _ = KINDS[self.kind]
+        known = {"": "" if self.kind == "text" else math.nan} if self.optional else {}
+        for row, text in enumerate(texts, start=2):
+            if text not in known:
+                with suppress(ValueError):
+                    known[text] = parse(text)
+                if known.get(text) is None:
+                    _refuse(name, row, column, f"{text!r} is not {called}")
         return [known[text] for text in texts]
 
 
@@ -192,15 +190,6 @@ def _schema(columns: Mapping[str, Column], rules: Iterable[tuple[str, Callable, 
     return pa.DataFrameSchema(checks=checks)
 
 
-def _validate(schema: pa.DataFrameSchema, df: pd.DataFrame, name: str | Path) -> None:
-    """Raise ValueError that names the first row that is not as it must be."""
-    try:
-        schema.validate(df)
-    except pa.errors.SchemaError as error:
-        row = int(error.failure_cases["index"].min())
-        _refuse(name, row + 2, error.check.name, error.check.error.format(**df.iloc[row]))
-
-
 def _table(
     text: str, name: str, columns: Mapping[str, Column], what: str, *schemas: pa.DataFrameSchema
 ) -> pd.DataFrame:
@@ -218,7 +207,11 @@ def _table(
     parsed = {c: columns[c].read(cells, name, c) for c, cells in zip(header, zip(*lines, strict=True), strict=True)}
     df = pd.DataFrame(parsed).reindex(columns=list(columns))
     for schema in schemas:
-        _validate(schema, df, name)
+        try:
+            schema.validate(df)
+        except pa.errors.SchemaError as error:
+            row = int(error.failure_cases["index"].min())
+            _refuse(name, row + 2, error.check.name, error.check.error.format(**df.iloc[row]))
     return df.astype({c: KINDS[column.kind][2] for c, column in columns.items()})
 
 
@@ -248,15 +241,6 @@ def _is_as_defined(df: pd.DataFrame) -> np.ndarray:
     return np.logical_and.reduce([(df["flops_def"] != x) | (df["useful_flops"] == said[x]) for x in said])
 
 
-def _is_rate(rate: str, df: pd.DataFrame) -> np.ndarray:
-    work, unit = RATES[rate]
-    return np.isclose(df[rate], df[work] / df["median_us"] / unit, rtol=1e-6, atol=0)
-
-
-def _is_problems(column: str, df: pd.DataFrame) -> pd.Series:
-    return (df["room"] == CEILINGS) | (df[column] == df.groupby(list(POINT))[column].transform("first"))
-
-
 #: What a record of a measurement is: the ranges of COLUMNS, and what the cells of a row, and rows, must agree on.
 SCHEMA = _schema(
     COLUMNS,
@@ -275,8 +259,14 @@ SCHEMA = _schema(
         ),
         ("useful_flops", _is_as_defined, "{useful_flops:g} is not {flops_def}"),
         *(
-            (rate, partial(_is_rate, rate), f"{{{rate}:g}} is not {of} over median_us")
-            for rate, (of, _) in RATES.items()
+            (
+                rate,
+                lambda df, rate=rate, work=work, unit=unit: np.isclose(
+                    df[rate], df[work] / df["median_us"] / unit, rtol=1e-6, atol=0
+                ),
+                f"{{{rate}:g}} is not {work} over median_us",
+            )
+            for rate, (work, unit) in RATES.items()
         ),
         *(
             (
@@ -286,7 +276,14 @@ SCHEMA = _schema(
             )
             for error in ("rel_err", "max_err")
         ),
-        *((x, partial(_is_problems, x), f"{{{x}}} differs from another row of the same problem") for x in PROBLEM),
+        *(
+            (
+                x,
+                lambda df, x=x: (df["room"] == CEILINGS) | (df[x] == df.groupby(list(POINT))[x].transform("first")),
+                f"{{{x}}} differs from another row of the same problem",
+            )
+            for x in PROBLEM
+        ),
         *((x, lambda df, x=x: df[x] == df[x].iloc[0], f"{{{x}}} differs from that in row 2") for x in ONE_PER_FILE),
         ("variant", lambda df: ~df.duplicated(list(KEY)), "{variant!r} at this shape is in a row above already"),
     ],
@@ -344,14 +341,8 @@ def write_text(path: Path, text: str) -> Path:
     To a temporary file in the same folder, then renamed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner may read
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with jit.aside(path) as file:
+        file.write(text.encode())
     return path
 
 

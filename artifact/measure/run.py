@@ -2,16 +2,26 @@
 
 run = start(system, mode, gpu, preset, seed, records)
 df = run.measure("wide", problems, contenders)   # measures what is missing, or reads the records
+
+Where there are several GPUs, points are dealt out by Dask's scheduler to workers, one a GPU, of a host or of a cluster:
+`distributed.farm` starts them, and names the scheduler in the environment of the process that goes through a chapter.
+That one hands in all points that are missing (`each`), and alone appends what comes back, point by point. A point is
+never split: its contenders stay on one GPU. That of a worker that died goes to another. Without a scheduler the points
+are measured here, in their order.
 """
 
 import contextlib
 import csv
+import hashlib
 import importlib
+import json
 import os
+import pickle
 import re
+import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.measure import bench, device, records, sharding, verification
+from artifact.measure import bench, device, records, verification
 from kernels import jit
 from kernels.autotune import probe
 from kernels.contract import PreparedKernel, Problem, require
@@ -53,6 +63,10 @@ OTHER_OPS = (
     "HGMMA.SP",
     "UTMALDG",
 )
+#: Set to the address of Dask's scheduler in the process that deals points out.
+SCHEDULER = "SPARSITY_SCHEDULER"
+#: Beside the records: for each experiment, which GPU measured which point.
+DEALT = ".dealt"
 #: Added to the name of a record that was measured with other code or on another machine.
 SET_ASIDE = ".stale"
 
@@ -60,6 +74,7 @@ _say = partial(print, flush=True)
 
 Contender = Callable[[Problem], PreparedKernel]
 Result = TypeVar("Result")
+Point = TypeVar("Point")
 #: (name -> PreparedKernel, `cuda.core.Device`, budget_s=, verify=) -> name -> Timing; `bench` has two.
 Timer = Callable[..., dict[str, bench.Timing]]
 
@@ -152,11 +167,11 @@ class Run:
         def work(problem: Problem) -> dict:
             return measure_point(problem, contenders, self.device, BUDGETS_S[self.preset], timer)
 
-        for number, (problem, who, timed) in enumerate(sharding.each(work, todo), done + 1):
+        for number, (problem, who, timed) in enumerate(each(work, todo), done + 1):
             said = {"gpu": self.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
             rows = [row(problem, name, experiment, *result, **said) for name, result in timed.items()]
             records.append(path, rows)
-            sharding.mark(self.folder, experiment, f"{experiment} {point_name(problem)}", who)
+            mark(self.folder, experiment, f"{experiment} {point_name(problem)}", who)
             best = min(rows, key=lambda r: r["median_us"])
             took, began = time.perf_counter() - began, time.perf_counter()
             _say(
@@ -308,17 +323,17 @@ def check_exactly(problem: Problem, contenders: Mapping[str, Contender], opened)
     before the contenders are bound to the problem itself. Raises `verification.WrongResult` for the first one that is
     wrong, and what its `prepare` raises.
     """
-    exact, stream = probe.exact(problem), opened.create_stream()
+    exact = probe.exact(problem)
     product: Any = None
     try:
         product = verification.oracle(exact, sizes=False)
-        for prepare in contenders.values():
-            verification.exactly(prepare(exact), exact, product, stream)
-            _free_memory()
+        with a_stream(opened) as stream:
+            for prepare in contenders.values():
+                verification.exactly(prepare(exact), exact, product, stream)
+                _free_memory()
     finally:
         product = None
         exact.release()
-        close(stream)
         _free_memory()
 
 
@@ -339,12 +354,9 @@ def check_and_time(
     def again(name: str, launch: Callable[[], Any]) -> None:
         verification.check(bounds[name], problem, reference, launch=launch, when="after timing")
 
-    stream = opened.create_stream()
-    try:
+    with a_stream(opened) as stream:
         errors = {name: verification.check(bound, problem, reference, stream) for name, bound in bounds.items()}
         return errors, timer(bounds, opened, verify=again)
-    finally:
-        close(stream)
 
 
 def measure_alone(
@@ -359,18 +371,15 @@ def measure_alone(
 
     verify: as `bench.time` calls it; problem: what the row says it is of.
     """
-    stream = run.device.create_stream()
-
-    def once() -> None:
-        bound.launch(stream)
-        stream.sync()
-
     run.device.sync()
-    try:
+    with a_stream(run.device) as stream:
+
+        def once() -> None:
+            bound.launch(stream)
+            stream.sync()
+
         errors = verify(bound.name, once)
         timing = bench.time({bound.name: bound}, run.device, budget_s=budget_s, verify=verify)[bound.name]
-    finally:
-        stream.close()
     of = {"gpu": run.machine["gpu"], "when": datetime.now(UTC).isoformat(timespec="seconds")}
     return row(problem, bound.name, experiment, bound, errors, timing, **of)
 
@@ -420,6 +429,51 @@ def select(df: pd.DataFrame, problems: list[Problem], names: list[str], what: st
     return df.iloc[[have[_key(*pair)] for pair in wanted]].reset_index(drop=True)
 
 
+# ---------------------------------------------------------------- points over GPUs
+
+
+def each(work: Callable[[Point], Any], points: Iterable[Point]) -> Iterator[tuple[Point, dict[str, str], Any]]:
+    """Yield each point as it is done, who did it, and what `work` made of it.
+
+    Who: ("gpu" and "host"; nothing where nobody dealt). Raises what `work` raises.
+    """
+    if SCHEDULER not in os.environ:
+        yield from ((point, {}, work(point)) for point in points)
+        return
+    import cloudpickle
+    from distributed import Client, as_completed
+
+    with Client(os.environ[SCHEDULER]) as client:
+        # Unpickled by the thread that measures, in which the GPU is current.
+        futures = {client.submit(_there, cloudpickle.dumps((work, point)), pure=False): point for point in points}
+        for future, (who, made) in as_completed(list(futures), with_results=True):
+            yield futures[future], who, made
+
+
+def _there(task: bytes) -> tuple[dict[str, str], Any]:
+    if gpu := device.find():
+        gpu.open()
+    work, point = pickle.loads(task)
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    return {"gpu": os.environ.get("CUDA_VISIBLE_DEVICES", "0"), "host": host}, work(point)
+
+
+def mark(folder: Path, experiment: str, name: str, who: dict[str, str]) -> None:
+    """Write down which GPU measured a point, where points are dealt out."""
+    if who:
+        (folder / DEALT).mkdir(parents=True, exist_ok=True)
+        line = {"point": name, **who, "when": datetime.now(UTC).isoformat(timespec="seconds")}
+        with (folder / DEALT / f"{experiment}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def marks(folder: Path, experiment: str) -> dict[str, str]:
+    """Point -> "host gpu" that measured it; the host by a checksum of its name."""
+    path = folder / DEALT / f"{experiment}.jsonl"
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines() if path.is_file() else ())
+    return {line["point"]: f"{line['host']} {line['gpu']}" for line in lines}
+
+
 # ---------------------------------------------------------------- with whoever takes the problem
 
 
@@ -446,9 +500,14 @@ def willing(
     name, and why. must: those that are not left out. Raises `verification.WrongResult` for a wrong contender that is
     no library, ValueError as those of `must` do, and Refused by the last one where nobody is left.
     """
-    here = {
-        name: prepare if name in must else partial(_refusing, name, prepare) for name, prepare in contenders.items()
-    }
+
+    def refusing(name: str, prepare: Contender, problem: Problem) -> PreparedKernel:
+        try:
+            return prepare(problem)
+        except ValueError as error:
+            raise Refused(name, str(error)) from error
+
+    here = {name: prepare if name in must else partial(refusing, name, prepare) for name, prepare in contenders.items()}
     while True:
         try:
             return work(here)
@@ -483,13 +542,6 @@ def leave_out(path: Path, contender: str, problems: Iterable[Problem], why: str)
     """Write down that a record has no row of a contender at these problems."""
     for problem in problems:
         records.leave_out(path, (contender, *(getattr(problem, name) for name in records.POINT)), why)
-
-
-def _refusing(name: str, prepare: Contender, problem: Problem) -> PreparedKernel:
-    try:
-        return prepare(problem)
-    except ValueError as error:
-        raise Refused(name, str(error)) from error
 
 
 # ---------------------------------------------------------------- what the compiler made
@@ -572,14 +624,22 @@ def point_name(problem: Problem) -> str:
     return ", ".join(filter(None, (problem.label, where)))
 
 
-def close(stream) -> None:
-    """Close a stream; after a launch that failed nothing works any more, and the sentence on that is what counts."""
-    with contextlib.suppress(Exception):
-        stream.close()
+@contextlib.contextmanager
+def a_stream(opened) -> Iterator[Any]:
+    """Give a new stream of a `cuda.core.Device`.
+
+    After a launch that failed nothing works any more, closing it neither, and the sentence on that is what counts.
+    """
+    stream = opened.create_stream()
+    try:
+        yield stream
+    finally:
+        with contextlib.suppress(Exception):
+            stream.close()
 
 
 def _free_memory() -> None:
-    """Give back what CuPy keeps, where the GPU still answers: see `close`."""
+    """Give back what CuPy keeps, where the GPU still answers: see `a_stream`."""
     with contextlib.suppress(Exception):
         cupy.cuda.Device().synchronize()
         cupy.get_default_memory_pool().free_all_blocks()

@@ -13,7 +13,7 @@ them, it is the plain relative error up to a small factor.
 
 What rounding explains of an element grows with the sum of its products' magnitudes, (|A|·|B|) of that
 element: a sum that cancels has no relative accuracy in float32 in any order, and next to a row of a
-hundred thousand products one of five is held to its own five. See `kernels.autotune.outputs`, and
+hundred thousand products one of five is held to its own five. See `kernels.autotune.probe`, and
 `_explained` here. What no such limit shows, one lost product in a long sum of 16 bits, TF32 in place of
 float32, shows on operands whose product is exact (`probe`), where nothing but that product is right.
 
@@ -32,9 +32,9 @@ import numpy as np
 
 from artifact.measure import device
 from kernels import formats
-from kernels.autotune import outputs
+from kernels.autotune import probe
 from kernels.contract import PreparedKernel, Problem, require
-from kernels.formats import csr, eight, half, stored
+from kernels.formats import csr, half
 from kernels.formats.half import Dense, array_module, array_of
 from kernels.lazy import Lazy, cupy
 
@@ -111,7 +111,7 @@ CONFIRM_TOLERANCE = 1e-9
 
 #: Of the norm of a product whose sums cancel, over that of its magnitudes' sums: eight times what is usual, half of
 #: 2^-24. Sums of L products of random signs are about the root of L smaller than those of their magnitudes.
-IN_LONG_SUMS = 8 * outputs.UNIT / 2
+IN_LONG_SUMS = 8 * probe.UNIT / 2
 
 
 class WrongResult(ArithmeticError):
@@ -293,7 +293,13 @@ def exactly(bound: PreparedKernel, exact: Problem, reference: Reference, stream=
     bound: ready on `exact`, a problem of `probe.exact`; reference: its oracle.
     """
     where, out = _launched(bound, exact, reference, stream, None, "on whole numbers"), bound.result()
-    count, place, value, right = _marked(out, reference, lambda part, product, _: part != _rounded(product, out))
+    dtype = probe.dtype_of(out)
+
+    def mark(part, product, _):
+        rounded = half.from_bits(half.to_bits(product.astype(np.float32), dtype), dtype)
+        return part != rounded.astype(np.float64)
+
+    count, place, value, right = _marked(out, reference, mark)
     if count:
         _require_written(out, reference, where)
         raise WrongResult(
@@ -319,16 +325,9 @@ def _marked(out, reference: Reference, mark: Callable[..., Any]) -> tuple[int, s
 
 
 def _require_written(out, reference: Reference, where: str) -> None:
-    """Raise WrongResult, one sentence, for an output with a NaN, which it was filled with."""
     missing, place, *_ = _marked(out, reference, lambda part, *_: array_module(part).isnan(part))
     if missing:
         raise WrongResult(f"{where} leaves {missing} of {out.size} elements unwritten or NaN, the first at {place}")
-
-
-def _rounded(product, out):
-    """Return a float64 product rounded to the dtype of an output, as float64."""
-    dtype = outputs.dtype_of(out)
-    return stored.numbers(stored.rounded(product.astype(np.float32), dtype), dtype).astype(np.float64)
 
 
 def _launched(
@@ -360,7 +359,7 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
     WrongResult, one sentence that begins with `where`, if they exceed the limit: of the norm, and of each
     element, by the magnitudes of its products or, where the reference has none, by `Limit.max_err`.
     """
-    xp, kind = array_module(array_of(out)), limit or outputs.dtype_of(out)
+    xp, kind = array_module(array_of(out)), limit or probe.dtype_of(out)
     require(
         kind in LIMITS,
         f"{where} is {kind}, for which there is no error limit: add one to LIMITS, which has {', '.join(LIMITS)}",
@@ -374,7 +373,12 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         ratio = off / scale if reference.rms else xp.where(off == 0, 0.0, math.inf)
         worst = max(worst, float(ratio.max()))
         bound = max(bound, float((off / _explained(exact, sizes, reference, kind, out)).max()))
-    norm, most, summed = math.sqrt(square), _relative(kind, reference), reference.sizes is not None
+    norm, most, summed = math.sqrt(square), LIMITS[kind].rel_err, reference.sizes is not None
+    if reference.size_norm and reference.norm:
+        # Where long sums cancel, random errors grow with the magnitudes' sums; what tensor cores cut off, with the sum
+        # itself: half of 2^-24 for each product.
+        spread = IN_LONG_SUMS * reference.size_norm / reference.norm
+        most = max(most, spread + (0 if kind == "float32" else reference.longest * probe.UNIT / 2))
     rel_err = norm / reference.norm if reference.norm else (0.0 if norm == 0 else math.inf)
     if not (rel_err <= most and bound <= 1):  # NaN, an element left unwritten, fails as well
         _require_written(out, reference, where)
@@ -382,21 +386,17 @@ def compare(out, reference: Reference, where: str = "the result", limit: str = "
         if rel_err <= most:
             largest = f"largest element-wise error {worst:.2e}, but at most {LIMITS[kind].max_err:.0e}"
             said = f"an element is off by {bound:.2e} times what rounding explains" if summed else largest
-        raise WrongResult(f"{where} is wrong: {said} for {kind}; {_first_wrong(out, reference, kind, bound)}")
+
+        def mark(part, exact, sizes):
+            ratio = xp.abs(part - exact) / _explained(exact, sizes, reference, kind, out)
+            return ~(ratio <= 1 if bound > 1 else ratio < bound)
+
+        _, place, value, right = _marked(out, reference, mark)
+        which = "the first such element" if bound > 1 else "the element that is farthest off"
+        raise WrongResult(
+            f"{where} is wrong: {said} for {kind}; {which}, at {place}, is {value:.6g} instead of {right:.6g}"
+        )
     return Errors(rel_err, worst, bound if summed else math.nan)
-
-
-def _relative(kind: str, reference: Reference) -> float:
-    """Return the largest error of the norm: `Limit.rel_err`, or more where long sums cancel.
-
-    Random errors grow with the magnitudes' sums (`IN_LONG_SUMS`); what tensor cores cut off, with the sum itself:
-    half of 2^-24 for each product.
-    """
-    most = LIMITS[kind].rel_err
-    if not reference.size_norm or not reference.norm:
-        return most
-    spread = IN_LONG_SUMS * reference.size_norm / reference.norm
-    return max(most, spread + (0 if kind == "float32" else reference.longest * outputs.UNIT / 2))
 
 
 def _beside_each_other(out, reference: Reference):
@@ -419,30 +419,15 @@ def _explained(exact, sizes, reference: Reference, kind: str, out):
     In 16 bits a library may round sums of parts of k, too, and then the sum of those: up to the element-wise
     limit, but not more than every product rounded so.
     """
-    xp, dtype = array_module(exact), outputs.dtype_of(out)
+    xp, dtype = array_module(exact), probe.dtype_of(out)
     size = xp.abs(exact)
     typical = LIMITS[kind].max_err * xp.maximum(size, reference.rms)
     if sizes is None:
         return xp.maximum(typical, np.finfo(np.float64).tiny)
-    may = outputs.allowed(kind, dtype, reference.longest)
-    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, eight.Eight) else 1.0)
+    may = probe.allowed(kind, dtype, reference.longest)
+    least = may.least * (float(formats.to_host(out.scale).max()) if isinstance(out, half.Eight) else 1.0)
     most = may.limit * sizes.astype(xp.float64) + may.rounding * size + least
     return xp.maximum(most, xp.minimum(typical, 2 * may.rounding * sizes)) if dtype in half.DTYPES else most
-
-
-def _first_wrong(out, reference: Reference, kind: str, bound: float) -> str:
-    """Where a wrong output is wrong first, in words.
-
-    The first element over its limit, or the farthest off where none is; bound: how far that is off.
-    """
-
-    def mark(part, exact, sizes):
-        ratio = array_module(part).abs(part - exact) / _explained(exact, sizes, reference, kind, out)
-        return ~(ratio <= 1 if bound > 1 else ratio < bound)
-
-    _, place, value, right = _marked(out, reference, mark)
-    which = "the first such element" if bound > 1 else "the element that is farthest off"
-    return f"{which}, at {place}, is {value:.6g} instead of {right:.6g}"
 
 
 def describe(problem: Problem) -> str:
@@ -468,7 +453,7 @@ def _numbers(x, part):
     if not isinstance(x, Dense):
         return part
     # Results of 8 bits have one scale for all.
-    return stored.numbers(part, x.dtype) * (x.scale if isinstance(x, eight.Eight) else 1)
+    return half.from_bits(part, x.dtype) * (x.scale if isinstance(x, half.Eight) else 1)
 
 
 def _parts(array):

@@ -1,15 +1,14 @@
-"""Hardware counters through Nsight Compute: profiling, and reading any .ncu-rep as a tidy table.
+"""Hardware counters through Nsight Compute, as a tidy table.
 
-    df = read(path)                                            # every launch, every numeric metric
     df = profile(system, [{"m": 4096, "n": 512, "k": 4096, "density": 0.01}],
                  ["warp_per_row", "cusparse_alg2"], folder=records / system)
 
-`profile` has `ncu` run `artifact.profiling.ncu_target`, one launch of each contender at each shape. ncu replays
+`profile` has `ncu` run this module, one launch of each contender at each shape. ncu replays
 each kernel from a flushed cache until every counter was read, and leaves the clocks alone
 (`--clock-control none`).
 """
 
-import contextlib
+import importlib
 import json
 import math
 import os
@@ -24,11 +23,12 @@ from typing import Any
 
 import pandas as pd
 
-from artifact import paths
-from artifact.measure import records
-from artifact.profiling.ncu_target import MARKER
+from artifact import paths, registry
+from artifact.measure import device, records
 from kernels.contract import require
 
+#: An empty kernel, launched before each contender.
+MARKER = "contender_marker"
 #: Why a warp did not issue, in warps per issued instruction; `gmma` exists on Hopper alone.
 STALLS = (
     "barrier",
@@ -130,104 +130,64 @@ LEAN = (("--import-sass", "no"), ("--disable-extra-suffixes",))
 #: Runs of ncu, each without the metrics and options that the one before refused.
 ATTEMPTS = 8
 
-READ = ("range", "launch", "kernel", "grid", "block", "metric", "value", "unit")
+READ = ("launch", "kernel", "grid", "block", "metric", "value", "unit")
 POINT = ("variant", "m", "n", "k", "density")
-COLUMNS = (*POINT, *READ[1:])
+COLUMNS = (*POINT, *READ)
 #: Beside a system's records: one row per launch that was profiled. The report, for Nsight Compute's own viewer,
 #: lies with it where it was made; it names the machine and its folders, so what is shipped is this table and
 #: counters.csv.
 LAUNCHES = Path("profiles", "launches.csv")
 LAUNCH_COLUMNS = (*POINT, "launch", "kernel", "grid", "block", "time_ns")
-#: What every report begins with.
-MAGIC = b"NVR\0"
 
 
-# ---------------------------------------------------------------- any report
+# ---------------------------------------------------------------- a report
 
 
-def read(report: Path, metrics: Iterable[str] | None = None) -> pd.DataFrame:
-    """Any .ncu-rep as a table, one row per (range, launch, metric), in the report's order.
+def read(report: Path, metrics: Iterable[str]) -> pd.DataFrame:
+    """Return a report that ncu wrote as a table, one row per (launch, metric), in the report's order.
 
-    metrics: names; None for all that are numbers. Columns: READ. range and launch are indices in
-    the report, kernel is the name without template arguments and parameters ("range" where a whole
-    range was profiled), grid and block are text ("64x64x1", empty where the report has none), value
-    is float in `unit`. A metric that was asked for and that a launch lacks has a row with NaN; of a
-    metric with instances (per instruction, per rule) the value is the aggregate.
-    Raises FileNotFoundError where there is no such file or no ncu-report to read it with, and
-    ValueError, both one sentence, for a folder, for a file that is empty or no report, and for one in
-    which the package finds no launch or one that it cannot decode.
+    Columns: READ. launch is an index in the report, kernel is the name without template arguments and parameters, grid
+    and block are text ("64x64x1", empty where the report has none), value is float in `unit`. A metric that a launch
+    lacks has a row with NaN; of a metric with instances (per instruction, per rule) the value is the aggregate.
+    Raises, one sentence, FileNotFoundError where there is no ncu-report to read it with, and ValueError where the
+    package finds no launch or one that it cannot decode.
     """
-    if not report.exists():
-        raise FileNotFoundError(f"{report}: there is no such report; `make profile` makes them.")
-    start = report.read_bytes()[: len(MAGIC)] if report.is_file() else b""
-    for right, what in (  # `ncu_report` would end the interpreter
-        (report.is_file(), "this is a folder; name an .ncu-rep file in it"),
-        (start, "the report is empty; copy or profile it again"),
-        # One that is compressed as a whole begins in another way.
-        (
-            start == MAGIC or report.suffix == ".ncu-repz",
-            "this is no report of Nsight Compute; name an .ncu-rep file that ncu wrote",
-        ),
-    ):
-        require(bool(right), f"{report}: {what}.")
     try:
         import ncu_report
     except ImportError:
         raise FileNotFoundError(
             f"{report}: reading it needs the package ncu-report, which is not installed here."
         ) from None
-    wanted = None if metrics is None else list(dict.fromkeys(metrics))
-    again = "profile it again or update the package."
+    again, wanted = "profile it again or update the package.", list(dict.fromkeys(metrics))
     try:
-        with _silence():  # protobuf's own words on what it cannot decode
-            rows = list(_rows(ncu_report.load_report(str(report)), wanted))
+        rows = list(_rows(ncu_report.load_report(str(report)), wanted))
     except TypeError:
         raise ValueError(
             f"{report}: a launch in it cannot be decoded, so the report is damaged, or newer than the package "
             f"ncu-report; {again}"
         ) from None
     require(bool(rows), f"{report}: the package ncu-report finds no metric of a launch in the report; {again}")
-    return pd.DataFrame(rows, columns=list(READ)).astype({"range": int, "launch": int, "value": float})
+    return pd.DataFrame(rows, columns=list(READ)).astype({"launch": int, "value": float})
 
 
-def _rows(context, wanted: Sequence[str] | None) -> Iterator[tuple]:
+def _rows(context, wanted: Sequence[str]) -> Iterator[tuple]:
     """Values of READ, from an `ncu_report.IContext`. TypeError where it cannot name something."""
-    actions = ((index, action) for index, part in enumerate(context or ()) for action in part)
-    for launch, (index, action) in enumerate(actions):
-        names = action.metric_names()
-        if not action.name() or None in names:
+    for launch, action in enumerate(action for part in context or () for action in part):
+        if not action.name() or None in action.metric_names():
             raise TypeError("a name is missing")
-        values = _values(action, names if wanted is None else wanted, wanted is not None)
-        yield from ((index, launch, action.name(), *_dimensions(action), *row) for row in values)
+        sizes = [value for _, value, _ in _values(action, DIMENSIONS)]
+        grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
+        shape = ("", "") if any(map(math.isnan, sizes)) else (grid, block)
+        yield from ((launch, action.name(), *shape, *row) for row in _values(action, wanted))
 
 
-def _values(action, names: Iterable[str], missing: bool) -> list[tuple[str, float, str]]:
-    """Name, value and unit of the metrics with a number; of the others only if `missing`, as NaN."""
+def _values(action, names: Iterable[str]) -> list[tuple[str, float, str]]:
+    """Name, value and unit of metrics; NaN of those that are no number."""
     metrics = {name: action.metric_by_name(name) for name in names}
     # Of a metric that has instances only, value() is 0.
     values = {name: x.value() for name, x in metrics.items() if x is not None and x.has_value()}
     numbers = {k: (float(x), metrics[k].unit() or "") for k, x in values.items() if isinstance(x, int | float)}
-    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics if missing or name in numbers]
-
-
-def _dimensions(action) -> tuple[str, str]:
-    sizes = [value for _, value, _ in _values(action, DIMENSIONS, True)]
-    grid, block = ("x".join(f"{size:.0f}" for size in part) for part in (sizes[:3], sizes[3:]))
-    return ("", "") if any(map(math.isnan, sizes)) else (grid, block)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Nothing that a library writes to stderr meanwhile is seen."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+    return [(name, *numbers.get(name, (math.nan, ""))) for name in metrics]
 
 
 def launches(folder: Path) -> pd.DataFrame:
@@ -274,7 +234,17 @@ def profile(
         table = read(path, [*metrics, *(m for m in collected if m not in DIMENSIONS)])
         df = attribute(table, [(shape, name) for shape in shapes for name in contenders])
         if folder is not None:
-            _save(df, path, folder, gpu)
+            kept = folder / "profiles" / f"{folder.name}.ncu-rep"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            aside = kept.with_suffix(".part")
+            times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
+            try:
+                shutil.copyfile(path, aside)
+                records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
+                records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
+                os.replace(aside, kept)
+            finally:
+                aside.unlink(missing_ok=True)
     return df
 
 
@@ -311,13 +281,13 @@ def command(
     task: Mapping[str, Any],
     lean: Iterable[Sequence[str]] = LEAN,
 ) -> list[str]:
-    """Return the command line that profiles `task`, an argument of `artifact.profiling.ncu_target`."""
+    """Return the command line that profiles `task`, an argument of `main`."""
     return [
         *(ncu, "--clock-control", "none", "--profile-from-start", "off"),
         *("--target-processes", "all", "--force-overwrite", "--export", str(report)),
         *(word for option in lean for word in option),
         *("--metrics", ",".join(metrics)),
-        *(sys.executable, "-m", "artifact.profiling.ncu_target", json.dumps(task)),
+        *(sys.executable, "-m", "artifact.profiling.ncu", json.dumps(task)),
     ]
 
 
@@ -387,16 +357,43 @@ def per_contender(df: pd.DataFrame) -> pd.DataFrame:
     return table.dropna(subset=["value"])[list(records.COUNTER_COLUMNS)].reset_index(drop=True)
 
 
-def _save(df: pd.DataFrame, report: Path, folder: Path, gpu: str) -> None:
-    """counters.csv, the launches and the report, whole, or none of them."""
-    kept = folder / "profiles" / f"{folder.name}.ncu-rep"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    aside = kept.with_suffix(".part")
-    times = df[df["metric"] == TIME].rename(columns={"value": "time_ns"})
-    try:
-        shutil.copyfile(report, aside)
-        records.write_counters(folder / f"{records.COUNTERS}.csv", per_contender(df), gpu)
-        records.write_text(folder / LAUNCHES, times[list(LAUNCH_COLUMNS)].to_csv(index=False))
-        os.replace(aside, kept)
-    finally:
-        aside.unlink(missing_ok=True)
+# ---------------------------------------------------------------- what ncu runs
+
+
+def main(task: Mapping[str, Any]) -> None:
+    """Launch what a task names, as ncu runs it: every contender once at every shape, each after a marker kernel.
+
+    task: {"room": …, "shapes": […], "contenders": […], "seed": 0}. A system is a module in `kernels`: its name, or
+    "room.part" for a part of one. Contenders are prepared outside the profiled range. Inside it an empty kernel is
+    launched before each of them, so that all kernels up to the next marker are that contender's.
+    """
+    from cuda.bindings import driver
+    from cuda.core import LaunchConfig, Program, ProgramOptions, launch
+
+    opened = device.require().open()
+    system = importlib.import_module(f"kernels.{task['room']}")
+    others = registry.contenders(system.BASELINES, opened)
+    options = ProgramOptions(arch="sm_{}{}".format(*opened.compute_capability))
+    code = Program(f'extern "C" __global__ void {MARKER}() {{}}', "c++", options).compile("cubin")
+    marker, config = code.get_kernel(MARKER), LaunchConfig(grid=1, block=1)
+
+    stream = opened.create_stream()
+    for shape in task["shapes"]:
+        problem = system.problem(**shape, seed=task["seed"])
+        bounds: Any = [
+            others[name](problem) if name in others else system.prepare(name, problem, opened)
+            for name in task["contenders"]
+        ]
+        opened.sync()
+        driver.cuProfilerStart()
+        for bound in bounds:
+            launch(stream, config, marker)
+            bound.launch(stream)
+            stream.sync()
+        driver.cuProfilerStop()
+        bounds = bound = None
+        problem.release()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -105,8 +105,7 @@ class Pool:
 def maps(folder: Path = registry.FOLDER) -> tuple[list[Real], list[Generated]]:
     """Return what all systems say, in their order. Raises ValueError that names file and key where one is not whole."""
     found: dict[str, list] = {"real": [], "generated": []}
-    paths = [folder / system / registry.MAP for system in registry.find(folder)]
-    for path in filter(Path.is_file, paths):
+    for path in filter(Path.is_file, [folder / system / registry.MAP for system in registry.find(folder)]):
         for key, entries in registry.checked(FILE, registry.toml(path), path).items():
             kind = {"real": Real, "generated": Generated}[key]
             found[key] += [registry.checked(kind, {"room": path.parent.name} | entry, path) for entry in entries]
@@ -295,7 +294,6 @@ def _generated(about: Generated, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _real(pool: Pool) -> pd.DataFrame:
-    """Return a row of `points` for each real matrix and N."""
     best = _best(pool.df, AT)
     made = best.assign(pattern=REAL, precision=pool.about.precision, columns=best["n"], dense="", dense_us=np.nan)
     # A real matrix has no nominal density.

@@ -82,9 +82,7 @@ def _shared(owner: np.ndarray) -> float:
 
 def ordered(a: Csr, order: str) -> Csr:
     """Return A in that order; a matrix that is not square keeps its own."""
-    if order == GIVEN or a.m != a.k:
-        return a
-    return reorder.permuted(a, reorder.rcm(a)[0])
+    return a if order == GIVEN or a.m != a.k else reorder.permuted(a, reorder.rcm(a)[0])
 
 
 def table(names: Iterable[str], where: Path) -> pd.DataFrame:

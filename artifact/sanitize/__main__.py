@@ -37,9 +37,8 @@ OPTIONS = {
     "synccheck": (),
     "racecheck": (),
 }
-#: initcheck must see what CuPy's kernels write, since ours read it: nothing is left out there, and reports are sorted.
-UNFILTERED = ("initcheck",)
-CHILD = (sys.executable, "-m", "artifact.sanitize.child")
+NAMES = list(cases.find())
+CHILD = (sys.executable, "-m", "artifact.sanitize.cases")
 
 
 def sanitizer() -> str:
@@ -77,15 +76,10 @@ class Report(namedtuple("Report", "kind kernel where")):
         return ", ".join(filter(None, (self.kind, " in ".join(filter(None, (self.kernel, self.where))))))
 
 
-def grouped(reports: Iterable[Report], kernels: Collection[str] = ()) -> list[tuple[Report, int]]:
-    """Return reports, and how often each; kernels: theirs alone, and those without one; all where none are named."""
-    return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common()
+def read_log(text: str, kernels: Collection[str] = ()) -> tuple[list[tuple[Report, int]], int | None]:
+    """Return the reports in a log of any tool, how often each, and errors or hazards as the tool counts them.
 
-
-def read_log(text: str) -> tuple[list[Report], int | None]:
-    """Return the reports in a log of any tool, and errors or hazards as the tool counts them.
-
-    None where it came to no end.
+    kernels: reports of theirs alone, and those without one; all where none are named. None where it came to no end.
 
     A report is a line that begins it and indented ones, the first place of which is its own.
     """
@@ -103,7 +97,7 @@ def read_log(text: str) -> tuple[list[Report], int | None]:
             reports.append(Report(kind.strip(), kernel, where))
         elif found and reports and not reports[-1].kernel:
             reports[-1] = Report(reports[-1].kind, found[2], found[3] or "")
-    return reports, counted
+    return Counter(x for x in reports if not kernels or x.kernel in {*kernels, ""}).most_common(), counted
 
 
 # ---------------------------------------------------------------- a job
@@ -157,7 +151,8 @@ def words(
     mangled = f"regex=^_Z[0-9]+({'|'.join(sorted(kernels))})"
     return [
         *(sanitizer(), "--tool", tool, *OPTIONS[tool]),
-        *(() if tool in UNFILTERED else ("--kernel-name", mangled)),
+        # initcheck must see what CuPy's kernels write, since ours read it: nothing is left out, and reports are sorted.
+        *(() if tool == "initcheck" else ("--kernel-name", mangled)),
         *("--port", str(49152 + 20 * number)),
         *("--print-limit", "1000", "--show-backtrace", "device", "--demangle", "simple"),
         *("--log-file", str(folder / "log.txt")),
@@ -196,10 +191,9 @@ def run(system: str, tool: str, folder: Path, kernels: dict[str, bool], limit_s:
             process.wait()
     made.seconds = time.perf_counter() - begin
     at, ended = _read_cases(made, folder / "cases.jsonl")
-    reports, counted = read_log(_text(folder / "log.txt"))
+    made.found, counted = read_log(_text(folder / "log.txt"), kernels if tool == "initcheck" else ())
     if tool:
         made.kernels = {name: copies for name, copies in made.kernels.items() if name in watched}
-        made.found = grouped(reports, kernels if tool in UNFILTERED else ())
     if status is None:
         made.broken = f"not through after {limit_s:.0f} s, in {at or 'its beginning'}: ended"
     elif not ended:
@@ -232,33 +226,20 @@ def _text(path: Path) -> str:
 _GLOBAL = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*)*(\w+)\s*\(")
 
 
-def declared(root: Path) -> dict[str, str]:
-    """Kernel -> the file that has it, below a folder."""
-    return {
-        name: str(path.relative_to(root))
-        for path in sorted(root.rglob("*.cu*"))
-        for name in _GLOBAL.findall(path.read_text(encoding="utf-8"))
-    }
-
-
 # ---------------------------------------------------------------- the whole
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases of the chosen systems under the chosen tools, and print the report."""
-    names, option = list(cases.find()), command.option
-    options = (
-        option("--rooms", nargs="+", choices=names, default=names),
-        option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
-        option("--only", default="", help="cases whose name has this text"),
-        option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="processes side by side"),
-        option("--limit", type=float, default=420, help="seconds that a process may take"),
-    )
-    return command.program("artifact.sanitize", str(__doc__).splitlines()[0], *options)(_all)(arguments)
-
-
-def _all(given: command.Options) -> int:
-    """All systems alone, and then under every tool; the exit status."""
+@command.program(
+    "artifact.sanitize",
+    str(__doc__).splitlines()[0],
+    command.option("--rooms", nargs="+", choices=NAMES, default=NAMES),
+    command.option("--tools", nargs="*", choices=TOOLS, default=list(TOOLS), help="none: results alone are compared"),
+    command.option("--only", default="", help="cases whose name has this text"),
+    command.option("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 1) // 2)), help="side by side"),
+    command.option("--limit", type=float, default=420, help="seconds that a process may take"),
+)
+def main(given: command.Options) -> int:
+    """Run the cases of the chosen systems alone, then under every chosen tool, and print the report."""
     try:
         if given.tools:
             sanitizer()
@@ -282,7 +263,7 @@ def _all(given: command.Options) -> int:
             if tool != "racecheck" or not all(kernels[system].values())
         ]
         every = [*alone, *pool.map(lambda number, asked: job(number, *asked), count(), asked)]
-    whole = not given.only and set(given.rooms) == set(cases.find())
+    whole = not given.only and set(given.rooms) == set(NAMES)
     missing = never_loaded(kernels) if whole else []
     print(*details(every), *missing, sep="\n")
     return int(bool(missing) or not all(made.is_right for made in every))
@@ -334,9 +315,11 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
     """Kernels in the sources that no system has loaded, a line each."""
     ran = {name for found in kernels.values() for name in found}
     return [
-        f"{name} of {file} is run by no case: add one to its system's sanitize.py, or to artifact/sanitize/cases.py"
-        for name, file in declared(root).items()
-        if name not in ran and not file.startswith("ceilings/")  # which measure, and compute nothing
+        f"{name} of {path.relative_to(root)} is run by no case: add one to its system's sanitize.py, or to "
+        "artifact/sanitize/cases.py"
+        for path in sorted(root.rglob("*.cu*"))
+        for name in dict.fromkeys(_GLOBAL.findall(path.read_text(encoding="utf-8")))
+        if name not in ran and not path.is_relative_to(root / "ceilings")  # which measure, and compute nothing
     ]
 
 

@@ -6,9 +6,17 @@ edges, cut rows and split sums (`artifact/systems/<system>/sanitize.toml`, or `.
 A kernel is told of few multiprocessors (`few`), so that blocks that stay have several tiles each of a problem this
 small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
 nothing.
+
+    python -m artifact.sanitize.cases SYSTEM OUT [--tool TOOL] [--only TEXT]
+
+runs the cases of a system in one process. It writes a line of JSON to OUT before each case, its name, and one after it:
+what came of it, and which kernels it loaded. So a case that hangs or ends the process is known by its name.
 """
 
 import importlib
+import json
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache, partial
@@ -19,15 +27,14 @@ from typing import Any
 import numpy as np
 
 import kernels
-from artifact import registry
+from artifact import command, registry
 from artifact.measure import verification
-from kernels import distributed, formats, tma
+from kernels import distributed, formats, gpu, jit, tma
 from kernels.contract import Problem
 from kernels.distributed import generate
 from kernels.distributed.backend import Gpu
-from kernels.formats import bcsr, compress, csr, eight, foreign, half, nm, two_four, two_four_eight, wcsr
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half, array_module, array_of
+from kernels.formats import bcsr, compress, csr, foreign, half, nm, two_four, wcsr
+from kernels.formats.half import Eight, Half, array_module, array_of
 from kernels.lazy import cupy
 from kernels.library import operands
 from kernels.library.direct import Sampled
@@ -238,7 +245,6 @@ def _rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _dense(values: np.ndarray, dtype: str, order: Any = "C") -> Any:
-    """Return a dense operand on the GPU, in a memory order."""
     in_half = dtype in half.DTYPES
     made = cupy.asarray(np.asarray(half.to_bits(values, dtype) if in_half else values, order=order))
     return Half(dtype, made) if in_half else made
@@ -316,32 +322,18 @@ def conversions(lab: Lab) -> Iterable[Case]:
 
     What prunes, what looks whether a matrix is one, what makes one format of another.
     """
-    return [
-        *((name, partial(_converted, convert, given)) for name, convert, given in _conversions()),
-        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in _one_of_each_format()),
-        ("pointers and indices of others", _looked_at_others),
-        ("numbers as float32", _as_float32),
-    ]
-
-
-def _one_of_each_format() -> tuple[Any, ...]:
-    sparse, ragged = scattered(), normal(14, 70, 100)
-    pairs, vectors = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
-    return bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse), pairs, vectors
-
-
-def _conversions() -> list[tuple[str, Callable, Any]]:
-    """Name, what converts on the host and on a GPU, and what is given to it."""
-    sparse, (blocks, windows, *_), dtypes = scattered(), _one_of_each_format(), ("float32", "bfloat16")
+    sparse, ragged, dtypes = scattered(), normal(14, 70, 100), ("float32", "bfloat16")
+    blocks, windows = bcsr.from_csr(sparse, block=32), wcsr.from_csr(sparse)
+    pruned = two_four.compress(ragged, "float16", prune=True), nm.compress(ragged, 2, 4, 32, prune=True)
+    every: tuple[Any, ...] = (blocks, windows, *pruned)
     twice = np.r_[blocks.col_idx[::-1][:3], blocks.col_idx[3:]]  # out of order, or in one place
     sizes: tuple[int | tuple[int, int], ...] = (64, 16, (32, 128))
     of_vectors = (((100, 70), 2, 4, 32), ((130, 33), 8, 32, 8), ((64, 20), 1, 4, 1))
     pairs: list[tuple[Any, str, str, Any]] = [
-        (module, f"2:4 of {bits} bits", dtype, numbers.to_bits(normal(9, *size), dtype))
-        for module, numbers, bits in ((two_four, half, 16), (two_four_eight, eight, 8))
-        for size, dtype in product(((70, 100), (33, 77)), numbers.DTYPES)
+        (two_four, f"2:4 of {8 * half.BITS[dtype]().itemsize} bits", dtype, half.to_bits(normal(9, *size), dtype))
+        for size, dtype in product(((70, 100), (33, 77)), half.BITS)
     ]
-    return [
+    made: list[tuple[str, Callable, Any]] = [  # name, what converts on the host and on a GPU, and what is given to it
         *((f"bcsr, {d} {b}", partial(bcsr.from_csr, block=b, dtype=d), sparse) for d, b in product(dtypes, sizes)),
         *((f"wcsr, {d} {w}", partial(wcsr.from_csr, window=w, dtype=d), sparse) for d, w in product(dtypes, (64, 4))),
         ("bcsr to csr", bcsr.to_csr, blocks),
@@ -362,8 +354,14 @@ def _conversions() -> list[tuple[str, Callable, Any]]:
             )
             for module, name, dtype, given in pairs
         ),
-        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in _one_of_each_format()),
+        *((f"{type(given).__name__} as CSR", operands.as_csr, given) for given in every),
         ("bcsr in order", bcsr.in_order, replace(blocks, col_idx=twice.astype(np.int32))),
+    ]
+    return [
+        *((name, partial(_converted, convert, given)) for name, convert, given in made),
+        *((f"{type(given).__name__} looked at", partial(_looked_at, given)) for given in every),
+        ("pointers and indices of others", _looked_at_others),
+        ("numbers as float32", _as_float32),
     ]
 
 
@@ -388,37 +386,31 @@ def _looked_at(given: Any) -> None:
     name = next(x for x in ("meta", "index", "col_idx") if hasattr(given, x))
     wrong = getattr(given, name).copy()
     wrong.flat[wrong.size // 2] = 0 if name == "meta" else 2**30
-    _require_same_refusal(type(given).__name__, formats.validate, replace(given, **{name: wrong}))
+    _require_same_refusal(formats.validate, replace(given, **{name: wrong}))
 
 
 def _looked_at_others() -> None:
+    def look_at_compressed(columns, within: int) -> None:
+        pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
+        foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
+
+    look_at_coordinates = partial(foreign.require_within, "COO", "col_idx")
     for index, within in product((np.int32, np.int64), (6, 5)):
         columns = np.array([0, 5, 1, 4], index)
-        _require_same_refusal(f"pointers of {within} columns", _look_at_compressed, columns, within)
-        _require_same_refusal(f"indices under {within}", _look_at_coordinates, columns, within)
+        _require_same_refusal(look_at_compressed, columns, within)
+        _require_same_refusal(look_at_coordinates, columns, within, "columns")
 
 
-def _look_at_coordinates(columns, within: int) -> None:
-    foreign.require_within("COO", "col_idx", columns, within, "columns")
-
-
-def _look_at_compressed(columns, within: int) -> None:
-    pointers = array_module(columns).asarray(np.array([0, 2, 2, 4], columns.dtype))
-    foreign.require_compressed("CSR", {"row_ptr": pointers, "col_idx": columns}, 3, within, "columns", 4)
-
-
-def _require_same_refusal(what: str, look: Callable, given: Any, *more: Any) -> None:
+def _require_same_refusal(look: Callable, given: Any, *more: Any) -> None:
     """`look` says of what lies on the GPU what it says of what lies on the host."""
-    said = {_refusal(look, x, *more) for x in (_on_gpu(given), given)}
-    require_right(f"what is said of {what}", len(said) == 1)
-
-
-def _refusal(look: Callable, *given: Any) -> str:
-    try:
-        look(*given)
-    except ValueError as error:
-        return str(error)
-    return ""
+    said = set()
+    for x in (_on_gpu(given), given):
+        try:
+            look(x, *more)
+            said.add("")
+        except ValueError as error:
+            said.add(str(error))
+    require_right(f"what is said of {type(given).__name__} {more}", len(said) == 1)
 
 
 def _as_float32() -> None:
@@ -443,3 +435,83 @@ def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
         for toml in [registry.FOLDER / system / "sanitize.toml"]
     )
     return {name: cases for found in (*of_systems, SHARED) for name, cases in found.items()}
+
+
+# ---------------------------------------------------------------- one process
+
+#: Opcodes of the copy engine on compute capability 9.0, without what says where operands lie: UTMALDG, UTMASTG, UBLKCP.
+_COPIES = (0x1B4, 0x1B5, 0x1BA)
+_CLUSTERS = (0x1C7,)  #: barriers of a cluster: UCGABAR
+
+
+def by_copy_engine(instructions: bytes, opcodes: tuple[int, ...] = _COPIES) -> bool:
+    """Whether a kernel's machine code copies by TMA, which racecheck does not see, or has other opcodes."""
+    return bool(np.isin(np.frombuffer(instructions, "<u8")[::2] & 0x1FF, opcodes).any())
+
+
+class Unseen(Exception):
+    """A tool does not look at a kernel, and breaks when it is launched."""
+
+
+def note_loaded(tool: str = "") -> dict[str, bool]:
+    """Return what `jit.load` loads from now on, kernel -> whether it copies by TMA: a dict that fills.
+
+    tool: "racecheck" refuses kernels that copy by TMA between the blocks of a cluster: it leaves them out and yet ends
+    with "failed to handle a hardware exception" (CUDA 13.0's, on an H100).
+    """
+    loaded: dict[str, bool] = {}
+    load = jit.load
+
+    def noted(cubin, *more):
+        name, instructions = cubin.entry.split("<")[0], jit._instructions(cubin)
+        copies = loaded.setdefault(name, by_copy_engine(instructions))
+        if tool == "racecheck" and copies and by_copy_engine(instructions, _CLUSTERS):
+            raise Unseen(f"{name} copies by TMA in a cluster, which racecheck does not see")
+        return load(cubin, *more)
+
+    jit.load = noted
+    return loaded
+
+
+def run(cases: Iterable, loaded: dict[str, bool], only: str, write) -> None:
+    """Run cases; write(line) for each, with what it loaded. only: a text that their names have."""
+    for name, work in ((name, work) for name, work in cases if only in name):
+        write({"case": name})
+        begin, said = time.perf_counter(), {}
+        try:
+            work()
+        except (ValueError, Unseen) as error:
+            said = {"unseen" if isinstance(error, Unseen) else "refused": str(error)}
+        except Exception as error:  # a wrong result, or an error of the driver's
+            said = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+        seconds = round(time.perf_counter() - begin, 3)
+        write({"case": name, "done": True, "kernels": dict(loaded), "seconds": seconds} | said)
+        loaded.clear()
+
+
+@command.program(
+    "artifact.sanitize.cases",
+    "The cases of a system in turn, as compute-sanitizer watches.",
+    command.option("room"),
+    command.option("out", type=Path),
+    command.option("--tool", default=""),
+    command.option("--only", default="", help="cases whose name has this text"),
+)
+def main(given: command.Options) -> None:
+    """Run the cases of one process, and write what was run and what was wrong."""
+    cupy.cuda.set_allocator(None)  # an array is an allocation: what lies beyond it is nobody's
+    loaded, most = note_loaded(given.tool), jit.most_clusters
+    jit.most_clusters = lambda *asked: min(SMS // 2, most(*asked))
+    with given.out.open("w", encoding="utf-8") as file:
+
+        def write(line: dict) -> None:
+            print(json.dumps(line), file=file, flush=True)
+
+        run(find()[given.room](Lab(gpu.open_device(0), given.tool)), loaded, given.only, write)
+        write({"end": True})
+
+
+if __name__ == "__main__":
+    from artifact.sanitize import cases
+
+    sys.exit(cases.main())  # of the module that the systems' cases import

@@ -54,37 +54,33 @@ def load(what: str, name: str = "") -> Contender:
     name: what it is called; by default the file's or the module's own name. Raises FileNotFoundError or ValueError, one
     sentence.
     """
-    if what.endswith(".cu"):
-        head = header.read(Path(what))
-        return _contender(name or head.source.stem, head.source, partial(prepare_cuda, head), head)
-    place, _, attribute = what.rpartition(":")
-    require(
-        bool(place) and attribute.isidentifier(),
-        f"{what!r} is no contender: name a file that ends in .cu, or module:function.",
-    )
-    module = _module(place)
-    prepare: Any = getattr(module, attribute, None)
-    require(
-        callable(prepare) and bool(getattr(module, "__file__", None)),
-        f"{place} has no function {attribute!r} in a file of its own.",
-    )
-    try:
-        inspect.signature(prepare).bind(None, None)
-    except (TypeError, ValueError):
-        raise ValueError(f"{place}:{attribute} is not called with (problem, device), as a contender is.") from None
-    return _contender(
-        name or module.__name__.rpartition(".")[2], Path(str(module.__file__)), partial(_prepare, prepare)
-    )
-
-
-def _contender(
-    name: str, source: Path, prepare: Callable[..., PreparedKernel], head: header.Header | None = None
-) -> Contender:
-    """digest: of the source, and of headers of ours or beside it that a `.cu` includes."""
+    head = header.read(Path(what)) if what.endswith(".cu") else None
+    prepare: Any = None
+    if head:
+        name, source, prepare = name or head.source.stem, head.source, partial(prepare_cuda, head)
+    else:
+        place, _, attribute = what.rpartition(":")
+        require(
+            bool(place) and attribute.isidentifier(),
+            f"{what!r} is no contender: name a file that ends in .cu, or module:function.",
+        )
+        module = _module(place)
+        theirs: Any = getattr(module, attribute, None)
+        require(
+            callable(theirs) and bool(getattr(module, "__file__", None)),
+            f"{place} has no function {attribute!r} in a file of its own.",
+        )
+        try:
+            inspect.signature(theirs).bind(None, None)
+        except (TypeError, ValueError):
+            raise ValueError(f"{place}:{attribute} is not called with (problem, device), as a contender is.") from None
+        name, source = name or module.__name__.rpartition(".")[2], Path(str(module.__file__))
+        prepare = partial(_prepare, theirs)
     require(
         bool(re.fullmatch(r"[a-z][a-z0-9_]*", name)),
         f"A contender cannot be called {name!r}: give --name, lower-case letters, digits and underscores.",
     )
+    # Of the source, and of headers of ours or beside it that a `.cu` includes.
     text = jit.with_includes(source).encode() if head else source.read_bytes()
     return Contender(name, source, hashlib.sha256(text).hexdigest()[:12], partial(prepare, name), head)
 
@@ -102,7 +98,6 @@ def prepare_cuda(head: header.Header, name: str, problem: Problem, device: Any) 
         f"{name} is made for {', '.join(head.targets)}, but this GPU takes {arch}.",
     )
     known = header.names(problem, problem.device())
-    header.check_arguments(head, known)
     grid, block, shared = header.dimensions(head, known)
     kernel = jit.load(_compile(head, arch), shared)
     arrays = {text: held for text, held in known.items() if hasattr(held, "data")}
@@ -132,9 +127,7 @@ def compiled(contender: Contender) -> list[dict[str, Any]]:
 def check_header(contender: Contender, problem: Problem) -> None:
     """Raise ValueError, one sentence, where a header does not fit the problem; needs no GPU."""
     if contender.header is not None:
-        known = header.names(problem, problem.host())
-        header.check_arguments(contender.header, known)
-        header.dimensions(contender.header, known)
+        header.dimensions(contender.header, header.names(problem, problem.host()))
 
 
 def headers() -> list[Path]:
@@ -261,13 +254,9 @@ def check_first(contender: Contender, problem: Problem, opened) -> None:
     """Raise `verification.WrongResult` for a wrong contender, ValueError as it does itself, before others are ready."""
     reference = verification.oracle(problem)
     run.check_exactly(problem, {contender.name: lambda p: contender.prepare(p, opened)}, opened)
-    bound = contender.prepare(problem, opened)
-    stream = opened.create_stream()
-    try:
-        verification.check(bound, problem, reference, stream)
-    finally:
-        run.close(stream)
-        problem.release()
+    with run.a_stream(opened) as stream:
+        verification.check(contender.prepare(problem, opened), problem, reference, stream)
+    problem.release()
 
 
 def measure(
@@ -331,7 +320,6 @@ def standings(df: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _fastest(df: pd.DataFrame) -> pd.DataFrame:
-    """Return the row of the fastest at each point."""
     return df.sort_values("median_us", kind="stable").groupby(level=list(records.POINT), dropna=False).head(1)
 
 

@@ -188,8 +188,18 @@ def _exact(header: Header, text: str, known: Mapping[str, Any]) -> Fraction | bo
 def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Grid, block and bytes of dynamic shared memory.
 
-    Raises ValueError for what is no size, and what the header requires and does not get.
+    Raises ValueError, one sentence, for an argument that the system has not, or not of its type, for what is no size,
+    and what the header requires and does not get.
     """
+    for text, kind in header.arguments:
+        held = known.get(text, 0)
+        has = getattr(held, "dtype", kind)  # there is no c on the host
+        if not isinstance(held, int) and kind and has != kind:
+            header.refuse(f"{text} is {has} in this system, but the kernel takes {kind}.")
+        if re.fullmatch(r"[a-z_][\w.]*", text) and text not in known:
+            header.refuse(f"there is no argument {text!r}; the system has {', '.join(known)}.")
+        if isinstance(held, int):
+            number(header, text, kind, known)
     for text in header.require:
         if value(header, text, known) is not True:
             used = {n: known[n] for n in re.findall(r"[a-z_.]+", text) if isinstance(known.get(n), int)}
@@ -204,19 +214,6 @@ def dimensions(header: Header, known: Mapping[str, Any]) -> tuple[tuple[int, ...
 
     grid, block = (tuple(size(k, text) for text in getattr(header, k)) for k in ("grid", "block"))
     return grid, block, size("shared", header.shared, 0)
-
-
-def check_arguments(header: Header, known: Mapping[str, Any]) -> None:
-    """Raise ValueError, one sentence, for an argument that the system has not, or not of its type."""
-    for text, kind in header.arguments:
-        held = known.get(text, 0)
-        has = getattr(held, "dtype", kind)  # there is no c on the host
-        if not isinstance(held, int) and kind and has != kind:
-            header.refuse(f"{text} is {has} in this system, but the kernel takes {kind}.")
-        if re.fullmatch(r"[a-z_][\w.]*", text) and text not in known:
-            header.refuse(f"there is no argument {text!r}; the system has {', '.join(known)}.")
-        if isinstance(held, int):
-            number(header, text, kind, known)
 
 
 def number(header: Header, text: str, kind: str, known: Mapping[str, Any]) -> np.generic:

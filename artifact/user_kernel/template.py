@@ -7,8 +7,7 @@ for whatever you have: Triton, the CUTLASS DSL, a compiled extension. What only 
 """
 
 import time
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 SOURCE = r"""
 extern "C" __global__ void csr(
@@ -23,33 +22,11 @@ extern "C" __global__ void csr(
 """
 
 
-@dataclass
-class Mine:
-    """A `PreparedKernel` of kernels/contract.py."""
-
-    kernel: Any
-    grid: tuple
-    arguments: tuple
-    output: Any
-    prepare_ms: float = 0.0  #: conversion and analysis, once a matrix
-    prepare_bytes: int = 0  #: of device memory that they leave behind
-
-    def launch(self, stream) -> None:
-        """Enqueue on a cuda.core.Stream; with PyTorch it is torch.cuda.ExternalStream(int(stream.handle))."""
-        import cupy
-
-        with cupy.cuda.ExternalStream(int(stream.handle)):
-            self.kernel(self.grid, (128,), self.arguments)
-
-    def result(self):
-        """C, the same array in every launch: it is filled with NaN before the first one."""
-        return self.output
-
-
-def prepare(problem, device) -> Mine:
+def prepare(problem, device):
     """problem: sizes m, n, k, nnz, and `device()`, the operands a, b and c.
 
-    Raise ValueError, one sentence, for a problem that the kernel does not take: it is then left out.
+    Raise ValueError, one sentence, for a problem that the kernel does not take: it is then left out. Return a
+    `PreparedKernel` of kernels/contract.py.
     """
     import cupy
     import numpy as np
@@ -58,9 +35,20 @@ def prepare(problem, device) -> Mine:
     if problem.m > 65535:
         raise ValueError(f"m is {problem.m}, but a grid has 65535 rows at most")
     began = time.perf_counter()
-    kernel = cupy.RawKernel(SOURCE, "csr")  # your conversion goes here; its time is prepare_ms
+    kernel = cupy.RawKernel(SOURCE, "csr")  # your conversion and analysis, once a matrix: their time is prepare_ms
     prepare_ms = (time.perf_counter() - began) * 1e3
     a = operands.a
     arguments = (np.int32(problem.n), a.row_ptr, a.col_idx, a.val, operands.b, operands.c)
     grid = (-(-problem.n // 128), problem.m)
-    return Mine(kernel, grid, arguments, operands.c, prepare_ms)
+
+    def launch(stream) -> None:
+        """Enqueue on a cuda.core.Stream; with PyTorch it is torch.cuda.ExternalStream(int(stream.handle))."""
+        with cupy.cuda.ExternalStream(int(stream.handle)):
+            kernel(grid, (128,), arguments)
+
+    return SimpleNamespace(
+        launch=launch,
+        result=lambda: operands.c,  # C, the same array in every launch: it is filled with NaN before the first one
+        prepare_ms=prepare_ms,
+        prepare_bytes=0,  # of device memory that the preparation leaves behind
+    )

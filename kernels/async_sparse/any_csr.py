@@ -3,22 +3,29 @@
 "auto_fp32" chooses among kernels whose errors are as small as float32's: CUDA cores, and three products in TF32.
 "auto_tf32" also takes TF32, which holds 11 bits of a value: for operands that hold no more.
 "auto_half" is for B and C in 16 bits.
+
+The model: microseconds are a sum of terms, each with a weight of the kernel's that is not negative. The weights in
+model.csv were fitted to what artifact/systems/async_sparse/candidates.csv holds, by `scripts.py` there: real matrices
+on an H200. Elsewhere the ranking may be worse; what is chosen is measured all the same.
 """
 
+import csv
+from dataclasses import dataclass
 from functools import cache, partial
+from math import ceil
+from operator import mul
 from pathlib import Path
 
 from .. import autotune, jit
 from ..autotune import Choices, Rounds
-from ..contract import Family, Kernel, Launch, Problem
+from ..contract import Family, Kernel, Problem, require
 from ..formats import half, intake
-from . import family, model, planning, union, windows
-from .model import statistics
-from .union import Union
-from .wcsr import require_rows
-from .windows import Windows
+from ..formats.csr import Csr
+from . import planning, windows
+from .family import DTYPES, HERE, TARGETS, dtype_of, prepare_config
+from .windows import HALF_SOURCE, SOURCE, UNION_SOURCE, Union, Windows
 
-HERE = Path(__file__).parent
+Config = Union | Windows
 ACCURACIES = {"auto_fp32": "fp32", "auto_tf32": "tf32", "auto_half": "half"}
 MOST = 5  #: candidates that are tried
 #: A reference, with and without signs; for each candidate a check and four launches of which three count; two more and
@@ -26,40 +33,138 @@ MOST = 5  #: candidates that are tried
 ROUNDS = Rounds(first=3, final=1, finalists=1, short_us=0, factor=1, hot_s=0.0)
 LAUNCHES = 2 + MOST * (1 + 1 + ROUNDS.first) + (1 + ROUNDS.final) + 1 + 2
 
+HEIGHTS = intake.HEIGHTS  #: rows of a window or group
+FILE = HERE / "model.csv"
+#: Of a launch: once; what is gathered of B, B and C once, what windows of 64 rows need of B, tasks, steps of the
+#: longest task, whether windows are cut, the longest row.
+TERMS = ("launch", "gathered", "dense", "least", "tasks", "steps", "cut", "longest")
+
+_UNIONS = tuple(
+    Union(rows, 4, loads, unroll, -1, order)
+    for rows, loads, unroll in ((1, 1, 8), (1, 2, 4), (2, 1, 8), (2, 2, 4), (4, 1, 4), (4, 1, 8))
+    for order in planning.ORDERS
+)
+_EXACT = tuple(Windows(window, 1, True, -1, True, order) for window in (8, 16, 32) for order in planning.ORDERS)
+_TF32 = tuple(Windows(window, 1, False, -1, True, order) for window in (8, 16, 32, 64) for order in planning.ORDERS)
+#: accuracy -> configurations that have it. TF32 is where either the operands hold no more, or the caller wants no more.
+POOLS: dict[str, tuple[Config, ...]] = {
+    "fp32": _UNIONS + _EXACT,
+    "tf32": _UNIONS + _EXACT + _TF32,
+    #: Of 16-bit types, ranked by the weights of float32's groups, with half of the bytes.
+    "half": tuple(c for c in _UNIONS if windows.made_for(c, "bfloat16")),
+}
+
 KERNELS: dict[str, Kernel] = {
     "auto_fp32": Kernel(
         "auto_fp32",
-        union.SOURCE,
+        UNION_SOURCE,
         "the fastest kernel with float32's accuracy on the matrix: groups of rows, or windows in 3xTF32",
         "1.6 times the fastest of cuSPARSE's algorithms for CSR, nowhere less than it.",
-        union.KERNELS["union_rows"].entries,
+        windows.KERNELS["union_rows"].entries,
         spill_free=False,
     ),
     "auto_tf32": Kernel(
         "auto_tf32",
-        windows.SOURCE,
+        SOURCE,
         "… or windows in TF32",
         "1.1 times auto_fp32; on finite elements twice as fast.",
         windows.KERNELS["windows"].entries,
-        targets=family.TARGETS,
+        targets=TARGETS,
     ),
     "auto_half": Kernel(
         "auto_half",
-        union.HALF_SOURCE,
+        HALF_SOURCE,
         "the fastest of the groups of rows for 16-bit types",
         "1.5 times auto_fp32, with half of the bytes.",
-        union.KERNELS["union_half"].entries,
+        windows.KERNELS["union_half"].entries,
         spill_free=False,
     ),
 }
 
-CHOICES: Choices[Union | Windows] = Choices(
+CHOICES: Choices[Config] = Choices(
     "async_sparse/csr",
     HERE / "choices" / "csr",
     {"m": int, "n": int, "k": int, "nnz": int, "pattern": str, "accuracy": str},
     {"union": Union, "windows": Windows},
-    lambda config: [union.SOURCE, union.HALF_SOURCE, windows.SOURCE],
+    lambda config: [UNION_SOURCE, HALF_SOURCE, SOURCE],
 )
+
+
+# ---------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of an m x k matrix with nnz entries."""
+
+    m: int
+    k: int
+    nnz: int
+    longest: int  #: entries of the row that has most
+    #: Order of rows (`planning.ORDERS`) -> for each of `HEIGHTS` the columns that windows of so many rows have.
+    columns: dict[str, tuple[int, ...]]
+    ascending: bool = True  #: False: of some row columns do not ascend, or repeat, so groups of rows are costly to make
+
+
+def statistics(a: Csr, at_a_glance: bool = False) -> Statistics:
+    """Statistics of A by a sample of columns, in both orders of its rows.
+
+    at_a_glance: in the given one alone, by the sample that its facts have.
+    """
+    facts = intake.facts_of(a)
+    given = {"": facts.columns}
+    columns = given if at_a_glance else {how: intake.shared(planning.ordered(a, how)[1]) for how in planning.ORDERS}
+    return Statistics(a.m, a.k, a.nnz, facts.longest, columns, facts.ascending)
+
+
+def kernel(config: Config) -> str:
+    """Return the name of a configuration's weights."""
+    if isinstance(config, Union):
+        return f"union_rows_{config.rows}_{config.loads}_{config.unroll}"
+    return f"windows{'_exact' * config.exact}_{config.window}_{config.groups}"
+
+
+def terms(config: Config, of: Statistics, n: int, dtype: str = "tf32") -> tuple[float, ...]:
+    """`TERMS` of a launch on n columns, each in units that make its weight about 1; dtype: of B, "tf32" for float32."""
+    columns, gathered = of.columns[config.order], n * DTYPES[dtype][1] / 8e6
+    if isinstance(config, Union):
+        groups, width = ceil(of.m / config.rows), windows.columns_of(windows.fitted(config, n, dtype), dtype)
+        stored: float = columns[HEIGHTS.index(config.rows)]
+        chunk = ceil(max(1, windows.LONG * stored / max(1, groups)) / planning.STEP) * planning.STEP
+        together = config.unroll
+    else:
+        groups, width = ceil(of.m / config.window), windows.GROUP_COLUMNS * config.groups
+        # Half of the padding to whole slices, on average.
+        stored = columns[HEIGHTS.index(config.window)] + 3.5 * groups
+        chunk, together = windows.LEAST_CHUNK, planning.STEP
+    return (
+        1.0,
+        stored * gathered,
+        2 * (of.m + of.k) * gathered,
+        columns[-1] * gathered,
+        groups * ceil(n / width) / 1e4,
+        min(of.longest, chunk) / together / 10,
+        float(of.longest > chunk),
+        of.longest / 100,
+    )
+
+
+def ranked(accuracy: str, of: Statistics, n: int) -> list[Config]:
+    """Those of `POOLS` whose order of rows has statistics, the fastest by prediction first."""
+    require(accuracy in POOLS, f"accuracy is {accuracy!r}, but must be one of {', '.join(POOLS)}")
+    dtype = "bfloat16" if accuracy == "half" else "tf32"
+    pool = (c for c in POOLS[accuracy] if c.order in of.columns)
+    return sorted(pool, key=lambda c: sum(map(mul, weights()[kernel(c)], terms(c, of, n, dtype))))
+
+
+@cache
+def weights() -> dict[str, tuple[float, ...]]:
+    """Kernel -> its weights of `TERMS`, as model.csv has them."""
+    with FILE.open(newline="", encoding="utf-8") as file:
+        return {row["kernel"]: tuple(float(row[t]) for t in TERMS) for row in csv.DictReader(file)}
+
+
+# ---------------------------------------------------------------- the choice
 
 
 def key(problem: Problem, accuracy: str) -> tuple:
@@ -68,33 +173,27 @@ def key(problem: Problem, accuracy: str) -> tuple:
     Raises ValueError, one sentence, where A is not CSR, or B and C are not row-major.
     """
     operands = problem.device()
-    require_rows(f"auto_{accuracy}", operands)
-    a, dtype = operands.a, family.dtype_of(operands.b)
-    kind = dtype if accuracy == "half" else accuracy
+    windows.require_rows(f"auto_{accuracy}", operands)
+    a = operands.a
+    kind = dtype_of(operands.b) if accuracy == "half" else accuracy
     return problem.m, problem.n, problem.k, a.nnz, f"{intake.facts_of(a).fingerprint:016x}", kind
 
 
-def prepare_config(name: str, problem: Problem, device, config: Union | Windows) -> Launch:
-    """Return a configuration ready to run."""
-    module = union if isinstance(config, Union) else windows
-    return module.prepare(name, problem, device, config)
-
-
-def fits(config: Union | Windows, problem: Problem, device) -> bool:
+def fits(config: Config, problem: Problem, device) -> bool:
     """Whether the GPU takes it, windows being wgmma's, and the kernel A's values: choices are kept for a pattern."""
     if isinstance(config, Union):
         return True
-    return jit.arch_of(device) in family.TARGETS and (not config.exact or planning.splits(problem.device().a))
+    return jit.arch_of(device) in TARGETS and (not config.exact or windows.splits(problem.device().a))
 
 
-def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Union | Windows]:
+def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True) -> list[Config]:
     """Return what takes the problem, the best first by the model.
 
     at_a_glance: which looks at few numbers of A, and leaves out what is costly to make of it.
     """
     of = statistics(problem.device().a, at_a_glance)
     cheap = of.ascending or not at_a_glance
-    every = (c for c in model.candidates(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
+    every = (c for c in ranked(accuracy, of, problem.n) if cheap or getattr(c, "rows", 0) == 1)
     windows_fit = cache(lambda exact: fits(Windows(exact=exact), problem, device))  # A's values are looked at once
     return [c for c in every if isinstance(c, Union) or windows_fit(c.exact)]
 
@@ -102,24 +201,23 @@ def candidates(problem: Problem, device, accuracy: str, at_a_glance: bool = True
 def tune(problem: Problem, device, accuracy: str) -> autotune.Winner:
     """Return the fastest of the `MOST` candidates that the model proposes, whose output is that of single rows."""
     configs = candidates(problem, device, accuracy, False)[:MOST]
-    dtype = family.dtype_of(problem.device().b)
+    dtype = dtype_of(problem.device().b)
     return autotune.tune(
         problem,
         configs,
-        lambda p, config: prepare_config("auto", p, device, config),
-        (lambda p: union.prepare("single rows", p, device, Union(1)),),
+        lambda p, config: config.prepare("auto", p, device),
+        (lambda p: Union(1).prepare("single rows", p, device),),
         device,
         ROUNDS,
         [entry_of(config, problem.n, dtype) for config in configs],
     )
 
 
-def entry_of(config: Union | Windows, n: int, dtype: str = "tf32") -> tuple[Path, str]:
+def entry_of(config: Config, n: int, dtype: str = "tf32") -> tuple[Path, str]:
     """(source, template instantiation) of a configuration on n columns of B; dtype: of B, "tf32" for float32."""
-    if isinstance(config, Union):
-        source = union.HALF_SOURCE if dtype in half.DTYPES else union.SOURCE
-        return source, union.entry(union.fitted(config, n, dtype), dtype)
-    return windows.SOURCE, windows.entry(config)
+    if isinstance(config, Windows):
+        return SOURCE, config.entry()
+    return HALF_SOURCE if dtype in half.DTYPES else UNION_SOURCE, windows.fitted(config, n, dtype).entry(dtype)
 
 
 FAMILIES = {

@@ -1,6 +1,5 @@
 """The system's variants: the source's ladder, and ours beyond it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,89 +9,40 @@ from .. import autotune
 from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require, single, timed
 from ..formats import bcsr
 from ..formats.csr import Csr
-from . import any_csr, blocks, family, published, union, unit, wcsr, windows
-from .family import Shape, Unit
+from . import any_csr, family, published, windows
+from .family import Tile, Unit
 from .operands import BLOCK, SYSTEM
 
-BASELINES = ("cublas_dense", "cusparse_block", "cusparse", "triton_bsr")
-
-#: What unit_ring is where nobody tunes: tiles of 64 x 512, or 128 x 256 for blocks of 128 rows.
-_USUAL = Shape("bfloat16", 64, 64, "F", "C")
-_MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0
-_SHAPES = (
-    _USUAL,
-    Shape("bfloat16", 64, 64, "F", "F"),
-    Shape("bfloat16", 64, 64, "C", "C"),
-    Shape("bfloat16", 64, 32, "F", "F"),
-    Shape("float16", 128, 128, "F", "F"),
-    Shape("tf32", 64, 64, "F", "C"),
-)
-
-
-def _entries(widths: tuple[int, ...]) -> tuple[str, ...]:
-    """Return instantiations that stand for all: every shape in the widest tile, the usual shape in every one."""
-    pairs = [(shape, widths[0]) for shape in _SHAPES] + [(_USUAL, n) for n in widths[1:]]
-    return tuple(
-        family.entry(family.filled(Unit(n, tall=shape.b_row == 128), shape, _MOST), shape) for shape, n in pairs
-    )
-
-
-VARIANTS: dict[str, Kernel] = {
-    **published.KERNELS,
-    "unit_ring": Kernel(
-        "unit_ring",
-        family.SOURCE,
-        "blocks that stay and claim tiles, longest first; a ring of units for each warpgroup; stores overlap",
-        "2.1 times opt5 at 80%, where it waits for L2: 72 KiB a step at 42 bytes a cycle and SM are 1,760 "
-        "cycles, 530 TFLOP/s. At 99% writing C bounds it.",
-        _entries(family.WIDTHS[:1]),
-        targets=family.TARGETS,
-    ),
-    "auto": Kernel(
-        "auto",
-        family.SOURCE,
-        "unit_ring in the tile and the order that were the fastest on the problem (tuning)",
-        "As unit_ring where n is large; twice as fast where tiles of 512 columns leave SMs idle, or pad n.",
-        _entries(family.WIDTHS),
-        targets=family.TARGETS,
-    ),
-    **blocks.KERNELS,
-    **wcsr.KERNELS,
-    **windows.KERNELS,
-    **union.KERNELS,
-    **any_csr.KERNELS,
+BASELINES = ("cublas.dense", "cusparse.blocks", "cusparse", "triton_bsr")
+VARIANTS: dict[str, Kernel] = {**published.KERNELS, **family.KERNELS, **windows.KERNELS, **any_csr.KERNELS}
+#: Configurations of variants that nobody tunes, and of trials.
+_CONFIGS: dict[str, Any] = {
+    "unit_ring": Unit(),
+    **{name: config for name, (config, _) in family.TRIALS.items()},
+    "blocks_mma": Tile(0),
+    **windows.CONFIGS,
 }
-
-
-#: Who binds what takes a matrix in CSR, and the kernels for blocks that nobody tunes.
-_CSR = {name: module.prepare for module in (wcsr, windows, union) for name in (*module.KERNELS, *module.TRIALS)}
-_BLOCKS = dict.fromkeys((*published.KERNELS, *published.SWEEP), published.prepare) | {blocks.NAME: blocks.prepare}
 
 
 def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess A and make it ready.
 
-    variant: one of VARIANTS, of the TRIALS of `family`, `wcsr`, `windows` or `union`, or "opt5_n8" to "opt5_n256" of
-    the sweep over WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where
-    there is no such variant, or where it does not take the problem or the GPU.
+    variant: one of VARIANTS, of the TRIALS of `family` or `windows`, or "opt5_n8" to "opt5_n256" of the sweep over
+    WGMMA_N. A kernel for blocks makes blocks of 64 x 64 of an A in CSR. Raises ValueError where there is no such
+    variant, or where it does not take the problem or the GPU.
     """
-    if variant in any_csr.KERNELS:
-        return prepare_auto(variant, problem, device)
-    if variant in _CSR:
-        return _CSR[variant](variant, problem, device)
-    if isinstance(problem.device().a, Csr):
-        return _prepare_blocks(variant, problem, device)
-    if variant in _BLOCKS:
-        return _BLOCKS[variant](variant, problem, device)
     require(
-        variant in VARIANTS or variant in family.TRIALS,
+        variant in VARIANTS or variant in _CONFIGS or variant in published.SWEEP,
         f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
-    unit.require_hopper(variant, device)
-    if variant == "auto":
+    if isinstance(problem.device().a, Csr) and variant not in windows.CONFIGS and variant not in any_csr.KERNELS:
+        return _prepare_blocks(variant, problem, device)
+    if variant == "auto" or variant in any_csr.KERNELS:
         return prepare_auto(variant, problem, device)
-    config = family.TRIALS[variant][0] if variant in family.TRIALS else Unit()
-    return unit.prepare(variant, problem, device, usual(problem, device, config))
+    if variant not in _CONFIGS:
+        return published.prepare(variant, problem, device)
+    config = _CONFIGS[variant]
+    return (usual(problem, device, config) if isinstance(config, Unit) else config).prepare(variant, problem, device)
 
 
 def _prepare_blocks(variant: str, problem: Problem, device) -> PreparedKernel:
@@ -107,11 +57,11 @@ def _prepare_blocks(variant: str, problem: Problem, device) -> PreparedKernel:
     return bound
 
 
-def usual(problem: Problem, device, config: Unit | None = None) -> Unit:
-    """unit_ring where nobody tunes, or a configuration: rings as deep as they fit, tiles as high as blocks."""
+def usual(problem: Problem, device, config: Unit) -> Unit:
+    """Return a configuration where nobody tunes: rings as deep as they fit, tiles as high as blocks."""
     shape = family.shape_of(problem)
     most = device.properties.max_shared_memory_per_block_optin
-    return family.filled(replace(config or Unit(), tall=shape.b_row == 128), shape, most)
+    return family.filled(replace(config, tall=shape.b_row == 128), shape, most)
 
 
 def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None) -> Launch:
@@ -123,51 +73,36 @@ def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = Non
     """
     of: Any = FAMILIES[name]
     key, look_ms = timed(lambda: of.key(problem))
-    made = autotune.prepare_choice(
-        of.choices,
-        key,
-        device,
-        fits=lambda config: of.fits(config, problem, device),
-        make=lambda: of.tune(problem, device),
-        prepare=lambda config: of.prepare(name, problem, device, config),
-        file=file,
-    )
+    made = autotune.prepare_choice(name, replace(of, key=lambda _: key), problem, device, file=file)
     made.prepare_ms += look_ms
     return made
 
 
 def tune(problem: Problem, device) -> autotune.Winner:
-    """Return the fastest candidate whose output is that of the first of `references` that takes the problem.
+    """Return the fastest candidate whose output is that of the first simple kernel that takes the problem.
 
-    Raises ValueError where no configuration does.
+    These are the source's, and for what they refuse unit_ring as nobody tuned it. Raises ValueError where no
+    configuration takes the problem, or the GPU has no wgmma.
     """
+    family.require_hopper("auto", device)
+    shape = family.shape_of(problem)
     configs = family.candidates(problem, device)
     if not configs:  # whose refusal says why
-        configs = [usual(problem, device)]
-        most = device.properties.max_shared_memory_per_block_optin
-        family.check(configs[0], family.shape_of(problem), most)
+        configs = [usual(problem, device, Unit())]
+        family.check(configs[0], shape, device.properties.max_shared_memory_per_block_optin)
     return autotune.tune(
         problem,
         configs,
-        lambda p, config: unit.prepare("auto", p, device, config),
-        references(device),
+        lambda p, config: config.prepare("auto", p, device),
+        [partial(prepare, name, device=device) for name in ("opt5", "opt0", "unit_ring")],
         device,
         family.ROUNDS,
-        dict.fromkeys((family.SOURCE, family.entry(config, family.shape_of(problem))) for config in configs),
+        dict.fromkeys((family.SOURCE, family.entry(config, shape)) for config in configs),
     )
 
 
-def references(device) -> list[Callable[[Problem], PreparedKernel]]:
-    """Return simple kernels that say what is right.
-
-    The source's, and for what they refuse unit_ring as nobody tuned it.
-    """
-    simple = [partial(published.prepare, name, device=device) for name in ("opt5", "opt0")]
-    return [*simple, lambda p: unit.prepare("unit_ring", p, device, usual(p, device))]
-
-
 FAMILIES = {
-    "auto": Family(unit.prepare, family.candidates, family.fits, tune, family.CHOICES, family.key),
-    blocks.NAME: single(blocks.NAME, blocks.prepare),
+    "auto": Family(family.prepare_config, family.candidates, family.fits, tune, family.CHOICES, family.key),
+    "blocks_mma": single("blocks_mma", prepare),
     **any_csr.FAMILIES,
 }

@@ -11,18 +11,16 @@ where the GPU's choices have it, else the best by `family.predict`.
 import functools
 from dataclasses import dataclass, field
 from math import ceil
-from pathlib import Path
 from typing import Any
 
-from .. import autotune, gpu, jit
-from ..contract import require
+from .. import autotune, gpu
+from ..contract import require, step
+from ..lazy import core
 from ..padding import ALIGNMENT
 from ..tma import mapped, remember
 from . import family, published
 from .family import LINE, ROWS, Shape, Unit
 
-HERE = Path(__file__).parent
-GATED = HERE / "gated.cu"
 KERNELS = ("unit_ring", "gated", "opt5")
 _SIZE = 2  # bytes of a value
 _K = LINE // _SIZE
@@ -82,12 +80,7 @@ def config_of(sizes: Sizes, device) -> Unit:
         found = autotune.look_up(family.CHOICES, key, device, fits=lambda config: family.takes(config, shape, most))
         if found is not None:
             return found.config
-    return predicted(sizes, most, device.properties.multiprocessor_count)
-
-
-def predicted(sizes: Sizes, most: int, sms: int) -> Unit:
-    """Return the best by `family.predict`. most: bytes of shared memory that a block may have; sms: of the GPU."""
-    shape = shape_of(sizes)
+    sms = device.properties.multiprocessor_count
     tiles = family.tiles(shape, most)
     return min(tiles, key=lambda c: family.predict(c, sizes.m, sizes.tokens, sizes.blocks, shape, sms))
 
@@ -108,9 +101,9 @@ class Launcher:
     sizes: Sizes
     kernel: Any
     launch: Any  #: cuda.core.LaunchConfig
+    numbers: tuple  #: the arguments after the addresses
     width: int  #: columns of B in a box
     wide: int  #: columns of C in a box
-    numbers: tuple  #: the arguments after the addresses
     _maps: dict = field(default_factory=dict)
 
     def __call__(self, stream, x: int, y: int, val: int, index: int, col_idx: int, counter: int):
@@ -120,18 +113,16 @@ class Launcher:
         index: int4 of each block row, as `layout.ordered_rows` has them (opt5: int32 row_ptr); counter: two uint32
         zeros, which are zeros again afterwards: no two launches may share them at once.
         """
-        from cuda.core import launch
-
         s = self.sizes
         b = self._map(x, (s.tokens, s.k), (self.width, _K), LINE)
         a = self._map(val, (max(s.blocks, 1) * ROWS, ROWS), (ROWS, _K), LINE)
         if s.kernel == "opt5":
             width = self.wide * _SIZE
             c = self._map(y, (s.m, s.tokens), (ROWS, self.wide), width if width > 16 else 0)
-            launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, 0)
+            core.launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, 0)
         else:
             c = self._map(y, (s.tokens, s.m), (self.wide, ROWS), LINE)
-            launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, counter, *self.numbers)
+            core.launch(stream, self.launch, self.kernel, a, b, c, index, col_idx, counter, *self.numbers)
 
     def _map(self, address: int, shape: tuple[int, int], box: tuple[int, int], swizzle: int):
         key = address, shape, box
@@ -144,32 +135,22 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import LaunchConfig
-
     check(sizes)
     device = gpu.with_wgmma(ordinal, "a layer of blocks")
     shape = shape_of(sizes)
-    numbers: tuple = ()
     if sizes.kernel == "opt5":
-        width = published.wgmma_n(sizes.tokens)
         require(
             sizes.tokens * _SIZE % ALIGNMENT == 0,
             f"opt5 writes lines of {sizes.tokens} tokens, but the copy engine takes multiples of 8: use unit_ring",
         )
-        need = published.shared_bytes("opt5", width, _SIZE, "C")
-        grid: Any = (ceil(sizes.m / ROWS), ceil(sizes.tokens / (2 * width)))
-        config, source = Unit(width), HERE / "opt5.cu"
+        config = Unit(published.wgmma_n(sizes.tokens))
+        need = published.shared_bytes("opt5", config.width, _SIZE, "C")
+        grid: Any = (ceil(sizes.m / ROWS), ceil(sizes.tokens / config.columns))
+        numbers: tuple = ()
     else:
         config = config_of(sizes, device)
-        width, need = config.width, family.shared_bytes(config, shape)
+        need = family.shared_bytes(config, shape)
         grid, numbers = family.dealt(config, shape, sizes.m, sizes.tokens, sizes.k, device)
-        source = GATED if sizes.kernel == "gated" else family.SOURCE
-    cubin = jit.compile_cubin(source, entry(sizes, config), jit.arch_of(device))
-    return Launcher(
-        sizes,
-        jit.load(cubin, need),
-        LaunchConfig(grid=grid, block=family.THREADS, shmem_size=need),
-        width,
-        family.box_columns(width, _SIZE, shape.c_order),
-        numbers,
-    )
+    job = family.HERE / f"{sizes.kernel}.cu", entry(sizes, config)
+    wide = family.box_columns(config.width, _SIZE, shape.c_order)
+    return Launcher(sizes, *step(job, device, grid, family.THREADS, numbers, need), config.width, wide)

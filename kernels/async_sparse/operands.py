@@ -1,4 +1,4 @@
-"""The system's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR) or CSR, B and C dense.
+"""The system's problems: C (m, n) = A (m, k) · B (k, n), A in blocks (BCSR) or CSR, B and C dense; and its sweeps.
 
 Every number comes from its position in a stream (`kernels.splitmix`), so NumPy and CuPy make the same
 bits. The source names no values; these are random, because a GPU multiplies zeros with less power and
@@ -15,6 +15,7 @@ from ..contract import Operands, Problem, require, require_seed, require_whole
 from ..formats import bcsr, csr, half, reorder
 from ..formats.csr import INT32_MAX, Csr
 from ..formats.half import Half
+from ..lazy import cupy
 
 SYSTEM = "async_sparse"
 FLOPS_DEF = "2·nnz·N"  # a multiply and an add for every non-zero and column (source, section IV)
@@ -28,6 +29,32 @@ REORDERS = ("rcm", "")
 FORMATS = {"bcsr": "source", "csr": "row"}
 CSR_DTYPES = (*DTYPES, "float32")  #: which CUDA cores multiply as it is, and tensor cores in 3xTF32
 WINDOW, WINDOW_TILE = 64, 128  #: rows of the source's windows, columns of C in a tile of its kernel
+#: gate_proj of Qwen2.5-7B (section IV-D): rows and columns of the weight.
+GATE = (18944, 3584)
+#: Columns of B, the tokens, and kept shares of Table III; 50 and 70% sparsity are ours.
+TOKENS = (1024, 4096, 16384, 65536)
+DENSITIES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.01)
+#: (m, k) of weights of other models: Llama 2 7B, 13B and 70B, Qwen2.5-7B's other projection, Mistral.
+LAYERS = (
+    (4096, 4096),
+    (11008, 4096),
+    (4096, 11008),
+    (13824, 5120),
+    (28672, 8192),
+    (3584, 18944),
+    (14336, 4096),
+)
+WIDE = 16384  #: tokens of what is not a sweep over them
+BLOCKS = (16, 32, 64, 128)
+#: Sizes that are no multiples of a block, a tile or eight.
+RAGGED = (
+    (18944, 16384, 3584),
+    (18943, 16384, 3584),
+    (18944, 16383, 3584),
+    (18944, 16384, 3583),
+    (1001, 1003, 1005),
+    (333, 77, 1111),
+)
 _PATTERN_VALUES, _B = 1, 2  # streams; `bcsr.random` takes 0 and 1
 
 
@@ -50,8 +77,7 @@ def problem(
     has its input (n x k) and its output (n x m) ("linear"), or both row-major ("row"). Sizes need not
     be multiples of anything. Raises ValueError, one sentence, for what makes no problem.
     """
-    _require(m, n, k, seed, dtype, layout)
-    m, n, k, seed = map(int, (m, n, k, seed))
+    m, n, k, seed = _checked(m, n, k, seed, dtype, layout)
     sides = bcsr.sides(block)
     # Drawn here as well, because a problem says how many blocks and non-zeros it has.
     _, col_idx, nnz = bcsr.random_pattern(m, k, density, seed, block=sides)
@@ -95,9 +121,9 @@ def problem_from_csr(
     csr.validate(a)
     require(format in FORMATS, f"format is {format!r}, but A is made one of {', '.join(FORMATS)}")
     layout = layout or FORMATS[format]
-    _require(a.m, n, a.k, seed, dtype, layout, DTYPES if format == "bcsr" else CSR_DTYPES)
+    _, n, _, seed = _checked(a.m, n, a.k, seed, dtype, layout, DTYPES if format == "bcsr" else CSR_DTYPES)
     require(reorder in REORDERS, f"reorder is {reorder!r}, but must be 'rcm', or '' for the given order")
-    n, seed, sides = int(n), int(seed), bcsr.sides(block)
+    sides = bcsr.sides(block)
     a = with_values(reordered(a, reorder)[0], seed, dtype)
     size, stored = _size(dtype), "float32" if dtype == "tf32" else dtype
 
@@ -106,7 +132,7 @@ def problem_from_csr(
 
     of = (a.m, n, a.k), a.nnz, a.nnz / (a.m * a.k), seed, dtype, layout
     if format == "csr":
-        vectors = column_vectors(a)
+        vectors = csr.distinct(csr.rows(a) // WINDOW * a.k + a.col_idx).size  # that hold a non-zero, of all windows
         # The source's kernel: each tile of C reads its window, and the rows of B that the window names.
         asked = ceil(n / WINDOW_TILE) * vectors * (WINDOW * size + 4) + vectors * n * size
         label = label or f"CSR, {dtype}" + f", {layout}" * (layout != FORMATS["csr"])
@@ -121,11 +147,6 @@ def problem_from_csr(
     )
     made.source = a
     return made
-
-
-def column_vectors(a: Csr, window: int = WINDOW) -> int:
-    """Columns of all windows of so many rows that hold a non-zero, padding not counted."""
-    return csr.distinct(csr.rows(a) // window * a.k + a.col_idx).size
 
 
 def reordered(a: Csr, how: str) -> tuple[Csr, float]:
@@ -157,35 +178,24 @@ def with_values(a: Csr, seed: int, dtype: str) -> Csr:
     )
 
 
-def dense(xp, rows: int, columns: int, seed: int, dtype: str, order: str):
-    """B of a seed, numbers in the order of memory: a `Half`, for "tf32" float32; `xp` makes it."""
-    flat = splitmix.uniform(splitmix.key(seed, _B), rows * columns, dtype, xp)
-    return _matrix(flat, (rows, columns), dtype, order)
-
-
-def _matrix(flat, shape: tuple[int, int], dtype: str, order: str):
-    array = flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
-    return Half(dtype, array) if dtype in half.DTYPES else array
-
-
-def _require(m, n, k, seed, dtype, layout, dtypes=DTYPES) -> None:
-    for name, value in (("m", m), ("n", n), ("k", k)):
-        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+def _checked(m, n, k, seed, dtype, layout, dtypes=DTYPES) -> tuple[int, ...]:
+    """Return m, n, k and the seed as Python's integers."""
+    sizes = [require_whole(x, of, 1, INT32_MAX, "2^31 - 1") for x, of in (("m", m), ("n", n), ("k", k))]
     require_seed(seed)
     require(
         dtype in dtypes,
         f"dtype is {dtype!r}, but the system's kernels take one of {', '.join(dtypes)}",
     )
     require(layout in LAYOUTS, f"layout is {layout!r}, but must be one of {', '.join(LAYOUTS)}")
+    return *sizes, int(seed)
 
 
 def _label(block: tuple[int, int], dtype: str, layout: str) -> str:
     """Return what tells a problem from the source's: bfloat16, blocks of 64 x 64, C row-major."""
-    parts = [dtype] if dtype != DTYPES[0] else []
-    if block != (BLOCK, BLOCK):
-        b_row, b_col = block
-        parts.append(f"blocks of {b_row}" if b_row == b_col else f"blocks of {b_row} x {b_col}")
-    return ", ".join(parts + [layout] * (layout != "source"))
+    b_row, b_col = block
+    blocks = f"blocks of {b_row}" + f" x {b_col}" * (b_row != b_col)
+    unusual = {dtype: dtype != DTYPES[0], blocks: block != (BLOCK, BLOCK), layout: layout != "source"}
+    return ", ".join(said for said, is_unusual in unusual.items() if is_unusual)
 
 
 def _size(dtype: str) -> int:
@@ -216,19 +226,16 @@ def _problem(
     make_a: Callable,
 ) -> Problem:
     """sizes: m, n, k. a_bytes, asked_bytes: as `_blocks_bytes` has them. make_a: A of NumPy or CuPy."""
-    (m, n, k), size, order_b, order_c = sizes, _size(dtype), *LAYOUTS[layout]
+    (m, n, k), size = sizes, _size(dtype)
+
+    def matrix(flat, shape: tuple[int, int], order: str):
+        array = flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape)
+        return Half(dtype, array) if dtype in half.DTYPES else array
 
     def operands(xp) -> Operands:
-        made = Operands(make_a(xp), dense(xp, k, n, seed, dtype, order_b))
-        if xp is not np:
-            c = xp.empty(m * n, xp.uint16 if dtype in half.DTYPES else xp.float32)
-            made.c = _matrix(c, (m, n), dtype, order_c)
-        return made
-
-    def on_device() -> Operands:
-        import cupy
-
-        return operands(cupy)
+        b = splitmix.uniform(splitmix.key(seed, _B), k * n, dtype, xp)  # numbers in the order of memory
+        c = None if xp is np else matrix(xp.empty(m * n, b.dtype), (m, n), LAYOUTS[layout][1])
+        return Operands(make_a(xp), matrix(b, (k, n), LAYOUTS[layout][0]), c)
 
     return Problem(
         room=SYSTEM,
@@ -244,6 +251,44 @@ def _problem(
         least_bytes=a_bytes + size * (k + m) * n,
         requested_bytes=asked_bytes + size * m * n,
         make_host=lambda: operands(np),
-        make_device=on_device,
+        make_device=lambda: operands(cupy),
         limit="tf32" if dtype == "tf32" else "",
     )
+
+
+def sweeps(preset: str) -> dict[str, list[dict]]:
+    """experiment -> shapes as keyword arguments of `problem`: m, n, k, density (block, dtype, layout).
+
+    Real matrices are no shapes: "ablation", "tile_n", "spmm" and others take them from the system's list. preset:
+    "full" or "kick", a part of it that finishes in seconds; else ValueError.
+    """
+    require(preset in ("full", "kick"), f"preset is {preset!r}, but must be 'full' or 'kick'")
+    full = preset == "full"
+    (m, k), linear = GATE, {"layout": "linear"}
+    tokens = TOKENS if full else TOKENS[:1]
+    densities = DENSITIES if full else (0.1,)
+    return {
+        "gate_proj": [{"m": m, "n": n, "k": k, "density": d, **linear} for n in tokens for d in densities],
+        "ladder": [{"m": m, "n": WIDE, "k": k, "density": 0.1}],
+        "tried": [
+            {"m": m, "n": WIDE, "k": k, "density": d, **linear} for d in ((0.2, 0.1, 0.05, 0.01) if full else (0.1,))
+        ],
+        "blocks": [
+            {"m": m, "n": WIDE, "k": k, "density": 0.1, "block": block, **linear}
+            for block in (BLOCKS if full else BLOCKS[-1:])
+        ],
+        "shapes": [
+            {"m": rows, "n": n, "k": columns, "density": d, **linear}
+            for rows, columns in (LAYERS if full else LAYERS[:1])
+            for n in (8192,)
+            for d in ((0.2, 0.05) if full else (0.2,))
+        ],
+        "half": [
+            {"m": m, "n": WIDE, "k": k, "density": 0.1, "dtype": dtype, **linear}
+            for dtype in (("bfloat16", "float16", "tf32") if full else ("float16",))
+        ],
+        "ragged": [
+            {"m": rows, "n": n, "k": columns, "density": 0.1, **linear}
+            for rows, n, columns in (RAGGED if full else RAGGED[-1:])
+        ],
+    }

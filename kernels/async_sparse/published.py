@@ -4,28 +4,23 @@ All read blocks of 64 x 64 and a column-major B, as the source has it, and write
 text leaves open is said in each file's head; tiles have the width that section IV-C chooses, `wgmma_n`.
 """
 
-from collections.abc import Sequence
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import jit
 from ..contract import Kernel, Launch, Problem, require
-from ..formats.half import array_of
+from ..formats import half
 from ..lazy import cupy
 from ..tma import tensor_map
 from . import family
-from .family import A_BYTES, DTYPES, LINE, ROWS, TARGETS
-from .lines import Lines, lines
-from .unit import blocks_of, c_map, require_hopper
+from .family import A_BYTES, DTYPES, HERE, LINE, ROWS, TARGETS, Lines
+from .planning import MOST_PANELS
 
-HERE = Path(__file__).parent
 STAGES = 3  #: of the ring, Q of section III-C
 STRIP = 16  #: block rows of a strip of the PID swizzle, GROUP_M of section III-E, which names no number
 WIDTHS = tuple(range(8, 257, 8))  #: WGMMA_N, section IV-C
-MOST_PANELS = 65_535  #: blocks in the second dimension of a grid
 #: Rungs with two warpgroups that multiply, 2 WGMMA_N columns; the others have one.
 PAIRS = ("opt3", "opt4", "opt5", "opt6", "opt6_atomic", "opt6_stealing", "opt7")
 TRACED = ("opt1", "opt2", "opt5")  #: rungs that can keep clocks
@@ -117,87 +112,77 @@ def prepare(name: str, problem: Problem, device, spans=None) -> Launch:
     Raises ValueError where blocks are not 64 x 64, where n is too large for a grid, and, but for opt0, where B
     is not column-major or the GPU has no wgmma.
     """
-    operands, shape = problem.device(), family.shape_of(problem)
+    operands = problem.device()
+    shape = family.shape_of(problem)
     a, m, n = operands.a, problem.m, problem.n
     require(
         a.block == (ROWS, ROWS),
         f"{name} multiplies blocks of 64 x 64, but these are {' x '.join(map(str, a.block))}: use unit_ring",
     )
-    if name != "opt0":
-        require_hopper(name, device)
+    kernel = "opt5" if name in SWEEP else name
+    if kernel != "opt0":
+        family.require_hopper(name, device)
         require(
             shape.b_order == "F",
             f"{name} reads a column-major B, but this one is row-major: "
             f"use {'opt0' if shape.size == 4 else 'unit_ring'}",
         )
-    kernel = "opt5" if name in SWEEP else name
     groups, persistent = 2 if kernel in PAIRS else 1, kernel in PERSISTENT
     width = 128 if kernel == "opt0" else SWEEP.get(name) or wgmma_n(n, groups)
-    rows, panels = a.block_rows, ceil(n / (groups * width))
-    panels += panels % 2 if kernel == "opt7" else 0
+    # A cluster is two neighbouring panels; where their number is odd, the last one is beyond C.
+    cluster = (1, 2, 1) if kernel == "opt7" else None
+    together = 2 if cluster else 1
+    rows, panels = a.block_rows, ceil(n / (groups * width * together)) * together
     require(
         persistent or panels <= MOST_PANELS,
         f"{name} has a row of blocks for each panel of C, but n={n} makes {panels} of them and a grid has at "
         f"most {MOST_PANELS}: use unit_ring",
     )
-    if kernel == "opt0":
-        return _on_cuda_cores(problem, device, (rows, panels))
-    val, k = blocks_of(a), LINE // shape.size
-    dense = lines(operands, device)  # and what was copied is there
-    need = shared_bytes(kernel, width, shape.size, shape.c_order)
-    index = a.row_ptr.data.ptr, a.col_idx.data.ptr
-    direct = dense.c.data.ptr, np.int64(dense.c.shape[1]), np.int32(m), np.int32(n)
-    keep, cluster = [val], tuple[int, ...]()
-    grid: Any = min(device.properties.multiprocessor_count, rows * panels) if persistent else (rows, panels)
     arguments: tuple
+    if kernel == "opt0":
+        dense = Lines(*map(half.array_of, (operands.b, operands.c)))
+        b, c = ((x, *(np.int64(step // x.dtype.itemsize) for step in x.strides)) for x in (dense.b, dense.c))
+        arguments = a.row_ptr, a.col_idx, a.val, *b, *c, m, n, problem.k
+        job = HERE / "opt0.cu", family.instance("opt0", shape.dtype)
+        return dense.bound(name, operands, job, device, ((rows, panels), 128), arguments)
+    dense = family.lines(operands, device)
+    val = family.blocks_of(a)
+    k = LINE // shape.size
+    index = a.row_ptr, a.col_idx
+    direct = dense.c, np.int64(dense.c.shape[1]), m, n
+    grid: Any = min(device.properties.multiprocessor_count, rows * panels) if persistent else (rows, panels // together)
     if kernel == "opt1":
-        arguments = (*index, val.data.ptr, dense.b.data.ptr, np.int64(dense.b.shape[1] * shape.size), *direct)
+        arguments = *index, val, dense.b, np.int64(dense.b.shape[1] * shape.size), *direct
     else:
         arguments = tensor_map(val, (ROWS, k), LINE), tensor_map(dense.b, (width, k), LINE)
-        if kernel == "opt7":
-            # A cluster is two neighbouring panels, where their number is odd the last one is beyond C. cuda.core's
-            # grid counts clusters.
-            grid, cluster = (rows, panels // 2), (1, 2, 1)
-            arguments += (*index, *direct)
-        else:
-            boxes = family.box_columns(width, shape.size, shape.c_order, widest(kernel, shape.size))
-            arguments += (c_map(dense.c, boxes, shape), *index)
-        if persistent:
-            arguments += tuple(map(np.int32, (rows, panels, min(STRIP, rows))))
-        if persistent and kernel != "opt6":
-            keep.append(cupy.zeros(grid + 1, cupy.uint32))
-            arguments += (keep[-1].data.ptr,)
+        boxes = family.box_columns(width, shape.size, shape.c_order, 64 // shape.size if persistent else 64)
+        arguments += (*index, *direct) if cluster else (family.c_map(dense.c, boxes, shape), *index)
+    if persistent:
+        arguments += rows, panels, min(STRIP, rows)
+    if persistent and kernel != "opt6":
+        arguments += (cupy.zeros(grid + 1, cupy.uint32),)
     if kernel in TRACED:
-        arguments += (0 if spans is None else spans.data.ptr,)
-    job = HERE / f"{kernel}.cu", entry(kernel, shape.dtype, shape.c_order, width, spans is not None)
-    threads = family.THREADS if kernel in PAIRS else 128
-    return dense.bound(name, operands, job, device, (grid, threads), arguments, need, keep=tuple(keep), cluster=cluster)
-
-
-def _on_cuda_cores(problem: Problem, device, grid: tuple[int, int]) -> Launch:
-    operands = problem.device()
-    b, c = (
-        (x.data.ptr, *(np.int64(step // x.dtype.itemsize) for step in x.strides))
-        for x in map(array_of, (operands.b, operands.c))
+        arguments += (spans,)
+    return dense.bound(
+        name,
+        operands,
+        (HERE / f"{kernel}.cu", entry(kernel, shape.dtype, shape.c_order, width, spans is not None)),
+        device,
+        (grid, family.THREADS if kernel in PAIRS else 128),
+        arguments,
+        need=shared_bytes(kernel, width, shape.size, shape.c_order),
+        cluster=cluster,
+        keep=(val,),
     )
-    of_a = (x.data.ptr for x in (operands.a.row_ptr, operands.a.col_idx, operands.a.val))
-    arguments = (*of_a, *b, *c, *map(np.int32, (problem.m, problem.n, problem.k)))
-    job = HERE / "opt0.cu", family.instance("opt0", family.dtype_of(operands.b))
-    return Lines(operands.b, operands.c).bound("opt0", operands, job, device, (grid, 128), arguments)
 
 
 def shared_bytes(name: str, width: int, size: int, c_order: str) -> int:
     """Dynamic shared memory of a rung's block; size: bytes of a value."""
     if name in ("opt1", "opt2"):
         return (1 if name == "opt1" else 2) * (A_BYTES + width * LINE)
-    boxes = 2 * family.box_bytes(width, size, c_order, widest(name, size))
-    boxes = boxes if name in PERSISTENT else 0
-    return STAGES * (A_BYTES + 2 * width * LINE) + boxes
-
-
-def widest(name: str, size: int) -> int:
-    """Columns of a box of C at most: few where it has shared memory of its own, beside a full ring."""
-    return 64 // size if name in PERSISTENT else 64
+    # A box of C has few columns where it has shared memory of its own, beside a full ring.
+    box = ROWS * size * family.box_columns(width, size, c_order, 64 // size)
+    return STAGES * (A_BYTES + 2 * width * LINE) + 2 * box * (name in PERSISTENT)
 
 
 # ---------------------------------------------------------------- when a block loads, multiplies and stores
@@ -207,25 +192,17 @@ KEPT = (8, 3, 3, 64)
 ROLES = ("load", "multiply", "store")
 
 
-def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz: float = 0.0) -> list[dict]:
-    """Rows of what the first thread blocks of a launch did (Figs. 3 and 4b), the second launch of each variant.
+def timeline(problem: Problem, device) -> list[dict]:
+    """Rows of what the first thread blocks of a launch did (Figs. 3 and 4b), the second launch of each of `TRACED`.
 
     variant, block (its number in the grid), role ("load": from the request of a step until a thread that
     waits for it sees it there; "multiply": from then until its wgmma are done; "store": until C has left
-    shared memory, or registers), warpgroup, step, begin_ns, end_ns from the block's first clock on. sm_mhz:
-    the clock that turns cycles into time; 0 asks the device for its highest. Raises ValueError for a
-    variant that keeps no clocks.
+    shared memory, or registers), warpgroup, step, begin_ns, end_ns from the block's first clock on, by the device's
+    highest clock.
     """
-    mhz = sm_mhz or device.properties.clock_rate / 1e3
-    stream = device.create_stream()
-    rows = []
-    for variant in variants:
-        require(
-            variant in TRACED,
-            f"{variant} keeps no clocks: choose one of {', '.join(TRACED)}",
-        )
+    stream, rows = device.create_stream(), []
+    for variant in TRACED:
         spans = cupy.zeros((*KEPT, 2), cupy.int64)
-        cupy.cuda.get_current_stream().synchronize()
         bound = prepare(variant, problem, device, spans)
         for _ in range(2):  # the first one finds a cold instruction cache
             bound.launch(stream)
@@ -233,7 +210,7 @@ def timeline(problem: Problem, device, variants: Sequence[str] = TRACED, sm_mhz:
         found = spans.get()
         seen = (found > 0).all(axis=-1)
         zero = np.where(seen, found[..., 0], found.max()).min(axis=(1, 2, 3), keepdims=True)[..., None]
-        ns = ((found - zero) / mhz * 1e3).round(1)
+        ns = ((found - zero) / device.properties.clock_rate * 1e6).round(1)
         for block, role, group, step in np.argwhere(seen).tolist():
             begin, end = ns[block, role, group, step].tolist()
             at = {"variant": variant, "block": block, "role": ROLES[role], "warpgroup": group, "step": step}

@@ -1,7 +1,7 @@
 """The tuner of all systems: which of a system's configurations is the fastest for a problem on this GPU.
 
-    outputs   a candidate's output against a simple kernel's: only a right one is timed
-    probe     operands whose product is exact, on which the winner must give the simple kernel's bits
+    probe     a candidate's output against a simple kernel's: only a right one is timed; operands whose product is
+              exact, on which the winner must give the simple kernel's bits
     search    `tune`: candidates in, the fastest right one out; `choose`: look up, else tune and keep
     choices   the files that keep choices, keyed by GPU, problem, compiler and kernels
 

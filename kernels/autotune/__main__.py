@@ -27,10 +27,10 @@ def main(arguments: list[str] | None = None) -> None:
             changed = choices.stamp(system, path) if name == chosen else 0
             rows = choices.read(system, path).values()
             now = sum(c.kernels == choices.digest(system.sources(c.config)) for c in rows)
-            compilers = ", ".join(sorted({c.nvrtc or "unknown" for c in rows}))
             print(
                 f"{name}/{path.name}: {now} of {len(rows)} choices are of today's kernels"
-                f"{f' ({changed} stamped)' if name == chosen else ''}, made with NVRTC {compilers}"
+                f"{f' ({changed} stamped)' if name == chosen else ''}, made with NVRTC "
+                f"{', '.join(sorted({c.nvrtc or 'unknown' for c in rows}))}"
             )
 
 

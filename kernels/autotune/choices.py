@@ -23,9 +23,10 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .. import jit
+from ..contract import require
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 #: Columns after those that tell problems apart.
@@ -37,7 +38,7 @@ _FORMS = {"nvrtc": r"(\d+\.\d+)?", "kernels": r"([0-9a-f]{12})?"}
 Config = TypeVar("Config", bound=Hashable)  #: a system's configurations
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choices(Generic[Config]):
     """Where a system's choices are kept, and what tells them apart."""
 
@@ -47,11 +48,6 @@ class Choices(Generic[Config]):
     families: Mapping[str, type]  #: name in the file -> dataclass of numbers, texts and flags
     #: a configuration -> the .cu files of all that it was tried against
     sources: Callable[[Config], Iterable[Path]]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns of a file of choices."""
-        return (*self.key, *_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -80,32 +76,14 @@ def look_up(
     compiler, take one of another minor version of it, which `Choice.nvrtc` tells. A file that may not be read is done
     without, which is said once, on stderr. Raises ValueError, one sentence, for a file that is no file of choices.
     """
-    close = None
-    for path in [file] if file else _files(choices.room, choices.shipped, device.name, *_places()):
-        try:
-            found = read(choices, path).get(key)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            jit._say_once(
-                f"Choices of kernels in {path} cannot be read ({error.strerror or error}), so the tuner goes on "
-                "without: let yourself read them, or set SPARSITY_CHOICES to another folder."
-            )
-            continue
-        if found is None or not fits(found.config):
-            continue
-        if is_current(choices, found):
-            return found
-        if near and close is None and is_current(choices, found, near=True):
-            close = found
-    return close
+    paths = [file] if file else [own_file(choices, device), choices.shipped / f"{slug(device)}.csv"]
+    found = [choice for path in paths if (choice := _there(choices, path).get(key)) and fits(choice.config)]
+    return next((c for how in sorted({False, near}) for c in found if is_current(choices, c, near=how)), None)
 
 
 def is_current(choices: Choices[Config], choice: Choice[Config], near: bool = False) -> bool:
     """Whether a choice is of today's kernels and compiler; near: or of another minor version of the compiler."""
-    made, now = choice.nvrtc, jit.nvrtc_version()
-    if near:
-        made, now = made.split(".")[0], now.split(".")[0]
+    made, now = (x.split(".")[0] if near else x for x in (choice.nvrtc, jit.nvrtc_version()))
     return made == now and choice.kernels == digest(choices.sources(choice.config))
 
 
@@ -120,22 +98,31 @@ def _without_comments(text: str) -> str:
     return " ".join(_COMMENT.sub(r"\1 ", text).replace("\0", " ").split())
 
 
-_read: dict[Path, tuple[tuple, dict[tuple, Choice[Any]]]] = {}
-
-
-def read(choices: Choices[Config], path: Path) -> dict[tuple, Choice[Config]]:
+def read(choices: Choices[Config], path: Path) -> Mapping[tuple, Choice[Config]]:
     """key -> Choice.
 
     Raises ValueError that names file and row where one cannot be read, OSError for a file that may not be.
     """
-    of = path.stat()
-    stamp = (
-        of.st_mtime_ns,
-        of.st_size,
-        of.st_ino,
-    )  # a renamed file has another number, at the same time of a coarse clock
-    if path in _read and _read[path][0] == stamp:  # hundreds of rows, asked for at every bind
-        return _read[path][1]
+    of = path.stat()  # a renamed file has another number, at the same time of a coarse clock
+    return _read(choices, path, of.st_mtime_ns, of.st_size, of.st_ino)
+
+
+def _there(choices: Choices[Config], path: Path) -> Mapping[tuple, Choice[Config]]:
+    """`read`, or nothing where there is no file, or none that may be read."""
+    try:
+        return read(choices, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        jit._say_once(
+            f"Choices of kernels in {path} cannot be read ({error.strerror or error}), so the tuner goes on "
+            "without: let yourself read them, or set SPARSITY_CHOICES to another folder."
+        )
+        return {}
+
+
+@functools.lru_cache(64)  # hundreds of rows, asked for at every bind
+def _read(choices: Choices[Config], path: Path, *stamp: int) -> Mapping[tuple, Choice[Config]]:
     found = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -145,23 +132,17 @@ def read(choices: Choices[Config], path: Path) -> dict[tuple, Choice[Config]]:
     for number, row in enumerate(rows, 2):
         try:
             key = tuple(kind(row[name]) for name, kind in choices.key.items())
-            found[key] = _choice(choices, row)
+            config = parse_knobs(row["knobs"], choices.families[row["family"]])
+            # A file from before these columns was made with what nobody knows any more.
+            made = {name: row.get(name, "") for name in _FORMS}
+            for name, value in made.items():
+                require(re.fullmatch(_FORMS[name], value), f"{name} is {value}")
+            found[key] = Choice(config, float(row["median_us"]), **made)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"{path.name}, row {number} is no choice of the tuner ({error}): delete the row"
             ) from error
-    _read[path] = stamp, found
     return found
-
-
-def _choice(choices: Choices[Config], row: dict) -> Choice[Config]:
-    config = parse_knobs(row["knobs"], choices.families[row["family"]])
-    # A file from before these columns was made with what nobody knows any more.
-    made = {name: row.get(name, "") for name in _FORMS}
-    for name, value in made.items():
-        if not re.fullmatch(_FORMS[name], value):
-            raise ValueError(f"{name} is {value}")
-    return Choice(config, float(row["median_us"]), **made)
 
 
 def write(choices: Choices[Config], path: Path, key: tuple, choice: Choice[Config]) -> None:
@@ -170,7 +151,7 @@ def write(choices: Choices[Config], path: Path, key: tuple, choice: Choice[Confi
     Of several processes that do so at once, each adds to what the one before it wrote.
     """
     with _alone(path):
-        _write_all(choices, path, (read(choices, path) if path.is_file() else {}) | {key: choice})
+        _write_all(choices, path, {**(read(choices, path) if path.is_file() else {}), key: choice})
 
 
 def stamp(choices: Choices, path: Path) -> int:
@@ -209,10 +190,9 @@ def _write_all(choices: Choices[Config], path: Path, found: Mapping[tuple, Choic
         (*key, c.nvrtc, c.kernels, f"{c.median_us:.2f}", names[type(c.config)], knobs(c.config))
         for key, c in sorted(found.items(), key=lambda item: item[0])
     )
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([choices.columns, *rows])
-    jit._replace(path, text.getvalue().encode())
-    _read.pop(path, None)
+    with jit.aside(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        csv.writer(text, lineterminator="\n").writerows([(*choices.key, *_COLUMNS), *rows])
+    _read.cache_clear()  # a number may come again, and the coarse time be the same
 
 
 #: Of a field that is named where it is not as usual only: one that older files and records do not have.
@@ -235,34 +215,17 @@ def parse_knobs(text: str, make: type):
     for part in text.split():
         name, value = part.split("=")
         kind = type(getattr(make(), name))
-        if kind is bool and value not in ("True", "False"):
-            raise ValueError(f"{name} is {value}, but must be True or False")
+        require(kind is not bool or value in ("True", "False"), f"{name} is {value}, but must be True or False")
         values[name] = value == "True" if kind is bool else kind(value)
     return make(**values)
 
 
-def own_folder(system: str) -> Path:
+def own_file(choices: Choices, device) -> Path:
     """Where the choices of this user's GPUs are kept: $SPARSITY_CHOICES, unless that is empty, or beside the cubins."""
-    return Path(os.environ.get("SPARSITY_CHOICES") or jit.cache_folder().parent / "choices") / system
-
-
-def _places() -> tuple[str | None, ...]:
-    """Return what of the environment `own_folder` looks at."""
-    return tuple(map(os.environ.get, ("SPARSITY_CHOICES", "SPARSITY_CACHE", "XDG_CACHE_HOME", "HOME")))
-
-
-@functools.lru_cache(64)
-def _files(system: str, shipped: Path, gpu: str, *_) -> tuple[Path, ...]:
-    """Where choices are kept for a GPU of this name; the rest is the environment, for which they hold."""
-    name = f"{_slug(gpu)}.csv"
-    return own_folder(system) / name, shipped / name
+    folder = os.environ.get("SPARSITY_CHOICES") or jit.cache_folder().parent / "choices"
+    return Path(folder, choices.room, f"{slug(device)}.csv")
 
 
 def slug(device) -> str:
     """Return the GPU's name as the records' folders have it."""
-    return _slug(device.name)
-
-
-@functools.lru_cache(64)
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")

@@ -9,19 +9,19 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
 from .. import jit
 from ..contract import Launch, PreparedKernel, Problem
 from ..timing import Stopwatch
-from . import outputs, probe
-from .choices import Choice, Choices, Config, digest, knobs, look_up, own_folder, slug, write
+from . import probe
+from .choices import Choice, Choices, Config, digest, knobs, look_up, own_file, write
 
 
 @dataclass(frozen=True)
@@ -75,28 +75,27 @@ def choose(
         return winner.config, winner.spent_ms
     made = Choice(winner.config, winner.median_us, digest(choices.sources(winner.config)))
     try:
-        write(choices, file or own_folder(choices.room) / f"{slug(device)}.csv", key, made)
+        write(choices, file or own_file(choices, device), key, made)
     except OSError as error:  # a folder that is not ours to write: the choice still serves
         warnings.warn(f"the tuner's choice is not kept: {error}", stacklevel=3)
     return winner.config, winner.spent_ms
 
 
-def prepare_choice(
-    choices: Choices[Config],
-    key: tuple,
-    device,
-    *,
-    fits: Callable[[Config], bool],
-    make: Callable[[], Winner[Config]],
-    prepare: Callable[[Config], Launch],
-    file: Path | None = None,
-) -> Launch:
-    """Return what a system's "auto" is: the choice for a problem's key (`choose`), made ready by `prepare`.
+def prepare_choice(name: str, of: Any, p, device, *, file: Path | None = None, **extra) -> Launch:
+    """Return what a system's "auto" is: the choice for a problem (`choose`), made ready; tunes where there is none yet.
 
-    Its `prepare_ms` holds the trials, too, where there were any.
+    of: a system's `Family` with choices. file: where to look and to write, instead of the usual places. extra: for
+    `of.prepare`. `prepare_ms` holds the trials, too, where there were any. Raises ValueError where nothing takes `p`.
     """
-    config, spent_ms = choose(choices, key, device, fits=fits, make=make, file=file)
-    bound = prepare(config)
+    config, spent_ms = choose(
+        of.choices,
+        of.key(p),
+        device,
+        fits=lambda config: of.fits(config, p, device),
+        make=lambda: of.tune(p, device),
+        file=file,
+    )
+    bound = of.prepare(name, p, device, config, **extra)
     bound.prepare_ms += spent_ms
     return bound
 
@@ -112,8 +111,8 @@ def tune(
 ) -> Winner[Config]:
     """Return the fastest of `configs` whose output is right, on a current `cuda.core.Device`.
 
-    bind: makes one ready on a problem, this one or one of the same sizes and pattern with other numbers; all write to
-    the problem's own output. references: simple kernels; the first one that runs says what is right. jobs: (source,
+    prepare: makes one ready on a problem, this one or one of the same sizes and pattern with other numbers; all write
+    to the problem's own output. references: simple kernels; the first one that runs says what is right. jobs: (source,
     entry) to compile at once, on as many threads as there are processors.
 
     A candidate that cannot be made ready or launched, or whose output is wrong, is skipped with a warning that
@@ -123,7 +122,7 @@ def tune(
     GPU's context (an address out of bounds) breaks it for all that come after it, too.
     """
     trial = _Trial(problem, device, device.create_stream())
-    with _compiling([*jobs, *outputs.jobs(problem), *probe.jobs(problem)], jit.arch_of(device)):
+    with _compiling([*jobs, *probe.jobs(problem)], jit.arch_of(device)):
         begin = time.perf_counter()
         trial.expect(references)  # which compiles its own
         spent = time.perf_counter() - begin
@@ -131,16 +130,19 @@ def tune(
     bounds: dict[Config, PreparedKernel] = {}
     for config in configs:
         # Checked before the next one is made ready: what candidates share holds no other's result yet.
-        bound = trial.attempt(config, lambda config: prepare(problem, config))
-        if bound is not None and trial.agrees(config, bound):
+        bound = trial.attempt(config, partial(prepare, problem))
+        if bound is not None and trial.attempt(config, lambda _, bound=bound: trial.compare(bound, *trial.drawn)):
             bounds[config] = bound
     while bounds:
         times = _heats(bounds, device, rounds)
         for config in sorted(times, key=times.__getitem__):
-            if trial.agrees(config, bounds[config]) and trial.is_exact(config, prepare):
+            bound = bounds.pop(config)
+            if trial.attempt(
+                config,
+                lambda config, bound=bound: trial.compare(bound, *trial.drawn) and trial.is_exact(config, prepare),
+            ):
                 spent = (time.perf_counter() - begin) * 1e3
-                return Winner(config, times[config], bounds[config], spent)
-            del bounds[config]
+                return Winner(config, times[config], bound, spent)
     reasons = "; ".join(f"{knobs(config)}: {_reason(error)}" for config, error in trial.failed)
     refused = all(isinstance(error, ValueError) for _, error in trial.failed)
     raise (ValueError if refused else RuntimeError)(f"all {len(configs)} candidates failed: {reasons}")
@@ -152,11 +154,6 @@ class _Trial:
     device: object
     stream: object
     failed: list = field(default_factory=list)  #: (configuration, exception)
-    right: object = None  #: the output of a reference
-    magnitudes: object = None  #: and what its rounding errors grow with
-    may: object = None  #: `outputs.Allowed`
-    judge: str = ""  #: the reference's name
-    reference: Callable[[Problem], PreparedKernel] = field(init=False)  #: from `expect` on
 
     def attempt(self, config, step: Callable):
         """step(config), or None where it fails, with a warning that names the candidate."""
@@ -168,54 +165,44 @@ class _Trial:
             return None
 
     def expect(self, references) -> None:
-        reasons = []
-        unsigned = probe.magnitudes(self.problem)
+        """Let the first reference that runs say what is right, and what its rounding errors grow with."""
+        reasons, p, unsigned = [], self.problem, probe.magnitudes(self.problem)
         for reference in references:
             try:
-                bound = reference(self.problem)
-                self.right = self._output(bound)
-                self.magnitudes = self._output(reference(unsigned))
-                self.judge, self.reference = bound.name, reference
-                break
+                bound = reference(p)
+                right, self.judge, self.reference = self._output(bound), bound.name, reference
+                dtype = probe.dtype_of(right)
+                may = probe.allowed(p.limit or dtype, dtype, min(p.k, p.nnz), outputs=2)
+                self.drawn = right, "", self._output(reference(unsigned)), may
+                return
             except Exception as error:
                 reasons.append(_reason(error))
-        else:
-            raise RuntimeError(f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}")
-        p = self.problem
-        dtype, longest = outputs.dtype_of(self.right), min(p.k, p.nnz)
-        self.may = outputs.allowed(p.limit or dtype, dtype, longest, outputs=2)
-
-    def agrees(self, config, bound) -> bool:
-        return bool(self.attempt(config, lambda _: self.compare(bound, self.right, "", self.magnitudes, self.may)))
+        raise RuntimeError(f"no candidate can be checked, since no reference runs: {'; '.join(reasons)}")
 
     def is_exact(self, config, prepare) -> bool:
         """Whether a candidate gives the reference's bits where no sum is rounded; True, too, where memory is short."""
-
-        def check(_):
-            try:
-                exact, right = self.probed
-                return self.compare(prepare(exact, config), right, " on whole numbers")
-            except MemoryError as error:
-                warnings.warn(f"the tuner tries no whole numbers: {_reason(error)}", stacklevel=5)
-                return True
-
-        return bool(self.attempt(config, check))
+        try:
+            exact, right = self._probed
+            return self.compare(prepare(exact, config), right, " on whole numbers")
+        except MemoryError as error:
+            warnings.warn(f"the tuner tries no whole numbers: {_reason(error)}", stacklevel=5)
+            return True
 
     def compare(self, bound, right, where: str, *limits) -> bool:
         """Return True; raise ArithmeticError, one sentence, where a candidate's output is wrong."""
-        wrong = outputs.difference(outputs.run(bound, self.device, self.stream), right, *limits)
+        wrong = probe.difference(probe.run(bound, self.device, self.stream), right, *limits)
         if wrong:
             raise ArithmeticError(f"its output is not that of {self.judge}{where}: {wrong}")
         return True
 
     @cached_property
-    def probed(self) -> tuple[Problem, object]:
+    def _probed(self) -> tuple[Problem, object]:
         """The problem whose product is exact, and the reference's output on it."""
         exact = probe.exact(self.problem)
         return exact, self._output(self.reference(exact))
 
     def _output(self, bound):
-        return outputs.copy(outputs.run(bound, self.device, self.stream))
+        return probe.copy(probe.run(bound, self.device, self.stream))
 
 
 def _reason(error: Exception) -> str:
@@ -230,21 +217,15 @@ def race(bounds: Mapping[Config, PreparedKernel], device, rounds: int, hot_s: fl
     in every round. The first round is not counted, nor are further ones until `hot_s` seconds are over.
     device: a current `cuda.core.Device`.
     """
-    names, order = list(bounds), np.random.default_rng(0)
-    samples: dict[Config, list[float]] = {name: [] for name in names}
-    stopwatch = Stopwatch(device, len(names))
-    try:
-        number, until = 0, time.perf_counter() + hot_s
-        while number <= rounds:
+    names, order, samples = list(bounds), np.random.default_rng(0), list[dict[Config, float]]()
+    with closing(Stopwatch(device, len(names))) as stopwatch:
+        counts, until = False, time.perf_counter() + hot_s
+        while len(samples) < rounds:
             turn = [names[i] for i in order.permutation(len(names))]
             stopwatch.enqueue([bounds[name].launch for name in turn])
-            for name, us in zip(turn, stopwatch.read(len(turn)), strict=True):
-                samples[name] += [us] * bool(number)
-            if number or time.perf_counter() >= until:
-                number += 1
-    finally:
-        stopwatch.close()
-    return {name: float(np.median(us)) for name, us in samples.items()}
+            samples += [dict(zip(turn, stopwatch.read(len(turn)), strict=True))] * counts
+            counts = counts or time.perf_counter() >= until
+    return {name: float(np.median([us[name] for us in samples])) for name in names}
 
 
 def _heats(bounds: dict[Config, PreparedKernel], device, rounds: Rounds) -> dict[Config, float]:
@@ -254,9 +235,8 @@ def _heats(bounds: dict[Config, PreparedKernel], device, rounds: Rounds) -> dict
     if short:
         times = race(bounds, device, rounds.factor * rounds.first)
     best = {c: bounds[c] for c in sorted(bounds, key=times.__getitem__)[: rounds.factor * rounds.finalists]}
-    if short:
-        return race(best, device, rounds.factor**2 * rounds.final)
-    return race(best, device, rounds.final, rounds.hot_s)
+    again, hot_s = (rounds.factor**2, 0.0) if short else (1, rounds.hot_s)
+    return race(best, device, again * rounds.final, hot_s)
 
 
 @contextmanager
@@ -265,13 +245,7 @@ def _compiling(jobs: Iterable[tuple[Path, str]], arch: str) -> Iterator[None]:
 
     What does not compile is said when it is bound.
     """
-
-    def compile_one(job: tuple[Path, str]) -> None:
-        with suppress(jit.CompileError, FileNotFoundError):
-            jit.compile_cubin(*job, arch)
-
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = [pool.submit(compile_one, job) for job in jobs]
+        for job in jobs:
+            pool.submit(jit.compile_cubin, *job, arch)
         yield
-        for each in made:
-            each.result()

@@ -1,9 +1,7 @@
 """casperSPARSE: FP32 CSR x dense, a warp per row (Hastor et al.), and the ladder from there."""
 
-from .family import TRIED, VARIANTS, entry
-from .launch import BASELINES, FAMILIES, prepare
-from .operands import problem, problem_from_csr
-from .sweeps import sweeps
+from .launch import BASELINES, FAMILIES, TRIED, VARIANTS, entry, prepare
+from .operands import problem, problem_from_csr, sweeps
 
 __all__ = [
     "BASELINES",

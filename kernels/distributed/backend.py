@@ -2,7 +2,7 @@
 
 A GPU, with CuPy's arrays, or the host, with NumPy's, so that all but the GPU is tested without one.
 
-Both make local products, gather rows, and keep time on streams. On the host everything happens at once and in order.
+Both make local products, gather rows, and keep time on streams: CuPy's, or `Now`, on which everything happens at once.
 """
 
 import time
@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import formats, gpu, jit, workspace
-from ..contract import require
-from ..formats import csr, half, stored
-from ..formats.bcsr import Bcsr
+from .. import formats, gpu, jit, library, workspace
+from ..async_sparse import any_csr
+from ..async_sparse.windows import Union
+from ..autotune import knobs
+from ..formats import csr, half
 from ..formats.csr import Csr
 from ..formats.half import Half
-from ..lazy import Lazy
+from ..lazy import Lazy, core
+from ..library import current, dense, operands, plans, routes
 from . import partition
 
 cupyx = Lazy("cupyx")
@@ -39,19 +41,30 @@ SAMPLE = 2_000_000
 Product = Callable[..., None]  #: (b, out, adds, stream) -> None
 
 
+class Now(nullcontext):
+    """A stream of the host: what is enqueued is done at once, and a mark is a time."""
+
+    def record(self):
+        """Return a point in time."""
+        return time.perf_counter()
+
+    def wait_event(self, mark) -> None:
+        """Wait for a mark, which is past."""
+
+
 class Host:
     """NumPy's arrays; products in float64, rounded once."""
 
     xp: Any = np
-    uuid = ""  #: of the GPU
+    to_here: Callable = staticmethod(formats.to_host)  #: a matrix -> the same in this machine's memory
+    empty_pinned: Callable = staticmethod(np.empty)  #: (shape, dtype) -> an array of the host, to copy from
+    caller: Callable[[], Any] = Now  #: () -> the stream that is the current one
+    stream: Callable[..., Any] = staticmethod(lambda **how: Now())  #: a new one; priority: as CuPy's
+    ms: Callable[[Any, Any], float] = staticmethod(lambda begin, end: 1e3 * (end - begin))  #: between two marks
 
     def empty(self, rows: int, columns: int, dtype: str):
         """Of float32, or bit patterns of a 16-bit dtype."""
-        return self.xp.empty((rows, columns), stored.storage(dtype))
-
-    def to_here(self, a):
-        """Return a matrix in host memory."""
-        return formats.to_host(a)
+        return self.xp.empty((rows, columns), csr.storage(dtype))
 
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
@@ -60,10 +73,10 @@ class Host:
 
         def multiply(b, out, adds: bool = False, stream=None) -> None:
             matrix = csr.to_scipy(formats.to_csr(a)).astype(np.float64)
-            made = matrix @ stored.numbers(b, dtype).astype(np.float64)
+            made = matrix @ half.from_bits(b, dtype).astype(np.float64)
             if adds:
-                made += stored.numbers(out, dtype)
-            out[...] = stored.rounded(made.astype(np.float32), dtype)
+                made += half.from_bits(out, dtype)
+            out[...] = half.to_bits(made.astype(np.float32), dtype)
 
         return multiply
 
@@ -73,52 +86,30 @@ class Host:
 
     def pinned(self, x: np.ndarray) -> np.ndarray:
         """Return a copy on the host from which copies to the GPU need no other."""
-        return x.copy()
+        made = self.empty_pinned(x.shape, x.dtype)
+        made[...] = x
+        return made
 
     def copy(self, source: np.ndarray, to, stream=None) -> None:
         """Copy an array of the host into `to`."""
         to[...] = source
 
-    def streams(self) -> tuple:
-        """Return the streams of products and of copies: None on the host."""
-        return None, None
-
-    def on(self, stream):
-        """Return a context in which a stream is the current one."""
-        return nullcontext()
-
-    def mark(self, stream=None):
-        """Return a point in time of a stream."""
-        return time.perf_counter()
-
-    def wait(self, stream, mark) -> None:
-        """Let a stream wait for a mark."""
-        pass
-
-    def ms(self, begin, end) -> float:
-        """Return the milliseconds between two marks."""
-        return 1e3 * (end - begin)
-
     def sync(self) -> None:
         """Wait for all work."""
-        pass
 
 
 class Gpu(Host):
     """CuPy's arrays on one GPU, by CUDA's number, by default the current one; local products are plans of `library`."""
 
-    def __init__(self, ordinal: int | None = None):
-        from ..library import current
-        from ..library.dense import need_cupy
+    to_here = staticmethod(formats.to_device)
+    empty_pinned = staticmethod(lambda shape, dtype: cupyx.empty_pinned(shape, dtype))
 
-        self.xp, self.ordinal = need_cupy(), current.ordinal_for(None) if ordinal is None else ordinal
+    def __init__(self, ordinal: int | None = None):
+        self.xp, self.ordinal = dense.need_cupy(), current.ordinal_for(None) if ordinal is None else ordinal
         self.device: Any = gpu.open_device(self.ordinal)
         self.xp.cuda.Device(self.ordinal).use()
-        self.uuid = str(self.device.uuid)
-
-    def to_here(self, a):
-        """Return a matrix in the GPU's memory."""
-        return formats.to_device(a)
+        self.caller, self.ms = self.xp.cuda.get_current_stream, self.xp.cuda.get_elapsed_time
+        self.stream = partial(self.xp.cuda.Stream, non_blocking=True)
 
     def product(
         self, a, n: int, dtype: str, accuracy: str | None, tune: bool, *, choice: str = "", in_place: bool = False
@@ -128,15 +119,12 @@ class Gpu(Host):
         choice: of a kernel for CSR and float32, which then needs only where rows begin. in_place: by a kernel for
         these that reads entries where they lie; other kinds are converted as they need it.
         """
-        from .. import library
-        from ..library import operands, plans, routes
-
         asked = operands.resolved(accuracy, dtype)
         exact = isinstance(a, Csr) and dtype == "float32" and asked == "fp32"
-        exact = exact and a.m > 0 and a.nnz > 0  # of nothing there are no statistics
         free = self.xp.get_default_memory_pool().free_all_blocks
         made: Any = None
-        if exact and (choice or in_place or a.nnz > TRIED):
+        # Of nothing there are no statistics.
+        if exact and a.m > 0 and a.nnz > 0 and (choice or in_place or a.nnz > TRIED):
             way = routes.Route("async_sparse", "auto_fp32", "float32", a=a)
             build = partial(plans.built, way, n, dtype, asked, self.device, False)
             try:
@@ -145,7 +133,7 @@ class Gpu(Host):
                 if choice or in_place:
                     raise
             if made is None:
-                # Groups of rows are made beside A, for which there was no system: single rows lie there already.
+                # Groups of rows are made beside A, for which there was no room: single rows lie there already.
                 free()
                 made = build(choice_of(a, n, in_place=True))
         else:
@@ -164,53 +152,19 @@ class Gpu(Host):
         rows, size = int(ids.shape[0]), b.shape[1] * b.dtype.itemsize
         if rows == 0:
             return
-        from cuda.core import LaunchConfig, launch
-
         word = next(w for w in WORDS if size % w == 0 and not (b.data.ptr | out.data.ptr) % w)
         kernel = jit.loaded(SOURCE, f"gather_rows<{WORDS[word]}>", self.device)
-        config = LaunchConfig(grid=min(MOST_BLOCKS, -(-rows * (size // word) // THREADS)), block=THREADS)
+        config = core.LaunchConfig(grid=min(MOST_BLOCKS, -(-rows * (size // word) // THREADS)), block=THREADS)
         sizes, addresses = (np.int64(rows), np.int32(size // word)), (x.data.ptr for x in (ids, b, out))
-        launch(self._stream(stream), config, kernel, *sizes, *addresses)
-
-    def pinned(self, x: np.ndarray) -> np.ndarray:
-        """Return a copy of x in pinned host memory."""
-        made = cupyx.empty_pinned(x.shape, x.dtype)
-        made[...] = x
-        return made
+        core.launch(self._stream(stream), config, kernel, *sizes, *addresses)
 
     def copy(self, source: np.ndarray, to, stream=None) -> None:
         """Copy an array of the host into `to` on a stream."""
         if source.size:
             to.set(source, stream)
 
-    def _or_current(self, stream):
-        return self.xp.cuda.get_current_stream() if stream is None else stream
-
     def _stream(self, stream):
-        return workspace.stream_at(self._or_current(stream).ptr, self.device)
-
-    def streams(self):
-        """(for products, for what travels): of the latter, kernels get the next multiprocessors that are free."""
-        make = self.xp.cuda.Stream
-        return make(non_blocking=True), make(non_blocking=True, priority=-1)
-
-    def on(self, stream):
-        """Return a context in which a stream is the current one."""
-        return stream
-
-    def mark(self, stream=None):
-        """Record an event on a stream."""
-        event = self.xp.cuda.Event()
-        event.record(self._or_current(stream))
-        return event
-
-    def wait(self, stream, mark) -> None:
-        """Let a stream wait for a mark."""
-        self._or_current(stream).wait_event(mark)
-
-    def ms(self, begin, end) -> float:
-        """Return the milliseconds between two marks."""
-        return self.xp.cuda.get_elapsed_time(begin, end)
+        return workspace.stream_at((stream or self.caller()).ptr, self.device)
 
     def sync(self) -> None:
         """Wait for all work of the GPU."""
@@ -231,37 +185,38 @@ class Streams:
     """A machine's streams of products and of what travels, behind the caller's, call after call; what they do when."""
 
     def __init__(self, machine):
-        self.machine = machine
-        self.products, self.travels = machine.streams()
-        self._end: Any = None
-        self._spans: dict[str, list] = {}
+        self.machine, self._spans = machine, defaultdict(list)
+        # Of what travels, kernels get the next multiprocessors that are free.
+        self.products, self.travels = machine.stream(), machine.stream(priority=-1)
+        self._end = machine.caller().record()
 
-    def begin(self) -> None:
-        """Let both wait for the caller, and for the call before, whose buffers they write."""
-        here, self._spans = self.machine, defaultdict(list)
-        for mark in (here.mark(), self._end):
+    def begin(self):
+        """Let both wait for the caller, and for the call before, whose buffers they write; return the mark of that."""
+        self._spans.clear()
+        for mark in (self.machine.caller().record(), self._end):
             for stream in (self.products, self.travels):
-                if mark is not None:
-                    here.wait(stream, mark)
-        self._start = here.mark(self.products)
+                stream.wait_event(mark)
+        self._start = self.products.record()
+        return self._start
 
-    def spend(self, name: str, stream, work: Callable[..., Any], *given) -> Any:
-        """Enqueue `work(*given)`; the mark of its end. name: what the time between counts as."""
-        begin = self.machine.mark(stream)
-        work(*given)
-        end = self.machine.mark(stream)
+    def spend(self, name: str, stream, *works: Callable[..., Any]) -> Any:
+        """Enqueue `work(stream)` of each; the mark of their end. name: what the time between counts as."""
+        begin = stream.record()
+        for work in works:
+            work(stream)
+        end = stream.record()
         self._spans[name].append((begin, end))
         return end
 
     def waiting(self, mark) -> None:
         """Let products wait for a mark of what travels."""
-        self.spend("waiting", self.products, self.machine.wait, self.products, mark)
+        self.spend("waiting", self.products, lambda stream: stream.wait_event(mark))
 
     def end(self, *marks) -> None:
         """Let the caller wait for the last product, and for these."""
-        self._end = self.machine.mark(self.products)
+        self._end = self.products.record()
         for mark in (self._end, *marks):
-            self.machine.wait(None, mark)
+            self.machine.caller().wait_event(mark)
 
     def times(self) -> Times:
         """Of the last call, by `spend`'s names; waits for its end."""
@@ -278,43 +233,11 @@ def choice_of(a: Csr, n: int, in_place: bool = False) -> str:
     side by side are left out, since the order is one of all rows. in_place: only those of single rows, which alone read
     entries where they lie.
     """
-    from ..async_sparse import model, union
-    from ..autotune import knobs
-
     middle = a.m // 2
-    of = model.statistics(rows_of(a, middle, partition.end_of(a.row_ptr, middle, SAMPLE)))
-    grown = a.nnz / max(1, of.nnz)
-    whole = replace(
-        of,
-        m=a.m,
-        k=a.k,
-        nnz=a.nnz,
-        longest=int((a.row_ptr[1:] - a.row_ptr[:-1]).max()),
-        columns={how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()},
-    )
-    every = model.candidates("fp32", whole, n)
-    best = next(c for c in every if isinstance(c, union.Union) and not c.order and (c.rows == 1 or not in_place))
+    of = any_csr.statistics(partition.rows_of(a, *next(partition.cut(a.row_ptr, SAMPLE, middle))))
+    grown, longest = a.nnz / max(1, of.nnz), int((a.row_ptr[1:] - a.row_ptr[:-1]).max())
+    columns = {how: tuple(int(x * grown) for x in every) for how, every in of.columns.items()}
+    whole = replace(of, m=a.m, k=a.k, nnz=a.nnz, longest=longest, columns=columns)
+    every = any_csr.ranked("fp32", whole, n)
+    best = next(c for c in every if isinstance(c, Union) and not c.order and (c.rows == 1 or not in_place))
     return f"union {knobs(best)}"
-
-
-def rows_of(a, begin: int, end: int):
-    """Rows begin … end - 1 of a CSR matrix, or of a BCSR one from block to block; entries are shared."""
-    unit = units(a)[0]
-    require(
-        (begin % unit == 0 or begin == a.m) and (end % unit == 0 or end == a.m),
-        f"rows {begin} to {end} cut a block of {unit} rows: cut between blocks",
-    )
-    row_ptr = a.row_ptr[-(-begin // unit) : -(-end // unit) + 1]
-    first, last = (int(row_ptr[0]), int(row_ptr[-1])) if len(row_ptr) else (0, 0)
-    return changed(a, m=end - begin, row_ptr=row_ptr - row_ptr[0], col_idx=a.col_idx[first:last], val=a.val[first:last])
-
-
-def units(a) -> tuple[int, int]:
-    """Rows and columns that an entry of the pattern stands for."""
-    return a.block if isinstance(a, Bcsr) else (1, 1)
-
-
-def changed(a, **arrays):
-    """Return the matrix with other entries; of blocks the non-zeros are counted anew."""
-    made = replace(a, **arrays)
-    return replace(made, nnz=int(stored.nonzero(made.val).sum())) if isinstance(a, Bcsr) else made

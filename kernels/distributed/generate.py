@@ -9,6 +9,7 @@ that is the mean of R-MAT's binomial distribution, rounded at random. Repeated e
 """
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,10 @@ from .plans import Panels, Part
 SOURCE = Path(__file__).with_name("generate.cu")
 ENTRIES = ("rmat_lengths", "rmat_entries", "stencil_entries", "dense_rows")
 THREADS = 256
+#: Shares of R-MAT's quadrants above, a + b, and of 65536 how often a column's bit is 1 where the row's is 0, or 1.
+A, B, C = 0.57, 0.19, 0.19
+UPPER = A + B
+THRESHOLDS = round(65536 * B / UPPER), round(65536 * (1 - UPPER - C) / (1 - UPPER))
 _VALUE = 15  # as in generate.cu
 _LENGTHS, _ENTRIES, _DENSE = range(3)  # streams of a seed
 _MOST_BLOCKS = 2**16
@@ -35,19 +40,11 @@ class Rmat:
     scale: int
     degree: float
     seed: int = 0
-    a: float = 0.57
-    b: float = 0.19
-    c: float = 0.19
 
     def __post_init__(self):
         require_whole("scale", self.scale, 2, 28)  # a position has 28 bits for a row
         require_seed(self.seed)
         require(self.degree > 0, f"degree is {self.degree!r}, but must be over 0")
-        d = 1 - self.a - self.b - self.c
-        require(
-            min(self.a, self.b, self.c, d) > 0,
-            f"a, b, c are {self.a}, {self.b}, {self.c}, but must be shares over 0 that leave one over 0",
-        )
 
     @property
     def m(self) -> int:
@@ -57,23 +54,13 @@ class Rmat:
     def _mean(self) -> np.ndarray:
         """Entries of a row by the 1 bits of its vertex."""
         ones = np.arange(self.scale + 1)
-        upper = self.a + self.b
-        return self.degree * self.m * upper ** (self.scale - ones) * (1 - upper) ** ones
+        return self.degree * self.m * UPPER ** (self.scale - ones) * (1 - UPPER) ** ones
 
-    def _thresholds(self) -> tuple[int, int]:
-        upper = self.b / (self.a + self.b)
-        lower = (1 - self.a - self.b - self.c) / (1 - self.a - self.b)
-        return round(65536 * upper), round(65536 * lower)
-
-    def _factors(self) -> tuple[int, int]:
-        """Odd, of the bijection from rows to vertices."""
+    def _factors(self) -> tuple[int, ...]:
+        """Odd, of the bijection from rows to vertices, two, and back, two."""
         drawn = splitmix.random_u32(splitmix.key(self.seed, _LENGTHS), np.array([2**40, 2**40 + 1], np.uint64))
-        first, second = (int(x) % self.m | 1 for x in drawn)
-        return first, second
-
-    def _back(self) -> tuple[int, int]:
-        first, second = self._factors()
-        return pow(second, -1, self.m), pow(first, -1, self.m)
+        there = [int(x) % self.m | 1 for x in drawn]
+        return *there, *(pow(x, -1, self.m) for x in reversed(there))
 
     def _folded(self, x):
         return x ^ x >> np.uint64((self.scale + 1) // 2)
@@ -81,14 +68,14 @@ class Rmat:
     def vertices(self, rows: np.ndarray) -> np.ndarray:
         """Return the vertex of R-MAT that each row is: uint64."""
         x, mask = rows.astype(np.uint64), np.uint64(self.m - 1)
-        for factor in self._factors():
+        for factor in self._factors()[:2]:
             x = self._folded(x * np.uint64(factor) & mask)
         return x
 
     def rows_of(self, vertices: np.ndarray) -> np.ndarray:
         """Return the other way round: uint64."""
         x, mask = vertices.astype(np.uint64), np.uint64(self.m - 1)
-        for factor in self._back():
+        for factor in self._factors()[2:]:
             x = self._folded(x) * np.uint64(factor) & mask
         return x
 
@@ -100,53 +87,32 @@ class Rmat:
 
     def row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """(columns int32, values float32) of a row, with NumPy."""
-        count = int(self.lengths(np.array([row]))[0])
-        key, entry = splitmix.key(self.seed, _ENTRIES), np.arange(count, dtype=np.uint64)
-        vertex = int(self.vertices(np.array([row]))[0])
-        upper, lower = self._thresholds()
-        column = np.zeros(count, np.uint64)
-        for level in range(self.scale):
-            if level % 2 == 0:
-                drawn = splitmix.random_u32(key, _position(row, entry, level // 2))
-            part = drawn >> np.uint64(16) if level % 2 == 0 else drawn & np.uint64(0xFFFF)
-            low = vertex >> (self.scale - 1 - level) & 1
-            column = column << np.uint64(1) | (part < (lower if low else upper))
-        return self.rows_of(column).astype(np.int32), _values(key, row, entry)
+        (count,), (vertex,) = self.lengths(np.array([row])), self.vertices(np.array([row]))
+        key, entry, level = (
+            splitmix.key(self.seed, _ENTRIES),
+            splitmix.positions(range(count)),
+            splitmix.positions(range(self.scale)),
+        )
+        place = np.uint64(self.scale - 1) - level
+        # 32 random bits are drawn for two levels, 16 for each.
+        drawn = splitmix.random_u32(key, _position(row, entry[:, None], level // np.uint64(2)))
+        part = drawn >> np.where(level % 2 == 0, np.uint64(16), np.uint64(0)) & np.uint64(0xFFFF)
+        ones = part < np.where(vertex >> place & np.uint64(1), *reversed(THRESHOLDS))
+        column = (ones.astype(np.uint64) << place).sum(axis=1, dtype=np.uint64)
+        drawn = splitmix.random_u32(key, _position(row, entry, _VALUE))
+        return self.rows_of(column).astype(np.int32), splitmix.symmetric(drawn)
 
     def device_lengths(self, begin: int, end: int):
         """Return the lengths of rows begin to end - 1, made on the GPU."""
-        made = cupy.empty(end - begin, cupy.int32)
-        mean = cupy.asarray(self._mean())
-        first, second = self._factors()
-        _launch(
-            "rmat_lengths",
-            end - begin,
-            np.int32(end - begin),
-            np.uint64(begin),
-            np.int32(self.scale),
-            np.uint32(first),
-            np.uint32(second),
-            np.uint64(splitmix.key(self.seed, _LENGTHS)),
-            mean.data.ptr,
-            made.data.ptr,
-        )
+        made, mean = cupy.empty(end - begin, cupy.int32), cupy.asarray(self._mean())
+        given = np.int32(self.scale), *map(np.uint32, self._factors()[:2]), np.uint64(splitmix.key(self.seed, _LENGTHS))
+        _launch("rmat_lengths", 1, end - begin, begin, *given, mean, made)
         cupy.cuda.get_current_stream().synchronize()  # `mean` goes
         return made
 
-    def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
-        pairs = (*self._factors(), *self._back(), *self._thresholds())
-        _launch(
-            "rmat_entries",
-            32 * rows,
-            np.int32(rows),
-            np.uint64(begin),
-            np.int32(self.scale),
-            *map(np.uint32, pairs),
-            np.uint64(splitmix.key(self.seed, _ENTRIES)),
-            row_ptr.data.ptr,
-            col_idx.data.ptr,
-            val.data.ptr,
-        )
+    def _entries(self) -> tuple:
+        """Return what makes entries: its name, threads for each row, and what it is given of the matrix."""
+        return "rmat_entries", 32, np.int32(self.scale), *map(np.uint32, (*self._factors(), *THRESHOLDS))
 
 
 @dataclass(frozen=True)
@@ -173,32 +139,20 @@ class Stencil:
 
     def row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """(columns int32, values float32) of a row, with NumPy."""
-        g = self.side
-        at = row % g, row // g % g, row // (g * g)
-        near = np.array([(x, y, z) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)], np.int64)
-        there = near + at
-        there = there[((there >= 0) & (there < g)).all(axis=1)]
-        columns = (there[:, 2] * g + there[:, 1]) * g + there[:, 0]
-        key = splitmix.key(self.seed, _ENTRIES)
-        drawn = np.uint64(row << 5) | np.arange(len(there), dtype=np.uint64)
-        return columns.astype(np.int32), splitmix.symmetric(splitmix.random_u32(key, drawn))
+        scale = self.side ** np.arange(3)
+        there = row // scale % self.side + np.array([*product((-1, 0, 1), repeat=3)])[:, ::-1]
+        columns = (there * scale).sum(axis=1)[((there >= 0) & (there < self.side)).all(axis=1)]
+        drawn = splitmix.random_u32(
+            splitmix.key(self.seed, _ENTRIES), np.uint64(row << 5) | splitmix.positions(range(len(columns)))
+        )
+        return columns.astype(np.int32), splitmix.symmetric(drawn)
 
     def device_lengths(self, begin: int, end: int):
         """Return the lengths of rows begin to end - 1, made on the GPU."""
         return self.lengths(cupy.arange(begin, end, dtype=cupy.int64))
 
-    def _fill(self, begin: int, rows: int, row_ptr, col_idx, val) -> None:
-        _launch(
-            "stencil_entries",
-            rows,
-            np.int32(rows),
-            np.uint64(begin),
-            np.int32(self.side),
-            np.uint64(splitmix.key(self.seed, _ENTRIES)),
-            row_ptr.data.ptr,
-            col_idx.data.ptr,
-            val.data.ptr,
-        )
+    def _entries(self) -> tuple:
+        return "stencil_entries", 1, np.int32(self.side)
 
 
 Generated = Rmat | Stencil
@@ -211,45 +165,35 @@ def edges(made: Generated, parts: int) -> np.ndarray:
 
 def part(made: Generated, rows: np.ndarray, rank: int) -> Part:
     """Return a rank's rows, made on the current GPU; in slabs where 32 bits do not count their entries."""
-    begin, end = int(rows[rank]), int(rows[rank + 1])
-    offsets = _row_ptr(made.device_lengths(begin, end))
-    found = []
+    begin, found, (entry, threads, *given) = int(rows[rank]), [], made._entries()
+    given.append(np.uint64(splitmix.key(made.seed, _ENTRIES)))
+    offsets = _row_ptr(made.device_lengths(begin, int(rows[rank + 1])))
     for first, last in partition.slabs(offsets):
         row_ptr = (offsets[first : last + 1] - offsets[first]).astype(cupy.int32)
         nnz = int(offsets[last]) - int(offsets[first])
         col_idx, val = cupy.empty(nnz, cupy.int32), cupy.empty(nnz, cupy.float32)
         if nnz:
-            made._fill(begin + first, last - first, row_ptr, col_idx, val)
+            _launch(entry, threads, last - first, begin + first, *given, row_ptr, col_idx, val)
         found.append(Csr(last - first, made.m, row_ptr, col_idx, val))
     return Part(found if len(found) > 1 else found[0], rows)
 
 
 def host_part(made: Generated, rows: np.ndarray, rank: int) -> Part:
     """Return the same rows with NumPy, row by row: for small matrices."""
-    begin, end = int(rows[rank]), int(rows[rank + 1])
-    found = [made.row(row) for row in range(begin, end)]
-    row_ptr = np.concatenate([[0], np.cumsum([len(c) for c, _ in found])]).astype(np.int32)
-    nothing = [(np.zeros(0, np.int32), np.zeros(0, np.float32))]
-    col_idx, val = (np.concatenate(x) for x in zip(*(found or nothing), strict=True))
-    return Part(Csr(end - begin, made.m, row_ptr, col_idx, val), rows)
+    every = range(int(rows[rank]), int(rows[rank + 1]))
+    columns, values = zip((np.zeros(0, np.int32), np.zeros(0, np.float32)), *map(made.row, every), strict=True)
+    row_ptr = np.cumsum([len(x) for x in columns]).astype(np.int32)
+    return Part(Csr(len(every), made.m, row_ptr, np.concatenate(columns), np.concatenate(values)), rows)
 
 
 def fill_dense(panels: Panels, begin: int, seed: int) -> None:
     """Fill rows begin … of a dense matrix by position, on the current GPU: `dense` has the same numbers."""
-    n, key = panels.edges[-1], np.uint64(splitmix.key(seed, _DENSE))
+    n, key = panels.edges[-1], splitmix.key(seed, _DENSE)
     for array, right in zip(panels.arrays, panels.edges, strict=False):
         if array.size:
-            _launch(
-                "dense_rows",
-                min(array.size, _MOST_BLOCKS * THREADS),
-                np.uint64(array.size),
-                np.int32(array.shape[1]),
-                np.uint64(begin),
-                np.uint64(right),
-                np.uint64(n),
-                key,
-                array.data.ptr,
-            )
+            threads = min(array.size, _MOST_BLOCKS * THREADS)
+            sizes = np.uint64(array.size), np.int32(array.shape[1]), *map(np.uint64, (begin, right, n, key))
+            jit.run_on_cupy_stream(SOURCE, "dense_rows", threads, THREADS, *sizes, array.data.ptr)
 
 
 def dense(rows: np.ndarray, columns: np.ndarray, n: int, seed: int) -> np.ndarray:
@@ -258,28 +202,17 @@ def dense(rows: np.ndarray, columns: np.ndarray, n: int, seed: int) -> np.ndarra
     return splitmix.symmetric(splitmix.random_u32(splitmix.key(seed, _DENSE), at))
 
 
-def expected(made: Generated, row: int, columns: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(float64 elements of a row of C = A · B, their sums of magnitudes), made anew on the CPU."""
-    names, values = made.row(row)
-    products = values.astype(np.float64)[:, None] * dense(names, columns, n, seed)
-    return products.sum(axis=0), np.abs(products).sum(axis=0)
-
-
 def _row_ptr(lengths):
     """int64 (rows + 1,) from int32 lengths, CuPy."""
-    made = cupy.zeros(lengths.shape[0] + 1, cupy.int64)
-    made[1:] = cupy.cumsum(lengths, dtype=cupy.int64)
-    return made
+    return cupy.concatenate((cupy.zeros(1, cupy.int64), cupy.cumsum(lengths, dtype=cupy.int64)))
 
 
-def _position(row: int, entry: np.ndarray, which: int) -> np.ndarray:
-    return np.uint64(row << 36 | which) | entry << np.uint64(4)
+def _position(row: int, entry: np.ndarray, which) -> np.ndarray:
+    return np.uint64(row << 36) | entry << np.uint64(4) | np.uint64(which)
 
 
-def _values(key: int, row: int, entry: np.ndarray) -> np.ndarray:
-    return splitmix.symmetric(splitmix.random_u32(key, _position(row, entry, _VALUE)))
-
-
-def _launch(entry: str, threads: int, *arguments) -> None:
-    if threads:
-        jit.run_on_cupy_stream(SOURCE, entry, threads, THREADS, *arguments)
+def _launch(entry: str, threads: int, rows: int, begin: int, *given) -> None:
+    """Run a kernel on so many rows from `begin` on, `threads` of it for each; given: NumPy's scalars, CuPy's arrays."""
+    if rows:
+        arguments = (x if isinstance(x, np.generic) else x.data.ptr for x in given)
+        jit.run_on_cupy_stream(SOURCE, entry, threads * rows, THREADS, np.int32(rows), np.uint64(begin), *arguments)

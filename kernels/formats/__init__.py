@@ -1,33 +1,32 @@
 """One file per format: how it is laid out, compressed, validated and expanded.
 
-All but `half` and `eight`, which are dense, are sparse. Every module of a format has to_dense and validate; the
-functions here find the module of an operand, so that others need not know which formats there are. `arrays` is what
-all formats share, `stored` what two of them do, `reorder` changes a matrix, not a format, `foreign` is for matrices of
-SciPy and CuPy, and `checks` finds faults of formats on the GPU.
+All but those of `half`, which are dense, are sparse. Every module of a format has to_dense and validate; the functions
+here find the module of an operand, so that others need not know which formats there are. `arrays` is what all formats
+share, `reorder` changes a matrix, not a format, and `foreign` is for matrices of SciPy and CuPy.
 """
 
 import importlib
 from typing import Any
 
 from . import arrays
+from .arrays import Arrays
 from .arrays import to_device as to_device
-from .eight import Eight
-from .half import Half
+from .half import Dense
 
 
 def is_sparse(x: Any) -> bool:
     """Whether `x` is a matrix in one of the sparse formats here: neither an array nor a `Half` or `Eight`."""
-    return _has_module(x) and not isinstance(x, (Half, Eight))
+    return isinstance(x, Arrays) and not isinstance(x, Dense)
 
 
 def to_dense(x: Any) -> Any:
     """`x` as a dense array on the side where it lives, a `Half` or an `Eight` in float32; an array as it is."""
-    return _module(x).to_dense(x) if _has_module(x) else x
+    return _module(x).to_dense(x) if isinstance(x, Arrays) else x
 
 
 def to_host(x: Any) -> Any:
     """`x` with NumPy arrays: a format or an array of CuPy's, else as it is."""
-    if _has_module(x):
+    if isinstance(x, Arrays):
         return arrays.to_host(x)
     return x.get() if hasattr(x, "get") else x
 
@@ -40,10 +39,6 @@ def validate(x: Any) -> Any:
 def to_csr(x: Any) -> Any:
     """`x` as `csr.Csr` on the side where it lives; as it is where its format has no way to that."""
     return getattr(_module(x), "to_csr", lambda same: same)(x)
-
-
-def _has_module(x: Any) -> bool:
-    return type(x).__module__.startswith(f"{__name__}.")
 
 
 def _module(x: Any):

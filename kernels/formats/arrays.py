@@ -1,13 +1,32 @@
-"""What all formats share: arrays of NumPy or CuPy, all on one side, which go to the other together."""
+"""What all formats share: arrays of NumPy or CuPy, all on one side, which go to the other together; and checks.
+
+A matrix on the host is checked by NumPy, which names the first fault. One on a GPU is looked at by a kernel of
+`checks.cu`, in one launch and one short copy; where that finds a fault, it is checked on the host.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..contract import require
 from ..lazy import cupy
+from ..workspace import On
+
+CHECKS = Path(__file__).with_name("checks.cu")
+#: dtype of indices, and of stored values, -> what the source calls it.
+INDEX = {"int32": "int", "int64": "long long"}
+BITS = {"float32": "unsigned", "uint16": "u16"}
+CHECKS_ENTRIES = (
+    *(f"compressed<{x}, {y}>" for x in INDEX.values() for y in INDEX.values()),
+    *(f"within<{x}>" for x in INDEX.values()),
+    *(f"{name}<{bits}>" for name in ("bcsr", "wcsr") for bits in BITS.values()),
+    "two_four",
+    "nm",
+)
+_KINDS, _NONE = 8, 2**64 - 1
 
 
 class Arrays:
@@ -31,14 +50,7 @@ class Arrays:
 
 def array_module(array):
     """CuPy for what lives on a GPU, NumPy for the rest."""
-    if not hasattr(array, "__cuda_array_interface__"):
-        return np
-    return cupy
-
-
-def on_device(array) -> bool:
-    """Whether an array is CuPy's."""
-    return hasattr(array, "__cuda_array_interface__") and not isinstance(array, np.ndarray)
+    return cupy if hasattr(array, "__cuda_array_interface__") else np
 
 
 def to_device(x):
@@ -65,11 +77,12 @@ def require_one_side(kind: str, arrays: dict[str, Any]) -> None:
     """Raise ValueError, one sentence, unless all of a format's arrays are NumPy's, or CuPy's on one GPU."""
     sides = {}
     for name, x in arrays.items():
+        on_gpu = hasattr(x, "__cuda_array_interface__") and not isinstance(x, np.ndarray)
         require(
-            isinstance(x, np.ndarray) or (on_device(x) and hasattr(x, "flags")),
+            isinstance(x, np.ndarray) or (on_gpu and hasattr(x, "flags")),
             f"{kind} {name} is {type(x).__module__}.{type(x).__qualname__}, but must be an array of NumPy or CuPy",
         )
-        sides[f"GPU {x.device.id}" if on_device(x) else "the host"] = name
+        sides[f"GPU {x.device.id}" if on_gpu else "the host"] = name
     require(
         len(sides) == 1,
         f"{kind} has {' and '.join(f'{name} on {side}' for side, name in sides.items())}: copy all to one of them",
@@ -93,16 +106,33 @@ def require_arrays(kind: str, x, wanted: dict[str, tuple[Any, tuple]], where: st
         require(array.flags.c_contiguous, f"{kind} {name} is not row-major contiguous, as kernels read it: copy it")
 
 
-def gravest(checks: Iterable[tuple[int, Any]]) -> tuple[int, int] | None:
-    """(kind, place) of the first fault of the gravest kind, or None.
+def first_fault(entry: str, threads: int, *arguments) -> tuple[int, int] | None:
+    """Return what a kernel of checks.cu finds, on CuPy's current device and stream: None, where all is right.
 
-    checks: of each kind, the gravest first, the place of the first flag and flags of what is wrong; made one after
-    the other, so that pointers are right where indices are looked at.
+    Else (kind, place) of the gravest fault, the first of its kind, as the source numbers kinds: while pointers are
+    wrong, what they point to is not looked at.
     """
-    for kind, (first, wrong) in enumerate(checks):
-        if wrong.any():
-            return kind, first + int(wrong.argmax())
-    return None
+    found = cupy.empty(_KINDS, cupy.uint64)
+    found.data.memset_async(0xFF, found.nbytes)
+    with On(CHECKS) as on:
+        on.on(entry, threads or 1, *arguments, found)
+    return next((fault for fault in enumerate(found.get().tolist()) if fault[1] != _NONE), None)
+
+
+def checked(a, look: tuple | None, check: Callable[[Any], None]):
+    """Return a format, or raise the ValueError of `check`, which takes it on the host.
+
+    look: of `first_fault`, which decides whether a matrix on a GPU has to be checked there; None: it has.
+    """
+    if a.xp is np or look is None or first_fault(*look):
+        check(to_host(a))
+    return a
+
+
+def require_none(wrong, said: Callable[[int], str]) -> None:
+    """Raise ValueError with what is `said` of the place of the first flag that is set, if any is; on the host."""
+    if wrong.any():
+        raise ValueError(said(int(wrong.argmax())))
 
 
 def require_share(what: str, density) -> float:

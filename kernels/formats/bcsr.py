@@ -18,7 +18,6 @@ the rest. Values are float32 or, as bit patterns, bfloat16 or float16: see `half
 AsyncSparse, section II-C and Fig. 2, whose block is 64 x 64.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +25,10 @@ import numpy as np
 
 from .. import splitmix
 from ..contract import require, require_seed
-from . import checks, compress, csr, stored
-from .arrays import array_module, gravest, require_share
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
-from .csr import INT32_MAX, Csr
+from . import arrays, compress, csr, half
+from .arrays import array_module, require_known, require_none, require_share, to_device, to_host  # noqa: F401
+from .csr import INT32_MAX, Csr, Stored
 from .half import Half
-from .stored import Stored
 
 SIDES = (16, 32, 64, 128)  #: rows, and columns, that a block may have
 _PATTERN, _VALUES = range(2)  # streams of `random`
@@ -75,8 +71,8 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     Raises ValueError, one sentence, for another block or dtype and where sizes pass 2^31 - 1.
     """
     b_row, b_col = sides(block)
-    stored.require_dtype("BCSR", dtype)
-    a = stored.as_csr(a)
+    require_known("BCSR dtype", dtype, csr.DTYPES)
+    a = csr.as_csr(a)
     xp, rows, columns, area = a.xp, -(-a.m // b_row), -(-a.k // b_col), b_row * b_col
     if a.nnz == 0:
         return _empty(xp, a.m, a.k, (b_row, b_col), dtype)
@@ -89,8 +85,8 @@ def from_csr(a, *, block: int | tuple[int, int] = 64, dtype: str = "bfloat16") -
     blocks = int(found.shape[0])
     require_blocks(blocks, b_row)
     slot = (xp.cumsum(first, dtype=xp.int64) - 1) * area + key % area
-    val = xp.zeros(blocks * area, stored.storage(dtype))
-    val[slot] = stored.rounded(values, dtype)
+    val = xp.zeros(blocks * area, csr.storage(dtype))
+    val[slot] = half.to_bits(values, dtype)
     row_ptr, col_idx = csr.offsets(found, rows, columns), (found % columns).astype(xp.int32)
     return Bcsr(a.m, a.k, dtype, row_ptr, col_idx, val.reshape(-1, b_row, b_col), int(key.shape[0]))
 
@@ -103,7 +99,7 @@ def count_blocks(a, block: int | tuple[int, int] = 64) -> int:
 def blocks_by_row(a, block: int | tuple[int, int] = 64):
     """How many blocks `from_csr` would store in each row of blocks: int64 (block_rows,), where `a` lives."""
     b_row, b_col = sides(block)
-    a = stored.as_csr(a)
+    a = csr.as_csr(a)
     rows, columns = -(-a.m // b_row), -(-a.k // b_col)
     place = csr.distinct(csr.rows(a) // b_row * columns + a.col_idx.astype(a.xp.int64) // b_col)
     return a.xp.diff(csr.offsets(place, rows, columns).astype(a.xp.int64))
@@ -119,39 +115,32 @@ def from_dense(
     Of float32 only. Raises ValueError, one sentence, for another array, block, dtype or density.
     """
     b_row, b_col = sides(block)
-    if isinstance(dense, Half):
-        dtype, given = dense.dtype, dense.bits
-    else:
-        stored.require_dtype("BCSR", dtype)
-        require(
-            dense.dtype == np.float32 and dense.ndim == 2,
-            f"BCSR is made from a 2-dimensional float32 array, but the given one is {dense.ndim}-dimensional "
-            f"{dense.dtype}",
-        )
-        given = dense
+    is_half = isinstance(dense, Half)
+    given, dtype = (dense.bits, dense.dtype) if is_half else (dense, dtype)
+    require_known("BCSR dtype", dtype, csr.DTYPES)
+    require(
+        given.ndim == 2 and (is_half or given.dtype == np.float32),
+        f"BCSR is made from a 2-dimensional float32 array, but the given one is {given.ndim}-dimensional {given.dtype}",
+    )
+    require(density is None or not is_half, f"blocks are pruned in float32, but the array is {given.dtype}")
     xp = array_module(given)
     m, k = csr.require_sizes(given.shape[0], given.shape[1], "BCSR")
     rows, columns = -(-m // b_row), -(-k // b_col)
-    count = None
-    if density is not None:
-        share = require_share("density", density)
-        require(given.dtype == np.float32, f"blocks are pruned in float32, but the array is {given.dtype}")
-        count = round(share * (rows * columns))
+    count = None if density is None else round(require_share("density", density) * (rows * columns))
     if given.size == 0:
         return _empty(xp, m, k, (b_row, b_col), dtype)
     if xp is not np:
         return Bcsr(m, k, dtype, *compress.blocks(given, (b_row, b_col), dtype, count))
-    cells = np.zeros((rows * b_row, columns * b_col), given.dtype)
-    cells[:m, :k] = given
-    cells = cells.reshape(rows, b_row, columns, b_col)
+    padding = (0, rows * b_row - m), (0, columns * b_col - k)
+    cells = np.pad(given, padding).reshape(rows, b_row, columns, b_col)
     keep = np.ones((rows, columns), bool) if count is None else _largest(cells, count)
-    if given.dtype == np.float32:
-        cells = stored.rounded(cells, dtype)
-    row, col = np.nonzero(keep & stored.nonzero(cells).any(axis=(1, 3)))
+    if not is_half:
+        cells = half.to_bits(cells, dtype)
+    row, col = np.nonzero(keep & csr.nonzero(cells).any(axis=(1, 3)))
     require_blocks(int(row.shape[0]), b_row)
     val = np.ascontiguousarray(cells.transpose(0, 2, 1, 3)[row, col])
     row_ptr = csr.offsets(row * columns + col, rows, columns)
-    return Bcsr(m, k, dtype, row_ptr, col.astype(np.int32), val, stored.count_nonzero(val))
+    return Bcsr(m, k, dtype, row_ptr, col.astype(np.int32), val, csr.count_nonzero(val))
 
 
 def _largest(cells: np.ndarray, count: int) -> np.ndarray:
@@ -174,25 +163,24 @@ def _largest(cells: np.ndarray, count: int) -> np.ndarray:
 def in_order(a: Bcsr) -> Bcsr:
     """Return the same matrix with its blocks in order, where `a` lives; those of one place add up, in float64.
 
-    Its indices lie within the matrix.
+    `a` itself where they are in order already. Its indices lie within the matrix.
     """
-    if a.blocks == 0:
-        return a
     if a.xp is not np:
-        return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a))
+        fault = arrays.first_fault(*_look(a))
+        return Bcsr(a.m, a.k, a.dtype, *compress.in_order(a)) if fault and fault[0] == _ASCENDS else a
     place = block_rows_of(a) * a.block_columns + a.col_idx
+    if (place[1:] > place[:-1]).all():
+        return a
     order = np.argsort(place, kind="stable")
     place, val = place[order], a.val[order]
-    first = csr.changes(place)
-    if not first.all():
-        begin = np.flatnonzero(first)
-        many = np.diff(begin, append=place.size) > 1
-        sums = np.add.reduceat(stored.numbers(val, a.dtype).astype(np.float64), begin, axis=0)
-        place, val = place[begin], val[begin]
-        val[many] = stored.rounded(sums[many].astype(np.float32), a.dtype)
+    begin = np.flatnonzero(csr.changes(place))
+    many = np.diff(begin, append=place.size) > 1
+    sums = np.add.reduceat(half.from_bits(val, a.dtype).astype(np.float64), begin, axis=0)
+    place, val = place[begin], val[begin]
+    val[many] = half.to_bits(sums[many].astype(np.float32), a.dtype)
     row_ptr = csr.offsets(place, a.block_rows, a.block_columns)
     col_idx = (place % a.block_columns).astype(np.int32)
-    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, stored.count_nonzero(val))
+    return Bcsr(a.m, a.k, a.dtype, row_ptr, col_idx, val, csr.count_nonzero(val))
 
 
 def random(
@@ -216,8 +204,7 @@ def random(
     key = splitmix.key(seed, _VALUES)
     val = splitmix.uniform(key, int(col_idx.shape[0]) * b_row * b_col, dtype, xp)
     val = val.reshape(-1, b_row, b_col)
-    if m % b_row:
-        val[int(row_ptr[-2]) :, m % b_row :] = 0
+    val[int(row_ptr[m // b_row]) :, m % b_row :] = 0  # nothing where m is a multiple
     right = xp.flatnonzero(col_idx == k // b_col)  # none where k is a multiple
     if right.size:
         val[right, :, k % b_col :] = 0
@@ -247,61 +234,53 @@ def random_pattern(
     drawn = splitmix.random_u32(splitmix.key(seed, _PATTERN), index) << np.uint64(32) | index
     chosen = xp.sort(xp.sort(drawn)[:count] & np.uint64(2**32 - 1)).astype(xp.int64)
     col = chosen % columns
-    short, narrow = rows * b_row - m, columns * b_col - k  # of the blocks at the edges
-    low, right = chosen >= total - columns, col == columns - 1
-    nnz = count * b_row * b_col
-    nnz -= int(low.sum()) * short * b_col + int(right.sum()) * narrow * b_row
-    nnz += int((low & right).sum()) * short * narrow
+    # Blocks at the edges are lower and narrower.
+    high, wide = xp.minimum(m - chosen // columns * b_row, b_row), xp.minimum(k - col * b_col, b_col)
+    nnz = int((high * wide).sum())
     return csr.offsets(chosen, rows, columns), col.astype(xp.int32), nnz
 
 
 def validate(a: Bcsr) -> Bcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    stored.require_layout("BCSR", a, ("blocks", "b_row", "b_col"))
+    csr.require_layout("BCSR", a, ("blocks", "b_row", "b_col"))
     b_row, _ = sides(a.block)
     require_blocks(a.blocks, b_row)
-    stored.require_counts("BCSR", a, a.block_rows, "rows of blocks")
-    fault = (csr.ENDS, -1) if a.col_idx.shape[0] != a.blocks else first_fault(a)
-    if fault:
-        raise _refused(a, *fault)
-    return a
+    csr.require_counts("BCSR", a, a.block_rows, "rows of blocks")
+    require(a.col_idx.shape[0] == a.blocks, f"BCSR row_ptr ends at {int(a.row_ptr[-1])}, but {_ends(a)}")
+    return arrays.checked(a, _look(a), _require_right)
 
 
-ASCENDS, _BELOW = 4, 5  #: kinds of faults after those of `csr`, as checks.cu numbers them
+_ASCENDS = 4  # the kind of a fault, as checks.cu numbers them
 
 
-def first_fault(a: Bcsr) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault of a matrix whose arrays have the right shapes, wherever it lives."""
-    return checks.bcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
+def _look(a: Bcsr) -> tuple:
+    """Return what `arrays.first_fault` takes of a matrix whose arrays have the right shapes."""
+    sizes = np.int64(a.blocks), np.int64(a.m), np.int64(a.k), *map(np.int32, a.block)
+    return f"bcsr<{arrays.BITS[a.val.dtype.name]}>", 32 * a.block_rows, a.row_ptr, a.col_idx, a.val, *sizes
 
 
-def _faults(a: Bcsr) -> Iterator[tuple[int, Any]]:
-    """Yield what `checks.bcsr` looks for on a GPU, of a matrix on the host."""
-    yield from csr.faults(a.row_ptr, a.col_idx, a.blocks, a.block_columns)
-    place = block_rows_of(a) * a.block_columns + a.col_idx
-    yield 0, place[1:] <= place[:-1]
-    (b_row, b_col), last = a.block, int(a.row_ptr[-2]) if a.m else 0
-    below = a.val[last:, a.m % b_row :] if a.m % b_row else a.val[:0]
-    yield last, stored.nonzero(below).any(axis=(1, 2))
-    right = np.flatnonzero(a.col_idx == a.k // b_col)  # none where k is a multiple
-    beyond = np.zeros(a.blocks, bool)
-    beyond[right] = stored.nonzero(a.val[right][:, :, a.k % b_col :]).any(axis=(1, 2))
-    yield 0, beyond
+def _ends(a: Bcsr) -> str:
+    return f"there are {a.col_idx.shape[0]} column indices and {a.blocks} blocks: all three must agree"
 
 
-def _refused(a: Bcsr, kind: int, at: int) -> ValueError:
-    """Return the error, one sentence, on a fault."""
-    if kind < ASCENDS:
-        arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
-        ends = f"there are {a.col_idx.shape[0]} column indices and {a.blocks} blocks: all three must agree"
-        return csr.refused("BCSR", (kind, at), arrays, ends, a.block_columns, "columns of blocks")
-    if kind == ASCENDS:
-        return ValueError(
-            f"BCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at block {at + 1}, but must "
-            "ascend within a row of blocks"
-        )
-    where = f"below row {a.m - 1}" if kind == _BELOW else f"beyond column {a.k - 1}"
-    return ValueError(f"BCSR val has a non-zero {where}, where padding must be 0")
+def _require_right(a: Bcsr) -> None:
+    indices = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
+    csr.require_indices("BCSR", indices, a.blocks, _ends(a), a.block_columns, "columns of blocks")
+    col = a.col_idx
+    place = block_rows_of(a) * a.block_columns + col
+    require_none(
+        place[1:] <= place[:-1],
+        lambda at: (
+            f"BCSR col_idx goes from {col[at]} to {col[at + 1]} at block {at + 1}, but must ascend within a row of "
+            "blocks"
+        ),
+    )
+    b_row, b_col = a.block  # no block is beyond a multiple of it
+    below = a.val[a.row_ptr[a.m // b_row] :, a.m % b_row :]
+    beyond = a.val[col == a.k // b_col, :, a.k % b_col :]
+    said = "BCSR val has a non-zero {} {}, where padding must be 0"
+    require(not csr.nonzero(below).any(), said.format("below row", a.m - 1))
+    require(not csr.nonzero(beyond).any(), said.format("beyond column", a.k - 1))
 
 
 def to_dense(a: Bcsr):
@@ -310,24 +289,23 @@ def to_dense(a: Bcsr):
     (b_row, b_col), rows, columns = a.block, a.block_rows, a.block_columns
     cells = xp.zeros((rows * columns, b_row, b_col), xp.float32)
     if a.blocks:
-        cells[block_rows_of(a) * columns + a.col_idx] = stored.numbers(a.val, a.dtype)
+        cells[block_rows_of(a) * columns + a.col_idx] = half.from_bits(a.val, a.dtype)
     dense = cells.reshape(rows, columns, b_row, b_col).transpose(0, 2, 1, 3)
     return xp.ascontiguousarray(dense.reshape(rows * b_row, columns * b_col)[: a.m, : a.k])
 
 
 def to_csr(a: Bcsr) -> Csr:
     """Return the values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
-    xp, (b_row, b_col) = a.xp, a.block
-    if a.blocks == 0:
-        nothing = (xp.zeros(0, dtype) for dtype in (xp.int32, xp.float32))
-        return Csr(a.m, a.k, xp.zeros(a.m + 1, xp.int32), *nothing)
-    if xp is not np:
-        return compress.csr_of_blocks(a)
-    at = np.flatnonzero(stored.nonzero(a.val))
+    b_row, b_col = a.block
+    if a.xp is not np:
+        entry = f"block_rows<{compress.STORED[a.dtype][0]}>"
+        sizes = compress.ints(a.m, b_row, b_col)
+        return compress.csr_of(a.m, a.k, entry, 32 * a.m, a.row_ptr, a.col_idx, a.val, *sizes)
+    at = np.flatnonzero(csr.nonzero(a.val))
     block, inside = at // (b_row * b_col), at % (b_row * b_col)
     row = block_rows_of(a)[block] * b_row + inside // b_col
     col = a.col_idx[block].astype(np.int64) * b_col + inside % b_col
-    return stored.csr_of(a, at, row, col)
+    return csr.csr_of(a, at, row, col)
 
 
 def block_rows_of(a: Bcsr):
@@ -356,4 +334,4 @@ def require_blocks(blocks: int, b_row: int) -> None:
 
 def _empty(xp, m: int, k: int, block: tuple[int, int], dtype: str) -> Bcsr:
     row_ptr = xp.zeros(-(-m // block[0]) + 1, xp.int32)
-    return Bcsr(m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), stored.storage(dtype)), 0)
+    return Bcsr(m, k, dtype, row_ptr, xp.zeros(0, xp.int32), xp.zeros((0, *block), csr.storage(dtype)), 0)

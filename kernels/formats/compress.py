@@ -4,6 +4,7 @@ Each function does what NumPy does where the arrays are on the host, to the bit,
 CuPy's; work is on its current stream.
 """
 
+import struct
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ..lazy import cupy
-from . import launches
-from .launches import THREADS, On, ints, longs
+from ..workspace import MOST_BLOCKS, THREADS, On, ints, longs
+from .arrays import array_module
 
 SOURCE = Path(__file__).with_name("compress.cu")
-_COUNTS = np.dtype([("values", "u8"), ("places", "u8"), ("ended", "u4"), ("unused", "u4")])
+_COUNTS = struct.Struct("2Q2I")  #: values, places, and what only the source needs
 _FIRST = 2**63
 #: dtype of a matrix -> what stored values are in the source, what they become, and their type there.
-_STORED = {
+STORED = {
     "float32": ("float", 0, "float"),
     "bfloat16": ("Brain", 1, "u16"),
     "float16": ("Ieee", 2, "u16"),
@@ -62,13 +63,13 @@ ENTRIES = (
     *(f"vector_scores<{width}>" for width in (0, *_WIDTHS)),
     "chosen_rows<0>",
     "chosen_values<0>",
-    *(f"{name}<{kind}>" for name in ("block_rows", "window_rows", "pair_rows") for kind, _, _ in _STORED.values()),
+    *(f"{name}<{kind}>" for name in ("block_rows", "window_rows", "pair_rows") for kind, _, _ in STORED.values()),
     "vector_rows<0>",
     "begins<0>",
     "block_keys<0>",
     "distinct<0>",
     "place_distinct<0>",
-    *(f"merge_blocks<{kind}, {become}, {bits}>" for kind, become, bits in _STORED.values()),
+    *(f"merge_blocks<{kind}, {become}, {bits}>" for kind, become, bits in STORED.values()),
 )
 
 
@@ -88,30 +89,21 @@ def float32(x, check: bool = False) -> tuple[Any, int | None]:
 
 
 def contiguous(x):
-    """Return A row-major array of float32 or 16 bits: itself, or a copy."""
+    """Return a row-major array, NumPy or CuPy: itself, or a copy."""
     if x.flags.c_contiguous:
         return x
+    if array_module(x) is np or x.itemsize == 1:
+        return array_module(x).ascontiguousarray(x)
     made = cupy.empty(x.shape, x.dtype)
     _cast(x, "u16" if x.dtype == np.uint16 else "float", made, None)
     return made
 
 
 def _cast(x, to: str, made, first) -> None:
-    if x.size == 0:
-        return
-    shape, strides = (1,) * (3 - x.ndim) + x.shape, (0,) * (3 - x.ndim) + x.strides
-    size = x.dtype.itemsize
-    if x.flags.c_contiguous:
-        strides = (shape[1] * shape[2] * size, shape[2] * size, size)
+    shape, strides = (1,) * (3 - x.ndim) + x.shape, (x.nbytes,) * (3 - x.ndim) + x.strides
+    sizes = longs(x.size, *shape[1:], *(step // x.itemsize for step in strides))
     with On(SOURCE) as on:
-        on.on(
-            f"cast<{_NUMBERS[x.dtype.name]}, {to}>",
-            x.size,
-            x,
-            *longs(x.size, *shape[1:], *(step // size for step in strides)),
-            made,
-            first,
-        )
+        on.on(f"cast<{_NUMBERS[x.dtype.name]}, {to}>", x.size, x, *sizes, made, first)
 
 
 def filled(val) -> int:
@@ -121,13 +113,11 @@ def filled(val) -> int:
     with On(SOURCE) as on:
         kind = "float" if val.dtype == np.float32 else "u16"
         on.on(f"filled<{kind}>", val.size, val, *longs(val.size), on.work.sums, on.work.found)
-        return int(on.found(_COUNTS)["values"])
+        return on.found(_COUNTS)[0]
 
 
 def has_bits(x, bits: int) -> bool:
     """Whether some float32 number has one of these bits; in any order of memory without gaps."""
-    if x.size == 0:
-        return False
     flag = cupy.zeros(1, np.int32)
     with On(SOURCE) as on:
         on.on("has_bits<0>", x.size, x, *longs(x.size), np.uint32(bits), flag)
@@ -148,7 +138,7 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
     x, (m, k), (high, wide) = contiguous(x), x.shape, block
     rows, columns = ceil(m / high), ceil(k / wide)
     size = rows * columns
-    kind, become, bits = ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *_STORED[dtype][1:])
+    kind, become, bits = ("u16", 0, "u16") if x.dtype == np.uint16 else ("float", *STORED[dtype][1:])
     look, gather = f"look_at_blocks<{kind}, {become}>", f"gather_blocks<{kind}, {become}, {bits}>"
     pruning = ("flagged<0>",) if count is not None else ()
     with On(SOURCE, look, *pruning, "kept<0>", "place_blocks<0>", gather) as on:
@@ -163,8 +153,7 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
             order = cupy.argsort(key, kind="stable")
             on.launch("flagged<0>", count, order, np.int64(count), flags)
         at = on.scan("kept<0>", size, some, flags, np.int32(size), on.work.sums, on.work.found)
-        found = on.found(_COUNTS)
-        kept, nnz = int(found["places"]), int(found["values"])
+        nnz, kept, *_ = on.found(_COUNTS)
         bcsr.require_blocks(kept, high)
         row_ptr, col_idx = cupy.empty(rows + 1, np.int32), cupy.empty(kept, np.int32)
         from_ = cupy.empty(kept, np.int32)
@@ -176,7 +165,7 @@ def blocks(x, block: tuple[int, int], dtype: str, count: int | None) -> tuple[An
 
 def in_order(a) -> tuple[Any, Any, Any, int]:
     """(row_ptr, col_idx, val, nnz) of a `Bcsr` whose blocks come in any order, in order, each place once."""
-    kind, become, bits = _STORED[a.dtype]
+    kind, become, bits = STORED[a.dtype]
     merge, sizes = (
         f"merge_blocks<{kind}, {become}, {bits}>",
         ints(a.block_rows, a.block_columns, a.blocks),
@@ -267,56 +256,28 @@ def nm(x, keep: int, group: int, vector: int, prune: bool) -> tuple[Any, Any, in
 # ---------------------------------------------------------------- CSR
 
 
-def csr_of_blocks(a):
-    """`bcsr.to_csr` of a `Bcsr` whose blocks ascend."""
-    return _csr(
-        a.m,
-        a.k,
-        f"block_rows<{_STORED[a.dtype][0]}>",
-        32 * a.m,
-        a.row_ptr,
-        a.col_idx,
-        a.val,
-        *ints(a.m, *a.block),
-    )
-
-
-def csr_of_windows(a):
-    """`wcsr.to_csr`."""
-    return _csr(
-        a.m,
-        a.k,
-        f"window_rows<{_STORED[a.dtype][0]}>",
-        32 * a.m,
-        a.row_ptr,
-        a.col_idx,
-        a.val,
-        *ints(a.m, a.window),
-        np.int64(a.columns),
-    )
-
-
 def csr_of_pairs(a):
     """Return a `TwoFour` as CSR."""
-    return _csr(a.m, a.k, f"pair_rows<{_STORED[a.dtype][0]}>", 32 * a.m, a.meta, a.val, *ints(a.m, a.k_pad // 16))
+    return csr_of(a.m, a.k, f"pair_rows<{STORED[a.dtype][0]}>", 32 * a.m, a.meta, a.val, *ints(a.m, a.k_pad // 16))
 
 
 def csr_of_vectors(b):
     """Return the transpose of an `Nm` as CSR."""
-    return _csr(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
+    return csr_of(b.n, b.k, "vector_rows<0>", b.n, b.index, b.val, *longs(b.real, b.n, b.vector, b.q))
 
 
-def _csr(m: int, k: int, entry: str, threads: int, *arguments):
+def csr_of(m: int, k: int, entry: str, threads: int, *arguments):
+    """Return the values of a matrix (m, k) that are not 0 as CSR, by a kernel for all or for a warp of each row."""
     from . import csr
 
     with On(SOURCE, entry, "begins<0>") as on:
         blocks = ceil(threads / THREADS)
         if threads > m:  # a warp a row, which goes on to further ones
-            blocks = min(launches.MOST_BLOCKS, blocks)
+            blocks = min(MOST_BLOCKS, blocks)
         counts, sums = cupy.empty(m, np.int32), (on.work.sums, on.work.found)
         on.launch(entry, 0, *arguments, counts, None, None, None, *sums, blocks=blocks)
         row_ptr = on.scan("begins<0>", m, counts, np.int32(m))
-        nnz = int(on.found(_COUNTS)["values"]) if m else 0
+        nnz = on.found(_COUNTS)[0] if m else 0
         csr.require_entries(nnz)
         col_idx, val = cupy.empty(nnz, np.int32), cupy.empty(nnz, np.float32)
         if nnz:

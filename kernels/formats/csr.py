@@ -10,18 +10,25 @@ Within a row the columns may come in any order and may repeat; repeated entries 
 generator of casperSPARSE draws columns independently, so its matrices have both properties.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..contract import require, require_whole
-from .arrays import Arrays, array_module, gravest, require_arrays
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
+from . import compress, half
+from .arrays import (  # noqa: F401 (callers move matrices by it)
+    Arrays,
+    array_module,
+    require_arrays,
+    require_known,
+    require_none,
+    to_device,
+    to_host,
+)
 
 INT32_MAX = 2**31 - 1
+DTYPES = (*half.DTYPES, "float32")  #: of what blocks and windows store
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,14 @@ def validate(a: Csr) -> Csr:
         from . import intake
 
         return intake.checked(a)
-    fault = gravest(faults(a.row_ptr, a.col_idx, a.nnz, a.k))
-    if fault:
-        raise refused("CSR", fault, {"row_ptr": a.row_ptr, "col_idx": a.col_idx}, must_end(a.nnz), a.k)
+    require_right(a.row_ptr, a.col_idx, a.nnz, a.k)
     return a
+
+
+def require_right(row_ptr, col_idx, nnz: int, k: int) -> None:
+    """Raise ValueError, one sentence, where what CSR's indices say is wrong; on the host."""
+    ends = f"there are {nnz} column indices and values: all must agree"
+    require_indices("CSR", {"row_ptr": row_ptr, "col_idx": col_idx}, nnz, ends, k)
 
 
 def require_sizes(m, k, format: str = "CSR") -> tuple[int, int]:
@@ -77,57 +88,39 @@ def require_lengths(m: int, offsets: int, columns: int, values: int) -> None:
     require(values <= INT32_MAX, f"A has {values} non-zeros, but row offsets have 32 bits: split it by rows")
 
 
-def must_end(nnz: int) -> str:
-    """Return what to say of pointers of CSR that end elsewhere."""
-    return f"there are {nnz} column indices and values: all must agree"
-
-
 def require_entries(count: int) -> None:
     """Raise ValueError where row offsets of 32 bits do not count the entries of CSR."""
     require(count <= INT32_MAX, f"{count} non-zeros do not fit 32-bit row offsets: split the matrix by rows")
 
 
-# ---- what is wrong with pointers and indices, of every compressed format, on hosts and GPUs
+def require_indices(format: str, arrays: dict, end: int, ends: str, within: int, what: str = "columns") -> None:
+    """Raise ValueError, one sentence, for pointers or indices of a compressed format that are wrong; on the host.
 
-STARTS, FALLS, ENDS, OUTSIDE = range(4)  #: kinds of faults, the gravest first, as checks.cu numbers them
-
-
-def pointer_faults(ptr, end: int) -> Iterator[tuple[int, Any]]:
-    """For `arrays.gravest`: pointers start at 0, never fall, and end at `end`."""
-    yield 0, ptr[:1] != 0
-    yield 0, ptr[1:] < ptr[:-1]
-    yield ptr.shape[0] - 1, ptr[-1:] != end
-
-
-def faults(ptr, index, end: int, within: int) -> Iterator[tuple[int, Any]]:
-    """Those of pointers, then of indices: they are 0 to within - 1."""
-    yield from pointer_faults(ptr, end)
-    yield 0, (index < 0) | (index >= within)
-
-
-def refused(format: str, fault: tuple[int, int], arrays: dict, ends: str, within: int, what="columns") -> ValueError:
-    """Return the error, one sentence, on a fault.
-
-    arrays: name -> pointers, name -> indices, or what has their numbers.
-
-    ends: the sentence on pointers that end elsewhere. what: what indices count.
+    arrays: {name: pointers, name: indices}. end: what pointers end at. ends: the sentence on those that end elsewhere.
+    within: an index is under it. what: indices count.
     """
-    kind, at = fault
     (pointers, ptr), (indices, index) = arrays.items()
-    if kind == STARTS:
-        return ValueError(f"{format} {pointers} starts at {int(ptr[0])}, but must start at 0")
-    if kind == FALLS:
-        place = f"{'column' if pointers == 'col_ptr' else 'row'} {at}"
-        high, low = int(ptr[at]), int(ptr[at + 1])
-        return ValueError(f"{format} {pointers} falls from {high} to {low} at {place}, but must never fall")
-    if kind == ENDS:
-        return ValueError(f"{format} {pointers} ends at {int(ptr[at])}, but {ends}")
-    return ValueError(outside(format, indices, at, int(index[at]), what, within))
+    require_pointers(format, pointers, ptr, end, ends)
+    require_within(format, indices, index, within, what)
 
 
-def outside(format: str, name: str, at: int, index: int, what: str, count: int) -> str:
-    """Return the sentence on an index that is none of 0 to count - 1."""
-    return f"{format} {name}[{at}] is {index}, outside the {what} 0 to {count - 1}"
+def require_pointers(format: str, name: str, ptr, end: int, ends: str) -> None:
+    """Raise ValueError, one sentence, unless pointers start at 0, never fall, and end at `end`."""
+    require(ptr[0] == 0, f"{format} {name} starts at {int(ptr[0])}, but must start at 0")
+    line = "column" if name == "col_ptr" else "row"
+    require_none(
+        ptr[1:] < ptr[:-1],
+        lambda at: f"{format} {name} falls from {ptr[at]} to {ptr[at + 1]} at {line} {at}, but must never fall",
+    )
+    require(ptr[-1] == end, f"{format} {name} ends at {int(ptr[-1])}, but {ends}")
+
+
+def require_within(format: str, name: str, index, count: int, what: str) -> None:
+    """Raise ValueError, one sentence, unless indices are 0 to count - 1."""
+    require_none(
+        (index < 0) | (index >= count),
+        lambda at: f"{format} {name}[{at}] is {index[at]}, outside the {what} 0 to {count - 1}",
+    )
 
 
 def narrowed(format: str, name: str, index, copy: bool = True):
@@ -234,3 +227,74 @@ def sorted_sums(key, val):
         return key, val
     sums = xp.bincount(xp.cumsum(first, dtype=xp.int64) - 1, weights=val.astype(xp.float64))
     return key[first], sums.astype(xp.float32)
+
+
+# ---------------------------------------------------------------- blocks and windows
+
+
+@dataclass(frozen=True)
+class Stored(Arrays):
+    """What matrices of blocks and of windows have."""
+
+    m: int
+    k: int
+    dtype: str  #: of `DTYPES`
+    row_ptr: Any
+    col_idx: Any
+    val: Any
+    nnz: int  #: non-zeros of the matrix that it was made from, padding not counted
+
+    @property
+    def fill_ratio(self) -> float:
+        """Non-zeros over stored values; 0 where nothing is stored."""
+        return self.nnz / self.val.size if self.val.size else 0.0
+
+
+def as_csr(a) -> Csr:
+    """Return `a` if it is a `Csr`, else a SciPy sparse array as one."""
+    return a if isinstance(a, Csr) else from_scipy(a)
+
+
+def storage(dtype: str) -> np.dtype:
+    """Return what an element of `val` is."""
+    return np.dtype(np.float32 if dtype == "float32" else np.uint16)
+
+
+def nonzero(val):
+    """bool: whether stored values are not 0, of either sign."""
+    return val != 0 if val.dtype == np.float32 else val & 0x7FFF != 0
+
+
+def count_nonzero(val) -> int:
+    """How many stored values are not 0, of either sign; NumPy or CuPy, row-major."""
+    return int(np.count_nonzero(nonzero(val))) if array_module(val) is np else compress.filled(val)
+
+
+def csr_of(a: Stored, at, row, col) -> Csr:
+    """Return some stored values on the host as `Csr`, columns ascending.
+
+    at, row, col: their places in val, rows and columns, int64, in any order.
+    """
+    require_entries(at.shape[0])
+    place = row * a.k + col
+    order = np.argsort(place)
+    kept = half.from_bits(a.val.reshape(-1)[at[order]], a.dtype)
+    return Csr(a.m, a.k, offsets(place[order], a.m, a.k), col[order].astype(np.int32), kept)
+
+
+def require_layout(name: str, a: Stored, shape: tuple[str, ...]) -> None:
+    """Raise ValueError unless dtype and sizes are some, and the arrays fit them; shape: of val, in words."""
+    require_known(f"{name} dtype", a.dtype, DTYPES)
+    require_sizes(a.m, a.k, name)
+    indices = {"row_ptr": (np.int32, ("rows + 1",)), "col_idx": (np.int32, ("columns",))}
+    require_arrays(name, a, indices | {"val": (storage(a.dtype), shape)}, f" in a {a.dtype} matrix")
+
+
+def require_counts(name: str, a: Stored, rows: int, what: str) -> None:
+    """Raise ValueError unless there are pointers for `rows`, and nnz counts at most what is stored."""
+    found = a.row_ptr.shape[0]
+    require(found == rows + 1, f"{name} row_ptr has {found} entries, but {rows} {what} need {rows + 1}")
+    require(
+        isinstance(a.nnz, (int, np.integer)) and 0 <= a.nnz <= a.val.size,
+        f"{name} nnz is {a.nnz!r}, but must be a whole number up to the {a.val.size} stored values",
+    )

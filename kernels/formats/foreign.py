@@ -9,14 +9,15 @@ import sys
 import numpy as np
 
 from ..contract import require
-from . import checks, csr
-from .arrays import array_module, gravest
+from . import arrays, csr
+from .arrays import INDEX, array_module, require_none
 
 #: Format -> (its pointers, its indices, what these count).
 COMPRESSED = {
     "csr": ("row_ptr", "col_idx", "columns"),
     "csc": ("col_ptr", "row_idx", "rows"),
     "bsr": ("row_ptr", "col_idx", "columns of blocks"),
+    "bsc": ("col_ptr", "row_idx", "rows of blocks"),  # PyTorch's
 }
 
 
@@ -35,13 +36,34 @@ def checked(a, everything: bool = False):
     require(len(a.shape) == 2, f"A has {len(a.shape)} dimensions, but a matrix has 2")
     kind = a.format
     if kind in COMPRESSED:
-        _compressed(a, everything)
+        _require_compressed(a, everything)
     elif kind == "coo":
-        _coordinates(a)
+        for name, index, count, what in (
+            ("row_idx", a.row, a.shape[0], "rows"),
+            ("col_idx", a.col, a.shape[1], "columns"),
+        ):
+            require_whole_numbers("COO", name, index)
+            require(
+                a.data.ndim == 1 and index.shape == a.data.shape,
+                f"COO {name} has {index.shape[0]} entries, but there are {a.data.size} values: there must be as many",
+            )
+            require_within("COO", name, index, count, what)
     elif kind == "dia":
-        _diagonals(a)
+        require_whole_numbers("DIA", "offsets", a.offsets)
+        require(
+            a.data.ndim == 2 and a.data.shape[0] == a.offsets.shape[0],
+            f"DIA values are {tuple(a.data.shape)}, but {a.offsets.shape[0]} diagonals need a row of them each",
+        )
     elif kind == "lil":
-        _lists(a)
+        columns, values = (np.array([len(x) for x in lists]) for lists in (a.rows, a.data))
+        require(
+            len(columns) == len(values) == a.shape[0],
+            f"LIL has {len(columns)} lists of columns and {len(values)} of values, but {a.shape[0]} rows",
+        )
+        require_none(
+            columns != values,
+            lambda row: f"LIL row {row} has {columns[row]} columns and {values[row]} values, but must have as many",
+        )
     return a  # "dok", whose conversion checks each key
 
 
@@ -54,67 +76,71 @@ def csr_arrays(a) -> tuple:
     return a.indptr, a.indices[:stored], a.data[:stored]
 
 
-def _compressed(a, everything: bool) -> None:
+def _require_compressed(a, everything: bool) -> None:
     kind, (m, k) = a.format, a.shape
     pointers, indices, what = COMPRESSED[kind]
     block = (1, 1)
-    if kind == "bsr":
+    if kind in ("bsr", "bsc"):
         dimensions = getattr(a.data, "ndim", 0)
         require(
             dimensions == 3 and min(a.data.shape[1:]) > 0,
-            f"BSR values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
+            f"{kind.upper()} values have {dimensions} dimensions, but must be blocks, rows and columns of a block",
         )
         block = a.data.shape[1:]
-    counted, within = (k, m) if kind == "csc" else (-(-m // block[0]), -(-k // block[1]))
-    require_compressed(
-        kind.upper(),
-        {pointers: a.indptr, indices: a.indices},
-        counted,
-        within,
-        what,
-        min(_length(a.indices), _length(a.data)),
-        indices_too=everything or kind != "csr",
-    )
-
-
-def _length(x) -> int:
-    return x.shape[0] if getattr(x, "ndim", 0) else 0
+    counted, within = (-(-size // side) for size, side in zip((m, k), block, strict=True))
+    if kind in ("csc", "bsc"):
+        counted, within = within, counted
+    stored = min((*getattr(x, "shape", ()), 0)[0] for x in (a.indices, a.data))
+    parts = {pointers: a.indptr, indices: a.indices}
+    require_compressed(kind.upper(), parts, counted, within, what, stored, everything or kind != "csr")
 
 
 def require_compressed(
-    kind: str, arrays: dict, rows: int, within: int, what: str, stored: int, indices_too: bool = True
+    kind: str, parts: dict, rows: int, within: int, what: str, stored: int, indices_too: bool = True
 ) -> None:
     """Raise ValueError, one sentence, for pointers or indices of a compressed format that are wrong; NumPy or CuPy.
 
-    arrays: {name: pointers (rows + 1,), name: indices}. within: an index is under it. what: the indices' word. stored:
+    parts: {name: pointers (rows + 1,), name: indices}. within: an index is under it. what: the indices' word. stored:
     entries that there are, at least as many as pointers end at. indices_too: look at indices, and at pointers between.
     """
-    for name, x in arrays.items():
+    for name, x in parts.items():
         require_whole_numbers(kind, name, x)
-    (pointers, ptr), (indices, index) = arrays.items()
+    (pointers, ptr), (indices, index) = parts.items()
     require(
         ptr.shape[0] == rows + 1,
         f"{kind} {pointers} has {ptr.shape[0]} entries, but {rows} {'columns' if pointers == 'col_ptr' else 'rows'}"
         f"{' of blocks' if 'blocks' in what else ''} need {rows + 1}",
     )
-    fault = None
+    word, held = "column" if indices == "col_idx" else "row", "blocks" if kind in ("BSR", "BSC") else "values"
+    ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
     if array_module(ptr) is not np:
-        fault = checks.compressed(kind, arrays, stored, within) if indices_too else None
-    elif indices_too or ptr[-1] > stored:
+        sizes = np.int64(rows), index, np.int64(stored), np.int64(within)
+        entry = f"compressed<{_named(kind, pointers, ptr)}, {_named(kind, indices, index)}>"
+        if not indices_too or not arrays.first_fault(entry, max(rows + 1, stored), ptr, *sizes):
+            return
+        ptr, index = ptr.get(), index.get()
+    if indices_too or ptr[-1] > stored:
         end = min(int(ptr[-1]), stored)
-        fault = gravest(csr.faults(ptr, index[:end], end, within))
-    if fault:
-        word, held = "column" if indices == "col_idx" else "row", "blocks" if kind == "BSR" else "values"
-        ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
-        raise csr.refused(kind, fault, arrays, ends, within, what)
+        csr.require_indices(kind, {pointers: ptr, indices: index[:end]}, end, ends, within, what)
 
 
 def require_within(kind: str, name: str, index, count: int, what: str) -> None:
     """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
-    on_gpu = array_module(index) is not np
-    fault = checks.within(kind, name, index, count) if on_gpu else gravest([(0, (index < 0) | (index >= count))])
-    if fault:
-        raise ValueError(csr.outside(kind, name, fault[1], int(index[fault[1]]), what, count))
+    if array_module(index) is not np:
+        size = index.shape[0]
+        if not arrays.first_fault(f"within<{_named(kind, name, index)}>", size, index, np.int64(size), np.int64(count)):
+            return
+        index = index.get()
+    csr.require_within(kind, name, index, count, what)
+
+
+def _named(kind: str, name: str, index) -> str:
+    """Return what checks.cu calls the dtype of indices."""
+    require(
+        index.dtype.name in INDEX and index.flags.c_contiguous,
+        f"{kind} {name} is {index.dtype}, but must be contiguous {' or '.join(INDEX)}: convert it",
+    )
+    return INDEX[index.dtype.name]
 
 
 def require_whole_numbers(kind: str, name: str, x) -> None:
@@ -124,37 +150,3 @@ def require_whole_numbers(kind: str, name: str, x) -> None:
         getattr(dtype, "kind", "") in ("i", "u") and x.ndim == 1,
         f"{kind} {name} is {getattr(x, 'ndim', 1)}-dimensional {dtype}, but must be 1-dimensional whole numbers",
     )
-
-
-def _coordinates(a) -> None:
-    for name, index, count, what in (
-        ("row_idx", a.row, a.shape[0], "rows"),
-        ("col_idx", a.col, a.shape[1], "columns"),
-    ):
-        require_whole_numbers("COO", name, index)
-        require(
-            a.data.ndim == 1 and index.shape == a.data.shape,
-            f"COO {name} has {index.shape[0]} entries, but there are {a.data.size} values: there must be as many",
-        )
-        require_within("COO", name, index, count, what)
-
-
-def _diagonals(a) -> None:
-    require_whole_numbers("DIA", "offsets", a.offsets)
-    require(
-        a.data.ndim == 2 and a.data.shape[0] == a.offsets.shape[0],
-        f"DIA values are {tuple(a.data.shape)}, but {a.offsets.shape[0]} diagonals need a row of them each",
-    )
-
-
-def _lists(a) -> None:
-    lengths = [[len(x) for x in lists] for lists in (a.rows, a.data)]
-    require(
-        len(lengths[0]) == len(lengths[1]) == a.shape[0],
-        f"LIL has {len(lengths[0])} lists of columns and {len(lengths[1])} of values, but {a.shape[0]} rows",
-    )
-    if lengths[0] != lengths[1]:
-        row = next(i for i, (x, y) in enumerate(zip(*lengths, strict=True)) if x != y)
-        raise ValueError(
-            f"LIL row {row} has {lengths[0][row]} columns and {lengths[1][row]} values, but must have as many"
-        )

@@ -17,17 +17,12 @@ from . import csr
 from .csr import Csr
 
 SOURCE = Path(__file__).with_name("intake.cu")
-_THREADS, _BLOCKS, _ENTRIES = (
-    256,
-    528,
-    4,
-)  #: of a block; blocks at most; entries of a thread before there are more blocks
+_BLOCKS, _ENTRIES = 528, 4  #: blocks at most; entries of a thread before there are more blocks
 HEIGHTS = (1, 2, 4, 8, 16, 32, 64)  #: rows whose columns are counted together
 WINDOW, FEW, ALL = HEIGHTS[-1], 256, 2**20  #: rows of a window; windows that a sample looks at, at most
 _FOUND = struct.Struct("3Q3I")  #: `Facts` of the source
 _SHARED, _AT = struct.Struct(f"{len(HEIGHTS)}Q"), 64  #: `Shared` of the source, and where it lies behind them
 _SAMPLE = "sample<0>"
-_FIRST = 2**63
 _KINDS = {4: "int", 8: "long long"}
 
 
@@ -74,7 +69,7 @@ def looked(
     """
     work = workspace.of(device)
     size = max(arrays.nnz, arrays.m + 1)
-    blocks = min(_BLOCKS, -(-size // (_THREADS * _ENTRIES)))
+    blocks = min(_BLOCKS, -(-size // (workspace.THREADS * _ENTRIES)))
     entry = f"look<{_KINDS[arrays.row_bytes]}, {_KINDS[arrays.col_bytes]}>"
     i64 = np.int64
     if share:
@@ -86,7 +81,7 @@ def looked(
             SOURCE,
             entry,
             blocks,
-            _THREADS,
+            workspace.THREADS,
             arrays.row_ptr,
             arrays.col_idx,
             i64(arrays.m),
@@ -98,43 +93,27 @@ def looked(
             work.sums,
             work.found,
         )
-        if share:
-            of = rows or arrays.row_ptr, columns or arrays.col_idx, arrays.m, arrays.nnz
-            _sample(work, device, stream, of, FEW)
+        of = rows or arrays.row_ptr, columns or arrays.col_idx, arrays.m, arrays.nnz
+        shares = _shares(work, device, stream, of, FEW) if share else ()
         stream.sync()
         row, entry, fingerprint, longest, falls, starts = work.read(_FOUND)
-        shares = _scaled(work, arrays.m, arrays.nnz) if share else ()
     if check and (row or entry):
-        raise _refused(arrays, row, entry)
+        row_ptr = _copied(arrays.row_ptr, arrays.row_bytes, arrays.m + 1)
+        csr.require_right(row_ptr, _copied(arrays.col_idx, arrays.col_bytes, arrays.nnz), arrays.nnz, arrays.k)
     return Facts(longest, falls == starts, fingerprint, shares)
 
 
-def _sample(work, device, stream, of: tuple[int, int, int, int], windows: int) -> None:
-    """Enqueue the count of what rows share. of: addresses of row_ptr and col_idx, int32, m, and non-zeros."""
+def _shares(work, device, stream, of: tuple[int, int, int, int], windows: int) -> tuple[int, ...]:
+    """`shared`; of: addresses of row_ptr and col_idx, int32, m, and non-zeros; waits for the stream."""
     row_ptr, col_idx, m, nnz = of
-    if m and nnz:
-        workspace.enqueue(
-            device,
-            stream,
-            SOURCE,
-            _SAMPLE,
-            min(-(-m // WINDOW), windows),
-            _THREADS,
-            row_ptr,
-            col_idx,
-            np.int32(m),
-            np.int32(nnz),
-            work.sums + _AT,
-            work.found + _AT,
-        )
-
-
-def _scaled(work, m: int, nnz: int) -> tuple[int, ...]:
-    """Return what a sample found, for the whole matrix."""
     if not m or not nnz:
         return (0,) * len(HEIGHTS)
+    blocks, given = min(-(-m // WINDOW), windows), (row_ptr, col_idx, np.int32(m), np.int32(nnz))
+    sums = work.sums + _AT, work.found + _AT
+    workspace.enqueue(device, stream, SOURCE, _SAMPLE, blocks, workspace.THREADS, *given, *sums)
+    stream.sync()
     columns = work.read(_SHARED, _AT)
-    scale = nnz / max(1, columns[0])
+    scale = nnz / max(1, columns[0])  # for the whole matrix
     return tuple([round(x * scale) for x in columns])
 
 
@@ -144,34 +123,18 @@ def shared(a: Csr, windows: int = ALL) -> tuple[int, ...]:
     a: of CuPy arrays. Right where every window is looked at and has a thousand entries at most; else by a sample of its
     columns.
     """
-    device, stream = on_cupys_stream()
+    device, stream = workspace.on_cupys_stream()
     work = workspace.of(device)
     with work.lock:
-        _sample(work, device, stream, (a.row_ptr.data.ptr, a.col_idx.data.ptr, a.m, a.nnz), windows)
-        stream.sync()
-        return _scaled(work, a.m, a.nnz)
+        return _shares(work, device, stream, (a.row_ptr.data.ptr, a.col_idx.data.ptr, a.m, a.nnz), windows)
 
 
-def _refused(arrays: Arrays, row: int, entry: int) -> ValueError:
-    """Return the error of `csr.validate` on the first place that is wrong; row, entry: 2^63 less its index, 0: none."""
-    ptr, index = _There(arrays.row_ptr, arrays.row_bytes), _There(arrays.col_idx, arrays.col_bytes)
-    at = _FIRST - (row or entry)
-    kind = csr.OUTSIDE if not row else csr.ENDS if at == arrays.m else csr.FALLS
-    if row and at == 0 and ptr[0]:
-        kind = csr.STARTS
-    return csr.refused("CSR", (kind, at), {"row_ptr": ptr, "col_idx": index}, csr.must_end(arrays.nnz), arrays.k)
-
-
-class _There:
-    """Integers of so many bytes at an address on the GPU."""
-
-    def __init__(self, address: int, size: int):
-        self.address, self.to = address, np.zeros(1, f"i{size}")
-
-    def __getitem__(self, index: int) -> int:
-        read = driver.cuMemcpyDtoH(self.to.ctypes.data, self.address + index * self.to.nbytes, self.to.nbytes)
-        gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
-        return int(self.to[0])
+def _copied(address: int, size: int, count: int) -> np.ndarray:
+    """Return integers of so many bytes that lie on the GPU, on the host."""
+    made = np.empty(count, f"i{size}")
+    read = driver.cuMemcpyDtoH(made.ctypes.data, address, made.nbytes)
+    gpu.succeeded(read, "memory of the GPU cannot be read ({}): end what broke its context", gpu.NoGpu)
+    return made
 
 
 def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
@@ -186,7 +149,7 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
     rows, columns = (x if x.dtype == np.int32 else cupy.empty(x.shape, np.int32) for x in given)
     to = [0 if x is y else y.data.ptr for x, y in zip(given, (rows, columns), strict=True)]
     arrays = Arrays(m, k, nnz, row_ptr.data.ptr, col_idx.data.ptr, row_ptr.dtype.itemsize, col_idx.dtype.itemsize)
-    device, stream = on_cupys_stream()
+    device, stream = workspace.on_cupys_stream()
     facts = looked(arrays, device, stream, check=check, share=True, rows=to[0], columns=to[1])
     return Csr(m, k, rows, columns, val, facts)
 
@@ -194,17 +157,9 @@ def taken(m: int, k: int, row_ptr, col_idx, val, *, check: bool = True) -> Csr:
 def checked(a: Csr) -> Csr:
     """Return a `Csr` of CuPy arrays with its facts, or ValueError, one sentence, where its indices are wrong."""
     arrays = Arrays(a.m, a.k, a.nnz, a.row_ptr.data.ptr, a.col_idx.data.ptr, 4, 4)
-    return replace(a, facts=looked(arrays, *on_cupys_stream(), share=True))
+    return replace(a, facts=looked(arrays, *workspace.on_cupys_stream(), share=True))
 
 
 def facts_of(a: Csr) -> Facts:
     """Return the facts of a right `Csr` of CuPy arrays: those that it has, or by a look at it; with what rows share."""
     return a.facts or checked(a).facts
-
-
-def on_cupys_stream():
-    """Return (the `cuda.core.Device` where CuPy works, made current; its current stream)."""
-    from cupy import cuda
-
-    device = gpu.current_device(cuda.runtime.getDevice())
-    return device, workspace.stream_at(cuda.get_current_stream().ptr, device)

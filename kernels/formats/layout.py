@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..lazy import cupy
-from . import compress, launches
+from ..workspace import MOST_BLOCKS, THREADS, On, ints, longs
+from . import compress
 from .arrays import array_module
-from .launches import THREADS, On, ints, longs
 
 SOURCE = Path(__file__).with_name("layout.cu")
 COLUMNS = 128  #: of a tile of `vector_tiles`
@@ -55,7 +55,7 @@ def with_zeros(x, rows: int, columns: int):
                 *longs(*x.shape),
                 made,
                 *longs(rows, columns),
-                blocks=min(rows, 8 * launches.MOST_BLOCKS),
+                blocks=min(rows, 8 * MOST_BLOCKS),
             )
     return made
 
@@ -148,7 +148,7 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
                 *longs(b.w, b.n, lines),
                 *ints(steps, rows, height, columns),
                 val,
-                blocks=min(8 * launches.MOST_BLOCKS, ceil(lines / (THREADS // 32))),
+                blocks=min(8 * MOST_BLOCKS, ceil(lines / (THREADS // 32))),
             )
         else:
             whole = b.val.shape == (steps * rows, blocks * columns)
@@ -160,7 +160,7 @@ def vector_steps(b, columns: int, windows: int, slot: int, height: int, tiled: b
             *longs(b.w, b.n, b.q, b.vector, index.size),
             *ints(blocks, steps, rows, height, columns, slot, unit, depth),
             index,
-            blocks=min(8 * launches.MOST_BLOCKS, ceil(index.size / THREADS)),
+            blocks=min(8 * MOST_BLOCKS, ceil(index.size / THREADS)),
         )
     return val, index
 

@@ -40,9 +40,10 @@ def read(path):
         text = file.read()
     if b"D" in text or b"d" in text:
         text = text.translate(_FORTRAN)
-    width = 1 if layout == "array" else 2 if field == "pattern" else 3
-    wrong = _wrong(text, entries, width, field, lines)
-    require(not wrong, wrong)
+    numbers = [] if layout == "array" else [_WHOLE] * 2
+    if field != "pattern":
+        numbers.append(_WHOLE if "integer" in field else _NUMBER)
+    _require_entries(text, entries, numbers, lines)
     if entries == 0:
         return coo_array((m, k))
     try:
@@ -88,27 +89,19 @@ _WHOLE = rb"[+-]?\d++"
 _NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|(?i:inf(?:inity)?+|nan))"
 
 
-def _wrong(text: bytes, entries: int, width: int, field: str, lines: int) -> str:
-    """Return what is wrong with the text, `entries` lines of `width` numbers each; "" where nothing is.
-
-    lines: before it.
-    """
-    of_line = [_WHOLE] * (2 if width > 1 else 0) + [_NUMBER] * (width != 2)
-    if field in ("integer", "unsigned-integer"):
-        of_line = [_WHOLE] * width
-    line = rb"[ \t\r]++".join(of_line)
+def _require_entries(text: bytes, entries: int, numbers: list[bytes], lines: int) -> None:
+    """Raise ValueError, one sentence, unless a text is so many lines of such numbers; lines: before it."""
+    line = rb"[ \t\r]++".join(numbers)
     if text.count(b"\n") == entries and re.fullmatch(rb"(?:[ \t\r]*+" + line + rb"[ \t\r]*+\n)*+", text):
-        return ""
-    count = 0
+        return
+    count, width = 0, len(numbers)
     for at, line in enumerate(text.split(b"\n"), lines + 1):
         words = line.split()
-        for word, kind in zip(words, of_line, strict=False):
+        for word, kind in zip(words, numbers, strict=False):
             if not re.fullmatch(kind, word):
                 what = "number" if kind is _NUMBER else "whole number"
-                return f"line {at} has {word.decode('latin-1')[:40]!r}, which is no {what}"
-        if words and len(words) != width:
-            return f"line {at} has {len(words)} numbers, but must have {width}"
+                raise ValueError(f"line {at} has {word.decode('latin-1')[:40]!r}, which is no {what}")
+        require(len(words) in (0, width), f"line {at} has {len(words)} numbers, but must have {width}")
         count += bool(words)
-        if count > entries:
-            return f"line {at} is an entry more than the {entries} that its sizes say"
-    return f"it has {count} entries, but its sizes say {entries}" * (count != entries)
+        require(count <= entries, f"line {at} is an entry more than the {entries} that its sizes say")
+    require(count == entries, f"it has {count} entries, but its sizes say {entries}")

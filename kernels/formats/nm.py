@@ -21,22 +21,15 @@ holds positions within a group where this one holds rows of the whole matrix.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..contract import require, require_seed, require_whole
-from . import checks
 from . import compress as on_gpu
-from .arrays import (
-    Arrays,
-    array_module,
-    gravest,
-    require_arrays,
-    require_share,
-)
+from .arrays import Arrays, array_module, checked, require_arrays, require_none, require_share
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 from .csr import INT32_MAX
@@ -69,7 +62,7 @@ class Nm(Arrays):
     @property
     def real(self) -> int:
         """Compressed rows without surplus ones."""
-        return self.w - _surplus(self.k, self.keep, self.group)
+        return self.w - max(0, self.keep - (self.k - (self.k - 1) // self.group * self.group))
 
     @property
     def q(self) -> int:
@@ -115,11 +108,11 @@ def random(k: int, n: int, keep: int, group: int, vector: int, seed: int) -> Nm:
         return rng.integers(0, rows - row, (len(groups), q), np.min_scalar_type(rows))
 
     index = sampled(k, keep, group, q, draw)
-    w = len(index)
-    val = rng.random((w, n), np.float32)
+    val = rng.random((len(index), n), np.float32)
     np.subtract(1, val, out=val)  # [0, 1) to (0, 1], exactly: both are multiples of 2^-24
-    val[w - _surplus(k, keep, group) :] = 0
-    return Nm(k, n, keep, group, vector, val, index)
+    b = Nm(k, n, keep, group, vector, val, index)
+    val[b.real :] = 0
+    return b
 
 
 def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> Nm:
@@ -147,18 +140,13 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
         if wrong is not None:
             raise _too_many(dense, wrong, keep, group, vector)
         return Nm(k, n, keep, group, vector, val, index)
-    q = math.ceil(n / vector)
-    lanes = min(vector, n)
-    w = math.ceil(k / group) * keep
-    # What is not written below are the surplus rows.
-    val = np.zeros((w, n), np.float32)
-    index = np.full((w, q), k - 1, np.int32)
+    b, lanes = _empty(k, n, keep, group, vector), min(vector, n)
     for start, stop, first, last in _chunks(k, keep, group, n):
         groups = math.ceil((stop - start) / group)
         rows, taken = (stop - start) // groups, (last - first) // groups
-        padded = np.zeros((stop - start, q * lanes), np.float32)
+        padded = np.zeros((stop - start, b.q * lanes), np.float32)
         padded[:, :n] = dense[start:stop]
-        cells = padded.reshape(groups, rows, q, lanes)
+        cells = padded.reshape(groups, rows, b.q, lanes)
         if prune:
             scores = _sums(np.abs(cells).astype(np.float64))
             scores = np.where(np.isnan(scores), np.inf, scores)
@@ -166,13 +154,18 @@ def compress(dense, keep: int, group: int, vector: int, prune: bool = False) -> 
             scores = (cells != 0).any(axis=-1).astype(np.int8)
             crowded = scores.sum(axis=1) > keep
             if crowded.any():
-                raise _too_many(dense, start // group * q + int(crowded.argmax()), keep, group, vector)
+                raise _too_many(dense, start // group * b.q + int(crowded.argmax()), keep, group, vector)
         local = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :taken], axis=1)
-        values = cells[np.arange(groups)[:, None, None], local, np.arange(q)]
-        local += np.arange(start, stop, rows)[:, None, None]
-        val[first:last] = values.reshape(-1, q * lanes)[:, :n]
-        index[first:last] = local.reshape(-1, q)
-    return Nm(k, n, keep, group, vector, val, index)
+        values = np.take_along_axis(cells, local[..., None], axis=1)
+        b.val[first:last] = values.reshape(-1, b.q * lanes)[:, :n]
+        b.index[first:last] = (local + np.arange(start, stop, rows)[:, None, None]).reshape(-1, b.q)
+    return b
+
+
+def _empty(k: int, n: int, keep: int, group: int, vector: int) -> Nm:
+    """Return a matrix on the host all of whose rows are surplus."""
+    w, q = math.ceil(k / group) * keep, math.ceil(n / vector)
+    return Nm(k, n, keep, group, vector, np.zeros((w, n), np.float32), np.full((w, q), k - 1, np.int32))
 
 
 def validate(b: Nm) -> Nm:
@@ -180,44 +173,41 @@ def validate(b: Nm) -> Nm:
     k, n, keep, group, vector = _sizes(b.k, b.n, b.keep, b.group, b.vector)
     where = f" where k = {k} and n = {n} at {keep}:{group} with vectors of {vector}"
     require_arrays("N:M", b, {"val": (np.float32, (b.w, n)), "index": (np.int32, (b.w, b.q))}, where)
-    fault = checks.nm(b, _surplus(k, keep, group)) if checks.on_device(b.val) else gravest(_faults(b))
-    if fault:
-        raise ValueError(_said(b, *fault))
-    return b
+    sizes = map(np.int64, (k, n, keep, group, b.w, b.q, b.w - b.real))
+    return checked(b, ("nm", b.index.size, b.index, b.val, *sizes), _require_right)
 
 
-def _said(b: Nm, kind: int, at: int) -> str:
-    """Return the sentence on a fault."""
-    i, j = divmod(at, b.n if kind == _STORED else b.q)
-    if kind == _STORED:
-        return f"N:M val[{i}, {j}] is {float(b.val[i, j])}, but a surplus row must be 0"
-    of, here = i // b.keep, int(b.index[i, j])
-    if kind == _GROUP:
-        rows = f"{of * b.group} to {min((of + 1) * b.group, b.k) - 1}"
-        return f"N:M index[{i}, {j}] is {here}, outside the rows {rows} of group {of}"
-    if kind == _CLIMBS:
-        return (
-            f"N:M index goes from {here} to {int(b.index[i + 1, j])} at [{i + 1}, {j}], but must ascend within group "
-            f"{of}"
-        )
-    return f"N:M index[{i}, {j}] is {here}, but a surplus row must repeat the last row, {b.k - 1}"
-
-
-#: Kinds of faults, as checks.cu numbers them.
-_GROUP, _CLIMBS, _SURPLUS, _STORED = range(4)
-
-
-def _faults(b: Nm) -> Iterator[tuple[int, Any]]:
-    """Yield what `checks.nm` looks for on a GPU, of a matrix on the host."""
-    real = b.real
-    low = (np.arange(b.w) // b.keep * b.group)[:, None]
-    high = np.minimum(low + b.group, b.k)
-    # As int32, comparing them with the index needs no wide copy of it.
-    yield 0, (b.index < low.astype(np.int32)) | (b.index >= high.astype(np.int32))
+def _require_right(b: Nm) -> None:
+    real, groups = b.real, np.arange(b.w) // b.keep
+    low = (groups * b.group).astype(np.int32)[:, None]  # as int32, comparing needs no wide copy of the index
+    high = np.minimum(low, b.k - b.group) + b.group
+    require_none(
+        (b.index < low) | (b.index >= high),
+        lambda at: (
+            f"N:M {_place(b, at)}, outside the rows {low[at // b.q, 0]} to {high[at // b.q, 0] - 1} of group "
+            f"{groups[at // b.q]}"
+        ),
+    )
     # From group to group the rows rise anyway, after the check above.
-    yield 0, b.index[1:real] <= b.index[: real - 1]
-    yield real * b.q, b.index[real:] != b.k - 1
-    yield real * b.n, b.val[real:] != 0
+    require_none(
+        b.index[1:real] <= b.index[: real - 1],
+        lambda at: (
+            f"N:M index goes from {b.index.flat[at]} to {b.index.flat[at + b.q]} at [{at // b.q + 1}, {at % b.q}], but "
+            f"must ascend within group {groups[at // b.q]}"
+        ),
+    )
+    require_none(
+        b.index[real:] != b.k - 1,
+        lambda at: f"N:M {_place(b, real * b.q + at)}, but a surplus row must repeat the last row, {b.k - 1}",
+    )
+    require_none(
+        b.val[real:] != 0,
+        lambda at: f"N:M val[{real + at // b.n}, {at % b.n}] is {b.val[real:].flat[at]}, but a surplus row must be 0",
+    )
+
+
+def _place(b: Nm, at: int) -> str:
+    return f"index[{at // b.q}, {at % b.q}] is {b.index.flat[at]}"
 
 
 def to_dense(b: Nm):
@@ -245,11 +235,6 @@ def _sizes(k, n, keep, group, vector) -> tuple[int, int, int, int, int]:
     sizes = (("k", k), ("n", n), ("group", group), ("vector", vector))
     k, n, group, vector = (require_whole(f"N:M {name}", x, 1, INT32_MAX, "2^31 - 1") for name, x in sizes)
     return k, n, require_whole("N:M keep", keep, 1, group), group, vector
-
-
-def _surplus(k: int, keep: int, group: int) -> int:
-    """Compressed rows at the end that no row of the matrix is left for."""
-    return max(0, keep - (k - (k - 1) // group * group))
 
 
 def _chunks(k: int, keep: int, group: int, columns: int):
@@ -283,15 +268,9 @@ def sampled(k: int, keep: int, group: int, q: int, draw: Callable[[range, int, i
             # Of the rows - row that are left, `left` are still to be taken: with integers, exactly.
             kept[:, :, row] = draw(groups, row, rows) < left
             left -= kept[:, :, row]
-        local = _rows(kept, taken) + np.arange(start, stop, rows)[:, None, None]
-        index[first:last] = local.reshape(-1, q)
+        local = (np.flatnonzero(kept) % rows).reshape(len(groups), q, taken).transpose(0, 2, 1)
+        index[first:last] = (local + np.arange(start, stop, rows)[:, None, None]).reshape(-1, q)
     return index
-
-
-def _rows(kept, keep: int):
-    """Positions, ascending, of the `keep` true rows: bool (groups, q, rows) -> (groups, keep, q)."""
-    groups, q, rows = kept.shape
-    return (np.flatnonzero(kept) % rows).reshape(groups, q, keep).transpose(0, 2, 1)
 
 
 def _sums(cells):

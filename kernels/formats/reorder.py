@@ -57,19 +57,6 @@ def similar(a: Csr):
     return xp.argsort(key, kind="stable").astype(xp.int32)
 
 
-def rows_permuted(a: Csr, order) -> Csr:
-    """A[order], the columns as they are; NumPy or CuPy arrays, `order` on the same side."""
-    xp = a.xp
-    first = a.row_ptr[:-1][order].astype(xp.int64)
-    length = a.row_ptr[1:][order].astype(xp.int64) - first
-    row_ptr = xp.zeros(a.m + 1, xp.int64)
-    row_ptr[1:] = xp.cumsum(length)
-    row_ptr = row_ptr.astype(xp.int32)
-    row = csr.owners(row_ptr, a.nnz)
-    entry = first[row] + xp.arange(a.nnz) - row_ptr[row]
-    return Csr(a.m, a.k, row_ptr, a.col_idx[entry], a.val[entry])
-
-
 def permuted(a: Csr, order: np.ndarray) -> Csr:
     """A[order][:, order] of a square matrix on the host: rows and columns alike, columns ascending.
 

@@ -11,7 +11,7 @@ One row of A, k = 16, and what it becomes (. is zero):
            3   2       1   0       1   0       2   0
            group 3     group 2     group 1     group 0      bits 15..12, 11..8, 7..4, 3..0
 
-Values are kept as bit patterns of bfloat16 or float16: see `half`.
+Values are kept as bit patterns of bfloat16, float16, e4m3 or int8: see `half`.
 
 Of a group's four bits, the lower two are the smaller index: `mma.sp::ordered_metadata` requires the
 indices in increasing order from the least significant bit (PTX ISA, section on the instruction
@@ -19,11 +19,33 @@ mma.sp). Two equal indices are undefined behaviour (section "Sparse matrix stora
 has one of the six pairs, also where it has nothing to store: a group with fewer than two non-zeros
 stores its lowest zeros too, hence one without any has the pair (0, 1).
 
-k_pad is k rounded up to a multiple of 16, so that whole uint16 of metadata cover it; the columns
+Of 16-bit floats, k_pad is k rounded up to a multiple of 16, so that whole uint16 of metadata cover it; the columns
 that this adds are zeros.
 
 The format is the one of "Implementing a 2:4 Sparse GEMM Kernel with Tensor Cores", section "Meta";
 `swizzle` is its section "Metadata".
+
+Of 8-bit numbers, k_pad is k rounded up to a multiple of 32, so that a row of `val` is whole units of 16 bytes, which
+TMA asks for, and a row of `meta` whole words of 32 bits; a number is scale · value, with one scale for the matrix,
+(1, 1), or one for each row, (m, 1).
+
+Who needs which word. wgmma.mma_async.sp m64nNk64 multiplies 64 × 64 of A, 64 × 32 as stored. Each of the 128 threads of
+the warpgroup gives one word, the metadata of 32 columns of one row; there is no selector (it must be 0). Of a warp's 16
+rows and 64 columns, in lane 4g + 2c + s is row 8s + g, half c:
+
+                 columns 0 … 31          columns 32 … 63
+   row 0         lane 0                  lane 2
+   row 1         lane 4                  lane 6
+    …
+   row 7         lane 28                 lane 30
+   row 8         lane 1                  lane 3
+    …
+   row 15        lane 29                 lane 31           warp w of the warpgroup: rows 16w to 16w + 15
+
+PTX ISA, section "Matrix Fragments for sparse wgmma.mma_async.m64nNk64", figures "metadata layout for
+.e4m3/.e5m2/.s8/.u8 type", for columns 0 to 31 and 32 to 63, which are those of the sparse mma.m16n8k64 with these
+types; of a group's four bits, section "Sparse matrix storage". CUTLASS says the same as a layout: ELayout_64x64 in
+include/cute/atom/mma_traits_sm90_gmma_sparse.hpp. The 16-bit types' order (`swizzle`) is another one.
 """
 
 from dataclasses import dataclass
@@ -35,15 +57,20 @@ import numpy as np
 from .. import jit
 from ..contract import require, require_seed, require_whole
 from ..lazy import cupy
-from . import checks, eight, half, layout, stored
 from . import compress as on_gpu
-from .arrays import Arrays, array_module, require_arrays
+from . import half, layout
+from .arrays import Arrays, array_module, checked, require_arrays, require_known, require_none
 from .arrays import to_device as to_device
 from .arrays import to_host as to_host
 from .csr import INT32_MAX
 
 SOURCE = Path(__file__).with_name("two_four.cu")
-ENTRIES = ("compress<FIT>", "compress<PRUNE>")
+EIGHT_SOURCE = Path(__file__).with_name("two_four_eight.cu")
+#: Of both sources.
+ENTRIES = {
+    SOURCE: ("compress<FIT>", "compress<PRUNE>"),
+    EIGHT_SOURCE: tuple(f"compress_eight<{x}, {dtype.upper()}>" for x in ("FIT", "PRUNE") for dtype in half.EIGHT),
+}
 THREADS = 256
 _NONE = 2**64 - 1  # where no group is reported
 #: The pairs of indices (0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3) as four bits of metadata: the
@@ -63,13 +90,13 @@ class Pairs(Arrays):
 
     NAME: ClassVar[str] = "2:4"
     UNIT: ClassVar[int] = 16  #: columns of a thread of the kernel that compresses
-    SOURCE: ClassVar[Path] = SOURCE
-    ENTRY: ClassVar[str] = "compress<{mode}>"  #: of that kernel; mode: FIT or PRUNE
+    DTYPES: ClassVar[tuple[str, ...]] = half.DTYPES
+    ENTRY: ClassVar[tuple[Path, str]] = SOURCE, "compress<{mode}>"  #: that kernel; mode: FIT or PRUNE
     VALUES: ClassVar[Any] = np.uint16
 
     m: int
     k: int
-    dtype: str  #: of `stored.PATTERNS`
+    dtype: str
     val: Any
     meta: Any
 
@@ -99,77 +126,106 @@ class TwoFour(Pairs):
     """
 
 
-def compress(dense, dtype: str, prune: bool = False) -> TwoFour:
+@dataclass(frozen=True)
+class TwoFourEight(Pairs):
+    """A sparse m x k matrix of 8-bit numbers, 2:4 along k; the arrays are NumPy's or CuPy's, all on one side.
+
+    dtype: "e4m3" or "int8"; val: uint8 (m, k_pad / 2) row-major, bit patterns of it; meta: uint16 (m, k_pad / 16)
+    row-major; scale: float32 (1, 1) or (m, 1); k_pad: k rounded up to a multiple of 32.
+    """
+
+    NAME = "8-bit 2:4"
+    UNIT = 32
+    DTYPES = half.EIGHT
+    ENTRY = EIGHT_SOURCE, "compress_eight<{mode}, {dtype}>"
+    VALUES = np.uint8
+
+    scale: Any
+
+
+def compress(dense, dtype: str, prune: bool = False, scale="tensor") -> Any:
     """Return the 2:4 form of an (m, k) array, on the side where it lives: NumPy here, CuPy by the kernel.
 
-    The array is float32, rounded by `to_bits` first, or uint16 bit patterns of `dtype`. With
-    `prune`, each group keeps its two largest magnitudes, the lower columns where they are equal.
-    Magnitudes compare as bit patterns without the sign: a NaN is larger than infinity, and of two
-    NaNs the one with the larger payload. Zeros of either sign are no non-zeros. Both sides make
-    the same bits.
+    It is a `TwoFour`, or of 8 bits a `TwoFourEight`. The array is float32, over its scales rounded by `half.to_bits`
+    first, or bit patterns of `dtype`. scale, of 8 bits: "tensor" or "rows", for `half.scales`, or the float32 scales
+    themselves, (1, 1) or (m, 1); with bit patterns "tensor" means 1. With `prune`, each group keeps its two largest
+    magnitudes, the lower columns where they are equal. Magnitudes compare as bit patterns without the sign: a NaN is
+    larger than infinity, and of two NaNs the one with the larger payload. Zeros of either sign are no non-zeros. Both
+    sides make the same bits.
 
-    Raises ValueError that names row and group where a group has three or four non-zeros and `prune`
-    is not set, and where the array is not 2-dimensional, empty or of another dtype.
+    Raises ValueError that names row and group where a group has three or four non-zeros and `prune` is not set, and
+    where the array is not 2-dimensional, empty or of another dtype, or the scales do not fit.
     """
-    half.require_dtype(dtype)
+    require_known("dtype", dtype, (*half.BITS,))
+    of = TwoFour if dtype in half.DTYPES else TwoFourEight
     xp = array_module(dense)
-    bits = xp.asarray(dense)
-    require_dense("a 2:4 matrix", bits, np.uint16)
-    m, k = require_sizes(*bits.shape)
-    if bits.dtype == np.float32:
-        bits = rounded(bits, dtype) if xp is np else half.to_bits(bits, dtype)
-    return filled(TwoFour.empty(xp, m, k, dtype), bits, prune)
-
-
-def rounded(dense, dtype: str, scale=None):
-    """Bit patterns of a float32 array over its scales, (1, 1) or (m, 1), made some rows at a time."""
-    bits = array_module(dense).empty(dense.shape, Pairs.VALUES if dtype in half.DTYPES else np.uint8)
-    for rows in row_chunks(*dense.shape):
-        part = dense[rows]
-        if scale is not None:
-            part = part / (scale if scale.shape[0] == 1 else scale[rows])
-        bits[rows] = stored.PATTERNS[dtype].to_bits(part, dtype)
-    return bits
-
-
-def filled(a: Any, bits, prune: bool):
-    """Return `a`, whose arrays hold nothing yet, made of the bit patterns of its dense matrix as `compress` says."""
-    if a.xp is not np:
-        _fill_on_gpu(a, bits, prune)
-        return a
-    for rows in row_chunks(a.m, a.k):
-        groups = _groups_of(a, bits[rows])
-        size = magnitude(groups, a.dtype)
-        if not prune:
-            _require_fit(size, rows.start, a.k)
-        pair = two_largest(size)
-        a.val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, a.val.shape[1])
-        a.meta[rows] = pack_pairs((pair[..., 0] | pair[..., 1] << 2).astype(np.uint16))
+    dense = xp.asarray(dense)
+    require(
+        dense.ndim == 2 and dense.dtype in (np.float32, of.VALUES),
+        f"a matrix of {of.NAME} is made from a 2-dimensional array of float32 or of {np.dtype(of.VALUES)} bit "
+        f"patterns, but the given one is {dense.ndim}-dimensional {dense.dtype}",
+    )
+    m, k = require_sizes(dense.shape[0], dense.shape[1], of)
+    as_numbers, scales = dense.dtype == np.float32, []
+    if of is TwoFourEight:
+        if isinstance(scale, str):
+            require(
+                scale in ("tensor", "rows"),
+                f"an 8-bit 2:4 matrix has scales by {scale!r}, but must have them by tensor or by rows: a sum runs "
+                "over its columns",
+            )
+            whole = as_numbers or scale == "tensor"
+            require(whole, "bit patterns have no scales by rows of their own: give the scales")
+            scale = half.scales(dense, dtype, scale) if as_numbers else xp.ones((1, 1), xp.float32)
+        half.require_scale(scale, ((1, 1), (m, 1)))
+        scales = [scale]
+    a, bits = of.empty(xp, m, k, dtype, *scales), dense
+    if as_numbers and of is TwoFour and xp is not np:
+        bits = half.to_bits(dense, dtype)
+    elif as_numbers:
+        bits = xp.empty(dense.shape, of.VALUES)
+        for rows in row_chunks(m, k):
+            part = dense[rows] / xp.broadcast_to(scale, (m, 1))[rows] if scales else dense[rows]
+            bits[rows] = half.to_bits(part, dtype)
+    (_fill if xp is np else _fill_on_gpu)(a, bits, prune)
     return a
 
 
+def _fill(a: Any, bits, prune: bool) -> None:
+    """Make a matrix whose arrays hold nothing yet of the bit patterns of its dense one, as `compress` says."""
+    for rows in row_chunks(a.m, a.k):
+        groups = np.pad(bits[rows], ((0, 0), (0, a.k_pad - a.k))).reshape(-1, a.k_pad // 4, 4)
+        size = half.magnitude(groups, a.dtype)
+        if not prune:
+            _require_fit(size, rows.start, a.k)
+        # The two largest of four, of equal ones the lower.
+        order = np.argsort(-size.astype(np.int32), axis=-1, kind="stable")
+        pair = np.sort(order[..., :2], axis=-1)
+        a.val[rows] = np.take_along_axis(groups, pair, axis=-1).reshape(-1, a.val.shape[1])
+        a.meta[rows] = pack_pairs((pair[..., 0] | pair[..., 1] << 2).astype(np.uint16))
+
+
 def _fill_on_gpu(a: Any, bits, prune: bool) -> None:
-    """Run the kernel on CuPy's current device and stream; waits only without `prune`, to know whether all fits.
+    """`_fill` by the kernel, on CuPy's current device and stream; waits only without `prune`, to know whether all fits.
 
     It reads the matrix once and writes half of it. Where rows do not begin at multiples of 16 bytes, it reads a number
     at a time.
     """
     threads = count_threads(a.m, a.k, a.UNIT)
-    bits = on_gpu.contiguous(bits) if bits.itemsize == 2 else cupy.ascontiguousarray(bits)
+    bits = on_gpu.contiguous(bits)
     if bits.data.ptr % 16:  # a part of another array
         bits = bits.copy()
-    found, first = None, 0
-    if not prune:
-        found = cupy.empty(1, cupy.uint64)
-        found.data.memset_async(0xFF, found.nbytes)
-        first = found.data.ptr
-    entry = a.ENTRY.format(mode="PRUNE" if prune else "FIT", dtype=a.dtype.upper())
-    arguments = (np.int32(a.m), np.int32(a.k), bits.data.ptr, a.val.data.ptr, a.meta.data.ptr, first)
-    jit.run_on_cupy_stream(a.SOURCE, entry, threads, THREADS, *arguments)
-    place = _NONE if found is None else int(found.get()[0])  # waits for the kernel
+    found = cupy.empty(1, cupy.uint64)
+    found.data.memset_async(0xFF, found.nbytes)
+    source, entry = a.ENTRY
+    entry = entry.format(mode="PRUNE" if prune else "FIT", dtype=a.dtype.upper())
+    arguments = (np.int32(a.m), np.int32(a.k), bits.data.ptr, a.val.data.ptr, a.meta.data.ptr)
+    jit.run_on_cupy_stream(source, entry, threads, THREADS, *arguments, 0 if prune else found.data.ptr)
+    place = _NONE if prune else int(found.get()[0])  # waits for the kernel
     if place != _NONE:
         row = place // (a.k_pad // 4)
-        _require_fit(magnitude(_groups_of(a, bits[row : row + 1].get()), a.dtype), row, a.k)
+        wrong = np.pad(bits[row].get(), (0, a.k_pad - a.k)).reshape(1, -1, 4)
+        _require_fit(half.magnitude(wrong, a.dtype), row, a.k)
 
 
 def count_threads(m: int, k: int, unit: int = Pairs.UNIT) -> int:
@@ -211,59 +267,50 @@ def random(m: int, k: int, dtype: str, seed: int) -> TwoFour:
     return a
 
 
-def validate(a: TwoFour) -> TwoFour:
+def validate(a: Pairs) -> Any:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
-    half.require_dtype(a.dtype)
-    require_shapes(a, *require_sizes(a.m, a.k))
-    return without_fault(a, checks.two_four(a, _IS_PAIR) if checks.on_device(a.val) else first_fault(a))
-
-
-def require_shapes(a: Pairs, m: int, k: int) -> None:
-    """Raise ValueError unless `val` and `meta` have the dtypes, and the shapes that m and k need, row-major."""
+    require_known(f"{a.NAME} dtype", a.dtype, a.DTYPES)
+    m, k = require_sizes(a.m, a.k, type(a))
     wanted = {"val": (a.VALUES, (m, a.k_pad // 2)), "meta": (np.uint16, (m, a.k_pad // 16))}
     require_arrays(a.NAME, a, wanted, f" where m = {m} and k = {k}")
+    if isinstance(a, TwoFourEight):
+        half.require_scale(a.scale, ((1, 1), (m, 1)))
+        return checked(a, None, _require_right)
+    look = "two_four", a.meta.size, a.meta, a.val, np.int64(m), np.int64(k), np.uint32(_IS_PAIR)
+    return checked(a, look, _require_right)
 
 
-#: Kinds of faults, as checks.cu numbers them.
-_PAIR, _FILLED = range(2)
-
-
-def first_fault(a: Pairs) -> tuple[int, int] | None:
-    """(kind, place) of the gravest fault, wherever `a` lives, as `checks.two_four` finds it of 16 bits on a GPU."""
+def _require_right(a: Pairs) -> None:
     for rows in row_chunks(a.m, a.k):
-        wrong = _IS_PAIR >> unpack_pairs(a.meta[rows]) & 1 == 0
-        if bool(wrong.any()):
-            return _PAIR, rows.start * (a.k_pad // 4) + int(wrong.argmax())
+        pairs = unpack_pairs(a.meta[rows])
+
+        def said(at: int, pairs=pairs, above: int = rows.start) -> str:
+            row, group = divmod(at, pairs.shape[1])
+            return (
+                f"{a.NAME} meta has the indices {pairs[row, group] & 3} and {pairs[row, group] >> 2} in row "
+                f"{above + row}, group {group}, but a group's two indices must differ, the smaller in the low bits"
+            )
+
+        require_none(_IS_PAIR >> pairs & 1 == 0, said)
     # Only the last columns may lie beyond k.
-    tail = magnitude(expand(a.val[:, -a.UNIT // 2 :], a.meta[:, -a.UNIT // 16 :]), a.dtype) != 0
-    tail[:, : a.k - a.k_pad + a.UNIT] = False
-    return (_FILLED, int(tail.argmax())) if bool(tail.any()) else None
-
-
-def without_fault(a: Any, fault: tuple[int, int] | None):
-    """Return `a`, or raise the ValueError on a fault."""
-    if fault is None:
-        return a
-    kind, at = fault
-    row, place = divmod(at, a.k_pad // 4 if kind == _PAIR else a.UNIT)
-    if kind == _PAIR:
-        pair = int(a.meta[row, place // 4]) >> 4 * (place % 4) & 15
-        raise ValueError(
-            f"{a.NAME} meta has the indices {pair & 3} and {pair >> 2} in row {row}, group {place}, but a group's two "
-            "indices must differ, the smaller in the low bits"
-        )
-    raise ValueError(
-        f"{a.NAME} val has a non-zero in row {row}, column {a.k_pad - a.UNIT + place}, but the columns {a.k} to "
-        f"{a.k_pad - 1} are padding and must be 0"
+    width = a.k_pad - a.k
+    last = expand(a.val[:, -a.UNIT // 2 :], a.meta[:, -a.UNIT // 16 :])[:, a.UNIT - width :]
+    require_none(
+        half.magnitude(last, a.dtype) != 0,
+        lambda at: (
+            f"{a.NAME} val has a non-zero in row {at // width}, column {a.k + at % width}, but the columns {a.k} to "
+            f"{a.k_pad - 1} are padding and must be 0"
+        ),
     )
 
 
 def to_dense(a: Pairs):
-    """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload."""
-    dense = a.xp.empty((a.m, a.k), np.float32)
-    for rows in row_chunks(a.m, a.k):
-        dense[rows] = stored.numbers(expand(a.val[rows], a.meta[rows])[:, : a.k], a.dtype)
-    return dense
+    """(m, k) float32 array, row-major, on the side where `a` lives: exact, except a NaN's payload.
+
+    Of 8 bits it is value times scale, rounded once.
+    """
+    dense = half.from_bits(to_dense_bits(a), a.dtype)
+    return dense * a.scale if isinstance(a, TwoFourEight) else dense
 
 
 def to_dense_bits(a: Pairs):
@@ -323,6 +370,32 @@ def swizzle(meta, rows: int = 64, columns: int = 64):
     return np.ascontiguousarray(blocks.transpose(0, 2, 3, 4, 1)).reshape(high // 2, 2 * wide)
 
 
+def words(meta, rows: int = 64):
+    """Metadata in the order in which a warpgroup hands it to wgmma.sp: uint32 (m' / 64, k' / 64, 4, 32).
+
+    The axes are 64 rows of A, 64 columns of A, the warp and its lane, as in the picture above. m' and k' are m and
+    k rounded up to multiples of `rows`, the tile's, and 64; what is added is valid metadata of zeros. meta: uint16
+    (m, k_pad / 16), NumPy or CuPy. Raises ValueError where `rows` is no positive multiple of 64, or meta not
+    uint16 of two dimensions with whole words a row.
+    """
+    require(
+        isinstance(rows, (int, np.integer)) and rows >= 64 and rows % 64 == 0,
+        f"a tile of 8-bit 2:4 has {rows!r} rows, but must have a positive multiple of 64",
+    )
+    require(
+        meta.dtype == np.uint16 and meta.ndim == 2 and meta.shape[1] % 2 == 0,
+        f"8-bit 2:4 meta is {meta.dtype} {tuple(meta.shape)}, but must be 2-dimensional uint16, an even number a row",
+    )
+    xp = array_module(meta)
+    m, width = meta.shape
+    high, wide = -(-m // rows) * rows, -(-width // 4) * 4
+    whole = xp.full((high, wide), EMPTY, xp.uint16)
+    whole[:m, :width] = meta
+    low, upper = whole[:, 0::2].astype(xp.uint32), whole[:, 1::2].astype(xp.uint32)
+    lanes = (low | upper << 16).reshape(high // 64, 4, 2, 8, wide // 4, 2)  # tile, warp, s, g, tile of k, c
+    return xp.ascontiguousarray(lanes.transpose(0, 4, 1, 3, 5, 2)).reshape(high // 64, wide // 4, 4, 32)
+
+
 def padded(k: int, unit: int) -> int:
     """k rounded up to a multiple of `unit`."""
     return -(-k // unit) * unit
@@ -339,27 +412,6 @@ def row_chunks(m: int, k: int):
     step = max(1, _CHUNK // k)
     for start in range(0, m, step):
         yield slice(start, min(start + step, m))
-
-
-def require_dense(what: str, dense, kind) -> None:
-    """Raise ValueError unless `what` can be made of an array: float32, or bit patterns of dtype `kind`, (m, k)."""
-    require(
-        dense.ndim == 2 and dense.dtype in (np.float32, kind),
-        f"{what} is made from a 2-dimensional array of float32 or of {np.dtype(kind)} bit patterns, but the given one "
-        f"is {dense.ndim}-dimensional {dense.dtype}",
-    )
-
-
-def magnitude(bits, dtype: str):
-    """Numbers in the order of what bit patterns stand for without signs, 0 for zeros of either sign."""
-    return bits & 0x7FFF if dtype in half.DTYPES else eight.magnitude(bits, dtype)
-
-
-def _groups_of(a: Any, bits: np.ndarray) -> np.ndarray:
-    """Return some rows of the dense matrix as (rows, k_pad / 4, 4)."""
-    whole = np.zeros((len(bits), a.k_pad), bits.dtype)
-    whole[:, : a.k] = bits
-    return whole.reshape(len(whole), -1, 4)
 
 
 def pack_pairs(pairs: np.ndarray) -> np.ndarray:
@@ -387,16 +439,12 @@ def expand(val, meta):
 def _require_fit(size: np.ndarray, start: int, k: int) -> None:
     """Raise ValueError for the first group, from row `start` on, with three or four magnitudes that are not 0."""
     count = (size != 0).sum(axis=-1)
-    wrong = count > 2
-    if wrong.any():
-        row, group = divmod(int(wrong.argmax()), wrong.shape[1])
-        raise ValueError(
+
+    def said(at: int) -> str:
+        row, group = divmod(at, count.shape[1])
+        return (
             f"row {start + row}, group {group} (columns {4 * group} to {min(4 * group + 4, k) - 1}) has "
             f"{count[row, group]} non-zeros, but 2:4 keeps 2: prune the matrix"
         )
 
-
-def two_largest(magnitude: np.ndarray) -> np.ndarray:
-    """Positions (..., 2), ascending, of the two largest of the last axis's four; of equal ones the lower."""
-    order = np.argsort(-magnitude.astype(np.int32), axis=-1, kind="stable")
-    return np.sort(order[..., :2], axis=-1)
+    require_none(count > 2, said)

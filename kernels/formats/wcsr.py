@@ -16,17 +16,14 @@ columns), here 4 / 12. Values are float32 or, as bit patterns, bfloat16 or float
 AsyncSparse, section II-C and Fig. 2: windows of 64 rows, padded to 8 columns (section IV-A).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..contract import require
-from . import checks, compress, csr, stored
-from .arrays import gravest, require_known
-from .csr import INT32_MAX
-from .stored import Stored
+from . import arrays, compress, csr, half
+from .arrays import require_known, require_none
+from .csr import INT32_MAX, Stored
 
 SIDES = (1, 2, 4, 8, 16, 32, 64)  #: rows that a window, and columns that its padding, may have
 
@@ -61,9 +58,9 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     dtype, and where columns pass 2^31 - 1.
     """
     _require_sides(window, pad)
-    stored.require_dtype("WCSR", dtype)
-    a = stored.as_csr(a)
-    xp, windows, element = a.xp, -(-a.m // window), stored.storage(dtype)
+    require_known("WCSR dtype", dtype, csr.DTYPES)
+    a = csr.as_csr(a)
+    xp, windows, element = a.xp, -(-a.m // window), csr.storage(dtype)
     if a.nnz == 0:
         nothing = xp.zeros(windows + 1, xp.int32), xp.zeros(0, xp.int32)
         return Wcsr(a.m, a.k, dtype, *nothing, xp.zeros((window, 0), element), 0, window, pad)
@@ -85,68 +82,51 @@ def from_csr(a, *, window: int = 64, pad: int = 8, dtype: str = "bfloat16") -> W
     at = xp.arange(found.shape[0]) - unpadded[owner] + row_ptr[owner]
     col_idx = xp.full(columns, -1, xp.int32)
     col_idx[at] = (found % a.k).astype(xp.int32)
-    val = xp.zeros(window * columns, element)
-    val[key % window * columns + at[xp.cumsum(first, dtype=xp.int64) - 1]] = stored.rounded(values, dtype)
-    val, row_ptr = val.reshape(window, columns), row_ptr.astype(xp.int32)
+    val = xp.zeros((window, columns), element)
+    val[key % window, at[xp.cumsum(first, dtype=xp.int64) - 1]] = half.to_bits(values, dtype)
+    row_ptr = row_ptr.astype(xp.int32)
     return Wcsr(a.m, a.k, dtype, row_ptr, col_idx, val, int(key.shape[0]), window, pad)
 
 
 def validate(a: Wcsr) -> Wcsr:
     """Return `a`, or raise ValueError: one sentence, which array is wrong and where."""
     _require_sides(a.window, a.pad)
-    stored.require_layout("WCSR", a, ("window", "columns"))
-    stored.require_counts("WCSR", a, a.windows, "windows")
-    fault: tuple[int, int] | None = (csr.ENDS, -1)
-    if a.col_idx.shape[0] == a.columns and a.val.shape[0] == a.window:
-        fault = checks.wcsr(a) if checks.on_device(a.val) else gravest(_faults(a))
-    if fault:
-        raise _refused(a, *fault)
-    return a
+    csr.require_layout("WCSR", a, ("window", "columns"))
+    csr.require_counts("WCSR", a, a.windows, "windows")
+    indices, stored = a.col_idx.shape[0], tuple(a.val.shape)
+    ends = f"there are {indices} column indices and {stored} values: it must be {a.window} rows of as many"
+    require(stored == (a.window, indices), f"WCSR row_ptr ends at {int(a.row_ptr[-1])}, but {ends}")
+    sizes = *map(np.int64, (a.columns, a.m, a.k)), *map(np.int32, (a.window, a.pad))
+    look = f"wcsr<{arrays.BITS[a.val.dtype.name]}>", 32 * a.windows, a.row_ptr, a.col_idx, a.val, *sizes
+    return arrays.checked(a, look, lambda here: _require_right(here, ends))
 
 
-#: Kinds of faults after those of pointers, as checks.cu numbers them.
-_RAGGED, _OUTSIDE, _RISES, _PADDING = 3, 4, 5, 6
-
-
-def _faults(a: Wcsr) -> Iterator[tuple[int, Any]]:
-    """Yield what `checks.wcsr` looks for on a GPU, of a matrix on the host."""
-    yield from csr.pointer_faults(a.row_ptr, a.columns)
-    yield 0, a.row_ptr % a.pad != 0
-    yield 0, (a.col_idx < -1) | (a.col_idx >= a.k)
+def _require_right(a: Wcsr, ends: str) -> None:
+    ptr, col = a.row_ptr, a.col_idx
+    csr.require_pointers("WCSR", "row_ptr", ptr, a.columns, ends)
+    require_none(
+        ptr % a.pad != 0,
+        lambda at: f"WCSR row_ptr[{at}] is {ptr[at]}, but must be a multiple of the padding, {a.pad}",
+    )
+    require_none(
+        (col < -1) | (col >= a.k),
+        lambda at: f"WCSR col_idx[{at}] is {col[at]}, outside the columns 0 to {a.k - 1} and no padding, which is -1",
+    )
     # Padding counts as column k, which it may repeat.
-    padding = a.col_idx < 0
-    owner = csr.owners(a.row_ptr, a.columns)
-    col = np.where(padding, a.k, a.col_idx).astype(np.int64)
-    same = (col[1:] == col[:-1]) & ~padding[1:]
-    yield 0, (owner[1:] == owner[:-1]) & ((col[1:] < col[:-1]) | same)
-    filled = np.zeros(a.columns, bool)
-    filled[padding] = stored.nonzero(a.val[:, padding]).any(axis=0)
-    yield 0, filled
-    last = int(a.row_ptr[-2]) if a.windows else 0
-    yield 0, stored.nonzero(a.val[a.m % a.window :, last:] if a.m % a.window else a.val[:0])
-
-
-def _refused(a: Wcsr, kind: int, at: int) -> ValueError:
-    """Return the error, one sentence, on a fault."""
-    if kind <= csr.ENDS:
-        there = f"there are {a.col_idx.shape[0]} column indices and {tuple(a.val.shape)} values"
-        arrays = {"row_ptr": a.row_ptr, "col_idx": a.col_idx}
-        return csr.refused("WCSR", (kind, at), arrays, f"{there}: it must be {a.window} rows of as many", a.k)
-    if kind == _RAGGED:
-        return ValueError(f"WCSR row_ptr[{at}] is {int(a.row_ptr[at])}, but must be a multiple of the padding, {a.pad}")
-    if kind == _OUTSIDE:
-        return ValueError(
-            f"WCSR col_idx[{at}] is {int(a.col_idx[at])}, outside the columns 0 to {a.k - 1} and no padding, which "
-            "is -1"
-        )
-    if kind == _RISES:
-        return ValueError(
-            f"WCSR col_idx goes from {int(a.col_idx[at])} to {int(a.col_idx[at + 1])} at column {at + 1}, but must "
-            "ascend within a window, padding last"
-        )
-    if kind == _PADDING:
-        return ValueError("WCSR val has a non-zero in a column of padding, where it must be 0")
-    return ValueError(f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0")
+    padding, owner = col < 0, csr.owners(ptr, a.columns)
+    place = np.where(padding, a.k, col).astype(np.int64)
+    same = (place[1:] == place[:-1]) & ~padding[1:]
+    require_none(
+        (owner[1:] == owner[:-1]) & ((place[1:] < place[:-1]) | same),
+        lambda at: (
+            f"WCSR col_idx goes from {col[at]} to {col[at + 1]} at column {at + 1}, but must ascend within a window, "
+            "padding last"
+        ),
+    )
+    filled = csr.nonzero(a.val[:, padding]).any()
+    require(not filled, "WCSR val has a non-zero in a column of padding, where it must be 0")
+    below = a.val[a.m % a.window :, ptr[a.m // a.window] :]  # nothing where m is a multiple
+    require(not csr.nonzero(below).any(), f"WCSR val has a non-zero below row {a.m - 1}, where padding must be 0")
 
 
 def to_dense(a: Wcsr):
@@ -158,18 +138,20 @@ def to_dense(a: Wcsr):
         row = csr.owners(a.row_ptr, a.columns)[kept] * a.window
         row = row[None, :] + xp.arange(a.window)[:, None]
         col = xp.broadcast_to(a.col_idx[kept], row.shape)
-        dense[row, col] = stored.numbers(a.val[:, kept], a.dtype)
+        dense[row, col] = half.from_bits(a.val[:, kept], a.dtype)
     return xp.ascontiguousarray(dense[: a.m])
 
 
 def to_csr(a: Wcsr) -> csr.Csr:
     """Return the values that are not 0 as `Csr` on the side where `a` lives, columns ascending: exact."""
     if a.xp is not np:
-        return compress.csr_of_windows(a)
-    at = np.flatnonzero(stored.nonzero(a.val))
+        entry, sizes = f"window_rows<{compress.STORED[a.dtype][0]}>", compress.ints(a.m, a.window)
+        given = a.row_ptr, a.col_idx, a.val, *sizes, np.int64(a.columns)
+        return compress.csr_of(a.m, a.k, entry, 32 * a.m, *given)
+    at = np.flatnonzero(csr.nonzero(a.val))
     inside, column = at // max(1, a.columns), at % max(1, a.columns)
     row = csr.owners(a.row_ptr, a.columns)[column] * a.window + inside
-    return stored.csr_of(a, at, row, a.col_idx[column].astype(np.int64))
+    return csr.csr_of(a, at, row, a.col_idx[column].astype(np.int64))
 
 
 def _require_sides(window, pad) -> None:

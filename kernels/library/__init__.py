@@ -5,14 +5,12 @@ dense      B and out: where they lie, on which stream; and the small kernel arou
 routes     which system's kernels multiply what
 plans      `plan`, `spmm`, `load_plan`
 direct     products without a plan: `spmm` of CSR on the GPU, and of two dense matrices at a sparse one's places
-torch_ops  PyTorch operators with gradients
+torch_ops  PyTorch operators with gradients, and what operators and layers share
 layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
-torch_modes  what PyTorch's gradients and autocast ask of both
 """
 
 from .direct import Sampled
-from .plans import Plan, plan, spmm
-from .saved import load_plan
+from .plans import Plan, load_plan, plan, spmm
 from .torch_ops import SparseMatrix
 
 __all__ = ["Plan", "Sampled", "SparseMatrix", "load_plan", "plan", "spmm"]

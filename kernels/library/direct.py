@@ -15,9 +15,7 @@ import numpy as np
 
 from .. import jit, workspace
 from ..contract import require
-from ..formats import csr, intake
-from ..formats.csr import INT32_MAX, Csr
-from ..formats.half import array_module
+from ..formats import arrays, csr, intake
 from . import current, dense
 from .dense import Dense, require_no_grad
 
@@ -40,7 +38,7 @@ def brought(a) -> tuple[Any, ...] | None:
         a = a.detach()
         val = a.values()
         return None if val.dim() != 1 or val.is_neg() else (a.crow_indices(), a.col_indices(), val)
-    if type(a) is Csr and array_module(a.val) is not np:
+    if type(a) is csr.Csr and arrays.array_module(a.val) is not np:
         return a.row_ptr, a.col_idx, a.val
     if getattr(a, "format", "") == "csr" and type(a).__module__.startswith("cupyx."):
         return a.indptr, a.indices, a.data
@@ -59,40 +57,42 @@ def multiplied(a, b, given: Dense, out, alpha: float, beta: float, stream, check
     plain = all(len(x.shape) == 1 and (x.strides == (1,) or x.shape[0] < 2) for x in (rows, columns, values))
     if not plain or not {rows.dtype, columns.dtype} <= _INDICES.keys() or values.dtype not in _NUMBERS:
         return None
-    m, k = map(int, (a.m, a.k) if type(a) is Csr else a.shape)
+    m, k = map(int, (a.m, a.k) if type(a) is csr.Csr else a.shape)
     csr.require_sizes(m, k)
     csr.require_lengths(m, rows.shape[0], columns.shape[0], values.shape[0])
     for x, name in ((b, "B"), (out, "out")):
         require_no_grad(x, name)
     nnz, ordinal = values.shape[0], values.device
     fits = len(given.shape) == 2 and given.shape[0] == k and given.dtype == values.dtype and given.device == ordinal
-    n = given.shape[1] if fits else 0
-    if not fits or not dense.is_laid(given, "C") or 0 in (m, k, n, nnz):
+    if not fits or not dense.is_laid(given, "C") or 0 in (m, nnz, *given.shape):
         return None
     kind, in_a_word = _NUMBERS[given.dtype]
-    wide, odd = divmod(n, in_a_word)
+    wide, odd = divmod(given.shape[1], in_a_word)
     words = width(wide, given.ptr)
-    if odd or not words:
-        return None
     while words > 1 and wide <= 16 * words:  # lanes would have nothing to do
         words //= 2
-    blocks = ceil(m / WARPS) * ceil(wide / (32 * words))
-    if blocks > INT32_MAX:
+    blocks = ceil(m / WARPS) * ceil(wide / (32 * max(1, words)))
+    if odd or not words or blocks > csr.INT32_MAX:
         return None
     pointer = dense.current(b, ordinal) if stream is None else dense.address_of(stream)
     if out is not None:
         to = dense.describe(out, "out")
-        fits = to.shape == (m, n) and to.dtype == given.dtype and to.device == ordinal and dense.is_laid(to, "C")
+        fits = (
+            to.shape == (m, given.shape[1])
+            and to.dtype == given.dtype
+            and to.device == ordinal
+            and dense.is_laid(to, "C")
+        )
         if not fits or to.ptr % (4 * words) or not dense.apart(given, to):
             return None  # a plan does it, or says what is wrong
     (row_bytes, row_kind), (col_bytes, col_kind) = _INDICES[rows.dtype], _INDICES[columns.dtype]
     with current.opened(ordinal) as device:
         flow = workspace.stream_at(pointer, device)
-        arrays = intake.Arrays(m, k, nnz, rows.ptr, columns.ptr, row_bytes, col_bytes)
-        if check and intake.looked(arrays, device, flow, prints=False).longest > LONGEST:
+        lies = intake.Arrays(m, k, nnz, rows.ptr, columns.ptr, row_bytes, col_bytes)
+        if check and intake.looked(lies, device, flow, prints=False).longest > LONGEST:
             return None
         if out is None:
-            out = dense.empty(b, (m, n), given.dtype, "C", ordinal, None if stream is None else pointer)
+            out = dense.empty(b, (m, given.shape[1]), given.dtype, "C", ordinal, None if stream is None else pointer)
         entry = f"direct<{row_kind}, {col_kind}, {kind}, {words}>"
         places = rows.ptr, columns.ptr, values.ptr, given.ptr, np.int64(wide), dense.describe(out, "out").ptr
         sizes = np.int64(wide), np.int32(m), np.int32(wide), np.float32(alpha), np.float32(beta)
@@ -112,7 +112,7 @@ class Sampled:
     made(g, b)      # G (m, n), B (k, n): row-major float32 of PyTorch, CuPy or others
     """
 
-    def __init__(self, a: Csr, device):
+    def __init__(self, a: csr.Csr, device):
         self.a, self.device = a, device
         self._row = csr.rows(a).astype(np.int32)
         device.sync()  # rows are there, whatever stream comes next

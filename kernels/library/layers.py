@@ -24,18 +24,17 @@ from typing import Any
 from ..async_sparse import layer
 from ..contract import require
 from ..lazy import torch
-from . import buffers, dense
+from . import current, dense
 from .dense import named
-from .torch_modes import aligned, cast, launching, operator, require_bias, size, taken, without_gradients
+from .torch_ops import aligned, cast, launching, operator, require_bias, size, taken
 
 SIDE = layer.ROWS  #: rows and columns of a block as it is multiplied
 CHOICES = ("random", "norm")
 PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
-_CLASSES = ("BlockSparseLinear", "SparseFFN")
 
 
 def __getattr__(name: str):
-    if name in _CLASSES:
+    if name in ("BlockSparseLinear", "SparseFFN"):
         return getattr(classes(), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -66,8 +65,7 @@ def chosen(weight, density: float, block: int = SIDE, keep: str = "random", gene
         score = _cells(weight.detach(), block).float().square().sum((2, 3))
     kept = score.flatten().argsort(descending=True, stable=True)[: round(density * rows * columns)]
     mask = torch.zeros(rows * columns, dtype=torch.bool, device=weight.device)
-    mask[kept] = True
-    return mask.view(rows, columns)
+    return mask.index_fill(0, kept, True).view(rows, columns)
 
 
 def masked(weight, mask):
@@ -111,8 +109,7 @@ def _cut(weight, mask):
 
 def _listed(cells, mask) -> tuple[Any, Any, Any]:
     row, col = mask.nonzero(as_tuple=True)
-    row_ptr = torch.zeros(mask.shape[0] + 1, dtype=torch.int32, device=mask.device)
-    row_ptr[1:] = mask.sum(1).cumsum(0)
+    row_ptr = torch.nn.functional.pad(mask.sum(1).cumsum(0), (1, 0)).int()
     return row_ptr, col.int(), cells[row, col].contiguous()
 
 
@@ -139,8 +136,16 @@ def work_order(row_ptr, middle=None):
 def block_linear():
     """Return the operator `sparsity_on_trial::block_linear`, registered at the first call."""
     schema = "(Tensor x, Tensor val, Tensor index, Tensor col_idx, SymInt features, str kernel) -> Tensor"
-    refuse = without_gradients("a layer of blocks", "train the dense layer")
-    return operator("block_linear", schema, _block_linear, lambda x, *of: x.new_empty(_shape(x, *of[-2:])), refuse)
+    return operator(
+        "block_linear", schema, _block_linear, lambda x, *of: x.new_empty(_shape(x, *of[-2:])), _no_gradient
+    )
+
+
+def _no_gradient(ctx, grad):
+    raise ValueError(
+        "a layer of blocks is for inference and has no gradients: call it under torch.no_grad(), or train the dense "
+        "layer"
+    )
 
 
 def _shape(x, features, kernel: str) -> tuple:
@@ -212,7 +217,7 @@ def _fresh(ordinal: int) -> int:
     with _lock:
         spare = _spare.setdefault(ordinal, [])
         if not spare:
-            first = buffers.allocated(MANY * SPACE)
+            first = current.allocated(MANY * SPACE)
             spare.extend(range(first, first + MANY * SPACE, SPACE))
         return spare.pop()
 

@@ -1,29 +1,26 @@
 """A as callers bring it, made one of the formats here: of SciPy, CuPy, PyTorch, our own, or pruned from a dense array.
 
 Everything happens where A lives, NumPy or CuPy. Values are never rounded in silence: what a dtype does not hold needs
-an `accuracy` that says so.
+an `accuracy` that says so. Sparse tensors of PyTorch are COO, CSR, CSC, BSR, BSC and 2:4, checked before anything reads
+through them: PyTorch checks no index by default, and its conversions read and write wherever one points.
 """
 
-import functools
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr, compress, csr, foreign, half, intake, nm, stored, two_four
-from ..formats.bcsr import Bcsr
-from ..formats.csr import Csr
-from ..formats.half import array_module
-from ..formats.nm import Nm
-from ..formats.two_four import TwoFour
-from ..formats.wcsr import Wcsr
-from .dense import named
+from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, two_four, wcsr
+from ..lazy import torch
+from .dense import called, named
 
-FORMATS = (Csr, Bcsr, Wcsr, TwoFour, Nm)
+FORMATS = (csr.Csr, bcsr.Bcsr, wcsr.Wcsr, two_four.TwoFour, nm.Nm)
 DTYPES = ("float32", "bfloat16", "float16")
+PATTERNS = ("2:4", "nm", "block")  #: that a dense array is pruned to
 #: dtype of B -> what `accuracy` may ask of it; the first is what it holds, the default.
 ACCURACIES = {
     "float32": ("fp32", "tf32", "fp16", "bf16"),
@@ -54,14 +51,13 @@ def resolved(accuracy: str | None, dtype: str) -> str:
     return accuracy or held[0]
 
 
-#: Other words for a dtype, in lower case.
-SPELLINGS = {
-    "float32": ("float", "fp32", "f32", "single"),
-    "bfloat16": ("bf16", "bfloat"),
-    "float16": ("half", "fp16", "f16"),
-    "float64": ("double", "fp64", "f64"),
+#: Other words for a dtype, in lower case; NumPy knows more.
+_SPELT = {
+    **dict.fromkeys(("float", "fp32", "f32"), "float32"),
+    **dict.fromkeys(("bf16", "bfloat"), "bfloat16"),
+    **dict.fromkeys(("fp16", "f16"), "float16"),
+    **dict.fromkeys(("fp64", "f64"), "float64"),
 }
-_SPELT = {word: name for name, words in SPELLINGS.items() for word in words}
 
 
 def dtype_name(dtype) -> str | None:
@@ -70,35 +66,33 @@ def dtype_name(dtype) -> str | None:
     dtype: PyTorch's, NumPy's or `ml_dtypes`', a class of theirs, or text: "torch.float16", "fp16", "half", "<f4".
     Raises ValueError, one sentence, for what is no dtype; whether kernels multiply it, `resolved` says.
     """
-    if dtype is None or (isinstance(dtype, str) and dtype in DTYPES):
-        return dtype
+    if dtype is None:
+        return None
     if type(dtype).__module__.partition(".")[0] == "torch":
         return named(dtype)
     wanted = dtype
     if isinstance(dtype, str):
         word = dtype.strip().lower().rpartition(".")[2]
         wanted = _SPELT.get(word, word)
-        if wanted in DTYPES:
-            return wanted
-    try:
+    if wanted == "bfloat16":  # of which NumPy need not know
+        return wanted
+    with suppress(TypeError, ValueError):
         found = np.dtype(wanted)
-    except (TypeError, ValueError):
-        found = None
-    require(
-        found is not None and found.isnative,
-        f"dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}, as text or as a dtype of PyTorch or NumPy",
+        if found.isnative:
+            return found.name
+    raise ValueError(
+        f"dtype is {dtype!r}, but must be one of {', '.join(DTYPES)}, as text or as a dtype of PyTorch or NumPy"
     )
-    return found.name
 
 
 def size_of(a) -> tuple[int, int]:
     """(m, k) of a matrix in one of the formats; an `Nm` holds the transpose, k x n, of A."""
-    return (a.n, a.k) if isinstance(a, Nm) else (a.m, a.k)
+    return (a.n, a.k) if isinstance(a, nm.Nm) else (a.m, a.k)
 
 
 def values_of(a):
     """float32: every value that a format stores, exact."""
-    if isinstance(a, Csr | Nm):
+    if isinstance(a, csr.Csr | nm.Nm):
         return a.val
     return a.val if a.dtype == "float32" else half.from_bits(a.val, a.dtype)
 
@@ -146,20 +140,27 @@ def operand(
         return formats.validate(made) if check else made
     require(
         not isinstance(a, FORMATS) and not _is_sparse(a),
-        f"prune is {prune!r}, but A is {_name(a)}, which is sparse already: bring a dense array",
+        f"prune is {prune!r}, but A is {called(a)}, which is sparse already: bring a dense array",
     )
-    x = _dense(a, accuracy)
+    require(
+        hasattr(a, "dtype") and hasattr(a, "shape"),
+        f"A is {called(a)}, but must be an array of NumPy, CuPy or PyTorch",
+    )
+    x = float32(array(real(a)) if _is_torch(a) else a, accuracy)
     require(x.ndim == 2, f"A has {x.ndim} dimensions, but a matrix has 2")
     require(
         prune == "block" or 0 not in x.shape,
         f"A is {x.shape[0]} x {x.shape[1]}, but prune={prune!r} needs a row and a column at least",
     )
-    how = {"density": density, "group": group, "vector": vector, "block": block}
-    return PATTERNS[prune](x, dtype, accuracy, **how)
-
-
-def _name(a) -> str:
-    return f"{type(a).__module__}.{type(a).__qualname__}"
+    require_held(x, dtype, accuracy)
+    if prune == "2:4":
+        require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
+        as_pairs = dtype in half.DTYPES
+        return two_four.compress(x, dtype, prune=True) if as_pairs else nm.compress(x.T, 2, 4, 1, prune=True)
+    if prune == "nm":
+        require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
+        return nm.compress(x.T, nm.keep_of(float(density or 0), group), group, vector, prune=True)
+    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
 
 
 def _is_torch(a) -> bool:
@@ -185,39 +186,32 @@ def _read(a, accuracy):
     """Return a sparse matrix as one of `FORMATS`; ValueError, one sentence, for what is none."""
     if isinstance(a, FORMATS):
         # What was found of its arrays before is not believed: they may have changed.
-        return replace(a, facts=None) if isinstance(a, Csr) and a.facts else a
+        return replace(a, facts=None) if isinstance(a, csr.Csr) and a.facts else a
     if _is_torch(a) and _is_sparse(a):
-        from . import tensors
-
-        return tensors.operand(a, accuracy)
+        return _of_tensor(a.detach(), accuracy)
     if not is_scipy(a) and callable(getattr(a, "tocsr", None)):  # another library's, or a view of a file
         given, a = a, a.tocsr()
-        require(is_scipy(a), f"A is {_name(given)}, whose tocsr() gives {_name(a)}: bring a matrix of SciPy")
-    if is_scipy(a):
-        return _of_scipy(a, accuracy)
-    dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
-    raise ValueError(
-        f"A is {_name(a)}, a dense array: say which pattern it shall have with prune="
-        + " or ".join(f'"{pattern}"' for pattern in PATTERNS)
-        if dense
-        else f"A is {_name(a)}, but must be a sparse matrix of SciPy, CuPy or PyTorch, one of "
-        f"{', '.join(kind.__name__ for kind in FORMATS)}, or a dense array with prune="
-    )
-
-
-# ---------------------------------------------------------------- other libraries' matrices
-
-
-def _of_scipy(a, accuracy):
-    """SciPy's, or CuPy's, which has the same attributes."""
-    if a.format == "bsr":
+        require(is_scipy(a), f"A is {called(given)}, whose tocsr() gives {called(a)}: bring a matrix of SciPy")
+    if is_scipy(a) and a.format == "bsr":
         foreign.checked(a)
         stored_blocks = int(a.indptr[-1])  # SciPy's arrays may be longer
         row_ptr = csr.narrowed("BSR", "row_ptr", a.indptr)
         col_idx = csr.narrowed("BSR", "col_idx", a.indices[:stored_blocks])
         return blocks_of(*a.shape, row_ptr, col_idx, float32(a.data[:stored_blocks], accuracy))
-    row_ptr, col_idx, val = foreign.csr_arrays(a)
-    return csr_of(*a.shape, row_ptr, col_idx, float32(val, accuracy))
+    if is_scipy(a):
+        row_ptr, col_idx, val = foreign.csr_arrays(a)
+        return csr_of(*a.shape, row_ptr, col_idx, float32(val, accuracy))
+    dense = _is_torch(a) or hasattr(a, "__array_interface__") or hasattr(a, "__dlpack__")
+    raise ValueError(
+        f"A is {called(a)}, a dense array: say which pattern it shall have with prune="
+        + " or ".join(f'"{pattern}"' for pattern in PATTERNS)
+        if dense
+        else f"A is {called(a)}, but must be a sparse matrix of SciPy, CuPy or PyTorch, one of "
+        f"{', '.join(kind.__name__ for kind in FORMATS)}, or a dense array with prune="
+    )
+
+
+# ---------------------------------------------------------------- other libraries' matrices
 
 
 def array(tensor):
@@ -228,27 +222,21 @@ def array(tensor):
     import cupy
 
     # What cupy.from_dlpack does, in a tenth of its time.
-    kind, size = _numpys(tensor.dtype), tensor.numel()
+    kind, size = np.dtype(named(tensor.dtype)), tensor.numel()
     memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device())
     return cupy.ndarray(tuple(tensor.shape), kind, cupy.cuda.MemoryPointer(memory, 0))
 
 
-@functools.cache
-def _numpys(dtype) -> np.dtype:
-    """NumPy's dtype for PyTorch's."""
-    return np.dtype(named(dtype))
-
-
-def csr_of(m: int, k: int, row_ptr, col_idx, val) -> Csr:
+def csr_of(m: int, k: int, row_ptr, col_idx, val) -> csr.Csr:
     """CSR with 32-bit indices, or ValueError where these do not count its entries; values are float32."""
-    if array_module(val) is not np:
+    if arrays.array_module(val) is not np:
         return intake.taken(m, k, row_ptr, col_idx, val)
     require(
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
     row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr, copy=False)
-    return Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
+    return csr.Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
 
 
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):
@@ -256,15 +244,87 @@ def blocks_of(m: int, k: int, row_ptr, col_idx, val):
 
     BCSR where it has such sides, else CSR; blocks may come in any order.
     """
-    nnz = stored.count_nonzero(val)
-    made = ascending(Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
+    nnz = csr.count_nonzero(val)
+    made = bcsr.in_order(bcsr.Bcsr(int(m), int(k), "float32", row_ptr, col_idx, val, nnz))
     return made if set(val.shape[1:]) <= set(bcsr.SIDES) else bcsr.to_csr(made)
 
 
-def ascending(a: Bcsr) -> Bcsr:
-    """Return the same matrix with its blocks in order, repeated ones added up; indices were checked."""
-    fault = bcsr.first_fault(a)
-    return bcsr.in_order(a) if fault is not None and fault[0] == bcsr.ASCENDS else a
+# ---------------------------------------------------------------- PyTorch's
+
+
+def _of_tensor(a, accuracy):
+    """Return a sparse tensor on its side, as the format that it becomes; what an own format checks is still to come."""
+    require(a.dim() == 2, f"A has {a.dim()} dimensions, but a matrix has 2")
+    require(
+        a.device.type in ("cpu", "cuda"),
+        f"A is a tensor on {a.device.type}, but must be on the host or on a GPU: copy it",
+    )
+    if is_semi_structured(a):
+        half.require_dtype(named(a.dtype))
+        return two_four.compress(_bits(a.to_dense()), named(a.dtype))
+    kind = str(a.layout).removeprefix("torch.sparse_")
+    require(
+        kind in ("coo", "csr", "csc", "bsr", "bsc"),
+        f"A is a PyTorch tensor in {kind}, but COO, CSR, CSC, BSR, BSC and 2:4 are taken: convert it with "
+        "to_sparse_csr()",
+    )
+    if kind == "coo":
+        a = _summed(a)
+    elif kind == "csc":
+        made = torch.sparse_csc_tensor(*_checked(a, kind), real(a.values()), a.shape, check_invariants=False)
+        a = made.to_sparse_csr()
+    elif kind == "bsc":
+        made = torch.sparse_bsc_tensor(*_checked(a, kind), a.values(), a.shape, check_invariants=False)
+        a = made.to_sparse_bsr(tuple(a.values().shape[1:]))
+    val, dtype = a.values(), named(a.dtype)
+    if kind not in ("bsr", "bsc"):
+        return csr_of(*a.shape, array(a.crow_indices()), array(a.col_indices()), float32(array(real(val)), accuracy))
+    row_ptr, col_idx = (array(x.int()) for x in _checked(a, "bsr"))
+    if dtype not in csr.DTYPES or not set(val.shape[1:]) <= set(bcsr.SIDES):
+        return blocks_of(*a.shape, row_ptr, col_idx, float32(array(real(val)), accuracy))
+    nnz = int(torch.count_nonzero(val))
+    val = array(val) if dtype == "float32" else _bits(val)
+    return bcsr.in_order(bcsr.Bcsr(*map(int, a.shape), dtype, row_ptr, col_idx, val, nnz))
+
+
+def _bits(x):
+    """Bit patterns, uint16, of a tensor of 16 bits, whose dtype not every library has."""
+    return array(x.resolve_neg().contiguous().view(torch.int16)).view(np.uint16)
+
+
+def _summed(a):
+    """Return a COO tensor in CSR, entries at one place added up."""
+    require(
+        a.dense_dim() == 0,
+        f"A is a hybrid COO tensor, whose entries are {a.dense_dim()}-dimensional arrays, as an embedding's sparse "
+        "gradient has them: bring numbers for entries, as to_dense().to_sparse() makes them",
+    )
+    index, val = a._indices(), real(a._values())
+    row, column, data = map(array, (*index, val))
+    foreign.checked(SimpleNamespace(format="coo", shape=a.shape, row=row, col=column, data=data))
+    # Whoever says that a tensor is coalesced need not be right.
+    sums = a.is_coalesced() and bool((index[0, 1:] >= index[0, :-1]).all())
+    made = torch.sparse_coo_tensor(index, val, a.shape, is_coalesced=sums or None, check_invariants=False)
+    return made.coalesce().to_sparse_csr()
+
+
+def _checked(a, kind: str) -> tuple:
+    """(pointers, indices) of CSC, BSR or BSC; ValueError, one sentence, where a conversion would read beyond."""
+    val = a.values()
+    parts = (a.crow_indices(), a.col_indices()) if kind == "bsr" else (a.ccol_indices(), a.row_indices())
+    require(
+        val.dim() == (1 if kind == "csc" else 3) and 0 not in val.shape[1:],
+        f"the values of A are {tuple(val.shape)}, but must be blocks, rows and columns of a block",
+    )
+    indptr, indices = map(array, parts)
+    foreign.checked(SimpleNamespace(format=kind, shape=a.shape, indptr=indptr, indices=indices, data=val))
+    end = int(indptr[-1])
+    require(
+        end == val.shape[0] == indices.shape[0],
+        f"{kind.upper()} {foreign.COMPRESSED[kind][0]} ends at {end}, but there are {indices.shape[0]} indices and "
+        f"{val.shape[0]} values: all three must agree",
+    )
+    return parts
 
 
 # ---------------------------------------------------------------- values
@@ -274,9 +334,9 @@ def float32(x, accuracy):
     """Return an array as contiguous float32; ValueError where that rounds a value and no accuracy was asked for."""
     if x.dtype == np.float32 and x.flags.c_contiguous:
         return x
-    xp = array_module(x)
-    real = x.dtype.kind in "fiub" or x.dtype.name == "bfloat16"  # ml_dtypes', which NumPy does not count among them
-    require(real, f"A holds {x.dtype}, but a matrix is real here")
+    xp = arrays.array_module(x)
+    # ml_dtypes' bfloat16 NumPy does not count among them.
+    require(x.dtype.kind in "fiub" or x.dtype.name == "bfloat16", f"A holds {x.dtype}, but a matrix is real here")
     check = accuracy is None and x.dtype.itemsize >= 4 and x.dtype != np.float32
     if xp is np or x.ndim > 3:
         with np.errstate(over="ignore"):
@@ -310,12 +370,6 @@ def _not_held(given: str, value, dtype: str, accuracy: str) -> str:
     )
 
 
-def require_all_held(a, dtype: str, accuracy: str | None) -> None:
-    """`require_held` of every value that a format stores; what it stores in the dtype is not looked at."""
-    if getattr(a, "dtype", "float32") != dtype and dtype in half.DTYPES and accuracy is None:
-        require_held(values_of(a), dtype, accuracy)
-
-
 def require_held(values, dtype: str, accuracy: str | None) -> None:
     """Raise ValueError where a 16-bit dtype does not hold float32 values and no accuracy was asked for."""
     if dtype in half.DTYPES and accuracy is None:
@@ -342,61 +396,28 @@ def real(x):
         raise ValueError(f"A holds {named(x.dtype)}, which PyTorch does not convert: bring float32") from error
 
 
-def _dense(a, accuracy):
-    """Return a dense array as float32, where it lives."""
-    require(
-        hasattr(a, "dtype") and hasattr(a, "shape"), f"A is {_name(a)}, but must be an array of NumPy, CuPy or PyTorch"
-    )
-    return float32(array(real(a)) if _is_torch(a) else a, accuracy)
-
-
-def _pairs(x, dtype: str, accuracy, *, density, **_):
-    require(density in (None, 0.5), f"density is {density!r}, but 2:4 keeps half: leave it out")
-    if dtype not in half.DTYPES:
-        return nm.compress(x.T, 2, 4, 1, prune=True)
-    require_held(x, dtype, accuracy)
-    return two_four.compress(x, dtype, prune=True)
-
-
-def _vectors(x, dtype: str, accuracy, *, density, group: int, vector: int, **_):
-    require(density is not None, f"prune='nm' needs a density, N/{group}, but has none")
-    require_held(x, dtype, accuracy)
-    return nm.compress(x.T, nm.keep_of(density, group), group, vector, prune=True)
-
-
-def _blocks(x, dtype: str, accuracy, *, density, block: int, **_):
-    require_held(x, dtype, accuracy)
-    return bcsr.from_dense(x, block=block, dtype=dtype, density=density)
-
-
-PATTERNS: dict[str, Callable] = {"2:4": _pairs, "nm": _vectors, "block": _blocks}
-
-
 # ---------------------------------------------------------------- from format to format
 
 
-def as_csr(a) -> Csr:
+def as_csr(a) -> csr.Csr:
     """Any format as CSR of A with float32 values, where it lives; zeros that a pattern stores fall away."""
-    if isinstance(a, Csr):
+    if isinstance(a, csr.Csr):
         return a
-    if isinstance(a, Bcsr | Wcsr):
+    if isinstance(a, bcsr.Bcsr | wcsr.Wcsr):
         return formats.to_csr(a)
-    if array_module(a.val) is not np:
-        return compress.csr_of_vectors(a) if isinstance(a, Nm) else compress.csr_of_pairs(a)
+    if arrays.array_module(a.val) is not np:
+        return compress.csr_of_vectors(a) if isinstance(a, nm.Nm) else compress.csr_of_pairs(a)
     dense = formats.to_dense(a)
-    dense = dense.T if isinstance(a, Nm) else dense
+    dense = dense.T if isinstance(a, nm.Nm) else dense
     row, column = np.nonzero(dense)
     m, k = dense.shape
-    values = np.ascontiguousarray(dense[row, column])
-    return Csr(m, k, csr.offsets(row * k + column, m, k), column.astype(np.int32), values)
+    return csr.Csr(m, k, csr.offsets(row, m, 1), column.astype(np.int32), dense[row, column])
 
 
-def transposed(a: Csr) -> tuple[Csr, object]:
+def transposed(a: csr.Csr) -> tuple[csr.Csr, object]:
     """(Aᵀ, the place in A's values of each of its values), where A lives."""
-    xp = array_module(a.val)
-    stable = {"kind": "stable"} if xp is np else {}
-    order = xp.argsort(a.col_idx, **stable)
-    row_ptr = xp.zeros(a.k + 1, xp.int32)
-    row_ptr[1:] = xp.cumsum(xp.bincount(a.col_idx, minlength=a.k))
-    columns = csr.rows(a)[order].astype(xp.int32)
-    return Csr(a.k, a.m, row_ptr, columns, a.val[order]), order
+    xp = arrays.array_module(a.val)
+    order = xp.argsort(a.col_idx, **({"kind": "stable"} if xp is np else {}))
+    row_ptr = csr.offsets(a.col_idx[order].astype(np.int64), a.k, 1)
+    columns = csr.rows(a)[order].astype(np.int32)
+    return csr.Csr(a.k, a.m, row_ptr, columns, a.val[order]), order

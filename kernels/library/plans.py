@@ -6,28 +6,31 @@ them as they are (see `Plan`).
 """
 
 import contextlib
+import hashlib
+import json
+import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import formats, tma, workspace
+from .. import autotune, formats, jit, tma, workspace
 from ..contract import Launch, Operand, require, require_whole, unrehearsed
-from ..formats.csr import INT32_MAX
-from ..formats.half import array_of
+from ..formats import csr, half
 from ..lazy import core
 from ..padding import ALIGNMENT
-from . import buffers, current, dense, direct, expect, operands, routes
-from .buffers import Buffers
+from . import current, dense, direct, operands, routes
+from .current import Buffers
 from .dense import Dense, require_no_grad
 
 ORDERS = ("C", "F")
 #: Places among the addresses that a launch is laid out for: those of a call, and its buffers' from SCRATCH on.
 B, OUT, VALUES, SCRATCH = range(4)
 _PLACES = {Operand.B: B, Operand.OUT: OUT, Operand.VALUES: VALUES}
-_MOST_MAPS = 64
 _ONE, _ZERO = 1.0, 0.0  #: alpha and beta where a call names none: no other number is looked at
 
 
@@ -38,8 +41,8 @@ class Step:
     kernel: Any
     config: Any
     arguments: list
-    places: list[tuple[int, int, tma.Mapped | None]]  #: argument, whose address, and of a tensor map what it says
-    maps: dict[tuple[int, int], Any] = field(default_factory=dict)
+    places: list[tuple[int, int, tma.Mapped | None]]  #: of `places_of`
+    maps: dict[tuple, Any] = field(default_factory=dict)
 
     def at(self, addresses: tuple[int, ...]) -> tuple:
         """Return the arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
@@ -50,31 +53,22 @@ class Step:
         return tuple(arguments)
 
     def _map(self, place: int, address: int, said: tma.Mapped):
-        found = self.maps.get((place, address))
-        if found is None:
-            if len(self.maps) >= _MOST_MAPS:
-                self.maps.clear()
-            found = self.maps[place, address] = tma.encoded(replace(said, address=address))
-        return found
+        key = place, address
+        return self.maps.get(key) or tma.remember(self.maps, key, tma.encoded(replace(said, address=address)))
 
 
-def steps_of(launch: Launch, scratch: dict[int, int]) -> list[Step]:
-    """Return the launches of a bound kernel, with the places that its arguments name.
+def places_of(named: tuple, scratch: dict[int, int]) -> Iterator[tuple[int, int, tma.Mapped | None]]:
+    """Yield the places that a bound kernel's arguments name: argument, whose address, and of a tensor map what it says.
 
     scratch: address of what launches write besides out -> its place, from `SCRATCH` on. An argument that is a Python
     integer is an address: sizes are NumPy's.
     """
-
-    def place_of(x) -> int | None:
-        return _PLACES[x] if isinstance(x, Operand) else scratch.get(x) if type(x) is int else None
-
-    found = []
-    for (kernel, config, given), (_, _, named) in zip(launch.steps, launch.named, strict=True):
-        maps = [x if isinstance(x, tma.Mapped) else None for x in named]
-        whose = [place_of(said.address if said else x) for x, said in zip(named, maps, strict=True)]
-        places = [(i, place, maps[i]) for i, place in enumerate(whose) if place is not None]
-        found.append(Step(kernel, config, list(given), places))
-    return found
+    for i, x in enumerate(named):
+        mapped = x if isinstance(x, tma.Mapped) else None
+        at = x.address if mapped else x
+        place = _PLACES[at] if isinstance(at, Operand) else scratch.get(at) if type(at) is int else None
+        if place is not None:
+            yield i, place, mapped
 
 
 class Plan:
@@ -105,39 +99,38 @@ class Plan:
         dtype: str,
         accuracy: str,
         device,
-        stream=None,
         deterministic: bool = False,
+        config: Any = None,
+        bound: Launch | None = None,
+        note: str = "",
     ):
         self.m, self.k = operands.size_of(way.a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
         self.b_order, self.out_order = tuple(way.orders[0])
-        self.in_place, self.stream = way.in_place, stream
+        self.in_place = way.in_place
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
-        self.prepare_ms = 0.0
-        self._way, self._config = way, None  # what was chosen: None where there is nothing to multiply
-        self._note = ""
+        self._way, self._config = way, config  # what was chosen: None where there is nothing to multiply
+        self._note = note
         self._ordinal = device.device_id
-        self._steps: list[Step] = []
-        self._keep: tuple = ()
         self._own_values = way.a.val.data.ptr if way.in_place else 0
         # How B, and out, lies -> whether the kernel takes it so, and the bytes from its address on.
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._lock = threading.Lock()
-        self._sizes: tuple[int, ...] = ()  # bytes of scratch
-        self._buffers = Buffers(())
-        self._of_captures: dict[int, Buffers] = {}
-        self._enqueue: Callable = core.launch
-
-    def _repeat(self, config, bound: Launch) -> None:
-        """Call what is bound from now on: a configuration that was chosen."""
-        scratch = [x for x in map(array_of, bound.scratch) if x.nbytes]
+        bound = bound or Launch("", [], None)
+        scratch = [x for x in map(half.array_of, bound.scratch) if x.nbytes]
         at = tuple(x.data.ptr for x in scratch)
-        self._steps = steps_of(bound, {address: SCRATCH + i for i, address in enumerate(at)})
+        places = {address: SCRATCH + i for i, address in enumerate(at)}
+        self._steps = [
+            Step(kernel, step_config, list(given), list(places_of(named, places)))
+            for (kernel, step_config, given), (_, _, named) in zip(bound.steps, bound.named, strict=True)
+        ]
+        self._keep = bound.keep
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
-        self._config, self._keep, self.prepare_ms = config, bound.keep, bound.prepare_ms
+        self._of_captures: dict[int, Buffers] = {}
+        self._enqueue: Callable = core.launch
 
     @property
     def choice(self) -> str:
@@ -151,18 +144,13 @@ class Plan:
         )
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Return (m, k), the shape of A."""
-        return self.m, self.k
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What a caller may want to know.
 
         That the choice was made with another compiler, or that a dense product is expected to be faster. A sentence
         each.
         """
-        slower = expect.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
+        slower = routes.dense_is_faster(self._way, self.n, self.device) if self._config is not None else ""
         return tuple(note for note in (self._note, slower) if note)
 
     def __reduce__(self):
@@ -179,13 +167,10 @@ class Plan:
             alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
-        if stream is None:
-            stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
         if out is None:
             require(beta == 0.0, f"beta is {beta!r}, but there is no out to add: give one")
-            vector = len(dense.describe(b, "B").shape) == 1
-            shape = (self.m,) if vector else (self.m, self.n)
+            shape = (self.m,) if len(dense.describe(b, "B").shape) == 1 else (self.m, self.n)
             where = None if stream is None else pointer
             out = dense.empty(b, shape, self.dtype, self.out_order, self._ordinal, where)
         to, how = dense.place(out, "out")
@@ -194,7 +179,9 @@ class Plan:
         if self.m == 0 or self.n == 0:
             return out
         if at + b_first < to + past and to + first < at + b_past:
-            _require_apart(b, out)
+            x, y = dense.describe(b, "B"), dense.describe(out, "out")
+            said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
+            require(dense.apart(x, y), f"out {said}: give another array")
         flow = workspace.stream_at(pointer, self.device)
         given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
         if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
@@ -228,14 +215,14 @@ class Plan:
 
     def _buffers_for(self, pointer: int) -> Buffers:
         """Return the buffers of a call on the stream at an address, which nothing uses before this call does."""
-        if not buffers.is_captured(pointer):
+        if not current.is_captured(pointer):
             if not self._buffers.follow(pointer):
-                self._buffers = buffers.copy_of(self._sizes)
+                self._buffers = current.copy_of(self._sizes)
                 self._buffers.last = pointer
             return self._buffers
-        capture = buffers.capture_of(pointer)
+        capture = current.capture_of(pointer)
         if capture not in self._of_captures:
-            self._of_captures[capture] = buffers.copy_of(self._sizes)
+            self._of_captures[capture] = current.copy_of(self._sizes)
         mine = self._of_captures[capture]
         require(
             mine.follow(pointer),
@@ -274,10 +261,9 @@ class Plan:
                 f"elements of out share memory, since its strides are {tuple(x.strides)}: give an array that is not "
                 "expanded",
             )
-        if not self._steps:  # nothing is multiplied, and out is filled from the stage
-            takes = whose == B
-        else:
-            takes = dense.is_laid(x, self.b_order if whose == B else self.out_order)
+        order = self.b_order if whose == B else self.out_order
+        # Where nothing is multiplied, out is filled from the stage.
+        takes = dense.is_laid(x, order) if self._steps else whose == B
         self._known[whose][how] = takes, *dense.extent(x)
         return self._known[whose][how]
 
@@ -299,7 +285,7 @@ class Plan:
         """Return a buffer in the kernel's own memory order, kept from its first use on: zeros."""
         if whose not in mine.stages:
             rows, order = (self.k, self.b_order) if whose == B else (self.m, self.out_order)
-            address = buffers.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
+            address = current.zeros(mine, rows * self.n * dense.DTYPES[self.dtype][1])
             strides = (self.n, 1) if order == "C" else (1, rows)
             mine.stages[whose] = Dense(address, (rows, self.n), strides, self.dtype, self._ordinal)
         return mine.stages[whose]
@@ -308,16 +294,33 @@ class Plan:
 
     def save(self, path) -> None:
         """Write A as the kernels read it, and the choice: an .npz file without pickled objects, for `load_plan`."""
-        from .saved import save
-
-        save(self, path)
-
-
-def _require_apart(b, out) -> None:
-    x, y = dense.describe(b, "B"), dense.describe(out, "out")
-    if not dense.apart(x, y):
-        said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
-        raise ValueError(f"out {said}: give another array")
+        host = formats.to_host(self.a)
+        arrays = {f.name: getattr(host, f.name) for f in fields(host) if f.compare}
+        plain = {
+            name: x if isinstance(x, str) else int(x)
+            for name, x in arrays.items()
+            if not hasattr(x, "ndim") or isinstance(x, np.integer)
+        }
+        arrays = {name: x for name, x in arrays.items() if name not in plain}
+        about = {
+            "version": VERSION,
+            "format": type(host).__name__,
+            "fields": plain,
+            "n": self.n,
+            "dtype": self.dtype,
+            "accuracy": self.accuracy,
+            "b_order": self.b_order,
+            "out_order": self.out_order,
+            "in_place": self.in_place,
+            "deterministic": self.deterministic,
+            "choice": self.choice,
+            **_origin(self.room, self.device),
+        }
+        about["sha256"] = _digest(about, arrays)
+        with jit.aside(Path(path).resolve()) as file:  # a link stays one
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def plan(
@@ -338,7 +341,6 @@ def plan(
     deterministic: bool = False,
     check: bool = True,
     device: int | None = None,
-    stream=None,
 ) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
@@ -351,12 +353,12 @@ def plan(
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
     order in which their parts come to an end. check: look at A's indices before kernels follow them.
-    device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
+    device: CUDA's number of the GPU; A's own, or the current one.
 
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
     there is no GPU, or no CuPy, with which A is converted.
     """
-    require_whole("n", n, 0, INT32_MAX, "2^31 - 1")
+    require_whole("n", n, 0, csr.INT32_MAX, "2^31 - 1")
     for name, value in (("order", order), ("out_order", out_order or order)):
         require(value in ORDERS, f"{name} is {value!r}, but must be 'C' or 'F'")
     dtype = operands.dtype_name(dtype) or operands.dtype_named(a)
@@ -387,7 +389,7 @@ def plan(
             explicit=accuracy is not None,
             in_place=in_place,
         )
-        return built(way, int(n), dtype, asked, device_now, tune, stream=stream, deterministic=deterministic)
+        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic)
 
 
 def built(
@@ -398,29 +400,25 @@ def built(
     device,
     tune: bool,
     choice: str = "",
-    stream=None,
     deterministic: bool = False,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
-    made = Plan(way, n, dtype, accuracy, device, stream, deterministic)
-    if made.m == 0 or n == 0 or made.k == 0 or way.a.nnz == 0:
-        return made
-    cupy = dense.need_cupy()
-    p = routes.multiplication(way, n)
-    with unrehearsed():
-        config = routes.written(way, choice, p, device) if choice else None
-        bound = None
-        if config is not None:
-            with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
+    config = bound = None
+    note = ""
+    if 0 not in (*operands.size_of(way.a), n, way.a.nnz):
+        p = routes.multiplication(way, n)
+        with unrehearsed():
+            config = routes.written(way, choice, p, device) if choice else None
+            if config is not None:
+                with contextlib.suppress(ValueError, AttributeError):  # it holds no longer
+                    bound = routes.prepare(way, config, p, device)
+            if bound is None:
+                trials = (lambda: routes.multiplication(way, n, dense.need_cupy())) if tune else None
+                config, note = routes.choose(way, p, device, trials)
+                config = routes.in_order(config) if deterministic else config
                 bound = routes.prepare(way, config, p, device)
-        if bound is None:
-            trials = (lambda: routes.multiplication(way, n, cupy)) if tune else None
-            config, made._note = routes.choose(way, p, device, trials)
-            config = routes.in_order(config) if deterministic else config
-            bound = routes.prepare(way, config, p, device)
-    device.sync()
-    made._repeat(config, bound)
-    return made
+        device.sync()
+    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note)
 
 
 def spmm(
@@ -475,3 +473,118 @@ def spmm(
     with current.opened(given.device) as device:
         device.sync()  # the plan's memory goes when it does
     return out
+
+
+# ---------------------------------------------------------------- on disk
+
+VERSION = 2  #: of a plan's file
+
+
+def _origin(room: str, device) -> dict[str, str]:
+    """Return what a choice is of: a system, its kernels by 12 hexadecimal digits, a GPU and a compiler."""
+    kernels = autotune.choices.digest((jit.ROOT / room).glob("*.cu"))
+    return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
+
+
+def load_plan(path, *, device: int | None = None, tune: bool = True) -> Plan:
+    """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
+
+    A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the system's kernels are others,
+    it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged;
+    FileNotFoundError, PermissionError; NoGpu.
+    """
+    about, a = read_plan(path)
+    with current.opened(current.ordinal_for(None) if device is None else device) as device_now:
+        way = routes.route(
+            formats.to_device(a),
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            order=about["b_order"],
+            out_order=about["out_order"],
+            explicit=True,
+            in_place=about["in_place"],
+        )
+        holds = _origin(way.room, device_now).items() <= about.items()
+        return built(
+            way,
+            about["n"],
+            about["dtype"],
+            about["accuracy"],
+            device_now,
+            tune,
+            about["choice"] if holds else "",
+            about["deterministic"],
+        )
+
+
+#: What the JSON text of a saved plan holds.
+_ABOUT = {
+    "version": int,
+    "format": str,
+    "fields": dict,
+    "n": int,
+    "dtype": str,
+    "accuracy": str,
+    "b_order": str,
+    "out_order": str,
+    "in_place": bool,
+    "deterministic": bool,
+    "room": str,
+    "choice": str,
+    "gpu": str,
+    "nvrtc": str,
+    "kernels": str,
+    "sha256": str,
+}
+
+
+def read_plan(path) -> tuple[dict, Any]:
+    """Return (what a saved plan says of itself, A with NumPy arrays), checked.
+
+    ValueError, one sentence, where it is wrong.
+    """
+    name = Path(path).name
+    try:
+        with zipfile.ZipFile(path) as file:  # of what is packed, a small file may become more than memory holds
+            packed = [x.filename for x in file.infolist() if x.compress_type != zipfile.ZIP_STORED]
+        require(not packed, f"{', '.join(packed)} is compressed")
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        about = {"deterministic": False} | json.loads(str(arrays.pop("about")))  # which older files lack
+        wrong = [key for key, kind in _ABOUT.items() if type(about[key]) is not kind]
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # readers of archives, arrays and JSON raise many kinds
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+        raise ValueError(f"{name} is no saved plan ({reason}): save it again") from error
+    require(not wrong, f"{name} is no saved plan, since its {', '.join(wrong)} cannot be: save it again")
+    require(
+        about["version"] == VERSION,
+        f"{name} is of version {about['version']}, but {VERSION} is read here: save it again",
+    )
+    known: Any = {kind.__name__: kind for kind in operands.FORMATS}.get(about["format"])
+    names = {f.name for f in fields(known) if f.compare} if known else set()
+    require(
+        known is not None and names == arrays.keys() | about["fields"].keys(),
+        f"{name} holds {about['format']!r} with {', '.join(sorted(arrays))}, which is no format here: save it again",
+    )
+    require(
+        _digest(about, arrays) == about["sha256"],
+        f"{name} is damaged, since it has another digest than was written: save it again",
+    )
+    require_whole(f"n of {name}", about["n"], 0, csr.INT32_MAX, "2^31 - 1")
+    operands.resolved(about["accuracy"], about["dtype"])
+    for key in ("b_order", "out_order"):
+        require(about[key] in ORDERS, f"{key} of {name} is {about[key]!r}, but must be 'C' or 'F'")
+    return about, formats.validate(known(**arrays, **about["fields"]))
+
+
+def _digest(about: dict, arrays: dict) -> str:
+    """Of all that a file says and holds, but the digest itself."""
+    said = {name: x for name, x in about.items() if name != "sha256"}
+    made = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, x in sorted(arrays.items()):
+        made.update(f"{name} {x.dtype.str} {x.shape}\0".encode())
+        made.update(np.ascontiguousarray(x).data if x.size else b"")
+    return made.hexdigest()

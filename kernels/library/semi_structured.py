@@ -21,15 +21,14 @@ from math import prod
 from types import SimpleNamespace
 
 from ..contract import require
-from ..formats.two_four import TwoFour
-from ..formats.two_four_eight import TwoFourEight
+from ..formats import two_four
 from ..lazy import torch
 from ..tensor_core_24 import layer, wgmma
 from ..tensor_core_24.family import ACTIVATIONS, K
 from . import current, operands
 from .dense import named
 from .layers import put
-from .torch_modes import aligned, gpu_of, launching, operator, require_bias, taken, without_gradients
+from .torch_ops import aligned, gpu_of, launching, operator, require_bias, taken
 
 #: Of a Qwen2- or Llama-like model: what `sparsify` replaces.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -121,8 +120,7 @@ def weight_of(values, places, inputs: int, scales=None):
     rows = _swizzled(values).transpose(1, 2).flatten(0, 1).flatten(1)[:m, : columns.shape[1]]
     if scales is not None:
         rows = rows.contiguous().view(torch.float8_e4m3fn).float() * scales
-    whole = rows.new_zeros(m, 4 * _GROUP * places.shape[1])
-    return whole.scatter(1, columns, rows)[:, :inputs]
+    return rows.new_zeros(m, 4 * _GROUP * places.shape[1]).scatter(1, columns, rows)[:, :inputs]
 
 
 # ---------------------------------------------------------------- the operator
@@ -149,7 +147,12 @@ def operators() -> SimpleNamespace:
     )
 
 
-no_gradient = without_gradients("a 2:4 layer in FP8", "train SemiStructuredLinear")
+def no_gradient(*_):
+    """Raise ValueError, one sentence: a `backward` of what has none."""
+    raise ValueError(
+        "a 2:4 layer in FP8 is for inference and has no gradients: call it under torch.no_grad(), or train "
+        "SemiStructuredLinear"
+    )
 
 
 def _without_data(x, unit, values, beside, places, bias, activation):
@@ -179,19 +182,15 @@ def _backward(ctx, grad):
         no_gradient()
     if ctx.activation:
         before = operators().linear(x.detach(), None, values.detach(), metadata, places, bias, "")
-        with torch.enable_grad():
-            before = before.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(_function(ctx.activation)(before), before, grad)
-    of_x = of_values = of_bias = None
-    if ctx.needs_input_grad[0]:
-        of_x = grad @ weight_of(values.detach(), places, x.shape[-1])
-    lines = grad.reshape(-1, grad.shape[-1])
-    if ctx.needs_input_grad[2]:
+        (grad,) = torch.func.vjp(_function(ctx.activation), before.detach())[1](grad)
+    lines, needs = grad.reshape(-1, grad.shape[-1]), ctx.needs_input_grad
+    of_x = grad @ weight_of(values.detach(), places, x.shape[-1]) if needs[0] else None
+    of_values = None
+    if needs[2]:
         whole = lines.t() @ x.reshape(-1, x.shape[-1])
         whole = torch.nn.functional.pad(whole, (0, 16 * places.shape[1] - whole.shape[1]))
         of_values = _in_order(whole.gather(1, _columns(places)), *values.shape[:2])
-    if bias is not None and ctx.needs_input_grad[5]:
-        of_bias = lines.sum(0, dtype=bias.dtype)
+    of_bias = lines.sum(0, dtype=bias.dtype) if needs[5] else None
     return of_x, None, of_values, None, None, of_bias, None
 
 
@@ -285,10 +284,8 @@ def classes() -> SimpleNamespace:
         @classmethod
         def of(cls, source, mask=None, activation: str = "", **how):
             """Of an nn.Linear, a weight, or PyTorch's SparseSemiStructuredTensor. mask: None: by magnitude."""
-            weight = getattr(source, "weight", source)
-            if type(weight).__name__.startswith("SparseSemiStructured"):
-                weight = weight.to_dense()
-            weight = weight.detach()
+            weight = getattr(source, "weight", source).detach()
+            weight = weight.to_dense() if operands.is_semi_structured(weight) else weight
             mask = kept(weight) if mask is None else mask
             return cls(weight, mask, getattr(source, "bias", None), activation, **how)
 
@@ -335,9 +332,8 @@ def classes() -> SimpleNamespace:
         def _apply(self, fn, recurse=True):
             """As nn.Module has it, but the bias, and scales, stay in float32, as kernels read them."""
             super()._apply(fn, recurse)
-            for name in ("bias", "scales"):
-                x = getattr(self, name, None)
-                if x is not None and x.dtype != torch.float32:
+            for x in (self.bias, self._buffers.get("scales")):
+                if x is not None:
                     x.data = x.data.float()
             return self
 
@@ -360,7 +356,7 @@ def classes() -> SimpleNamespace:
             self.values = nn.Parameter(values) if trained else nn.Buffer(values)
 
             def ring(meta):
-                of = TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
+                of = two_four.TwoFour(sizes.m, sizes.k, "bfloat16", meta[:, :0], meta.view("u2"))
                 return wgmma.ring_metadata(of, 3 * layer.ROWS, layer.COLUMNS).view("i4")
 
             self.register_buffer("metadata", _made(ring, self.places))
@@ -384,7 +380,8 @@ def classes() -> SimpleNamespace:
             numbers, scales = _quantised(self._stored(weight, mask, 32))
 
             def packed(val, meta, scale):
-                return layer.pack(TwoFourEight(val.shape[0], self.in_features, "e4m3", val, meta.view("u2"), scale))
+                of = two_four.TwoFourEight(*weight.shape, "e4m3", val, meta.view("u2"), scale)
+                return layer.pack(of)
 
             self.register_buffer("packed", _made(packed, numbers.view(torch.uint8), self.places, scales))
             self.register_buffer("scales", scales)

@@ -16,19 +16,19 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 from .. import formats
 from ..contract import require
-from ..formats import bcsr
-from ..formats.bcsr import Bcsr
-from ..formats.csr import Csr
-from ..formats.nm import Nm
+from ..formats import bcsr, csr, nm
 from ..lazy import torch
+from ..padding import ALIGNMENT
+from ..workspace import stream_at
 from . import current, dense, operands, plans
 from .dense import named
 from .direct import Sampled
-from .torch_modes import autocast_dtype, operator, require_no_tangent
 
 _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
@@ -147,17 +147,15 @@ class SparseMatrix:
         b = b.detach().contiguous()
         changes = values is not None
         require(
-            not changes or isinstance(self.a, Csr),
+            not changes or isinstance(self.a, csr.Csr),
             f"values are given, but A is {type(self.a).__name__}, and only those of CSR change: bring A as CSR",
         )
-        if transposed and not isinstance(self.a, Csr | Bcsr):
+        if transposed and not isinstance(self.a, csr.Csr | bcsr.Bcsr):
             with torch.autocast(b.device.type, enabled=False):
                 return torch.mm(self._dense_transpose(b.dtype), b)
         if changes:
             values = (values[self._transpose[1]] if transposed else values).detach().contiguous()
-        bits = self.deterministic
-        if bits is None:
-            bits = torch.are_deterministic_algorithms_enabled()
+        bits = torch.are_deterministic_algorithms_enabled() if self.deterministic is None else self.deterministic
         key = transposed, b.shape[1], b.dtype, changes, bits
         if key not in self._plans:
             self._plans[key] = plans.plan(
@@ -194,9 +192,9 @@ class SparseMatrix:
     def _transpose(self) -> tuple:
         """(Aᵀ in A's format, the place of its values in A's as a tensor)."""
         with current.settled(self.device.device_id):
-            made: Csr | Bcsr
+            made: csr.Csr | bcsr.Bcsr
             made, order = operands.transposed(operands.as_csr(self.a))
-            if isinstance(self.a, Bcsr):
+            if isinstance(self.a, bcsr.Bcsr):
                 made = bcsr.from_csr(made, block=self.a.block[::-1], dtype=self.a.dtype)
         return made, torch.from_dlpack(order)
 
@@ -205,13 +203,13 @@ class SparseMatrix:
         if dtype not in self._dense:
             with current.settled(self.device.device_id):
                 x = torch.from_dlpack(formats.to_dense(self.a))
-                self._dense[dtype] = (x if isinstance(self.a, Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
+                self._dense[dtype] = (x if isinstance(self.a, nm.Nm) else x.t()).to(dtype)  # an `Nm` holds Aᵀ
         return self._dense[dtype]
 
     @functools.cached_property
     def _sampled(self) -> Sampled:
         require(
-            isinstance(self.a, Csr),
+            isinstance(self.a, csr.Csr),
             f"the gradient of A's values is made for CSR, but A is {type(self.a).__name__}: bring it as CSR",
         )
         with current.opened(self.device.device_id) as opened:
@@ -221,11 +219,11 @@ class SparseMatrix:
 def matrix_of(number: int) -> SparseMatrix:
     """Return the matrix behind an operator's number; ValueError where it is gone."""
     found = _matrices.get(number)
-    if found is None:
-        raise ValueError(
-            f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated"
-        )
-    return found
+    require(
+        found is not None,
+        f"the SparseMatrix of number {number} is gone: keep it for as long as its products are differentiated",
+    )
+    return found  # type: ignore[return-value]
 
 
 @functools.cache
@@ -271,3 +269,135 @@ def _of_sddmm(ctx, grad):
         operators().spmm(g, grad, ctx.matrix, not ctx.transposed, b.shape[0]) if of_b else None,
         *(None for _ in others),
     )
+
+
+# ---------------------------------------------------------------- what operators and layers share
+
+
+def require_no_tangent(x, instead: str) -> None:
+    """Raise ValueError, one sentence, where a tensor carries a forward derivative, which operators here would drop.
+
+    instead: what to do, the end of the sentence.
+    """
+    from torch.autograd import forward_ad
+
+    if getattr(forward_ad, "_current_level", -1) >= 0 and forward_ad.unpack_dual(x).tangent is not None:
+        raise ValueError(f"the input has a forward derivative, which operators here do not carry on: {instead}")
+
+
+def autocast_dtype(x):
+    """Return the dtype that autocast asks for where a tensor x is; None where it is off."""
+    import torch
+
+    kind = x.device.type
+    if kind in ("cuda", "cpu") and torch.is_autocast_enabled(kind):  # what torch.compile can follow
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
+def cast(x, tensor):
+    """Return a tensor as autocast has nn.Linear cast it for an input x.
+
+    In its dtype where it is on, but for float64 and integers.
+    """
+    dtype = autocast_dtype(x)
+    if dtype is None or not tensor.is_floating_point() or tensor.dtype.itemsize == 8:
+        return tensor
+    return tensor.to(dtype)
+
+
+def size(x) -> str:
+    """Return a tensor's shape in words: "4096 x 512"."""
+    return " x ".join(map(str, x.shape))
+
+
+# ---------------------------------------------------------------- what layers take
+
+
+def taken(x, there, features: int, what: str = "") -> tuple:
+    """(x, there) as a layer multiplies them, cast where autocast asks for it.
+
+    ValueError, one sentence, where it does not: see `require_input`.
+    """
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        raise ValueError(f"the input is {type(x).__name__}, but a layer takes a tensor of PyTorch: convert it")
+    x, there = cast(x, x), cast(x, there)
+    require_input(x, there, features, what)
+    require_no_tangent(x, "multiply by the dense layer")
+    return x, there
+
+
+def require_input(x, there, features: int, what: str = "") -> None:
+    """Raise ValueError, one sentence, unless an input has a layer's features, and lies as and where `there` does.
+
+    what: of the layer `there` is, whose dtype the input must have, one of 16 bits; "": it may have another.
+    All are read by address: of another input, memory of somebody else. torch.compile keeps these as guards.
+    """
+    if len(x.shape) == 0 or x.shape[-1] != features:
+        has = f"{x.shape[-1]} features" if len(x.shape) else "no dimension"
+        raise ValueError(
+            f"the input has {has}, but the layer takes {features} features: bring as many, or another layer"
+        )
+    if x.device != there.device:
+        raise ValueError(f"the input is on {x.device}, but the layer on {there.device}: move one of them with to()")
+    if x.layout != there.layout:
+        raise ValueError(
+            f"the input is a tensor in {x.layout}, but a layer multiplies dense ones: convert it with to_dense()"
+        )
+    if what and (x.dtype != there.dtype or x.dtype.itemsize != 2 or not x.dtype.is_floating_point):
+        raise ValueError(
+            f"the input is {x.dtype} and the layer's {what} are {there.dtype}, but both must be bfloat16 or both "
+            "float16: convert them with to(), or use autocast"
+        )
+
+
+def require_bias(bias, outputs: int) -> None:
+    """Raise ValueError, one sentence, unless a bias is none, or has a number for each output."""
+    if bias is not None and tuple(bias.shape) != (outputs,):
+        raise ValueError(f"the bias is {size(bias)}, but there are {outputs} outputs: one number for each")
+
+
+# ---------------------------------------------------------------- where they are launched
+
+
+@functools.cache
+def gpu_of(ordinal: int):
+    """Return the GPU as a `cuda.core.Device`, whose context is PyTorch's."""
+    with current.opened(ordinal) as device:
+        return device
+
+
+@contextmanager
+def launching(x):
+    """Make a tensor's GPU the current one, as it mostly is, and yield its current stream, a `cuda.core.Stream`.
+
+    Encoding a tensor map asks the driver about an address, which a capture forbids.
+    """
+    ordinal, mode = x.get_device(), nullcontext()
+    with mode if torch.cuda.current_device() == ordinal else torch.cuda.device(ordinal):
+        if torch.cuda.is_current_stream_capturing():
+            mode = current.capturing_goes_on()
+        with mode:
+            yield stream_at(dense.current(x, ordinal), gpu_of(ordinal))
+
+
+def aligned(x):
+    """Return an input without gaps, at an address that the copy engine takes."""
+    x = x.contiguous()  # as it is, from every layer that comes before an FFN
+    return x.clone() if x.data_ptr() % ALIGNMENT else x
+
+
+# ---------------------------------------------------------------- operators
+
+
+def operator(name: str, schema: str, work: Callable, fake: Callable, backward: Callable, keep: Callable | None = None):
+    """Return an operator of `torch.library`, which is registered. fake: the same of tensors without data.
+
+    backward, keep: of (ctx, gradients) and (ctx, inputs, output), as autograd calls them.
+    """
+    made = torch.library.custom_op(f"sparsity_on_trial::{name}", work, mutates_args=(), schema=schema)
+    made.register_fake(fake)
+    made.register_autograd(backward, setup_context=keep)
+    return getattr(torch.ops.sparsity_on_trial, name).default

@@ -8,8 +8,8 @@ from .launch import (
     prepare,
     problem,
     problem_from_nm,
+    sweeps,
 )
-from .sweeps import sweeps
 
 __all__ = [
     "BASELINES",

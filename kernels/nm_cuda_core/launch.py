@@ -1,4 +1,4 @@
-"""The system's variants, its problems, and how each variant is configured and launched."""
+"""The system's variants, its problems and their sizes, and how each variant is configured and launched."""
 
 from dataclasses import replace
 from math import ceil
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import jit
 from ..contract import (
     Kernel,
     Launch,
@@ -16,10 +15,12 @@ from ..contract import (
     require,
     require_seed,
     require_whole,
+    step,
     timed,
 )
 from ..formats import nm
-from ..lazy import core, cupy
+from ..formats.csr import INT32_MAX
+from ..lazy import cupy
 
 SYSTEM = "nm_cuda_core"
 HERE = Path(__file__).parent
@@ -39,7 +40,8 @@ SHARED_BYTES = {
     "verbatim_split1": 4 * 32 * 3 * TILE,
 }
 VERBATIM = tuple(SHARED_BYTES)
-INT32_MAX = 2**31 - 1
+#: m = n = k of the report's Figs. 2 and 4 (its section 4.4), and three of them that finish in seconds.
+SIZES = {"full": (64, 128, 256, 512, 1024, 2048, 4096, 8192), "kick": (64, 512, 2048)}
 
 
 def _kernel(
@@ -51,8 +53,7 @@ def _kernel(
     published: bool = False,
     spill_free: bool = True,
 ) -> Kernel:
-    path = HERE / f"{source or name}.cu"
-    return Kernel(name, path, idea, prediction, entries, published, spill_free)
+    return Kernel(name, HERE / f"{source or name}.cu", idea, prediction, entries, published, spill_free)
 
 
 def _element_wise(keep: int, group: int) -> str:
@@ -169,31 +170,29 @@ def problem(
     4.3). vector: neighbouring columns of B that share their indices; 1 is the element-wise 2:4 of
     the report's Fig. 1. Raises ValueError with one sentence for what makes no problem.
     """
-    _sizes(m, n, k, seed)
+    m, n, k, seed = _checked(m, n, k, seed)
     require(
         isinstance(vector, (int, np.integer)) and vector >= 1,
         f"vector is {vector!r}, but must be a whole number of columns from 1",
     )
     keep = nm.keep_of(density, group)
 
-    def on_host() -> Operands:
-        return Operands(_dense(m, k, seed), nm.random(k, n, keep, group, vector, seed))
-
     w, q = ceil(k / group) * keep, ceil(n / vector)
-    return _problem(_label(keep, group, vector), (m, n, k), (w, q), keep / group, seed, on_host)
+    label = _label(keep, group, vector)
+    return _problem(label, (m, n, k), (w, q), keep / group, seed, lambda: nm.random(k, n, keep, group, vector, seed))
 
 
 def problem_from_nm(b: nm.Nm, m: int, seed: int = 0, label: str = "") -> Problem:
     """C (m, n) = A (m, k) · B for a given B on the host; validates B."""
     nm.validate(b)
-    _sizes(m, b.n, b.k, seed)
+    m, *_, seed = _checked(m, b.n, b.k, seed)
     return _problem(
         label or _label(b.keep, b.group, b.vector),
         (m, b.n, b.k),
         (b.w, b.q),
         b.keep / b.group,
         seed,
-        lambda: Operands(_dense(m, b.k, seed), b),
+        lambda: b,
     )
 
 
@@ -204,27 +203,25 @@ def _label(keep: int, group: int, vector: int) -> str:
     return "" if label == "2:4" else label
 
 
-def _sizes(m: int, n: int, k: int, seed: int) -> None:
-    for name, value in (("m", m), ("n", n), ("k", k)):
-        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+def _checked(m: int, n: int, k: int, seed: int) -> tuple[int, ...]:
+    """Return m, n, k and the seed as Python's integers: NumPy's would wrap in products."""
+    sizes = [require_whole(x, of, 1, INT32_MAX, "2^31 - 1") for x, of in (("m", m), ("n", n), ("k", k))]
     require_seed(seed)
+    return *sizes, int(seed)
 
 
-def _dense(m: int, k: int, seed: int) -> np.ndarray:
-    """Return A, float32 (m, k) in Fortran order, uniform in (0, 1]."""
-    draw = np.random.default_rng([seed, 1]).random((k, m), dtype=np.float32)
-    return np.subtract(1, draw, out=draw).T
+def _problem(label, sizes: tuple[int, int, int], compressed, density, seed, make_b) -> Problem:
+    """sizes: m, n, k. compressed: rows of B's values and columns of its indices. make_b: B on the host."""
+    (m, n, k), (w, q) = sizes, compressed
 
-
-def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
-    m, n, k = map(int, sizes)
-    w, q = compressed
-    tiles = ceil(m / TILE) * ceil(n / TILE)
+    def on_host() -> Operands:
+        draw = np.random.default_rng([seed, 1]).random((k, m), dtype=np.float32)
+        return Operands(np.subtract(1, draw, out=draw).T, make_b())
 
     def on_device() -> Operands:
         host = on_host()
-        a = cupy.asarray(host.a.T).T  # CuPy copies C order fastest; the transpose is free
-        return Operands(a, nm.to_device(host.b), cupy.empty((m, n), cupy.float32, order="F"))
+        # CuPy copies C order fastest; the transpose is free.
+        return Operands(cupy.asarray(host.a.T).T, nm.to_device(host.b), cupy.empty((m, n), cupy.float32, order="F"))
 
     return Problem(
         room=SYSTEM,
@@ -234,12 +231,12 @@ def _problem(label, sizes, compressed, density, seed, on_host) -> Problem:
         k=k,
         nnz=w * n,
         density=density,
-        seed=int(seed),
+        seed=seed,
         useful_flops=2 * m * n * w,
         flops_def=FLOPS_DEF,
         least_bytes=4 * (m * k + w * n + w * q + m * n),
         # A block reads, for a compressed row, a row of its tiles of A and B and one index.
-        requested_bytes=4 * (tiles * w * (2 * TILE + 1) + m * n),
+        requested_bytes=4 * (ceil(m / TILE) * ceil(n / TILE) * w * (2 * TILE + 1) + m * n),
         make_host=on_host,
         make_device=on_device,
     )
@@ -252,8 +249,7 @@ def as_gathered(b: nm.Nm) -> nm.Nm:
 
     It is B itself where 32 columns share their indices. NumPy or CuPy arrays, as in `b`.
     """
-    first = nm.per_column_index(b)[:, ::TILE]
-    return replace(b, vector=TILE, index=first.copy())
+    return replace(b, vector=TILE, index=nm.per_column_index(b)[:, ::TILE].copy())
 
 
 def entry(variant: str, keep: int = 2, group: int = 4) -> str:
@@ -305,13 +301,18 @@ def prepare(variant: str, problem: Problem, device, *, shared_indices: bool = Tr
             f"{b.vector} columns, not {TILE}: use element_wise",
         )
     index, prepare_ms = timed(lambda: nm.per_column_index(b))
-    name, shared = entry(variant, b.keep, b.group), SHARED_BYTES.get(variant, 0)
-    cubin = jit.compile_cubin(VARIANTS[variant].source, name, jit.arch_of(device))
-    kernel, splits = jit.load(cubin, shared), SPLIT_K.get(variant, 1)
-    config = core.LaunchConfig(grid=(problem.m // TILE, problem.n // TILE, splits), block=THREADS, shmem_size=shared)
-    sizes = [problem.m, problem.n, b.w]
-    if variant == "element_wise":
-        sizes.append(problem.k)
-    pointers = (x.data.ptr for x in (ops.a, b.val, index, ops.c))
-    step = (kernel, config, (*map(np.int32, sizes), *pointers))
-    return Launch(variant, [step], ops.c, prepare_ms, index.nbytes, keep=(ops, index), accumulates=splits > 1)
+    splits = SPLIT_K.get(variant, 1)
+    grid = (problem.m // TILE, problem.n // TILE, splits)
+    job = VARIANTS[variant].source, entry(variant, b.keep, b.group)
+    arguments = problem.m, problem.n, b.w, *[problem.k] * (variant == "element_wise"), ops.a, b.val, index, ops.c
+    steps = [step(job, device, grid, THREADS, arguments, SHARED_BYTES.get(variant, 0))]
+    return Launch(variant, steps, ops.c, prepare_ms, index.nbytes, keep=(ops, index), accumulates=splits > 1)
+
+
+def sweeps(preset: str) -> dict[str, list[dict]]:
+    """experiment -> shapes as keyword arguments of `problem`: m, n, k and density, 2:4 as the report has it alone.
+
+    preset: "full" (Figs. 2 and 4 of the report) or "kick" (three of them); else ValueError.
+    """
+    require(preset in SIZES, f"preset is {preset!r}, but must be 'full' or 'kick'")
+    return {"scaling": [{"m": size, "n": size, "k": size, "density": 0.5} for size in SIZES[preset]]}

@@ -13,11 +13,9 @@ intensity, which it does if C is counted and not otherwise. So that is an argume
 import math
 from dataclasses import dataclass, replace
 
-from ..contract import require, require_whole
-from ..formats.nm import INT32_MAX
+from ..contract import require
 
 WORD = 4  #: bytes of an element
-REGISTERS = 255  #: that a thread may have (III-B2)
 HIGH = 0.70  #: the paper calls a sparsity above this one high, others moderate (III-A)
 #: Fewest blocks per SM for a class of Table I to be proposed. The paper gives no rule; with this one
 #: the sizes of Table II get the classes that it gives them, on every GPU of Table III.
@@ -30,11 +28,9 @@ class Device:
 
     name: str
     sm_count: int
-    clock_mhz: float
     peak_tflops: float  #: FP32 on the CUDA cores
     bandwidth_gbs: float  #: of DRAM, or of what else the roofline is drawn for
     shared_bytes: int  #: of an SM; Table III gives it together with the L1
-    l2_bytes: int
 
     @property
     def ridge(self) -> float:
@@ -82,29 +78,11 @@ TABLE_2 = {
 TABLE_3 = {
     device.name: device
     for device in (
-        Device("A100", 108, 1410, 19.5, 1935, 192 * 1024, 40 * 2**20),
-        Device("RTX 3090", 82, 1695, 35.6, 936, 128 * 1024, 6 * 2**20),
-        Device("RTX 4090", 128, 2520, 82.6, 1008, 128 * 1024, 72 * 2**20),
+        Device("A100", 108, 19.5, 1935, 192 * 1024),
+        Device("RTX 3090", 82, 35.6, 936, 128 * 1024),
+        Device("RTX 4090", 128, 82.6, 1008, 128 * 1024),
     )
 }
-
-
-def device_of(device, peak_tflops: float, bandwidth_gbs: float) -> Device:
-    """Return the GPU at hand as in Table III, from the properties of its `cuda.core.Device`.
-
-    peak_tflops, bandwidth_gbs: measured, because the driver knows neither. Shared memory is what
-    kernels may use of an SM, without the L1's part.
-    """
-    properties = device.properties
-    return Device(
-        device.name,
-        properties.multiprocessor_count,
-        properties.clock_rate / 1e3,  # of kHz
-        peak_tflops,
-        bandwidth_gbs,
-        properties.max_shared_memory_per_multiprocessor,
-        properties.l2_cache_size,
-    )
 
 
 # ---------------------------------------------------------------- Eq. 3, arithmetic intensity
@@ -117,8 +95,6 @@ def needed_share(density: float, vectors: int) -> float:
     lies between the bounds of section III-A for the footprint of A_s, w_s / k_s (all choices equal)
     and 1 (all of k_s needed, or staged unpacked).
     """
-    _require_share("density", density)
-    require_whole("vectors", vectors, 1, INT32_MAX, "2^31 - 1")
     return 1 - (1 - density) ** vectors
 
 
@@ -130,27 +106,16 @@ def intensity(rows: int, columns: int, density: float, *, share: float = 1.0, de
     the block of C, m_s n_s, then counts too. Left out, C is spread over a k without end. The index
     D_s is ignored, as in the paper. With rows, columns and depth = m, n and k this is the intensity
     of the whole product, every operand moved once, as DRAM sees it where the L2 holds the rest.
-    Raises ValueError for a share that is none, and for sizes under 1.
     """
-    _require_share("density", density)
-    _require_share("share", share)
-    for name, value in (("rows", rows), ("columns", columns), ("depth", depth)):
-        require(value >= 1, f"{name} is {value}, but a block has at least 1")
     moved = rows * share + columns * density + rows * columns / depth
     return 2 * rows * columns * density / (WORD * moved)
 
 
-def attainable(device: Device, flops_per_byte: float) -> float:
-    """TFLOP/s that the roofline allows at that intensity (section IV-E, Fig. 10)."""
-    return min(device.peak_tflops, flops_per_byte * device.bandwidth_gbs / 1e3)
-
-
-def transition(device: Device, rows: int, columns: int, *, vectors: int = 0, depth: float = math.inf) -> float:
+def transition(device: Device, rows: int, columns: int, *, depth: float = math.inf) -> float:
     """Return the sparsity, 0 to 1, at which Eq. 3's intensity falls under the ridge (section III-A).
 
     Above it memory is the limit. 0 where that is so of the dense product already, 1 where it is so
-    of no sparsity. vectors: those of a block that packs, as in `needed_share`; 0 without packing.
-    depth: as in `intensity`.
+    of no sparsity. depth: as in `intensity`.
 
     The paper says 70%, and that the point varies with the hardware. No reading gives 70% for all
     of Table III. On the A100 two surround it: the large block of Table I, unpacked, against the
@@ -159,54 +124,31 @@ def transition(device: Device, rows: int, columns: int, *, vectors: int = 0, dep
     reading memory is the limit throughout (0). The whole product, 4096 x 4096 x 4096, crosses at
     99, 96 and 92% on the three GPUs.
     """
-
-    def under(density: float) -> bool:
-        share = needed_share(density, vectors) if vectors else 1.0
-        return intensity(rows, columns, density, share=share, depth=depth) < device.ridge
-
     low, high = 1e-9, 1.0  # of the density, along which the intensity rises
-    if under(high):
+    if intensity(rows, columns, high, depth=depth) < device.ridge:
         return 0.0
-    if not under(low):
+    if intensity(rows, columns, low, depth=depth) >= device.ridge:
         return 1.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if under(middle) else (low, middle)
+        low, high = (middle, high) if intensity(rows, columns, middle, depth=depth) < device.ridge else (low, middle)
     return 1 - high
 
 
-# ---------------------------------------------------------------- Eqs. 4 and 5, shared memory
+# ---------------------------------------------------------------- Eqs. 5 and 6, shared memory and registers
 
 
-def shared_bytes(rows: int, columns: int, windows: int, keep: int, group: int, *, vector: int | None = None) -> float:
-    """Bytes of shared memory of a block's step, the left side of Eq. 5: A_s and B_s.
+def shared_bytes(rows: int, columns: int, windows: int, keep: int, group: int) -> int:
+    """Bytes of shared memory of a block's step, the left side of Eq. 5: A_s, packed or not, and B_s."""
+    return windows * WORD * (rows * group + columns * keep)
 
-    A_s has room for all k_s = windows * M rows, packed or not. With `vector` = L the index D_s is
-    counted too, as in Eq. 4: ceil(log2 M) bits for each of w_s * n_s / L vectors.
+
+def cmar(thread_rows: int, thread_columns: int) -> float:
+    """FMA instructions for each load of 4 floats from shared memory of a thread, Eq. 6: m_t n_t / (a (m_t + n_t)).
+
+    a is the share of a load of a float, 1/4 in LDS.128.
     """
-    bits = math.ceil(columns / vector) * math.ceil(math.log2(group)) if vector else 0
-    return windows * (WORD * (rows * group + columns * keep) + keep * bits / 8)
-
-
-def largest_windows(shared: int, rows: int, columns: int, keep: int, group: int, *, vector: int | None = None) -> int:
-    """Return the most pruning windows of a step: the largest k_s / M, and w_s / N, of Eq. 5.
-
-    shared: bytes of shared memory of an SM, of which one half is kept for buffers and the rest. With
-    `vector` the index counts, Eq. 4. 0 where not even one window fits.
-    """
-    return int(shared / 2 // shared_bytes(rows, columns, 1, keep, group, vector=vector))
-
-
-# ---------------------------------------------------------------- Eq. 6, registers
-
-
-def cmar(thread_rows: int, thread_columns: int, words: int = 4) -> float:
-    """FMA instructions for each load from shared memory of a thread, Eq. 6: m_t n_t / (a (m_t + n_t)).
-
-    words: floats of a load, 1 (LDS.32), 2 or 4 (LDS.128); a = 1 / words.
-    """
-    require(words in (1, 2, 4), f"words is {words}, but a load from shared memory has 1, 2 or 4")
-    return thread_rows * thread_columns * words / (thread_rows + thread_columns)
+    return thread_rows * thread_columns * 4 / (thread_rows + thread_columns)
 
 
 def registers(thread_rows: int, thread_columns: int) -> int:
@@ -217,34 +159,24 @@ def registers(thread_rows: int, thread_columns: int) -> int:
 # ---------------------------------------------------------------- what to launch
 
 
-def class_of(device: Device, m: int, n: int) -> str:
+def class_of(sms: int, m: int, n: int) -> str:
     """Return the class of Table I for a C of m x n: the largest that gives every SM `BLOCKS_PER_SM` blocks."""
-    for name in ("large", "medium"):
-        if TABLE_1[name].blocks(m, n) >= BLOCKS_PER_SM * device.sm_count:
-            return name
-    return "small"
+    enough = (name for name in ("large", "medium") if TABLE_1[name].blocks(m, n) >= BLOCKS_PER_SM * sms)
+    return next(enough, "small")
 
 
-def propose(device: Device, m: int, n: int, k: int, keep: int, group: int, *, resident: int = 1) -> Tile:
+def propose(device: Device, m: int, n: int, k: int, keep: int, group: int) -> Tile:
     """Return the configuration that the analysis gives for C (m, n) = A (m, k) . B (k, n), B N:M.
 
     Block, warp and thread by `class_of` (Table I); packed above 70% sparsity (III-C1); k_s the
-    largest that Eq. 5 allows and k needs. resident: blocks that share an SM's memory; the paper's
-    equation has one. Raises ValueError where N:M is no pattern, or not one window fits.
+    largest that Eq. 5 allows and k needs: half of the memory is kept for buffers and the rest. Raises ValueError where
+    not one window fits.
     """
-    for name, value in (("m", m), ("n", n), ("k", k), ("group", group), ("resident", resident)):
-        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
-    require_whole("keep", keep, 1, group, f"{group}, the rows of a window")
-    tile = TABLE_1[class_of(device, m, n)]
-    most = largest_windows(device.shared_bytes // resident, tile.rows, tile.columns, keep, group)
+    tile = TABLE_1[class_of(device.sm_count, m, n)]
+    most = device.shared_bytes // 2 // shared_bytes(tile.rows, tile.columns, 1, keep, group)
     require(
         most >= 1,
-        f"a window of {group} rows does not fit half of the {device.shared_bytes} B of shared memory "
-        f"of {device.name} among {resident} blocks: choose a smaller group",
+        f"a window of {group} rows does not fit half of the {device.shared_bytes} B of shared memory of {device.name}: "
+        "choose a smaller group",
     )
-    windows = min(most, math.ceil(k / group))
-    return replace(tile, windows=windows, packed=1 - keep / group > HIGH)
-
-
-def _require_share(name: str, value: float) -> None:
-    require(0 < value <= 1, f"{name} is {value}, but must be a share over 0 and up to 1")
+    return replace(tile, windows=min(most, math.ceil(k / group)), packed=1 - keep / group > HIGH)

@@ -7,8 +7,8 @@ operands from one bank for two cycles: the chapter holds that against measured t
 
 import re
 
-_FFMA = re.compile(r"FFMA\s+R\d+, (\S+), (\S+), (\S+?) ?;")
-_REGISTER = re.compile(r"[-|]?R(\d+)(\.reuse)?")
+#: A multiply-add of three registers, and whether each is marked.
+_FFMA = re.compile(r"FFMA\s+R\d+" + r", [-|]?R(\d+)(\.reuse)?" * 3 + " ?;")
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _LABEL = re.compile(r"^\s*(\.L_\w+):")
 _BRANCH = re.compile(r"\bBRA(?:\.\w+)*\b.*`\((\.L_\w+)\)")
@@ -20,16 +20,10 @@ def loop(sass: str) -> str:
     sass: `jit.disassemble` of a cubin; a loop is what lies between a label and a later branch to it.
     """
     lines = sass.splitlines()
-    labels: dict[str, int] = {}
-    loops, ffma = [], [0]
-    for place, line in enumerate(lines):
-        instruction = _INSTRUCTION.search(line)
-        ffma.append(ffma[-1] + bool(instruction and instruction[1] == "FFMA"))
-        if label := _LABEL.match(line):
-            labels[label[1]] = place
-        elif (to := _BRANCH.search(line)) and to[1] in labels:
-            loops.append((labels[to[1]], place + 1))
-    held = [(end - at, at, end) for at, end in loops if 2 * (ffma[end] - ffma[at]) >= ffma[-1] > 0]
+    labels = {found[1]: at for at, line in enumerate(lines) if (found := _LABEL.match(line))}
+    ends = {at: labels.get(to[1], at) for at, line in enumerate(lines) if (to := _BRANCH.search(line))}
+    work = [bool((found := _INSTRUCTION.search(line)) and found[1] == "FFMA") for line in lines]
+    held = [(end - at, at, end + 1) for end, at in ends.items() if at < end and 2 * sum(work[at:end]) >= sum(work) > 0]
     _, begin, end = min(held, default=(0, 0, 0))
     return "\n".join(lines[begin:end])
 
@@ -45,21 +39,15 @@ def conflicts(sass: str) -> dict[str, int]:
     Returns ffma, two_same and three_same. sass: `jit.disassemble` of a cubin.
     """
     found = {"ffma": 0, "two_same": 0, "three_same": 0}
-    cached: dict[int, int] = {}
-    for line in sass.splitlines():
-        if not _INSTRUCTION.search(line):
-            continue
-        match = _FFMA.search(line)
-        operands = [x for x in map(_REGISTER.fullmatch, match.groups()) if x] if match else []
-        if len(operands) < 3:
-            cached = {}
-            continue
-        read = [0, 0]
-        for place, operand in enumerate(operands):
-            register = int(operand[1])
-            read[register % 2] += cached.get(place) != register
-        cached = {place: int(x[1]) for place, x in enumerate(operands) if x[2]}
-        found["ffma"] += 1
-        found["two_same"] += max(read) == 2
-        found["three_same"] += max(read) == 3
+    kept: dict[int, int] = {}
+    for line in filter(_INSTRUCTION.search, sass.splitlines()):
+        match, before, kept = _FFMA.search(line), kept, {}
+        if match:
+            registers = {place: int(match[2 * place + 1]) for place in range(3)}
+            read = [register % 2 for place, register in registers.items() if before.get(place) != register]
+            most = max(read.count(0), read.count(1))
+            kept = {place: register for place, register in registers.items() if match[2 * place + 2]}
+            found["ffma"] += 1
+            found["two_same"] += most == 2
+            found["three_same"] += most == 3
     return found

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from .. import jit
 from ..autotune import Choices, Rounds
-from ..contract import Kernel, Problem, require
-from ..formats.nm import Nm
+from ..contract import Kernel, Problem, holds, require
 from .packing import WARP_COLUMNS, slot_of
 
 HERE = Path(__file__).parent
 #: Patterns (N, M) that the chapter measures; every other one is compiled when it is first bound.
 PATTERNS = ((32, 32), (16, 32), (12, 32), (8, 32), (4, 32))
 HOPPER = ("sm_90a",)  # what has TMA and clusters as these kernels use them
+MAX_GRID = 2**16 - 1  #: blocks of a grid along y, at most
 RESERVED = 1024  # bytes of shared memory that every block loses to the system
 BARRIERS = 128  # bytes at most of a block's mbarriers
 SOURCES = {kernel: HERE / f"{kernel}.cu" for kernel in ("wide", "bulk", "stream", "cluster")}
@@ -193,11 +193,6 @@ def entry(config: Config, keep: int, group: int, slot: int = WARP_COLUMNS, align
     return f"{c.kernel}<{', '.join(map(str, (*tile, *rest))).lower()}>"
 
 
-def source(config: Config) -> Path:
-    """Return the `.cu` file of a configuration."""
-    return SOURCES[config.kernel]
-
-
 def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
     """Raise ValueError where the pattern's steps do not fit a configuration's block.
 
@@ -226,25 +221,26 @@ def check(config: Config, keep: int, group: int, slot: int, most: int) -> None:
     )
 
 
-def _kernel(name: str) -> Kernel:
-    config, idea, prediction = RUNGS[name]
-    entries = tuple(
-        entry(replace(config, depth=32) if keep == group else config, keep, group) for keep, group in PATTERNS
-    )  # the dense one in shorter steps, as bind makes it where shared memory is an SM's 228 KiB
-    targets = jit.TARGETS if config.kernel == "wide" else HOPPER
-    return Kernel(name, source(config), idea, prediction, entries, targets=targets)
-
-
-KERNELS: dict[str, Kernel] = {name: _kernel(name) for name in RUNGS}
+KERNELS: dict[str, Kernel] = {
+    name: Kernel(
+        name,
+        SOURCES[config.kernel],
+        idea,
+        prediction,
+        # The dense one in shorter steps, as bind makes it where shared memory is an SM's 228 KiB.
+        tuple(entry(replace(config, depth=32) if keep == of else config, keep, of) for keep, of in PATTERNS),
+        targets=jit.TARGETS if config.kernel == "wide" else HOPPER,
+    )
+    for name, (config, idea, prediction) in RUNGS.items()
+}
 
 
 def named(variant: str, problem: Problem, device) -> Config:
     """Return the configuration of one of `RUNGS` or `TRIALS`; in steps half as deep where shared memory asks for it."""
-    config = (RUNGS | TRIALS)[variant][0]
-    b = problem.device().b
-    most = device.properties.max_shared_memory_per_block_optin
-    need = shared_bytes(config, b.keep, b.group, slot_of(b)) + BARRIERS if isinstance(b, Nm) else 0
-    return replace(config, depth=config.depth // 2) if need > most else config
+    config, b = (RUNGS | TRIALS)[variant][0], problem.device().b
+    need = shared_bytes(config, b.keep, b.group, slot_of(b)) + BARRIERS
+    deep = need > device.properties.max_shared_memory_per_block_optin
+    return replace(config, depth=config.depth // 2) if deep else config
 
 
 # ---- what the tuner chooses from
@@ -341,27 +337,16 @@ def candidates(problem: Problem, device) -> list[Config]:
 def _likely(
     m: int, n: int, w: int, keep: int, group: int, slot: int, hopper: bool, most: int, sms: int, memory: int
 ) -> tuple[Config, ...]:
-    taken = _taken(keep, group, slot, hopper, most)
+    taken = [c for c in (members(keep, group) if hopper else WIDE) if takes(c, keep, group, slot, most)]
     cycles = {c: predict(c, m, n, w, keep, group, slot, sms, memory) for c in taken}
     least = min(cycles.values(), default=0.0)
     likely = tuple(c for c in sorted(taken, key=cycles.__getitem__) if cycles[c] <= WITHIN * least)
     return likely[: MOST_SHORT if least < SHORT_CYCLES else MOST]
 
 
-@functools.lru_cache(64)
-def _taken(keep: int, group: int, slot: int, hopper: bool, most: int) -> tuple[Config, ...]:
-    """Return the configurations whose steps of a pattern fit a block."""
-    known = members(keep, group) if hopper else WIDE
-    return tuple(config for config in known if takes(config, keep, group, slot, most))
-
-
 def takes(config: Config, keep: int, group: int, slot: int, most: int) -> bool:
     """Whether the pattern's steps fit a configuration's block: `check`."""
-    try:
-        check(config, keep, group, slot, most)
-    except ValueError:
-        return False
-    return True
+    return holds(check, config, keep, group, slot, most)
 
 
 def fits(config: Config, problem: Problem, device) -> bool:
@@ -375,7 +360,7 @@ def jobs(configs: list[Config], problem: Problem) -> list[tuple[Path, str]]:
     """Return what has to be compiled for the problem: (source, entry) of each."""
     b = problem.device().b
     pattern = b.keep, b.group, slot_of(b), problem.m % 4 == 0
-    return [(source(config), entry(config, *pattern)) for config in configs]
+    return [(SOURCES[config.kernel], entry(config, *pattern)) for config in configs]
 
 
 def predict(config: Config, m: int, n: int, w: int, keep: int, group: int, slot: int, sms: int, memory: int) -> float:

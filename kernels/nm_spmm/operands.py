@@ -5,17 +5,17 @@ nm_cuda_core has both. `host_operands` and `device_operands` make the same bits,
 the other with the kernels of `generate.cu`.
 """
 
-from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 
 import numpy as np
 
-from .. import formats, jit, splitmix
+from .. import jit, splitmix
 from ..contract import Operands, Problem, require, require_seed, require_whole
 from ..formats import nm
-from ..formats.half import Half, array_module
+from ..formats.half import Half
 from ..formats.nm import INT32_MAX, Nm
+from ..lazy import cupy
 
 SYSTEM = "nm_spmm"
 FLOPS_DEF = "2·M·N·W"  # a multiply and an add for every stored value and every row of A
@@ -26,14 +26,8 @@ MASKS = {"float32": 0xFFFFFFFF, "tf32": 0xFFFFE000, "bfloat16": 0xFFFF0000}
 SOURCE = Path(__file__).with_name("generate.cu")
 #: What generate.cu calls a dtype.
 _ENUM = {"float32": "FP32", "tf32": "TF32", "bfloat16": "BF16"}
-ENTRIES = (
-    *(f"values<{dtype}, float>" for dtype in _ENUM.values()),
-    "values<BF16, unsigned short>",
-    "pattern",
-)
 THREADS = 256
 _A, _B, _PATTERN = range(3)  # streams
-_PANEL = 1 << 22  # numbers that NumPy makes at a time, to bound its temporaries
 
 
 def problem(
@@ -55,45 +49,37 @@ def problem(
     float32 values are ones that bfloat16 holds exactly. Sizes need not be multiples of anything.
     Raises ValueError with one sentence for what makes no problem.
     """
-    _sizes(m, n, k, seed)
-    require_whole("vector", vector, 1, INT32_MAX, "2^31 - 1")
-    _require_dtype(dtype)
+    for name, value in (("m", m), ("n", n), ("k", k), ("vector", vector)):
+        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
+    require_seed(seed)
+    require(dtype in MASKS, f"dtype is {dtype!r}, but the system's kernels take one of {', '.join(MASKS)}")
     keep = nm.keep_of(density, group)
     m, n, k, seed, group, vector = map(int, (m, n, k, seed, group, vector))
     arguments = (m, n, k, keep, group, vector, seed, dtype)
-    return _problem(
-        _label(keep, group, vector, dtype),
-        *arguments,
-        lambda: host_operands(*arguments),
-        lambda: device_operands(*arguments),
+    q, w, _ = _compressed(n, k, keep, group, vector)
+    size = 2 if dtype == "bfloat16" else 4  # bytes; B's values too, which bind converts offline
+    a, val, index, c = size * m * k, size * w * n, 4 * w * q, size * m * n
+    rows, columns = (ceil(m / TILE[0]), ceil(n / TILE[1]))  # of blocks
+    pattern = [f"{keep}:{group}"] * (group != WINDOW)
+    pattern += ["element-wise" if vector == 1 else f"vectors of {vector}"] * (vector != WINDOW)
+    return Problem(
+        room=SYSTEM,
+        label=", ".join(filter(None, (dtype * (dtype != "float32"), " ".join(pattern)))),
+        m=m,
+        n=n,
+        k=k,
+        nnz=w * n,
+        density=keep / group,
+        seed=seed,
+        useful_flops=2 * m * n * w,
+        flops_def=FLOPS_DEF,
+        least_bytes=a + val + index + c,
+        # Every block reads its rows of A and its columns of B; a vector may span several blocks.
+        requested_bytes=columns * a + rows * (val + max(index, 4 * w * columns)) + c,
+        make_host=lambda: host_operands(*arguments),
+        make_device=lambda: device_operands(*arguments),
+        limit=dtype if dtype == "tf32" else "",
     )
-
-
-def problem_from_nm(b: Nm, m: int, seed: int = 0, label: str = "", *, dtype: str = "float32") -> Problem:
-    """C (m, n) = A (m, k) · B for a given B, on the host or the device, and A of `seed`.
-
-    label: "" for the one that `problem` gives to the pattern. Raises ValueError with one sentence
-    where B is malformed or has values that `dtype` does not hold exactly.
-    """
-    nm.validate(b)
-    _sizes(m, b.n, b.k, seed)
-    _require_dtype(dtype)
-    xp = array_module(b.val)
-    lost = ~np.uint32(MASKS[dtype])
-    require(
-        not lost or not bool((b.val.view(xp.uint32) & lost).any()),
-        f"B has values that {dtype} does not hold exactly: round them first",
-    )
-    m, n, k, seed = map(int, (m, b.n, b.k, seed))
-
-    def on_host() -> Operands:
-        return Operands(host_dense(m, k, seed, dtype), formats.to_host(b))
-
-    def on_device() -> Operands:
-        return Operands(device_dense(m, k, seed, dtype), nm.to_device(b), _output(m, n, dtype))
-
-    pattern = int(b.keep), int(b.group), int(b.vector)
-    return _problem(label or _label(*pattern, dtype), m, n, k, *pattern, seed, dtype, on_host, on_device)
 
 
 def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
@@ -113,23 +99,18 @@ def host_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, se
 
 def device_operands(m: int, n: int, k: int, keep: int, group: int, vector: int, seed: int, dtype: str) -> Operands:
     """Return the same operands as CuPy arrays, and an output C (m, n) of unspecified content."""
-    import cupy
-
     q, w, real = _compressed(n, k, keep, group, vector)
-    val = cupy.empty((w, n), cupy.float32)
     index = cupy.empty((w, q), cupy.int32)
-    _fill(val, splitmix.key(seed, _B), dtype, real * n)
-    jit.run_on_cupy_stream(
-        SOURCE,
-        "pattern",
-        ceil(k / group) * q,
-        THREADS,
-        *map(np.int32, (k, q, keep, group)),
-        np.uint64(splitmix.key(seed, _PATTERN)),
-        index.data.ptr,
+    given = *map(np.int32, (k, q, keep, group)), np.uint64(splitmix.key(seed, _PATTERN)), index.data.ptr
+    jit.run_on_cupy_stream(SOURCE, "pattern", ceil(k / group) * q, THREADS, *given)
+    val = _filled(cupy.empty((w, n), cupy.float32), splitmix.key(seed, _B), dtype, real * n)
+    a, c = (
+        cupy.empty(shape, np.uint16 if dtype == "bfloat16" else np.float32, order="F") for shape in ((m, k), (m, n))
     )
-    b = Nm(k, n, keep, group, vector, val, index)
-    return Operands(device_dense(m, k, seed, dtype), b, _output(m, n, dtype))
+    _filled(a, splitmix.key(seed, _A), dtype, a.size)
+    if dtype == "bfloat16":
+        a, c = Half(dtype, a), Half(dtype, c)
+    return Operands(a, Nm(k, n, keep, group, vector, val, index), c)
 
 
 def host_dense(m: int, k: int, seed: int, dtype: str):
@@ -140,48 +121,12 @@ def host_dense(m: int, k: int, seed: int, dtype: str):
     return a.reshape(k, m).T
 
 
-def device_dense(m: int, k: int, seed: int, dtype: str):
-    """Return the same matrix as a CuPy array."""
-    a = _output(m, k, dtype)
-    array = a.bits if dtype == "bfloat16" else a
-    _fill(array, splitmix.key(seed, _A), dtype, array.size)
-    return a
-
-
-def _fill(array, key: int, dtype: str, real: int) -> None:
-    """Enqueue values for the first `real` elements in memory of a CuPy array, 0 for the others."""
+def _filled(array, key: int, dtype: str, real: int):
+    """Return a CuPy array, whose first `real` elements in memory get values, the others 0."""
     element = "float" if array.dtype == np.float32 else "unsigned short"
-    jit.run_on_cupy_stream(
-        SOURCE,
-        f"values<{_ENUM[dtype]}, {element}>",
-        array.size,
-        THREADS,
-        np.uint64(array.size),
-        np.uint64(real),
-        np.uint64(key),
-        array.data.ptr,
-    )
-
-
-def _output(m: int, n: int, dtype: str):
-    import cupy
-
-    if dtype == "bfloat16":
-        return Half(dtype, cupy.empty((m, n), cupy.uint16, order="F"))
-    return cupy.empty((m, n), cupy.float32, order="F")
-
-
-def _label(keep: int, group: int, vector: int, dtype: str) -> str:
-    """Return what tells a problem from the system's usual ones, float32 in windows and vectors of 32."""
-    pattern = [f"{keep}:{group}"] if group != WINDOW else []
-    if vector != WINDOW:
-        pattern.append("element-wise" if vector == 1 else f"vectors of {vector}")
-    parts = [dtype] if dtype != "float32" else []
-    return ", ".join(parts + [" ".join(pattern)] * bool(pattern))
-
-
-def _require_dtype(dtype) -> None:
-    require(dtype in MASKS, f"dtype is {dtype!r}, but the system's kernels take one of {', '.join(MASKS)}")
+    given = np.uint64(array.size), np.uint64(real), np.uint64(key), array.data.ptr
+    jit.run_on_cupy_stream(SOURCE, f"values<{_ENUM[dtype]}, {element}>", array.size, THREADS, *given)
+    return array
 
 
 def require_float32(name: str, ops: Operands) -> None:
@@ -192,12 +137,6 @@ def require_float32(name: str, ops: Operands) -> None:
     )
 
 
-def _sizes(m, n, k, seed) -> None:
-    for name, value in (("m", m), ("n", n), ("k", k)):
-        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
-    require_seed(seed)
-
-
 def _compressed(n: int, k: int, keep: int, group: int, vector: int) -> tuple[int, int, int]:
     """Vectors of a row, compressed rows, and how many of them are not surplus."""
     w = ceil(k / group) * keep
@@ -205,59 +144,9 @@ def _compressed(n: int, k: int, keep: int, group: int, vector: int) -> tuple[int
     return ceil(n / vector), w, w - max(0, keep - last)
 
 
-def _problem(
-    label: str,
-    m: int,
-    n: int,
-    k: int,
-    keep: int,
-    group: int,
-    vector: int,
-    seed: int,
-    dtype: str,
-    on_host: Callable[[], Operands],
-    on_device: Callable[[], Operands],
-) -> Problem:
-    q, w, _ = _compressed(n, k, keep, group, vector)
-    size = 2 if dtype == "bfloat16" else 4  # bytes; B's values too, which bind converts offline
-    a, val, index, c = size * m * k, size * w * n, 4 * w * q, size * m * n
-    rows, columns = (ceil(m / TILE[0]), ceil(n / TILE[1]))  # of blocks
-    # Every block reads its rows of A and its columns of B; a vector may span several blocks.
-    requested = columns * a + rows * (val + max(index, 4 * w * columns)) + c
-    return Problem(
-        room=SYSTEM,
-        label=label,
-        m=m,
-        n=n,
-        k=k,
-        nnz=w * n,
-        density=keep / group,
-        seed=seed,
-        useful_flops=2 * m * n * w,
-        flops_def=FLOPS_DEF,
-        least_bytes=a + val + index + c,
-        requested_bytes=requested,
-        make_host=on_host,
-        make_device=on_device,
-        limit=dtype if dtype == "tf32" else "",
-    )
-
-
 def _values(key: int, size: int, dtype: str) -> np.ndarray:
-    """Return the first values of a stream, float32 (size,)."""
-    made = np.empty(size, np.float32)
-    for start in range(0, size, _PANEL):
-        part = range(start, min(start + _PANEL, size))
-        made[part.start : part.stop] = _value(splitmix.random_u32(key, splitmix.positions(part)), dtype)
-    return made
-
-
-# What is below mirrors a device function of generate.cu.
-
-
-def _value(x: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype == "float32":
-        steps = (x >> np.uint64(8)).astype(np.float32)
-        return (steps + np.float32(1)) * np.float32(2.0**-24)
-    made = splitmix.symmetric(x)
+    """Return the first values of a stream, float32 (size,), as generate.cu makes them."""
+    made = splitmix.uniform(key, size, "float32")
+    if dtype == "float32":  # odd multiples of 2^-24 in (-1, 1) become multiples of it in (0, 1]
+        return ((made + np.float64(1 + 2.0**-24)) / 2).astype(np.float32)
     return (made.view(np.uint32) & np.uint32(MASKS[dtype])).view(np.float32)

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import require, require_whole
+from ..contract import require
 from ..formats import layout
 from ..formats.half import array_module
-from ..formats.nm import INT32_MAX, Nm
+from ..formats.nm import Nm
 
 #: Columns of C that a warp computes, and that share an index where vectors are long enough.
 WARP_COLUMNS = 32
@@ -91,20 +91,8 @@ def convert(b: Nm, columns: int, windows: int, *, packed: bool, slot: int, tiled
 
     Any k and n: the last window, step and block may be short. slot: neighbouring columns with one
     entry of `index`; it divides `columns`, and `b.vector` unless one vector covers all columns.
-    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled. Raises ValueError,
-    one sentence, for a shape that B does not allow.
+    `val` is b.val itself, not a copy, where nothing is padded and nothing is tiled.
     """
-    for name, value in (("columns", columns), ("windows", windows), ("slot", slot)):
-        require_whole(name, value, 1, INT32_MAX, "2^31 - 1")
-    columns, windows, slot = int(columns), int(windows), int(slot)
-    require(
-        columns % slot == 0,
-        f"slot is {slot}, which does not divide the {columns} columns of a block: choose a divisor",
-    )
-    require(
-        b.vector % slot == 0 or b.vector >= b.n,
-        f"slot is {slot}, but vectors of {b.vector} columns share their indices: choose a divisor",
-    )
     xp = array_module(b.val)
     rows, depth = windows * b.keep, windows * b.group
     steps, blocks = math.ceil(b.k / depth), math.ceil(b.n / columns)

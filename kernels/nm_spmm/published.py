@@ -1,7 +1,10 @@
-"""NM-SpMM as published: v1, v2 and v3, in the configurations of Table I, and as its authors' benchmark times it."""
+"""NM-SpMM as published: v1, v2 and v3, in the configurations of Table I, and as its authors' benchmark times it.
 
-from dataclasses import dataclass, replace
-from math import ceil, gcd, nan
+With nmSPARSE as they time that: its tiles, its loads and stores, and no split-K (section IV-D, Fig. 9).
+"""
+
+from dataclasses import replace
+from math import ceil, gcd
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +12,12 @@ import numpy as np
 from .. import autotune, jit, padding
 from ..autotune import Rounds
 from ..contract import Kernel, Launch, PreparedKernel, Problem, require, timed
-from ..formats.nm import Nm
+from ..formats import layout, nm
+from ..formats.nm import INT32_MAX, Nm
+from ..lazy import core
 from . import analysis, packing
 from .analysis import TABLE_1, Tile
+from .family import MAX_GRID
 from .packing import slot_of
 
 HERE = Path(__file__).parent
@@ -29,7 +35,6 @@ SPLITS = (1, 2, 4, 8)
 #: Blocks an SM from which on cutting k is not tried: more blocks can no longer help, and what they add costs.
 ENOUGH_BLOCKS = 8
 ROUNDS = Rounds(first=5, final=9, finalists=3, short_us=60, factor=2)
-MAX_GRID = 2**16 - 1
 #: Variant -> the class of Table I that it always has; the others have that of the size.
 FORCED = {
     "v3_packed": "large",
@@ -41,16 +46,8 @@ FORCED = {
 }
 
 
-@dataclass(frozen=True)
-class Timed:
-    """What the authors' benchmark varies."""
-
-    tile: str  #: of TILES
-    split: int  #: shares of k
-
-
-#: Variants that may cut k.
-SPLITTING = ("v3_split_k", "v3_searched")
+#: Variants that pack at every sparsity, or at none; the others do above 70% (III-A).
+PACKS = {"v1": False, "v3_unpacked": False, "v3_packed": True}
 
 
 def windows(keep: int, group: int, packed: bool) -> int:
@@ -94,13 +91,8 @@ def entry(
 
 def configured(variant: str, name: str, keep: int, group: int) -> Tile:
     """Return a variant's configuration for keep:group with the class `name` of Table I."""
-    packed = 1 - keep / group > analysis.HIGH  # (III-A)
-    if variant in ("v1", "v3_unpacked"):
-        packed = False
-    elif variant == "v3_packed":
-        packed = True
-    tile = TILES[FORCED.get(variant, name)]
-    return replace(tile, windows=windows(keep, group, packed), packed=packed)
+    packed = PACKS.get(variant, 1 - keep / group > analysis.HIGH)
+    return replace(TILES[FORCED.get(variant, name)], windows=windows(keep, group, packed), packed=packed)
 
 
 def source_of(variant: str, packed: bool) -> str:
@@ -110,17 +102,15 @@ def source_of(variant: str, packed: bool) -> str:
 
 def _kernel(variant: str, idea: str, classes: tuple[str, ...] = tuple(TABLE_1), prediction: str = "") -> Kernel:
     """prediction: of a study, which the paper does not have."""
-    entries = []
-    for name in classes:
-        for keep in KEPT:
-            tile = configured(variant, name, keep, GROUP)
-            source = source_of(variant, tile.packed)
-            if source == source_of(variant, True):  # v2's others are v1's
-                entries.append(entry(source, tile, keep, GROUP))
-                if variant in SPLITTING:
-                    entries.append(entry(source, tile, keep, GROUP, add=True))
-    path = HERE / f"{source_of(variant, True)}.cu"
-    return Kernel(variant, path, idea, prediction, tuple(entries), published=not prediction)
+    stem, cuts = source_of(variant, True), (False, True) if variant in ("v3_split_k", "v3_searched") else (False,)
+    tiles = [(keep, configured(variant, name, keep, GROUP)) for name in classes for keep in KEPT]
+    entries = (
+        entry(stem, tile, keep, GROUP, add=add)
+        for keep, tile in tiles
+        if source_of(variant, tile.packed) == stem  # v2's others are v1's
+        for add in cuts
+    )
+    return Kernel(variant, HERE / f"{stem}.cu", idea, prediction, tuple(entries), published=not prediction)
 
 
 KERNELS: dict[str, Kernel] = {
@@ -169,33 +159,41 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def shares(blocks: int, steps: int, sm_count: int) -> int:
-    """Shares of k, of split-K: the fewest that give every SM two blocks, at most 4."""
-    return min(steps, SHARES, max(1, ceil(BLOCKS_PER_SM * sm_count / blocks)))
+SQUARE = 32  #: rows and columns of C that a block of nmSPARSE computes, and that share an index
+TURN = 8  #: compressed rows that the block loads at once
+VW32 = "nmsparse_vw32"  #: what nmSPARSE calls vectors of 32
+NMSPARSE: dict[str, Kernel] = {
+    VW32: Kernel(
+        VW32,
+        HERE / "nmsparse.cu",
+        "what the paper compares with: nmSPARSE's 32 x 32 tiles, loads and stores, steps of 128 or 256 rows of B",
+        "0.7x over nm_baseline, as the authors' own build of it on an H200: 0.9x at 4096 cubed, 0.5x at 512 cubed.",
+        tuple(f"nmsparse<{SQUARE}, {SQUARE}, {depth}>" for depth in (128, 256)),
+    )
+}
 
 
 def prepare(variant: str, problem: Problem, device) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), preprocess B and make it ready.
 
     Any m, n and k, any N:M of which a window fits shared memory, vectors of any multiple of 4
-    columns, or one vector of all. Raises ValueError, one sentence, for what it does not take.
+    columns, or one vector of all; nmSPARSE takes less. Raises ValueError, one sentence, for what it does not take.
     """
+    if variant in NMSPARSE:
+        return prepare_nmsparse(variant, problem, device)
     if variant == "v3_searched":
         return search(variant, problem, device)
-    # The class depends on the number of SMs only.
-    name = analysis.class_of(analysis.device_of(device, nan, nan), problem.m, problem.n)
+    name = analysis.class_of(device.properties.multiprocessor_count, problem.m, problem.n)
     return prepare_tile(variant, problem, device, name)
 
 
-def candidates(problem: Problem, sm_count: int) -> list[Timed]:
-    """Return what the authors time for a problem, without what cannot be faster."""
-    b = problem.device().b
-    found = []
+def candidates(problem: Problem, sms: int) -> list[tuple[str, int]]:
+    """Return what the authors time for a problem, a tile and shares of k, without what cannot be faster."""
+    b, found = problem.device().b, []
     for name, tile in TILES.items():
         depth = configured("v3", name, b.keep, b.group).windows * b.group
-        blocks, steps = tile.blocks(problem.m, problem.n), ceil(b.k / depth)
-        enough = blocks >= ENOUGH_BLOCKS * sm_count
-        found += [Timed(name, s) for s in SPLITS if s == 1 or (s <= steps and not enough)]
+        most = ceil(b.k / depth) if tile.blocks(problem.m, problem.n) < ENOUGH_BLOCKS * sms else 1
+        found += [(name, split) for split in SPLITS if split == 1 or split <= most]
     return found
 
 
@@ -206,42 +204,31 @@ def search(variant: str, problem: Problem, device) -> PreparedKernel:
 
     With several shares C is cleared first, which is timed; the authors' benchmark adds to what is in C.
     """
-    b = problem.device().b
-    slot = slot_of(b)
-    configs = candidates(problem, device.properties.multiprocessor_count)
-    vector = problem.m % 4 == 0
-    jobs = [
-        (
-            HERE / "v3.cu",
-            entry(
-                "v3", configured("v3", c.tile, b.keep, b.group), b.keep, b.group, slot, add=c.split > 1, vector=vector
-            ),
-        )
-        for c in configs
-    ]
+    b, configs = problem.device().b, candidates(problem, device.properties.multiprocessor_count)
+    pattern, slot, vector = (b.keep, b.group), slot_of(b), problem.m % 4 == 0
+    tiles = ((configured("v3", name, *pattern), split > 1) for name, split in configs)
     winner = autotune.tune(
         problem,
         configs,
-        lambda p, c: prepare_tile(variant, p, device, c.tile, c.split),
+        lambda p, config: prepare_tile(variant, p, device, *config),
         (lambda p: prepare("v1", p, device),),
         device,
         ROUNDS,
-        dict.fromkeys(jobs),
+        dict.fromkeys(
+            (HERE / "v3.cu", entry("v3", tile, *pattern, slot, add=add, vector=vector)) for tile, add in tiles
+        ),
     )
-    bound = winner.bound
-    bound.prepare_ms += winner.spent_ms
-    return bound
+    winner.bound.prepare_ms += winner.spent_ms
+    return winner.bound
 
 
 def prepare_tile(variant: str, problem: Problem, device, name: str, split: int = 0) -> Launch:
     """One kernel with the tile `name` of TILES, or the variant's own. split: shares of k; 0: the variant's."""
-    ops = problem.device()
+    ops, properties = problem.device(), device.properties
     b: Nm = ops.b
-    m, n = problem.m, problem.n
-    slot = slot_of(b)
+    m, n, slot, limit = problem.m, problem.n, slot_of(b), properties.max_shared_memory_per_block_optin
     tile = configured(variant, name, b.keep, b.group)
     source = source_of(variant, tile.packed)
-    limit = device.properties.max_shared_memory_per_block_optin
 
     def needed(tile: Tile) -> int:
         return shared_bytes(source, tile, b.keep, b.group, slot, tile.windows * b.group)
@@ -263,31 +250,99 @@ def prepare_tile(variant: str, problem: Problem, device, name: str, split: int =
     packed, prepare_ms = timed(
         lambda: packing.convert(whole, tile.columns, tile.windows, packed=tile.packed, slot=slot)
     )
-    step_shares = min(split, packed.steps) or 1
-    if variant == "v3_split_k":
-        step_shares = shares(grid[0] * grid[1], packed.steps, device.properties.multiprocessor_count)
+    shares = min(split, packed.steps) or 1
+    if variant == "v3_split_k":  # the fewest that give every SM enough blocks
+        enough = ceil(BLOCKS_PER_SM * properties.multiprocessor_count / (grid[0] * grid[1]))
+        shares = min(packed.steps, SHARES, enough)
     vector = m % 4 == 0 and ops.c.data.ptr % padding.ALIGNMENT == 0
     capacity = int(packed.count.max()) if packed.packed else packed.depth
     shared = shared_bytes(source, tile, b.keep, b.group, slot, capacity)
-    name = entry(source, tile, b.keep, b.group, slot, add=step_shares > 1, vector=vector)
-    kernel = jit.loaded(HERE / f"{source}.cu", name, device, shared)
-    from cuda.core import LaunchConfig
-
-    config = LaunchConfig(grid=(*grid, step_shares), block=tile.threads, shmem_size=shared)
+    instance = entry(source, tile, b.keep, b.group, slot, add=shares > 1, vector=vector)
+    kernel = jit.loaded(HERE / f"{source}.cu", instance, device, shared)
+    config = core.LaunchConfig(grid=(*grid, shares), block=tile.threads, shmem_size=shared)
     a, lda, steps = padding.aligned(ops.a, device)
-    sizes = [m, n, problem.k, lda, packed.steps] + [capacity] * (source != "v1")
-    pointers = [a.data.ptr, packed.val.data.ptr, packed.index.data.ptr]
-    if source != "v1":
-        pointers.append(packed.col_info.data.ptr if packed.packed else 0)
-    steps.append((kernel, config, (*map(np.int32, sizes), *pointers, ops.c.data.ptr)))
-    copied = packed.val.nbytes if packed.val is not b.val else 0
+    sizes = m, n, problem.k, lda, packed.steps, *[capacity] * (source != "v1")
+    lists = [0 if packed.col_info is None else packed.col_info.data.ptr] * (source != "v1")
+    pointers = *(x.data.ptr for x in (a, packed.val, packed.index)), *lists, ops.c.data.ptr
     return Launch(
         variant,
-        steps,
+        [*steps, (kernel, config, (*map(np.int32, sizes), *pointers))],
         ops.c,
         prepare_ms,
-        packed.index.nbytes + packed.col_info_bytes + copied,
+        packed.index.nbytes + packed.col_info_bytes + (packed.val.nbytes if packed.val is not b.val else 0),
         keep=(ops, packed, a),
-        accumulates=step_shares > 1,
+        accumulates=shares > 1,
         scratch=(a,) if a is not ops.a else (),
     )
+
+
+def prepare_nmsparse(variant: str, problem: Problem, device) -> Launch:
+    """Compile nmSPARSE's kernel, expand the indices of B and make it ready; steps are of 128 rows at 50%, else 256.
+
+    B is padded with zeros to whole steps where k has none (`prepare_ms`). Raises ValueError, one sentence, where m or n
+    is no multiple of 32, where 32 columns do not share their indices, where groups do not divide a step, and where a
+    matrix has 2^31 elements.
+    """
+    ops, m, n = problem.device(), problem.m, problem.n
+    b: Nm = ops.b
+    for name, value in (("m", m), ("n", n)):
+        require(
+            value % SQUARE == 0,
+            f"{variant} needs {name} to be a multiple of {SQUARE}, the tile of a block, not {value}: use v3",
+        )
+    require(
+        n // SQUARE <= MAX_GRID,
+        f"{variant} has a grid row for every {SQUARE} columns of C and n = {n} needs more than "
+        f"{MAX_GRID}: multiply in several column ranges",
+    )
+    require(
+        b.vector % SQUARE == 0 or b.vector >= b.n,
+        f"{variant} reads the indices of a block's first column only, but B shares them among {b.vector} "
+        f"columns, no multiple of {SQUARE}: use v3",
+    )
+    half = 2 * b.keep == b.group
+    deep = 128 if half else 256
+    rows, rest = divmod(deep * b.keep, b.group)
+    require(
+        rest == 0 and rows % TURN == 0 and rows % b.keep == 0,
+        f"{variant} has steps of {deep} rows of B, of which {b.keep}:{b.group} makes no multiple of "
+        f"{TURN} compressed rows in whole groups: use v3",
+    )
+    shared, limit = 4 * rows * 2 * SQUARE, device.properties.max_shared_memory_per_block_optin
+    require(
+        shared <= limit,
+        f"{variant} stages {rows} compressed rows, which takes {shared} B of the {limit} B of shared memory that a "
+        "block may have: use v3",
+    )
+    w = ceil(b.w / rows) * rows
+    largest = max(m * problem.k, w * n, m * n)
+    require(
+        largest <= INT32_MAX,
+        f"{variant} counts elements in 32 bits, and a matrix here has {largest}: use v3",
+    )
+    (val, index), prepare_ms = timed(lambda: _whole_steps(b, w))
+    kernel = jit.loaded(NMSPARSE[variant].source, NMSPARSE[variant].entries[not half], device, shared)
+    config = core.LaunchConfig(grid=(m // SQUARE, n // SQUARE), block=SQUARE * SQUARE // 16, shmem_size=shared)
+    # Exact in FP32, and so is what the kernel makes of it: `rows` is a whole number of at most 256 parts of `deep`.
+    sparsity = np.float32(1 - b.keep / b.group)
+    pointers = (x.data.ptr for x in (ops.a, val, index, ops.c))
+    return Launch(
+        variant,
+        [(kernel, config, (*map(np.int32, (m, n, w // rows * deep)), sparsity, *pointers))],
+        ops.c,
+        prepare_ms,
+        index.nbytes + (val.nbytes if val is not b.val else 0),
+        keep=(ops, val, index),
+    )
+
+
+def _whole_steps(b: Nm, w: int):
+    """(values, indices) of `w` compressed rows, w x n each, where B lives: beyond its own, zeros and its last indices.
+
+    The values are b.val itself where nothing is added.
+    """
+    index = nm.per_column_index(b)
+    if w == b.w:
+        return b.val, index
+    more = b.xp.broadcast_to(index[-1:], (w - b.w, b.n))
+    return layout.with_zeros(b.val, w, b.n), b.xp.concatenate([index, more])

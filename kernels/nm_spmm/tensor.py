@@ -19,6 +19,7 @@ from ..contract import Kernel, Launch, Problem, Slot, require, timed
 from ..formats import compress, layout
 from ..formats.half import Half
 from ..formats.nm import INT32_MAX
+from ..lazy import core, cupy
 from ..tma import tensor_map
 
 HERE = Path(__file__).parent
@@ -29,6 +30,11 @@ THREADS = 384
 STAGES = 4  #: of the ring
 BUFFERS = 2  #: squares that a warpgroup of bf16 stores C through
 BAND = 16  #: tiles along n that are worked on at a time
+#: Dynamic shared memory of a block: the ring, and for bf16 the squares that C passes through.
+SHARED = {
+    "tf32": STAGES * (COLUMNS * LINE + LINE // 4 * (ROWS + 8) * 4),
+    "bf16": STAGES * (COLUMNS + ROWS) * LINE + 2 * BUFFERS * 8192,
+}
 
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
@@ -56,13 +62,6 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def shared_bytes(variant: str) -> int:
-    """Dynamic shared memory of a block: the ring, and for bf16 the squares that C passes through."""
-    if variant == "bf16":
-        return STAGES * (COLUMNS + ROWS) * LINE + 2 * BUFFERS * 8192
-    return STAGES * (COLUMNS * LINE + LINE // 4 * (ROWS + 8) * 4)
-
-
 def prepare(variant: str, problem: Problem, device) -> Launch:
     """Make "tf32" or "bf16" ready: C = A · B, sums in float32, for "bf16" rounded once.
 
@@ -70,69 +69,53 @@ def prepare(variant: str, problem: Problem, device) -> Launch:
     not begin at multiples of 16 bytes, a launch copies it first; and for "bf16" C back, at last. Raises ValueError, one
     sentence, where the GPU has no wgmma, or the operands are not the variant's.
     """
-    import cupy
-    from cuda.core import LaunchConfig
-
     require(
         jit.arch_of(device) in TARGETS,
         f"{variant} is made of wgmma, which compute capability 9.0 has and this GPU, "
         f"{'.'.join(map(str, device.compute_capability))}, has not: use v3",
     )
-    m, n = problem.m, problem.n
-    operands = problem.device()
-    _require_operands(variant, operands)
-    size = 2 if variant == "bf16" else 4  # bytes of an element
+    ops, m, n, bf16 = problem.device(), problem.m, problem.n, variant == "bf16"
+    dtype, said = (
+        ("bfloat16", "bfloat16, but A has another dtype") if bf16 else ("tf32", "float32 arrays, but A is a Half")
+    )
+    require(
+        ops.a.dtype == dtype if bf16 else not isinstance(ops.a, Half),
+        f'{variant} multiplies {said}: make the problem with dtype="{dtype}"',
+    )
+    values = [ops.b.val] if bf16 or isinstance(ops.a, Slot) else [ops.b.val, ops.a.T]
+    require(
+        not any(compress.has_bits(x, 0xFFFF if bf16 else 0x1FFF) for x in values),
+        f'{variant} would lose digits of its operands: make the problem with dtype="{dtype}"',
+    )
     along = ceil(m / ROWS), ceil(n / COLUMNS)
     require(
         along[1] * problem.k <= INT32_MAX,
         f"{variant} counts rows of {along[1]} tiles in 32 bits, and k = {problem.k} is too many: cut B",
     )
-    tiles, prepare_ms = timed(lambda: layout.vector_tiles(operands.b, size))
-    a, lda, before = padding.aligned(operands.a.bits if size == 2 else operands.a, device)
-    after = []
-    head = a.data.ptr, np.int32(lda), *(x.data.ptr for x in tiles)
-    tail = *map(np.int32, along), np.int32(min(BAND, along[1]))
-    if size == 4:
-        c = operands.c
-        whole = m % 4 == 0 and c.data.ptr % 16 == 0
-        entry = f"tf32<{STAGES}, {str(whole).lower()}>"
-        arguments = (*head, c.data.ptr, np.int32(m), np.int32(n), *tail)
-    else:
-        entry = f"bf16<{STAGES}, {BUFFERS}>"
-        bits = operands.c.bits
-        c = bits.T  # row-major, as TMA sees it
-        if m % 8 or bits.data.ptr % 16:
+    tiles, prepare_ms = timed(lambda: layout.vector_tiles(ops.b, 2 if bf16 else 4))
+    a, lda, before = padding.aligned(ops.a.bits if bf16 else ops.a, device)
+    after, entries, shared = [], KERNELS[variant].entries, SHARED[variant]
+    of_c: tuple
+    if bf16:
+        c = lines = ops.c.bits.T  # row-major, as TMA sees it
+        if m % 8 or c.data.ptr % 16:
             c = cupy.empty((n, ceil(m / 8) * 8), cupy.uint16)
-            after.append(padding.copy(c, bits.T, device))
-        arguments = (*head, tensor_map(c, (64, 64), 128), *tail)
-
-    shared = shared_bytes(variant)
+            after.append(padding.copy(c, lines, device))
+        entry, of_c = entries[0], (tensor_map(c, (64, 64), 128),)
+    else:
+        c, whole = ops.c, m % 4 == 0 and ops.c.data.ptr % 16 == 0
+        entry, of_c = entries[not whole], (c.data.ptr, np.int32(m), np.int32(n))
+    order = map(np.int32, (*along, min(BAND, along[1])))
+    arguments = a.data.ptr, np.int32(lda), *(x.data.ptr for x in tiles), *of_c, *order
     kernel = jit.loaded(KERNELS[variant].source, entry, device, shared)
     grid = min(along[0] * along[1], device.properties.multiprocessor_count)
-    config = LaunchConfig(grid=grid, block=THREADS, shmem_size=shared)
+    config = core.LaunchConfig(grid=grid, block=THREADS, shmem_size=shared)
     return Launch(
         variant,
         [*before, (kernel, config, arguments), *after],
-        operands.c,
+        ops.c,
         prepare_ms,
         sum(x.nbytes for x in tiles),
-        keep=(operands, tiles, a, c),
+        keep=(ops, tiles, a, c),
         scratch=(*([a] if before else []), *([c] if after else [])),
-    )
-
-
-def _require_operands(variant: str, operands) -> None:
-    """Raise ValueError unless the dtype is the variant's and tensor cores lose nothing of a value."""
-    a, values = operands.a, [operands.b.val]
-    if variant == "bf16":
-        dtype, said, lost = "bfloat16", "bfloat16, but A has another dtype", 0xFFFF
-        right = isinstance(a, Half) and a.dtype == dtype
-    else:
-        dtype, said, lost = "tf32", "float32 arrays, but A is a Half", 0x1FFF
-        right = not isinstance(a, Half)
-        values += [a.T] if right and not isinstance(a, Slot) else []
-    require(right, f'{variant} multiplies {said}: make the problem with dtype="{dtype}"')
-    require(
-        not any(compress.has_bits(x, lost) for x in values),
-        f'{variant} would lose digits of its operands: make the problem with dtype="{dtype}"',
     )

@@ -1,7 +1,7 @@
-"""Both families of kernels: which configurations exist, which are valid, what they need, how long they may take.
+"""Which configurations exist, which are valid, how long they may take, and what the tuner chooses from.
 
-`MmaSp` is a configuration of the source's kernel, `Wgmma` one of Hopper's. Both say what there is to
-compile: `source` and `entry`.
+`MmaSp` is a configuration of the source's kernel, `Wgmma` one of Hopper's, `Fp8` one of those in e4m3. All say what
+there is to compile, `source` and `entry`, what they take, and what a prediction gives them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from .. import jit, padding
 from ..autotune import Choices, Rounds
 from ..autotune.choices import UNSAID
 from ..contract import Problem, require
-from . import fp8_family, gpcs, tiles
-from .operands import LABELS, ORDERS, label_of
-from .tiles import ACTIVATIONS, HERE, INT32_MAX, KEEP, SHARED_REACHED, TARGETS, Kind, Own, Rules, Tile, limits
+from .operands import EIGHT, LABELS, ORDERS, OUTS, SCALES, instance_of, label_of
+from .tiles import ACTIVATIONS, DRAM_BYTES, HERE, INT32_MAX, KEEP, SHARED_REACHED, TARGETS, WITHIN, Kind, Tile, limits
 
 __all__ = ["ACTIVATIONS", "HERE", "INT32_MAX", "KEEP", "SHARED_REACHED", "TARGETS"]
+
+# ---- the source's kernel
 
 _DTYPES = {"bfloat16": "BF16", "float16": "F16"}
 
@@ -42,7 +41,6 @@ EPILOGUE_OF = {
     (True, False, True): "ALPHA | BIAS",
     (True, True, True): "ALPHA | BETA | BIAS",
 }
-EPILOGUES = tuple(EPILOGUE_OF.values())
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,13 @@ class MmaSp:
         """Dynamic shared memory of a block: in each stage, values and metadata of A and a part of B."""
         return self.stages * (self.bm * self.bk + 2 * self.bk * self.bn + self.bm * self.bk // 8)
 
-    def fits(self, device) -> bool:
-        """Whether a block finds its shared memory on a `cuda.core.Device`."""
-        return self.shared_bytes <= device.properties.max_shared_memory_per_block_optin
+    def takes(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> bool:
+        """Whether operands lie by rows, and a block finds its shared memory."""
+        return orders == "CC" and self.shared_bytes <= shared_most
+
+    def predict(self, *_) -> float:
+        """Return 0: nobody ranks them."""
+        return 0.0
 
     def check(self) -> MmaSp:
         """Return the configuration, or raise ValueError: one sentence, what the kernel is not made for."""
@@ -130,7 +132,7 @@ STUDIES: dict[str, MmaSp] = {
     "mma_sp_stages_5": MmaSp(stages=5),
 }
 #: What a tuner chooses from: the source's "family of kernels". Not all fit into every GPU's shared
-#: memory; `fits` says which do.
+#: memory; `takes` says which do.
 MMA_SP_FAMILY: tuple[MmaSp, ...] = (
     PUBLISHED,
     MmaSp(group=8),
@@ -188,87 +190,11 @@ def whole_tiles(count: int, sms: int) -> int:
     return count - count % wave if count % wave <= wave // 2 else count
 
 
-# What a kernel alone refuses, is given, and takes: see `Kind`.
-
-
-def _in_whole_rounds(c: Wgmma, m: int, n: int, k: int, *_) -> Rules:
-    said = f"rounds goes through the {ceil(k / K)} steps of {K} columns in whole rounds of stages, not of {c.stages}"
-    yield ceil(k / K) % c.stages == 0, f"{said}: use lean"
-
-
-def _halved(c: Wgmma, *_) -> Rules:
-    said = f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they are"
-    yield c.blocks * c.n % 128 == 0, f"{said} an odd number: use another tile"
-    said = f"last_wave passes half of {c.m} x {c.n} sums through the memory of its {c.stages} stages"
-    yield 2 * c.m * c.n <= c.stages * c.step_bytes, f"{said}: use more of them"
-
-
-def _one_for_each(c: Wgmma, m: int, n: int, k: int, sms: int, shared_most: int) -> Rules:
-    said = f"gpc counts on one block for each multiprocessor, but two with {c.shared_bytes} bytes of shared memory"
-    yield 2 * c.shared_bytes >= shared_most, f"{said} have room: use a larger tile or more stages"
-
-
-def _enough_for_all(c: Wgmma, m: int, n: int, k: int, sms: int, *_) -> Rules:
-    high, wide = c.tiles(m, n)
-    said = f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must get at least one"
-    yield high * wide >= sms, f"{said}: use split_k or a smaller tile"
-
-
-def _in_a_grid(c: Wgmma, m: int, n: int, *_) -> Rules:
-    wide = c.tiles(m, n)[1]
-    said = f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide}"
-    yield wide <= GRID_Y, f"{said} for n={n}: use lean"
-
-
-def _count(c: Wgmma, sizes, device) -> tuple[int, int]:
-    high, wide = c.grid(sizes.m, sizes.n)
-    return high * wide, device.properties.multiprocessor_count
-
-
-def _own_of_last_wave(c: Wgmma, sizes, device) -> Own:
-    count, sms = _count(c, sizes, device)
-    return Own((np.int32(whole_tiles(count, sms) if c.steps(sizes.k) > 1 else count),))
-
-
-def _own_of_pieces(c: Wgmma, sizes, device) -> Own:
-    count, sms = _count(c, sizes, device)
-    cut = cut_into_pieces(count, c.groups, sms)
-    return Own((np.int32(cut.whole), np.int32(cut.groups)), count=cut.whole + cut.pieces)
-
-
-def _places(c: Wgmma, sizes, device) -> Own:
-    places = gpcs.places(device.device_id)
-    return Own((places.data.ptr,), (places,))
-
-
-def _shares(c: Wgmma, sizes, device) -> Own:
-    import cupy
-
-    count, sms = _count(c, sizes, device)
-    sums = cupy.empty((sms, c.m * c.n), cupy.float32)
-    handovers = cupy.zeros((sms, c.groups, 2), cupy.uint32)  # `Handover`s
-    cut = np.int32(shared_tiles(count, sms))
-    return Own((cut, sums.data.ptr, handovers.data.ptr), (sums, handovers), (sums, handovers))
-
-
-def _waves_cut_in_two(c: Wgmma, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
-    waves = count / sms
-    return (ceil(2 * waves) / 2, True) if waves % 1 <= 0.5 and steps > 1 else (ceil(waves), False)
-
-
-def _waves_of_pieces(c: Wgmma, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
-    cut = cut_into_pieces(count, c.groups, sms)
-    lower = bool(cut.pieces) * c.clocks(cut.groups, asked) / c.clocks(c.groups * c.blocks, asked)
-    return ceil(cut.whole / sms) + lower, False
-
-
 _QUIET, _ALWAYS = ("",), ("a", "b")
 _ANY: dict[str, Any] = {"orders": tuple(ORDERS)}
 _THREE: dict[str, Any] = {"groups": (3,), "rows": (192,)}
 _EXCHANGING: dict[str, Any] = {**_THREE, "keep": _QUIET, "exchanging": True, "stages": range(4, 33, 2)}
 _FEW: dict[str, Any] = {"keep": _ALWAYS, "stays": False, "splits": range(1, 9), "narrow": NARROW}
-_PIECES: dict[str, Any] = {"box": 64, "own": _own_of_pieces, "waves": _waves_of_pieces}
-_HALVES: dict[str, Any] = {"rules": _halved, "own": _own_of_last_wave, "waves": _waves_cut_in_two}
 KINDS: dict[str, Kind] = {
     "one_stage": Kind(producer=False, adds=False, keep=_QUIET, stays=False, groups=(1,), stages=(1,)),
     "ring": Kind(producer=False, keep=_QUIET, stays=False, groups=(1,)),
@@ -276,17 +202,17 @@ KINDS: dict[str, Kind] = {
     "persistent": Kind(),
     "packed": Kind(packed=True, keep=_ALWAYS),
     "multicast": Kind(adds=False, keep=_ALWAYS, below=2),
-    "stream_k": Kind(rules=_enough_for_all, own=_shares),
+    "stream_k": Kind(),
     "split_k": Kind(**(_FEW | {"keep": Kind.keep}), **_ANY),
     "few": Kind(**_FEW, packed=True, widths=(64,), orders=("FF",)),
     "lean": Kind(**_ANY, narrow=NARROW),
-    "rounds": Kind(**_ANY, stages=range(2, 33, 2), rules=_in_whole_rounds),
-    "last_wave": Kind(**_ANY, **_HALVES, pairs=True),
+    "rounds": Kind(**_ANY, stages=range(2, 33, 2)),
+    "last_wave": Kind(**_ANY, pairs=True),
     "refilling": Kind(producer=False, adds=False, **_THREE, stages=range(3, 33)),
-    "gpc": Kind(adds=False, everywhere=True, rules=_one_for_each, own=_places),
+    "gpc": Kind(adds=False, everywhere=True),
     "clusters": Kind(**_ANY, keep=_ALWAYS, stays=False, share=(2, 4)),
     "three": Kind(**_ANY, **_EXCHANGING),
-    "pieces": Kind(**_EXCHANGING, **_PIECES, adds=False),
+    "pieces": Kind(**_EXCHANGING, adds=False, box=64),
     "cp_async": Kind(
         producer=False,
         keep=_QUIET,
@@ -296,7 +222,6 @@ KINDS: dict[str, Kind] = {
         rows=(64,),
         widths=(16, 32, 64),
         buffers=(0,),
-        rules=_in_a_grid,
     ),
 }
 #: These add beta·C and a bias, too.
@@ -312,14 +237,15 @@ def begin_at(n: int) -> int:
     return min(2 * n & -2 * n, padding.LINE)
 
 
-def row_cost(n: int) -> float:
-    """Of rows of n 16-bit elements: 1 where they begin at whole lines, or are copied to such rows for everybody."""
-    return ROW_COST.get(begin_at(n), 1.0)
+def line_cost(n: int, k: int, orders: str = "CC") -> float:
+    """Of B's lines, rows or columns: 1 where they begin at whole lines of L2."""
+    return ROW_COST.get(begin_at(k if orders[0] == "F" else n), 1.0)
 
 
-def lines_of(n: int, k: int, orders: str) -> int:
-    """Elements of B side by side: of a row, or of a column."""
-    return k if orders[0] == "F" else n
+#: Sums that blocks of a cluster give each other in a clock, and the share of DRAM's time that is not hidden. Of 15
+#: products of layers on an H100, 16 to 4096 tokens, each with 20 to 44 candidates: what is predicted to be the fastest
+#: took 1.025 times as long as what was, in the mean, and 1.08 without these two.
+EXCHANGED, FROM_DRAM = 5.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -335,10 +261,6 @@ class Wgmma(Tile):
     copied: bool = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
     #: Whether A lies in the order of use, where a kernel that takes orders leaves it open.
     packed: bool = field(default=False, metadata=UNSAID)
-
-    @property
-    def below(self) -> int:
-        return max(self.kind.below, self.share)
 
     def entry(self, dtype: str, extra: bool | str = False, orders: str = "CC") -> str:
         """Return the template instantiation for a dtype.
@@ -358,14 +280,81 @@ class Wgmma(Tile):
         said = len(kind.orders) > 1 and (orders != "CC" or c.packed)
         return f"{c.name}<{', '.join(map(str, (_DTYPES[dtype], *tile, *adds, *share, *(layout if said else ()))))}>"
 
-    def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
-        c, kind, length = self, self.kind, lines_of(n, k, orders)
-        shares = ", ".join(map(str, kind.share))
-        yield c.share in kind.share, f"{c.name} has share {c.share!r}, but takes {shares}"
-        free = kind.ordered and not kind.packed
-        yield not c.packed or free, f"{c.name} has A in one order only: leave packed out"
-        said = "copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for lines of"
-        yield not c.copied or row_cost(length) > 1, f"{said} {length} elements: leave it out"
+    def check(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> None:
+        """Raise ValueError where tiles of any kernel do not take a problem, or this kernel's alone do not."""
+        super().check(m, n, k, sms, shared_most, orders)
+        c, kernel, steps, (high, wide) = self, self.kernel, ceil(k / K), self.tiles(m, n)
+        for holds, said in (
+            (
+                not c.packed or (c.kind.ordered and not c.kind.packed),
+                f"{c.name} has A in one order only: leave packed out",
+            ),
+            (
+                not c.copied or line_cost(n, k, orders) > 1,
+                "copied is for lines of B that begin at multiples of 16 bytes and not of 128, not for lines of "
+                f"{k if orders[0] == 'F' else n} elements: leave it out",
+            ),
+            (
+                kernel != "rounds" or steps % c.stages == 0,
+                f"rounds goes through the {steps} steps of {K} columns in whole rounds of stages, not of {c.stages}: "
+                "use lean",
+            ),
+            (
+                kernel != "last_wave" or c.blocks * c.n % 128 == 0,
+                f"last_wave shares the squares of {c.blocks} x {c.n} sums of a warpgroup between two blocks, but they "
+                "are an odd number: use another tile",
+            ),
+            (
+                kernel != "last_wave" or 2 * c.m * c.n <= c.stages * c.step_bytes,
+                f"last_wave passes half of {c.m} x {c.n} sums through the memory of its {c.stages} stages: use more of "
+                "them",
+            ),
+            (
+                kernel != "gpc" or 2 * c.shared_bytes >= shared_most,
+                f"gpc counts on one block for each multiprocessor, but two with {c.shared_bytes} bytes of shared "
+                "memory have room: use a larger tile or more stages",
+            ),
+            (
+                kernel != "stream_k" or high * wide >= sms,
+                f"stream_k shares {high} x {wide} tiles among {sms} multiprocessors, each of which must get at least "
+                "one: use split_k or a smaller tile",
+            ),
+            (
+                kernel != "cp_async" or wide <= GRID_Y,
+                f"wgmma_cp_async has a row of blocks for {c.n} columns of C and may have {GRID_Y} of them, not {wide} "
+                f"for n={n}: use lean",
+            ),
+        ):
+            require(holds, said)
+
+    def predict(self, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
+        """Cycles, to rank configurations: what bounds a step, times steps, times waves.
+
+        Lines of B that do not begin at whole ones of L2 take the copy engine longer, `line_cost`, unless they are
+        copied first, through DRAM.
+        """
+        c, (high, wide) = self, self.tiles(m, n)
+        asked = c.n * 128 / c.share * (1.0 if c.copied else line_cost(n, k, orders))  # of B: bytes that take as long
+        high = ceil(high / c.share) * c.share
+        count, steps, full = high * wide, ceil(c.steps(k) / c.splits), c.clocks(c.groups * c.blocks, asked)
+        waves: float = ceil(count * c.splits / sms)
+        added = c.splits > 1  # whether blocks of a cluster give each other sums
+        if c.kernel == "last_wave" and count / sms % 1 <= 0.5 and steps > 1:
+            waves, added = ceil(2 * count / sms) / 2, True
+        elif c.kernel == "pieces":
+            cut = cut_into_pieces(count, c.groups, sms)
+            waves = ceil(cut.whole / sms) + bool(cut.pieces) * c.clocks(cut.groups, asked) / full
+        fill, store = 2000 + added * c.m * c.n / EXCHANGED, 1500 + c.m * c.n / 64
+        if c.kind.deep > 1:  # nothing waits for tensor maps, C passes through no shared memory
+            fill, store = 1000, 500 + c.m * c.n / 64
+        if c.copied:  # B is read and written once more; what TMA cannot address at all is copied by everybody
+            fill += 2000 + 4 * n * k / DRAM_BYTES
+        down = min(c.band, high)
+        across = min(ceil(sms / down), wide)
+        down = min(high, max(down, ceil(sms / wide)))
+        read = (down * c.m * 9 / 8 + 2 * across * c.n) * K  # bytes of a step of all that are worked on at a time
+        waited = FROM_DRAM * max(count * c.splits / sms, 1) * steps * read / DRAM_BYTES
+        return waves * (steps * full + store) + fill + waited
 
 
 #: The Hopper ladder: configuration, idea, and what was expected of it before it was measured.
@@ -550,44 +539,203 @@ NARROW_FAMILY: tuple[Wgmma, ...] = (
 )
 
 
-@functools.cache
-def _family(orders: str, apart: bool) -> tuple[Wgmma, ...]:
-    """Return what there is for memory orders of B and C. apart: lines of B do not begin at whole ones of L2.
+# ---- in e4m3
 
-    Blocks that wait for each other were nowhere ahead where they do.
-    """
-    family = [c for c in WGMMA_FAMILY if apart or c.kernel != "clusters"]
-    if orders == "FF":
-        family += NARROW_FAMILY
-        family += [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
-    return tuple(family)
+FP8_NARROW = (16, 32)  #: columns of a tile for few tokens
+_WIDTHS = (16, 32, 64, 96, 128, 144, 160, 176, 184, 192, 256)  #: of wgmma_eight.cuh
+_OUTS = {"bfloat16": "TO_BF16", "e4m3": "TO_E4M3"}
+
+_KEPT = ("", "a", "b", "ab")
+_BOTH: dict[str, Any] = {"keep": _KEPT, "orders": ("CC", "FF")}
+_PAIRS: dict[str, Any] = {**_BOTH, "keep": _KEPT[1:], "below": 2}
+_PACKED: dict[str, Any] = {**_BOTH, "packed": True}
+FP8_KINDS: dict[str, Kind] = {
+    "persistent": Kind(**_BOTH),
+    "multicast": Kind(**_PAIRS),
+    "refilling": Kind(**_BOTH, **_THREE, stages=range(3, 33), producer=False),
+    "packed": Kind(**_PACKED, narrow=FP8_NARROW),
+    "direct": Kind(**_PACKED, buffers=(0,), widths=_WIDTHS),
+    "pairs": Kind(**_PACKED | _PAIRS, buffers=(0,), rows=(64, 128)),
+    "split_k": Kind(**_PACKED, narrow=FP8_NARROW, buffers=(1,), splits=range(2, 9), stays=False),
+}
+
+
+@dataclass(frozen=True)
+class Fp8(Tile):
+    """The knobs of the kernels, as fp8_stages.cuh and store_eight.cuh describe them."""
+
+    NAME: ClassVar[str] = "fp8"
+    K: ClassVar[int] = 128
+    KINDS: ClassVar[dict[str, Kind]] = FP8_KINDS
+    INSTEAD: ClassVar[str] = "FP8 has no other kernel here"
+
+    ahead: int = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
+
+    def entry(
+        self,
+        out: str = "bfloat16",
+        extra: bool | str = False,
+        orders: str = "CC",
+        rows: bool = False,
+        columns: bool = False,
+    ) -> str:
+        """Return the template instantiation.
+
+        out: dtype of C; extra: with a bias, or an activation behind it (`ACTIVATIONS`); orders: "FF": C by columns;
+        rows, columns: scales for each of A's and B's.
+        """
+        c, by_columns = self, orders == "FF"
+        flags = [rows, columns, *([by_columns] if extra or by_columns else [])]
+        added = [extra.upper() if isinstance(extra, str) else "ADDS"] if extra else []
+        last = c.splits if len(c.kind.splits) > 1 else c.buffers
+        knobs = (c.groups, c.blocks, c.n, c.stages, last, _OUTS[out], *(str(x).lower() for x in flags), *added)
+        return f"{c.name}<{', '.join(map(str, knobs))}>"
+
+    def predict(self, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
+        """Cycles, to rank configurations: nobody is faster than DRAM brings the operands and takes C."""
+        c, (high, wide) = self, self.grid(m, n)
+        waves = ceil(high * wide * c.cluster / sms)
+        store = 1500 + c.m * c.n / 64 + (3000 if c.splits > 1 else 0)
+        steps = waves * ceil(c.steps(k) / c.splits) * c.clocks(c.groups * c.blocks) + waves * store
+        return 2000 + max(steps, (m * k * 5 / 8 + n * k + 2 * m * n) / DRAM_BYTES)
+
+
+#: The ladder: configuration, idea, and what was expected of it before it was measured.
+FP8_RUNGS: dict[str, tuple[Fp8, str, str]] = {
+    "fp8_persistent": (
+        Fp8("persistent", 2, 1, 256, 4, 2, band=16, keep="a"),
+        "wgmma_keep on e4m3: 128 columns of A in a stage of as many bytes",
+        "1.9x over wgmma_keep: twice the multiplications for each byte and cycle, the same time to store C.",
+    ),
+    "fp8_tall": (
+        Fp8("persistent", 2, 2, 192, 4, 2, band=8, keep="a"),
+        "256 x 192 of C a block, 192 accumulators a thread",
+        "1.05x over fp8_persistent where tiles divide evenly: 29 instead of 42 KiB from L2 for each 128 x 256 x 128.",
+    ),
+    "fp8_refilling": (
+        Fp8("refilling", 3, 1, 256, 4, 1, band=11, keep="a"),
+        "192 x 256 of C a block, three warpgroups that refill the ring in turn",
+        "1.04x over fp8_tall where tiles divide evenly: 864 instead of 896 cycles of shared memory a step.",
+    ),
+    "fp8_multicast": (
+        Fp8("multicast", 2, 1, 256, 4, 2, band=8, keep="a"),
+        "clusters of two blocks: each fetches half of B for both",
+        "1.0x: half of B's reads of L2, but the port to the SM, which bounds a step, sees the same bytes.",
+    ),
+    "fp8_packed": (
+        Fp8("packed", 2, 1, 256, 5, 1, band=16, keep="a"),
+        "fp8_persistent with A and its metadata in the order of use, five stages and one square",
+        "1.08x over fp8_persistent: a stage more is worth 7% at 4096 cubed, 80 instead of 144 requests for A the rest.",
+    ),
+    "fp8_direct": (
+        Fp8("direct", 2, 2, 176, 5, 0, band=8, keep="a"),
+        "C from registers to memory: all shared memory is ring, and the width is one that fills waves",
+        "1.05x over fp8_packed at 4096 cubed: three full waves of 256 x 176, three quarters of the bytes of a step.",
+    ),
+    "fp8_pairs": (
+        Fp8("pairs", 2, 1, 256, 5, 0, band=8, keep="ab"),
+        "fp8_direct in clusters of two blocks, which fetch B for each other",
+        "1.15x over fp8_packed at 16384 cubed: 26 instead of 42 KiB a step from L2, asked for by neighbours in step.",
+    ),
+    "fp8_split_k": (
+        Fp8("split_k", 2, 1, 128, 6, 1, 2, keep="b"),
+        "a cluster of two blocks shares the steps of a tile and adds in shared memory",
+        "Ahead of one block for each tile where there are fewer than 66 tiles, behind where there are more.",
+    ),
+}
+
+#: What the tuner chooses from, as WGMMA_FAMILY: what won or came near anywhere, and what is new.
+FP8_FAMILY: tuple[Fp8, ...] = (
+    Fp8("persistent", 2, 1, 256, 4, 2, band=16, keep="a"),
+    *(Fp8("persistent", 2, 2, 192, 4, 2, band=band, keep="a") for band in (8, 11)),
+    *(Fp8("packed", 2, 1, 256, 5, 1, band=band, keep="a") for band in (12, 16, 22)),
+    *(Fp8("packed", 2, 1, 256, 5, 1, band=band) for band in (8, 16)),
+    Fp8("packed", 2, 1, 256, 5, 1, band=16, keep="ab"),
+    Fp8("packed", 2, 1, 256, 5, 1, band=16, keep="a", ahead=256),
+    *(Fp8("packed", 2, 2, 192, 4, 2, band=band, keep="a") for band in (4, 8, 11, 16)),
+    *(Fp8("packed", 2, 2, 192, 4, 2, band=8, keep=keep) for keep in ("", "ab")),
+    *(Fp8("direct", 2, 1, 256, 5, 0, band=band, keep="a") for band in (16, 22)),
+    *(Fp8("direct", 2, 1, 256, 5, 0, band=16, keep=keep) for keep in ("b", "ab")),
+    Fp8("direct", 2, 1, 256, 5, 0, band=8),
+    Fp8("direct", 2, 1, 256, 5, 0, band=16, keep="a", ahead=256),
+    *(Fp8("pairs", 2, 1, 256, 5, 0, band=band, keep="ab") for band in (4, 8, 16)),
+    *(Fp8("pairs", 2, 1, 256, 5, 0, band=band, keep="a") for band in (8, 16)),
+    *(Fp8("direct", 2, 2, 192, 5, 0, band=8, keep=keep) for keep in ("", "a")),
+    Fp8("direct", 2, 2, 184, 5, 0, band=8, keep="a"),
+    *(Fp8("direct", 2, 2, 176, 5, 0, band=band, keep="a") for band in (4, 8)),
+    Fp8("direct", 2, 2, 176, 5, 0, band=8, keep="ab"),
+    Fp8("direct", 2, 2, 160, 5, 0, band=8, keep="a"),
+    *(Fp8("direct", 2, 2, 144, 5, 0, band=band, keep="a") for band in (6, 12)),
+    *(Fp8("direct", 2, 2, 128, 6, 0, band=8, keep=keep) for keep in ("a", "b")),
+    Fp8("direct", 2, 1, 192, 6, 0, band=16, keep="a"),
+    *(Fp8("direct", 2, 1, 128, 8, 0, keep=keep) for keep in ("", "b")),
+    Fp8("direct", 1, 2, 128, 8, 0, keep="b"),
+    Fp8("direct", 1, 1, 256, 5, 0, keep="b"),
+    *(Fp8("direct", 1, 1, 128, 10, 0, keep=keep) for keep in ("", "b")),
+    *(Fp8("direct", 2, 1, 64, 12, 0, keep=keep) for keep in ("", "b")),
+    *(Fp8("direct", 1, 1, 64, 16, 0, keep=keep) for keep in ("", "b")),
+    *(Fp8("direct", 1, 1, 32, 22, 0, keep=keep) for keep in ("", "b")),
+    *(Fp8("direct", 1, 1, 16, 30, 0, keep=keep) for keep in ("", "b")),
+    Fp8("persistent", 1, 1, 128, 8, 2, keep="b"),
+    Fp8("persistent", 2, 1, 64, 8, 1, keep="b"),
+    *(Fp8("split_k", 1, 1, 64, 8, 1, splits, keep=keep) for splits in (2, 4) for keep in ("", "b")),
+    *(Fp8("split_k", 2, 1, 64, 8, 1, splits, keep="b") for splits in (2, 4)),
+    Fp8("split_k", 1, 1, 128, 6, 1, 2, keep="b"),
+    *(Fp8("split_k", 2, 1, 128, 6, 1, splits, keep="b") for splits in (2, 3)),
+    Fp8("split_k", 1, 2, 128, 6, 1, 2, keep="b"),
+    Fp8("split_k", 2, 2, 128, 5, 1, 2, keep="b"),
+)
+#: For few tokens, C by columns.
+FP8_NARROW_FAMILY: tuple[Fp8, ...] = (
+    *(Fp8("packed", groups, 1, n, 10, 1, keep="b") for groups in (1, 2) for n in FP8_NARROW),
+    *(
+        Fp8("split_k", groups, 1, n, 10, 1, splits, keep="b")
+        for groups in (1, 2)
+        for n in FP8_NARROW
+        for splits in (2, 3, 4, 8)
+    ),
+)
+
+
+# ---- what the tuner tries, and keeps
 
 
 @functools.lru_cache(1024)
-def likely(m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Wgmma, ...]:
-    """Return what takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Tile.check`."""
-    return tiles.likely(_family(orders, row_cost(lines_of(n, k, orders)) > 1), predict, m, n, k, sms, most, orders)
+def likely(eight: bool, m: int, n: int, k: int, sms: int, most: int, orders: str = "CC") -> tuple[Any, ...]:
+    """Return Hopper's configurations that take a problem and are not ruled out by prediction.
+
+    sms, most: of the GPU, see `Tile.check`. Blocks that wait for each other were nowhere ahead where lines of B begin
+    at whole ones of L2.
+    """
+    apart = line_cost(n, k, orders) > 1
+    family: list[Any] = [c for c in (FP8_FAMILY if eight else WGMMA_FAMILY) if apart or c.kernel != "clusters"]
+    if orders == "FF":
+        family += FP8_NARROW_FAMILY if eight else NARROW_FAMILY
+        family += [] if eight else [replace(c, packed=True) for c in family if c.kind.ordered and not c.kind.packed]
+    times = {c: c.predict(m, n, k, sms, orders) for c in family if c.takes(m, n, k, sms, most, orders)}
+    least = min(times.values(), default=0.0)
+    return tuple(c for c, time in times.items() if time <= WITHIN * least)
 
 
-def candidates(problem: Problem, device) -> list[Wgmma | MmaSp]:
+def candidates(problem: Problem, device) -> list[Any]:
     """Return what takes the problem on this GPU, without what a prediction rules out: Hopper's, or the source's."""
-    if jit.arch_of(device) not in TARGETS:
-        return [config for config in MMA_SP_FAMILY if config.fits(device)]
-    return list(likely(problem.m, problem.n, problem.k, *limits(device), problem.orders))
+    of, eight = (problem.m, problem.n, problem.k, *limits(device), problem.orders), dtype_of(problem) == EIGHT
+    if jit.arch_of(device) in TARGETS:
+        return [*likely(eight, *of)]
+    return [config for config in MMA_SP_FAMILY if config.takes(*of) and not eight]
 
 
-def fits(config: Wgmma | MmaSp | fp8_family.Fp8, problem: Problem, device) -> bool:
-    """Whether the GPU takes a configuration for the problem, whose operands have 16 bits."""
-    if isinstance(config, MmaSp):
-        return config.fits(device) and problem.orders == "CC"
+def fits(config: Wgmma | MmaSp | Fp8, problem: Problem, device) -> bool:
+    """Whether the GPU takes a configuration for the problem."""
+    there = isinstance(config, MmaSp) or jit.arch_of(device) in TARGETS
     taken = config.takes(problem.m, problem.n, problem.k, *limits(device), problem.orders)
-    return isinstance(config, Wgmma) and taken and jit.arch_of(device) in TARGETS
+    return there and taken and isinstance(config, Fp8) == (dtype_of(problem) == EIGHT)
 
 
 def jobs(configs, problem: Problem) -> list[tuple[Path, str]]:
     """(source, entry) to compile for the problem; `mma_sp.prepare` compiles its own, which depend on alignment."""
-    dtype = problem.device().a.dtype
-    return [(c.source, c.entry(dtype, orders=problem.orders)) for c in configs if isinstance(c, Wgmma)]
+    dtype, *scaled = instance_of(problem.device())
+    return [(c.source, c.entry(dtype, False, problem.orders, *scaled)) for c in configs if not isinstance(c, MmaSp)]
 
 
 def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
@@ -599,42 +747,9 @@ def complete(config: Wgmma | MmaSp, more) -> Wgmma | MmaSp:
     return replace(config, kernel="lean", groups=min(config.groups, 2))  # refilling has three: nobody only copies
 
 
-#: Sums that blocks of a cluster give each other in a clock, and the share of DRAM's time that is not hidden. Of 15
-#: products of layers on an H100, 16 to 4096 tokens, each with 20 to 44 candidates: what is predicted to be the fastest
-#: took 1.025 times as long as what was, in the mean, and 1.08 without these two.
-EXCHANGED, FROM_DRAM = 5.5, 0.05
-
-
-def predict(config: Wgmma, m: int, n: int, k: int, sms: int, orders: str = "CC") -> float:
-    """Cycles of a Hopper configuration, to rank them: what bounds a step, times steps, times waves.
-
-    Rows of B that do not begin at whole lines take the copy engine longer, `row_cost`, unless they are copied first,
-    through DRAM.
-    """
-    c, kind = config, config.kind
-    cost = 1.0 if c.copied else row_cost(lines_of(n, k, orders))
-    asked = c.n * 128 / c.share * cost  # of B's rows, as bytes that take as long
-    high, wide = c.tiles(m, n)
-    high = ceil(high / c.share) * c.share
-    steps = ceil(c.steps(k) / c.splits)
-    full = c.clocks(c.groups * c.blocks, asked)
-    waves, shared = kind.waves(c, high * wide, steps, sms, asked)
-    fill, store = 2000 + shared * c.m * c.n / EXCHANGED, 1500 + c.m * c.n / 64
-    if kind.deep > 1:  # nothing waits for tensor maps, C passes through no shared memory
-        fill, store = 1000, 500 + c.m * c.n / 64
-    if c.copied:  # B is read and written once more; what TMA cannot address at all is copied by everybody
-        fill += 2000 + 4 * n * k / tiles.DRAM_BYTES
-    down = min(c.band, high)
-    across = min(ceil(sms / down), wide)
-    down = min(high, max(down, ceil(sms / wide)))
-    read = (down * c.m * 9 / 8 + 2 * across * c.n) * K  # bytes of a step of all that are worked on at a time
-    waited = FROM_DRAM * max(high * wide * c.splits / sms, 1) * steps * read / tiles.DRAM_BYTES
-    return waves * (steps * full + store) + fill + waited
-
-
-def sources(config: Wgmma | MmaSp | fp8_family.Fp8) -> set[Path]:
+def sources(config: Wgmma | MmaSp | Fp8) -> set[Path]:
     """Return what a configuration was tried against: the kernels of its family."""
-    every = (*WGMMA_FAMILY, *NARROW_FAMILY, *MMA_SP_FAMILY, *fp8_family.FAMILY)
+    every = (*WGMMA_FAMILY, *NARROW_FAMILY, *MMA_SP_FAMILY, *FP8_FAMILY)
     return {member.source for member in every if type(member) is type(config)}
 
 
@@ -643,15 +758,22 @@ CHOICES: Choices[Any] = Choices(
     "tensor_core_24",
     HERE / "choices",
     {"m": int, "n": int, "k": int, "dtype": str},
-    {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": fp8_family.Fp8},
+    {"wgmma": Wgmma, "mma_sp": MmaSp, "fp8": Fp8},
     sources,
 )
 ROUNDS = Rounds(first=4, final=9, finalists=4, short_us=40, factor=3)
+#: The system's own labels tell the dtype, so that looking a choice up makes no operands.
+_LABELLED = {label_of(x, orders): x for x in LABELS for orders in ORDERS}
+_LABELLED |= {label_of(EIGHT, orders, scale, out): EIGHT for orders in ORDERS for scale in SCALES for out in OUTS}
+
+
+def dtype_of(problem: Problem) -> str:
+    """Return the dtype of A and B."""
+    return _LABELLED.get(getattr(problem, "label", "")) or problem.device().a.dtype
 
 
 def key(problem: Problem) -> tuple[int, int, int, str]:
-    # The system's own labels tell the dtype, so that looking a choice up makes no operands.
-    dtypes = {label_of(dtype, orders): dtype for dtype in LABELS for orders in ORDERS}
-    dtype = dtypes.get(getattr(problem, "label", "")) or problem.device().a.dtype
+    """Return what a choice is kept under."""
+    dtype = dtype_of(problem)
     orders = "" if problem.orders == "CC" else f" {problem.orders}"  # as files of choices had it before
-    return problem.m, problem.n, problem.k, dtype + orders
+    return problem.m, problem.n, problem.k, problem.label if dtype == EIGHT else dtype + orders

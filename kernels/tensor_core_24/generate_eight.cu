@@ -1,4 +1,4 @@
-// Random operands of e4m3: A, 2:4 along k, and B^T, dense (fp8_operands.py makes the same bits with
+// Random operands of e4m3: A, 2:4 along k, and B^T, dense (operands.py makes the same bits with
 // NumPy).
 //
 // Every group and every value comes from its position alone (splitmix.cuh), as in generate.cu:

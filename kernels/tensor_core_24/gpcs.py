@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import jit
 from ..contract import require
+from ..lazy import core, cupy
 
 SOURCE = Path(__file__).with_name("gpcs.cu")
 SIZES = range(2, 9)  #: of clusters; what one size keeps apart, another joins
@@ -25,52 +26,39 @@ def places(device_id: int):
     Each place, 0 to SMs - 1, is one SM's; -1 where no SM has the number. Takes some milliseconds, once. Raises
     ValueError where not every SM ran a cluster.
     """
-    import cupy
-    from cuda.core import Device, LaunchConfig, launch
-
-    device = Device(device_id)
-    properties = device.properties
-    sms = properties.multiprocessor_count
-    shared = properties.max_shared_memory_per_block_optin - 1024  # an SM has no room for two
-    kernel = jit.load(jit.compile_cubin(SOURCE, "gpcs", jit.arch_of(device)), shared)
-    stream = device.create_stream()
-    clusters = []
+    device = core.Device(device_id)
+    sms = device.properties.multiprocessor_count
+    shared = device.properties.max_shared_memory_per_block_optin - 1024  # an SM has no room for two
+    kernel, stream = jit.loaded(SOURCE, "gpcs", device, shared), device.create_stream()
+    clusters: list[np.ndarray] = []
     for size in SIZES:
         out = cupy.empty((WAVES * sms // size, size), cupy.uint32)
         cupy.cuda.get_current_stream().synchronize()
-        config = LaunchConfig(grid=len(out), cluster=size, block=32, shmem_size=shared)
-        launch(stream, config, kernel, out.data.ptr, np.int32(STAY))
+        config = core.LaunchConfig(grid=len(out), cluster=size, block=32, shmem_size=shared)
+        core.launch(stream, config, kernel, out.data.ptr, np.int32(STAY))
         stream.sync()
-        clusters += [row.astype(np.int64) for row in out.get()]
-    found = cupy.asarray(placed(joined(clusters), sms))
+        clusters += [*out.get().astype(np.int64)]
+    found = cupy.asarray(placed(clusters, sms))
     cupy.cuda.get_current_stream().synchronize()  # it is there, whatever stream comes next
     return found
 
 
-def joined(clusters: Sequence[np.ndarray]) -> dict[int, int]:
-    """Return number of an SM -> the smallest number of an SM that clusters join it to, over any SMs.
+def placed(clusters: Sequence[np.ndarray], sms: int) -> np.ndarray:
+    """Return what `places` returns, from the numbers of the SMs of clusters: what they join, over any SMs, is a GPC.
 
-    clusters: arrays of numbers.
+    Raises ValueError where they ran on more or fewer than there are SMs.
     """
     numbers = np.unique(np.concatenate(clusters))
-    least, before = np.arange(numbers[-1] + 1), numbers[:0]
+    require(
+        len(numbers) == sms,
+        f"clusters ran on {len(numbers)} of this GPU's {sms} multiprocessors, so nobody knows which of them form a "
+        "GPC: use wgmma_keep",
+    )
+    least, before = np.arange(numbers[-1] + 1), numbers[:0]  # number -> the smallest that it is joined to
     while not np.array_equal(least, before):
         before = least.copy()
         for cluster in clusters:
             least[cluster] = least[cluster].min()
-    return dict(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
-
-
-def placed(groups: dict[int, int], sms: int) -> np.ndarray:
-    """Return what `places` returns, from number -> GPC.
-
-    Raises ValueError where they are not as many as there are SMs.
-    """
-    require(
-        len(groups) == sms,
-        f"clusters ran on {len(groups)} of this GPU's {sms} multiprocessors, so nobody knows which of them form a GPC: "
-        "use wgmma_keep",
-    )
-    found = np.full(max(groups) + 1, -1, np.int32)
-    found[sorted(groups, key=lambda number: (groups[number], number))] = np.arange(sms)
+    found = np.full(len(least), -1, np.int32)
+    found[numbers[np.argsort(least[numbers], kind="stable")]] = np.arange(sms)
     return found

@@ -1,8 +1,7 @@
-"""The system's variants: the source's kernel and its side studies, the Hopper ladder, and the tuned choice."""
+"""The system's variants: the source's kernel, its side studies, the Hopper ladder, and what is tuned, in any dtype."""
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +9,13 @@ from .. import autotune
 from ..contract import Family, Kernel, Launch, Operands, PreparedKernel, Problem, require
 from ..formats import compress
 from ..formats.half import Half
+from ..lazy import cupy
 from . import family, mma_sp, wgmma
-from .family import PUBLISHED, RUNGS, STUDIES, MmaSp
-from .operands import SYSTEM
+from .family import FP8_RUNGS, PUBLISHED, RUNGS, STUDIES, MmaSp
+from .operands import EIGHT, SYSTEM
+from .tiles import HERE, Tile, limits
 
-HERE = Path(__file__).parent
-BASELINES = ("cusparselt", "cublaslt")
+BASELINES = ("cusparselt", "cublas.lt")
 
 _STUDIES = {
     "mma_sp_ca": ("copies of 16 bytes by .ca, through L1", "0.9x, as the source says."),
@@ -45,7 +45,7 @@ _STUDIES = {
 #: that the tuner tries, have as many more, which `prepare` compiles when they are asked for.
 _PUBLISHED = tuple(PUBLISHED.entry(dtype, mask=mask) for dtype in ("bfloat16", "float16") for mask in (False, True))
 
-CONFIGS = {"mma_sp": PUBLISHED, **STUDIES, **{name: config for name, (config, *_) in RUNGS.items()}}
+CONFIGS = {"mma_sp": PUBLISHED, **STUDIES, **{name: config for name, (config, *_) in (RUNGS | FP8_RUNGS).items()}}
 VARIANTS: dict[str, Kernel] = {
     "mma_sp": Kernel(
         "mma_sp",
@@ -90,54 +90,52 @@ def prepare(variant: str, problem: Problem, device, **extra) -> PreparedKernel:
     """Compile `variant` for `device` (a current `cuda.core.Device`), prepare A's metadata, make it ready.
 
     extra: alpha, beta, c and bias of C = alpha·A·B + beta·c + bias, as `mma_sp.prepare` and `wgmma.prepare` take
-    them. Raises ValueError where the variant does not exist or does not take the problem or the GPU.
+    them; for "auto" also `file`, see `autotune.prepare_choice`. Raises ValueError where the variant does not exist or
+    does not take the problem or the GPU.
     """
     require(
         variant in VARIANTS,
         f"{SYSTEM} has no variant {variant!r}: choose one of {', '.join(VARIANTS)}",
     )
-    if variant == "auto":
-        return prepare_auto(variant, problem, device, **extra)
-    return prepare_config(variant, problem, device, CONFIGS[variant], **extra)
+    return prepared(variant, problem, device, **extra)
 
 
-def prepare_auto(name: str, problem: Problem, device, *, file: Path | None = None, **extra) -> Launch:
-    """Return the chosen configuration, ready to run; tunes first where there is no choice yet.
+def prepared(variant: str, problem: Problem, device, **extra) -> PreparedKernel:
+    """Return a variant in any dtype, ready to run: of a configuration, or of what is chosen."""
+    if variant in CONFIGS:
+        return prepare_config(variant, problem, device, CONFIGS[variant], **extra)
+    return autotune.prepare_choice(variant, FAMILIES["auto"], problem, device, **extra)
 
-    file: where to look and to write, instead of the usual places. `prepare_ms` is the preparation of A,
-    and the trials where there were any. extra: alpha, beta, c, bias.
-    """
-    adds = set(extra) - {"alpha"}
-    return autotune.prepare_choice(
-        family.CHOICES,
-        family.key(problem),
-        device,
-        fits=lambda config: family.fits(config, problem, device),
-        make=lambda: tune(problem, device),
-        prepare=lambda config: prepare_config(name, problem, device, family.complete(config, adds), **extra),
-        file=file,
-    )
+
+def prepare_config(name: str, problem: Problem, device, config, **extra) -> Launch:
+    """Return a configuration of any family, ready to run."""
+    module = mma_sp if isinstance(config, MmaSp) else wgmma
+    return module.prepare(name, problem, device, config, **extra)
+
+
+def _prepare_chosen(name: str, problem: Problem, device, config, **extra) -> Launch:
+    """Return a choice, ready to run: where more than a product is asked for, the same tile of a kernel that adds it."""
+    return prepare_config(name, problem, device, family.complete(config, set(extra) - {"alpha"}), **extra)
 
 
 def tune(problem: Problem, device) -> autotune.Winner:
-    """Return the fastest candidate whose output is the published kernel's.
+    """Return the fastest candidate whose output is that of the first of some simple kernels that runs.
 
-    Or, where that cannot run, wgmma_one_stage's.
-
-    Both take operands by rows; where B or C lie by columns, they multiply copies.
+    That is the published kernel, else wgmma_one_stage, which take operands by rows: where B or C lie by columns, they
+    multiply copies. In e4m3 it is the ladder's first rung.
     """
-    configs = family.candidates(problem, device)
+    configs, eight = family.candidates(problem, device), family.dtype_of(problem) == EIGHT
     require(
         bool(configs),
-        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see "
-        "WGMMA_FAMILY and MMA_SP_FAMILY of family.py",
+        f"no configuration takes m={problem.m}, n={problem.n}, k={problem.k} on this GPU: see the families of "
+        "family.py",
     )
-    share: dict = {"cache": {}} if isinstance(configs[0], family.Wgmma) else {}  # what they prepare
+    share: dict = {"cache": {}} if isinstance(configs[0], Tile) else {}  # what they prepare
     return autotune.tune(
         problem,
         configs,
         lambda p, config: prepare_config("trial", p, device, config, **(share if p is problem else {})),
-        [partial(_by_rows, name, device=device) for name in ("mma_sp", "wgmma_one_stage")],
+        [partial(_by_rows, x, device=device) for x in (FP8_RUNGS if eight else ("mma_sp", "wgmma_one_stage"))],
         device,
         family.ROUNDS,
         family.jobs(configs, problem),
@@ -149,14 +147,14 @@ def _by_rows(name: str, problem: Problem, device) -> Any:
 
     Of others, on copies, whose result each launch copies to the problem's.
     """
-    if problem.orders == "CC":
-        return prepare(name, problem, device)
-    import cupy
-
+    if problem.orders == "CC" or name in FP8_RUNGS:
+        return prepare_config(name, problem, device, CONFIGS[name])
     given = problem.device()
     b, c = compress.contiguous(given.b.bits), cupy.empty(given.c.shape, cupy.uint16)
     rows = Operands(given.a, Half(given.b.dtype, b), Half(given.c.dtype, c))
-    inner = prepare(name, replace(problem, orders="CC", make_device=lambda: rows, _device=None), device)
+    inner = prepare_config(
+        name, replace(problem, orders="CC", make_device=lambda: rows, _device=None), device, CONFIGS[name]
+    )
 
     def launch(stream) -> None:
         inner.launch(stream)
@@ -167,18 +165,14 @@ def _by_rows(name: str, problem: Problem, device) -> Any:
     return SimpleNamespace(name=inner.name, launch=launch, result=lambda: given.c)
 
 
-def prepare_config(name: str, problem: Problem, device, config, **extra) -> Launch:
-    """Return a configuration of either family, ready to run."""
-    module = mma_sp if isinstance(config, MmaSp) else wgmma
-    return module.prepare(name, problem, device, config, **extra)
-
-
-def _cost(config, p: Problem, device) -> float:
-    if isinstance(config, MmaSp):
-        return 0.0
-    return family.predict(config, p.m, p.n, p.k, device.properties.multiprocessor_count, p.orders)
-
-
 FAMILIES = {
-    "auto": Family(prepare_config, family.candidates, family.fits, tune, family.CHOICES, family.key, _cost),
+    "auto": Family(
+        prepare=_prepare_chosen,
+        candidates=family.candidates,
+        fits=family.fits,
+        tune=tune,
+        choices=family.CHOICES,
+        key=family.key,
+        cost=lambda config, p, device: config.predict(p.m, p.n, p.k, limits(device)[0], p.orders),
+    ),
 }

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import autotune, gpu, workspace
-from ..contract import require
+from .. import autotune, gpu, tma, workspace
+from ..contract import Slot, require
 from ..formats.half import DTYPES
-from ..formats.two_four_eight import TwoFourEight
-from ..tma import mapped, remember
-from . import family, fp8_family, fp8_operands, tiles, wgmma
-from .fp8_family import Fp8
-from .fp8_operands import DTYPE
-from .tiles import Tile, limits
+from ..formats.two_four import TwoFourEight
+from ..lazy import core
+from . import family, wgmma
+from .family import Fp8
+from .operands import EIGHT, label_of
+from .tiles import Tile, limits, require_activation
 
 ORDERS = "FF"  # tokens x features: k, and features, side by side
 #: What `pack` rounds m and k up to: whole tiles of every kernel, whole rounds of rings of four stages. In 8 bits k is
@@ -32,7 +32,6 @@ ORDERS = "FF"  # tokens x features: k, and features, side by side
 ROWS, COLUMNS = 256, 4 * family.K
 QUANTISE = Path(__file__).with_name("quantise.cu")
 _ENUM = {"bfloat16": "BF16", "float16": "F16"}
-_LINE = 128  # bytes of a box's line, and of a swizzle
 
 
 @dataclass(frozen=True)
@@ -41,21 +40,16 @@ class Sizes:
 
     m: int  #: features of Y
     k: int  #: features of X
-    tokens: int
+    n: int  #: tokens, columns of C as the system calls them
     dtype: str  #: of A and X
     bias: bool = False
     activation: str = ""
     vectors: bool = False  #: e4m3: a scale for each row of A and for each token, instead of one for each operand
 
     @property
-    def n(self) -> int:
-        """Columns of C, as the system calls them."""
-        return self.tokens
-
-    @property
     def eight(self) -> bool:
         """Tell whether the layer is in FP8."""
-        return self.dtype == DTYPE
+        return self.dtype == EIGHT
 
     @property
     def said(self) -> str:
@@ -80,14 +74,14 @@ def pack(a):
     tiles of any height. Of a `TwoFourEight` both in one: uint8 (m' / 64, k' / 128, 5120).
     """
     if isinstance(a, TwoFourEight):
-        return fp8_operands.pack(a, ROWS)
+        return wgmma.pack_values(a, ROWS, Fp8.K)
     return wgmma.pack_values(a, ROWS, COLUMNS), wgmma.ring_metadata(a, 3 * ROWS, COLUMNS)
 
 
 def check(sizes: Sizes) -> None:
     """Raise ValueError, one sentence, for sizes that no kernel here takes."""
     require(
-        sizes.dtype in (*DTYPES, DTYPE),
+        sizes.dtype in (*DTYPES, EIGHT),
         f"a 2:4 layer multiplies bfloat16 or float16, but is given {sizes.dtype}: convert it",
     )
     for name, value, multiple in (("inputs", sizes.k, 16 if sizes.eight else 8), ("outputs", sizes.m, 8)):
@@ -95,7 +89,7 @@ def check(sizes: Sizes) -> None:
             value % multiple == 0,
             f"{sizes.said} has {value} {name}, but the copy engine takes multiples of {multiple}: pad them",
         )
-    tiles.require_activation(sizes.activation)
+    require_activation(sizes.activation)
 
 
 def reads_packed(config, eight: bool) -> bool:
@@ -107,10 +101,10 @@ def reads_packed(config, eight: bool) -> bool:
 
 def config_of(sizes: Sizes, device) -> Tile:
     """Return the tuned configuration where the choices have the sizes, else the best by prediction."""
-    of, most = (sizes.m, sizes.tokens, sizes.k), limits(device)
+    of, most = (sizes.m, sizes.n, sizes.k), limits(device)
     label = f"{sizes.dtype} {ORDERS}"
     if sizes.eight:
-        label = fp8_operands.label("vectors" if sizes.vectors else "tensor", orders=ORDERS)
+        label = label_of(EIGHT, ORDERS, "vectors" if sizes.vectors else "tensor")
     found = autotune.look_up(
         family.CHOICES,
         (*of, label),
@@ -127,14 +121,16 @@ def predicted(sizes: Sizes, sms: int, most: int) -> Tile:
 
     Raises ValueError, one sentence, where no kernel takes the sizes.
     """
-    of: Any = fp8_family if sizes.eight else family
-    shape, keep = (sizes.m, sizes.tokens, sizes.k), tiles.worth_keeping(sizes.tokens)
-    found = [c for c in of.likely(*shape, sms, most, ORDERS) if reads_packed(c, sizes.eight)]
+    shape, keep = (
+        (sizes.m, sizes.n, sizes.k),
+        "b" if sizes.n <= 1024 else "a",
+    )  # L2 is asked to keep B while it is small
+    found = [c for c in family.likely(sizes.eight, *shape, sms, most, ORDERS) if reads_packed(c, sizes.eight)]
     require(
         bool(found),
-        f"no kernel takes {sizes.said} of {sizes.k} inputs, {sizes.m} outputs and {sizes.tokens} tokens on this GPU",
+        f"no kernel takes {sizes.said} of {sizes.k} inputs, {sizes.m} outputs and {sizes.n} tokens on this GPU",
     )
-    return min(found, key=lambda c: (of.predict(c, *shape, sms, ORDERS), c.keep != keep))
+    return min(found, key=lambda c: (c.predict(*shape, sms, ORDERS), c.keep != keep))
 
 
 def quantise(stream, dtype: str, tokens: int, k: int, x: int, to: int, scale: int, device) -> None:
@@ -157,7 +153,6 @@ class Launcher:
     config: Any
     kernel: Any
     launch: Any  #: cuda.core.LaunchConfig
-    enqueue: Any  #: cuda.core.launch
     order: tuple  #: arguments between the matrices and what is scaled
     _given: dict = field(default_factory=dict)  #: addresses -> arguments
 
@@ -169,26 +164,21 @@ class Launcher:
         may overlap.
         """
         given = self._given.get((x, y, *held)) or self._arguments(x, y, *held)
-        self.enqueue(stream, self.launch, self.kernel, *given)
+        core.launch(stream, self.launch, self.kernel, *given)
 
-    def _arguments(self, x: int, y: int, *held: int) -> tuple:
-        s, c, (*of_a, bias) = self.sizes, self.config, held
-        b = mapped(x, (s.tokens, s.k), (c.n // c.below, c.K), "|u1" if s.eight else "<u2", _LINE, c.ahead)
-        d: tuple = (y, np.int32(2 * s.m))
-        if not c.direct:
-            d = (mapped(y, (s.tokens, s.m), (min(64, c.n), 64), "<u2", _LINE),)
-        m, tokens = np.int32(s.m), np.int32(s.tokens)
+    def _arguments(self, x: int, y: int, packed: int, *held: int) -> tuple:
+        s, (*scales, bias), metadata = self.sizes, held, None
         if s.eight:
-            packed, *scales = of_a
-            given: tuple = (packed, b, *d, *self.order, *scales, 0, m, tokens, bias)
+            val, scales = Slot(packed, (1,), "uint8"), [*scales, 0]
         else:
-            values, metadata = of_a
-            a = values if c.kind.packed else mapped(values, (s.rows * s.pieces * 16, _LINE), (16, _LINE), "<u2", 0)
-            words = ceil(s.m / 3 / ROWS) * 3 * ROWS // 64, 128 * s.pieces
-            e = mapped(metadata, words, (c.m // 64, 128), "<u4", 0)
-            added = np.float32(1), np.float32(0), 0, bias
-            given = (a, e, b, *d, *self.order, *added, m, tokens, m, np.int32(s.pieces))
-        return remember(self._given, (x, y, *held), given)
+            val = Slot(packed, (s.rows, s.pieces, 64, 32), "uint16")
+            metadata = Slot(scales[0], (ceil(s.m / 3 / ROWS) * 3 * ROWS // 64, 128 * s.pieces), "uint32")
+            scales = [1, 0]
+        b, out = Slot(x, (s.n, s.k), "uint8" if s.eight else "uint16"), Slot(y, (s.n, s.m), "uint16")
+        matrices, sizes = (val, metadata, b, out), (s.m, s.n, s.k)
+        given = wgmma.arguments(self.config, matrices, self.order, sizes, scales=scales, bias=bias, orders=ORDERS)
+        encoded = tuple(tma.encoded(x) if isinstance(x, tma.Mapped) else x for x in given)
+        return tma.remember(self._given, (x, y, packed, *held), encoded)
 
 
 @functools.lru_cache(512)
@@ -197,14 +187,11 @@ def launcher(sizes: Sizes, ordinal: int) -> Launcher:
 
     Raises ValueError, one sentence, where no kernel takes the sizes or the GPU has no wgmma.
     """
-    from cuda.core import launch as enqueue
-
     check(sizes)
     device = gpu.with_wgmma(ordinal, sizes.said)
     config: Any = config_of(sizes, device)
     dtype, scaled = ("bfloat16", [sizes.vectors] * 2) if sizes.eight else (sizes.dtype, [])
     kernel = wgmma.kernel_of(config, config.entry(dtype, sizes.activation or sizes.bias, ORDERS, *scaled), device)
-    own = config.kind.own(config, sizes, device)
-    launch = config.launch(sizes.m, sizes.tokens, kernel, device, own.count)
-    order = config.order(sizes.m, sizes.tokens, sizes.k, own.arguments)
-    return Launcher(sizes, config, kernel, launch, enqueue, order)
+    own, _, count = wgmma.own_of(config, sizes, device)
+    launch = config.launch(sizes.m, sizes.n, kernel, device, count)
+    return Launcher(sizes, config, kernel, launch, config.order(sizes.m, sizes.n, sizes.k, own))

@@ -13,8 +13,11 @@ from ..contract import Launch, Problem, require, timed
 from ..formats import layout, two_four
 from ..formats.half import Half, array_module
 from ..formats.two_four import TwoFour
+from ..lazy import core
+from ..workspace import argument
 from .family import EPILOGUE_OF, INT32_MAX, PUBLISHED, MmaSp
 from .operands import require_extra
+from .tiles import limits
 
 #: n and k from which the kernel's 32-bit offsets within a tile would wrap.
 MOST = 2**24
@@ -47,12 +50,10 @@ def convert(a: TwoFour, config: MmaSp = PUBLISHED):
     val: uint16 (m', k' / 2), `a.val` itself where that is its shape; m' and k' are m and k rounded
     up to multiples of bm and bk, with zeros. meta: uint16 (m' / 2, k' / 8).
     """
-    xp = array_module(a.val)
-    rows, columns = two_four.padded(a.m, config.bm), two_four.padded(a.k, config.bk) // 2
-    val = a.val
+    rows, columns, val = two_four.padded(a.m, config.bm), two_four.padded(a.k, config.bk) // 2, a.val
     if val.shape != (rows, columns):
         val = layout.with_zeros(val, rows, columns)
-    elif xp is not np and val.data.ptr % 16:  # a part of another array
+    elif a.xp is not np and val.data.ptr % 16:  # a part of another array
         val = val.copy()
     meta = two_four.swizzle(a.meta, config.bm, config.bk)
     return val, swizzle_by_part(meta) if config.ldmatrix == 2 else meta
@@ -68,13 +69,12 @@ def prepare(
     beta: float = 0.0,
     c: Half | None = None,
     bias=None,
-    mask: bool | None = None,
 ) -> Launch:
     """alpha · A · B + beta · c + bias, compiled for `device` (a current `cuda.core.Device`).
 
     c: Half (m, n) of the dtype, looked at where beta is not 0. bias: CuPy float32 (m,), one for
-    each row of C. mask: whether to compile for any sizes; None does so where the sizes, or the
-    addresses of B and C, ask for it. The result is the problem's own output, C (m, n), rounded once.
+    each row of C. The kernel masks where the sizes, or the addresses of B and C, ask for it. The result is the
+    problem's own output, C (m, n), rounded once.
 
     Raises ValueError with one sentence for a configuration that the kernel is not made for or that
     does not fit the GPU, sizes that it does not take, and operands that do not go together.
@@ -91,54 +91,31 @@ def prepare(
             f"{name} counts within a tile in 32 bits and takes {size} up to {MOST}, not {value}: "
             "multiply in several ranges",
         )
-    blocks = ceil(m / config.bm) * ceil(n / config.bn)
+    blocks, shared, (_, most) = ceil(m / config.bm) * ceil(n / config.bn), config.shared_bytes, limits(device)
     require(
         blocks <= INT32_MAX,
         f"{name} has a block for each of {blocks} tiles of C, but a grid has at most 2^31 - 1: "
         "multiply in several ranges",
     )
     require(
-        config.fits(device),
-        f"{name} needs {config.shared_bytes} bytes of shared memory a block, but this GPU has "
-        f"{device.properties.max_shared_memory_per_block_optin}: choose fewer stages",
+        shared <= most,
+        f"{name} needs {shared} bytes of shared memory a block, but this GPU has {most}: choose fewer stages",
     )
     ops = problem.device()
-    epilogue = _epilogue(name, ops, alpha, beta, c, bias)
-    if beta == 0:
-        c = None
-    # Bytes, at most 16, that divide the addresses of all rows.
-    align = gcd(16, 2 * n, *(x.bits.data.ptr for x in (ops.b, ops.c, c) if x is not None))
-    whole = m % config.bm == n % config.bn == k % config.bk == 0 and align == 16
-    require(
-        whole or mask is not False,
-        f"{name} without a mask needs m, n and k in multiples of {config.bm}, {config.bn} and "
-        f"{config.bk} and rows of B and C at multiples of 16 bytes, not m={m}, n={n}, k={k} at {align}",
-    )
-    from cuda.core import LaunchConfig
-
-    (val, meta), prepare_ms = timed(lambda: convert(ops.a, config))
-    instance = config.entry(ops.a.dtype, bool(mask) or not whole, align, epilogue)
-    dynamic = config.shared_bytes
-    kernel = jit.loaded(config.source, instance, device, dynamic)
-    launch = LaunchConfig(grid=blocks, block=config.threads, shmem_size=dynamic)
-    arguments = (
-        *(np.int32(size) for size in (m, n, k)),
-        *(x.data.ptr for x in (val, meta, ops.b.bits, ops.c.bits)),
-        np.float32(alpha),
-        np.float32(beta),
-        c.bits.data.ptr if c is not None else 0,
-        bias.data.ptr if bias is not None else 0,
-    )
-    left = meta.nbytes + (val.nbytes if val is not ops.a.val else 0)
-    return Launch(name, [(kernel, launch, arguments)], ops.c, prepare_ms, left, (ops, val, meta, c, bias))
-
-
-def _epilogue(name: str, ops, alpha, beta, c, bias) -> str:
-    """Return the template argument for what is asked for; raises ValueError where it does not go together."""
     require(
         ops.a.dtype == ops.b.dtype == ops.c.dtype,
         f"{name} takes one dtype, but A is {ops.a.dtype}, B {ops.b.dtype} and C {ops.c.dtype}",
     )
     require_extra(name, ops, beta, c, bias)
-    more = beta != 0 or bias is not None
-    return EPILOGUE_OF[alpha != 1 or more, beta != 0, bias is not None]
+    c_in = c.bits if c is not None and beta != 0 else None
+    epilogue = EPILOGUE_OF[alpha != 1 or beta != 0 or bias is not None, beta != 0, bias is not None]
+    # Bytes, at most 16, that divide the addresses of all rows.
+    align = gcd(16, 2 * n, *map(argument, (ops.b.bits, ops.c.bits, c_in)))
+    whole = m % config.bm == n % config.bn == k % config.bk == 0 and align == 16
+    (val, meta), prepare_ms = timed(lambda: convert(ops.a, config))
+    kernel = jit.loaded(config.source, config.entry(ops.a.dtype, not whole, align, epilogue), device, shared)
+    launch = core.LaunchConfig(grid=blocks, block=config.threads, shmem_size=shared)
+    matrices = map(argument, (val, meta, ops.b.bits, ops.c.bits))
+    given = *map(np.int32, (m, n, k)), *matrices, *map(np.float32, (alpha, beta)), argument(c_in), argument(bias)
+    left = meta.nbytes + (val.nbytes if val is not ops.a.val else 0)
+    return Launch(name, [(kernel, launch, given)], ops.c, prepare_ms, left, (ops, val, meta, c_in, bias))

@@ -10,8 +10,9 @@ import numpy as np
 from .. import jit
 from ..contract import Launch, Operands, Problem
 from ..formats import two_four
-from ..formats.half import require_dtype
+from ..formats.half import Half, require_dtype
 from ..formats.two_four import TwoFour
+from ..lazy import core, cupy
 from .operands import LABELS, SYSTEM, device_dense, host_dense, require_sizes
 
 VARIANT = "prune_compress"
@@ -45,27 +46,17 @@ def problem(m: int, k: int, seed: int = 0, *, dtype: str = "bfloat16") -> Proble
         flops_def="none",
         least_bytes=moved,
         requested_bytes=moved,
-        make_host=lambda: Operands(host_dense(m, k, seed, dtype), None),
-        make_device=lambda: Operands(device_dense(m, k, seed, dtype), None),
+        make_host=lambda: Operands(Half(dtype, host_dense(m, k, seed, dtype)), None),
+        make_device=lambda: Operands(Half(dtype, device_dense(m, k, seed, dtype)), None),
     )
 
 
 def prepare(problem: Problem, device) -> Launch:
     """Compiled for `device` (a current `cuda.core.Device`), its output allocated: a `TwoFour`."""
-    import cupy
-    from cuda.core import LaunchConfig
-
-    dense = problem.device().a
-    m, k = dense.shape
-    threads = two_four.count_threads(m, k)
-    meta = cupy.empty((m, threads // m), np.uint16)
-    val = cupy.empty((m, 8 * meta.shape[1]), np.uint16)
-    kernel = jit.load(jit.compile_cubin(two_four.SOURCE, ENTRY, jit.arch_of(device)))
-    launch = LaunchConfig(grid=ceil(threads / two_four.THREADS), block=two_four.THREADS)
-    arguments = (
-        *(np.int32(size) for size in (m, k)),
-        *(x.data.ptr for x in (dense.bits, val, meta)),
-        0,  # nothing that does not fit is to be reported
-    )
-    made = TwoFour(m, k, dense.dtype, val, meta)
-    return Launch(VARIANT, [(kernel, launch, arguments)], made, keep=(dense,))
+    dense, threads = problem.device().a, two_four.count_threads(problem.m, problem.k)
+    made = TwoFour.empty(cupy, problem.m, problem.k, dense.dtype)
+    launch = core.LaunchConfig(grid=ceil(threads / two_four.THREADS), block=two_four.THREADS)
+    given = np.int32(made.m), np.int32(made.k), *(x.data.ptr for x in (dense.bits, made.val, made.meta))
+    kernel = jit.loaded(two_four.SOURCE, ENTRY, device)
+    step = kernel, launch, (*given, 0)  # nothing that does not fit is to be reported
+    return Launch(VARIANT, [step], made, keep=(dense,))

@@ -5,16 +5,17 @@ Kinds of kernels, each a row of a table, and tiles, which are their configuratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import jit
-from ..contract import require
+from .. import jit, tma
+from ..contract import holds, require
+from ..lazy import core
 
 HERE = Path(__file__).parent
 TARGETS = ("sm_90a",)
@@ -28,34 +29,6 @@ DRAM_BYTES = 2600
 SHARED_REACHED = 0.92
 #: Of the candidates, those within this factor of the least predicted time are tried.
 WITHIN = 1.5
-
-Rules = Iterable[tuple[bool, str]]  #: whether it holds, and the sentence where it does not
-
-
-@dataclass(frozen=True)
-class Own:
-    """What a kernel alone is given."""
-
-    arguments: tuple = ()
-    workspace: tuple = ()
-    scratch: tuple = ()  #: of it, what launches write
-    count: int = 0  #: of what is multiplied; 0: of the tiles
-
-
-def _no_rules(*_) -> Rules:
-    return ()
-
-
-def _nothing(*_) -> Own:
-    return Own()
-
-
-def _whole_waves(c: Tile, count: int, steps: int, sms: int, asked: float) -> tuple[float, bool]:
-    """Return the waves of blocks, and whether blocks add up what they share.
-
-    count: of the tiles; steps: of each; asked: see `Tile.clocks`.
-    """
-    return ceil(count * c.splits / sms), c.splits > 1
 
 
 @dataclass(frozen=True)
@@ -83,9 +56,6 @@ class Kind:
     #: Warpgroups exchange registers after launch; steps are whole rounds of the ring.
     exchanging: bool = False
     box: int = 0  #: rows of a request for A; 0: those of a tile
-    rules: Callable[..., Rules] = _no_rules  #: of this kernel alone: (tile, m, n, k, sms, shared_most)
-    own: Callable[..., Own] = _nothing  #: (tile, anything with m, n and k, device)
-    waves: Callable[..., tuple[float, bool]] = _whole_waves
 
     @property
     def ordered(self) -> bool:
@@ -112,6 +82,7 @@ class Tile:
     KINDS: ClassVar[dict[str, Kind]]
     INSTEAD: ClassVar[str]  #: what to do where a GPU has no wgmma
     # What only some kernels have a knob for.
+    share = 1  #: blocks, one below the other, that fetch B for each other
     ahead = 0  #: bytes of B that L2 fetches at a time from DRAM; 0: those of a stage
     copied = False  #: whether B is copied first, to rows that begin at multiples of 128 bytes
     packed = False  #: whether A lies in the order of use, where a kernel leaves that open
@@ -154,7 +125,7 @@ class Tile:
     @property
     def below(self) -> int:
         """Blocks of a cluster, one below the other, that fetch B for each other."""
-        return self.kind.below
+        return max(self.kind.below, self.share)
 
     @property
     def cluster(self) -> int:
@@ -186,10 +157,6 @@ class Tile:
         high, wide = self.tiles(m, n)
         return ceil(high / self.below), wide
 
-    def rules(self, m: int, n: int, k: int, orders: str) -> Rules:
-        """Return what else holds of such tiles."""
-        return ()
-
     def check(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> None:
         """Raise ValueError, one sentence, where a configuration does not take a problem on a GPU.
 
@@ -198,21 +165,28 @@ class Tile:
         """
         c, name = self, self.name
         require(c.kernel in c.KINDS, f"{name} has kernel {c.kernel!r}, but takes {', '.join(map(repr, c.KINDS))}")
-        kind, steps = c.kind, ceil(k / c.K)
+        kind, steps, need = c.kind, ceil(k / c.K), c.shared_bytes
         others = ", ".join(x for x, other in c.KINDS.items() if orders in other.orders)
         require(
             orders in kind.orders,
             f"{name} takes B and C in orders {', '.join(kind.orders)}, not {orders!r}: use one of {others}",
         )
-        known = {knob: getattr(kind, knob) for knob in ("groups", "keep", "buffers", "splits", "stages")}
-        known |= {"m": kind.rows, "n": (*kind.narrow, *kind.widths) if orders == "FF" else kind.widths}
-        for knob, values in known.items():
-            value, what = getattr(c, knob), {"m": "rows of a tile"}.get(knob, knob)
-            by = f" by {values.step}" if isinstance(values, range) and values.step > 1 else ""
-            choice = f"{values[0]} to {values[-1]}{by}" if isinstance(values, range) else ", ".join(map(repr, values))
-            require(value in values, f"{name} has {what} {value!r}, but takes {choice}")
-        split, need = len(kind.splits) > 1, c.shared_bytes
-        for holds, said in (
+        split = len(kind.splits) > 1
+        for what, value, known in (
+            ("groups", c.groups, kind.groups),
+            ("keep", c.keep, kind.keep),
+            ("buffers", c.buffers, kind.buffers),
+            ("splits", c.splits, kind.splits),
+            ("stages", c.stages, kind.stages),
+            ("share", c.share, kind.share),
+            ("ahead", c.ahead, tuple(tma.AHEAD)),
+            ("rows of a tile", c.m, kind.rows),
+            ("n", c.n, (*kind.narrow, *kind.widths) if orders == "FF" else kind.widths),
+        ):
+            by = f" by {known.step}" if isinstance(known, range) and known.step > 1 else ""
+            choice = f"{known[0]} to {known[-1]}{by}" if isinstance(known, range) else ", ".join(map(repr, known))
+            require(value in known, f"{name} has {what} {value!r}, but takes {choice}")
+        for taken, said in (
             (c.band >= 1, f"{name} has bands of {c.band} rows of tiles: give it 1 or more"),
             (
                 c.blocks * c.n <= 384,
@@ -235,18 +209,12 @@ class Tile:
                 not split or 4 * c.m * c.n <= c.stages * c.step_bytes,
                 f"{name} adds {c.m} x {c.n} sums in the memory of its {c.stages} stages: use more stages",
             ),
-            *c.rules(m, n, k, orders),
-            *kind.rules(c, m, n, k, sms, shared_most),
         ):
-            require(holds, said)
+            require(taken, said)
 
     def takes(self, m: int, n: int, k: int, sms: int, shared_most: int, orders: str = "CC") -> bool:
         """Whether a configuration takes a problem: `check`."""
-        try:
-            self.check(m, n, k, sms, shared_most, orders)
-        except ValueError:
-            return False
-        return True
+        return holds(self.check, m, n, k, sms, shared_most, orders)
 
     def clocks(self, rows: int, asked: float = 0) -> float:
         """Return what bounds a step of so many times 64 rows.
@@ -268,8 +236,6 @@ class Tile:
 
     def launch(self, m: int, n: int, kernel, device, count: int = 0):
         """Return the `cuda.core.LaunchConfig` of a loaded kernel. count: of what is multiplied; 0: of the tiles."""
-        from cuda.core import LaunchConfig
-
         kind, (high, wide), sms = self.kind, self.grid(m, n), device.properties.multiprocessor_count
         how: dict[str, Any] = {"block": self.threads, "shmem_size": self.shared_bytes}
         if self.cluster > 1:
@@ -280,33 +246,16 @@ class Tile:
         elif kind.deep > 1:
             grid = high, wide
         elif len(kind.share) > 1:  # of four there need not be as many as SMs allow, but what GPCs have room for
-            grid = min(grid, jit.most_clusters(kernel, LaunchConfig(grid=1, **how), device))
+            grid = min(grid, jit.most_clusters(kernel, core.LaunchConfig(grid=1, **how), device))
         elif kind.stays:
             grid = min(grid, sms // self.cluster)  # of clusters, where there are any
-        return LaunchConfig(grid=grid, **how)
-
-
-Some = TypeVar("Some", bound=Tile)
-
-
-def likely(
-    family: Iterable[Some], predict: Callable[..., float], m: int, n: int, k: int, sms: int, most: int, orders: str
-) -> tuple[Some, ...]:
-    """Return what takes a problem and is not ruled out by prediction. sms, most: of the GPU, see `Tile.check`."""
-    predicted = {c: predict(c, m, n, k, sms, orders) for c in family if c.takes(m, n, k, sms, most, orders)}
-    least = min(predicted.values(), default=0.0)
-    return tuple(config for config, time in predicted.items() if time <= WITHIN * least)
+        return core.LaunchConfig(grid=grid, **how)
 
 
 def limits(device) -> tuple[int, int]:
     """Multiprocessors of a GPU, and bytes of shared memory that a block may have."""
     properties = device.properties
     return properties.multiprocessor_count, properties.max_shared_memory_per_block_optin
-
-
-def worth_keeping(n: int) -> str:
-    """Return the operand that L2 is best asked to keep, where all else is equal: B while it is small."""
-    return "b" if n <= 1024 else "a"
 
 
 def require_gpu(name: str, device, instead: str) -> None:

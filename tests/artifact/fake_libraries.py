@@ -12,17 +12,16 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from artifact.baselines import cusparse, cusparse_block
+from artifact.baselines import cusparse
 from artifact.measure import bench
 from kernels import formats
 from kernels.async_sparse import operands as block_operands
 from kernels.contract import Operands, Problem
-from kernels.formats import bcsr, csr, eight, half, stored, two_four, two_four_eight
+from kernels.formats import bcsr, csr, half, two_four
 from kernels.formats.bcsr import Bcsr
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
+from kernels.formats.half import Eight, Half
 from kernels.nm_spmm import operands as nm_operands
-from kernels.tensor_core_24 import fp8_operands, operands
+from kernels.tensor_core_24 import fp8, operands
 
 DEVICE = SimpleNamespace(set_current=lambda: None)
 STREAM = SimpleNamespace(handle=7, sync=lambda: None)
@@ -49,8 +48,7 @@ BFLOAT16 = np.int16  # stands for the dtype that ml_dtypes adds
 #: What makes other operands of them.
 MAKING = (
     *((cusparse, name) for name in ("transposed_csr", "csr_of_blocks")),
-    *((module, "to_dense_bits") for module in (two_four, two_four_eight)),
-    *((bcsr, "from_csr"), (stored, "rounded")),
+    *((two_four, "to_dense_bits"), (bcsr, "from_csr"), (half, "to_bits")),
 )
 
 
@@ -133,7 +131,7 @@ def matrix(address: int, kind: int, rows: int, columns: int, leading: int, by_ro
 
 def numbers(stored: np.ndarray, kind: int) -> np.ndarray:
     """What an array of a cudaDataType stands for."""
-    return stored if kind == F32 else (eight if kind == E4M3 else half).from_bits(stored, NAME[kind])
+    return stored if kind == F32 else half.from_bits(stored, NAME[kind])
 
 
 def store(out: np.ndarray, product: np.ndarray, kind: int, alpha: int, beta: int, factor=1) -> None:
@@ -161,7 +159,7 @@ def install(monkeypatch, *libraries: types.ModuleType) -> types.ModuleType:
     for module, name in MAKING:
         made = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, made=made, **how: on_fake(made(*given, **how)))
-    monkeypatch.setattr(cusparse_block, "free_bytes", lambda: 2**40)
+    monkeypatch.setattr(cusparse, "free_bytes", lambda: 2**40)
     return cupy
 
 
@@ -581,8 +579,9 @@ def two_four_problem(m, n, k, dtype="bfloat16", orders="CC") -> Problem:
 
 
 def eight_problem(m, n, k, **what) -> Problem:
-    """The same in e4m3; what: for `fp8_operands.problem`."""
-    return pretended(fp8_operands.problem(m, n, k, seed=1, **what), "C", what.get("out", "bfloat16"))
+    """The same in e4m3; what: for `fp8.problem`."""
+    made = fp8.problem(m, n, k, seed=1, **what)
+    return pretended(made, made.orders[1], what.get("out", "bfloat16"))
 
 
 class Timer:

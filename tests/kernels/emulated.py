@@ -20,15 +20,15 @@ from pretend import Array, Cupy, Strict, as_array
 
 from kernels import formats, gpu, jit, workspace
 from kernels.async_sparse import planning
-from kernels.autotune import outputs, probe
+from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.distributed import generate
-from kernels.formats import arrays, checks, compress, intake, layout
+from kernels.formats import arrays, compress, intake, layout
 
 SHIM = Path(__file__).with_name("emulated.hpp")
 #: What is run of each source.
 ENTRIES = {
-    checks.SOURCE: checks.ENTRIES,
+    arrays.CHECKS: arrays.CHECKS_ENTRIES,
     compress.SOURCE: compress.ENTRIES,
     layout.SOURCE: layout.ENTRIES,
     planning.SOURCE: tuple(
@@ -56,8 +56,8 @@ ENTRIES = {
     ),
     intake.SOURCE: ("look<int, int>", "look<long long, long long>", "sample<0>"),
     generate.SOURCE: generate.ENTRIES,
-    outputs.SOURCE: tuple(f"compare<{name}>" for name in outputs.ELEMENTS.values()),
-    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in outputs.ELEMENTS.values())),
+    probe.COMPARE: tuple(f"compare<{name}>" for name in probe.ELEMENTS.values()),
+    probe.SOURCE: ("magnitudes", *(f"whole<{name}>" for name in probe.ELEMENTS.values())),
 }
 
 
@@ -83,17 +83,15 @@ def _run_here(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", Poisoned("cupy"))
     monkeypatch.setattr(workspace, "of", lambda device: Workspace())
     monkeypatch.setattr(workspace, "enqueue", _enqueue)
-    monkeypatch.setattr(checks, "on_device", lambda x: isinstance(x, Array))
     monkeypatch.setattr(jit, "run_on_cupy_stream", _run)
     monkeypatch.setattr(gpu, "set_bytes", lambda x, value, stream: ctypes.memset(x.data.ptr, value, x.nbytes))
     monkeypatch.setattr(arrays, "to_host", lambda x: arrays._moved(x, lambda y: y.get() if hasattr(y, "get") else y))
-    for module in (outputs, probe):
-        monkeypatch.setattr(module, "MOST_BLOCKS", 2)  # threads that do much are soon done
+    monkeypatch.setattr(probe, "MOST_BLOCKS", 2)  # threads that do much are soon done
     monkeypatch.setattr(jit, "compile_cubin", lambda source, entry, arch: None)
     device = SimpleNamespace(device_id=0, compute_capability=(9, 0))
     stream = SimpleNamespace(sync=lambda: None, handle=0)
-    monkeypatch.setattr(intake, "on_cupys_stream", lambda: (device, stream))
-    monkeypatch.setattr(intake._There, "__getitem__", _number)
+    monkeypatch.setattr(workspace, "on_cupys_stream", lambda: (device, stream))
+    monkeypatch.setattr(intake, "_copied", _copied)
     return lambda x: _strided(x) if isinstance(x, np.ndarray) else formats.to_device(x)
 
 
@@ -146,17 +144,13 @@ class Workspace:
     def tiles(self, size: int):
         return self._tiles.ctypes.data, np.uint32(next(self._launch))
 
-    def read(self, kind: struct.Struct | np.dtype, at: int = 0):
+    def read(self, kind: struct.Struct, at: int = 0):
         assert not self._memory[:32].any(), "sums are not 0 after a launch"
-        found = self._memory[32:].view(np.uint8)[at:]
-        if isinstance(kind, struct.Struct):
-            return kind.unpack_from(found)
-        return found[: kind.itemsize].view(kind)[0].copy()
+        return kind.unpack_from(self._memory[32:].view(np.uint8), at)
 
 
-def _number(there, index: int) -> int:
-    kind = {4: ctypes.c_int32, 8: ctypes.c_int64}[there.to.itemsize]
-    return kind.from_address(there.address + index * there.to.itemsize).value
+def _copied(address: int, size: int, count: int) -> np.ndarray:
+    return np.frombuffer(ctypes.string_at(address, size * count), f"i{size}")
 
 
 def _enqueue(device, stream, source: Path, entry: str, blocks: int, threads: int, *arguments):

@@ -12,7 +12,7 @@ import pytest
 import twins
 
 from kernels import jit, workspace
-from kernels.library import buffers, current
+from kernels.library import current
 
 
 class Array(np.ndarray):
@@ -122,9 +122,9 @@ def pretended(monkeypatch):
             monkeypatch.setattr(current.gpu, opened, lambda ordinal=0: device)
         monkeypatch.setattr(current, "now", lambda: 0)
         monkeypatch.setattr(workspace, "stream_at", lambda address, gpu: address)
-        monkeypatch.setattr(buffers, "is_captured", lambda pointer: False)
-        monkeypatch.setattr(buffers.Buffers, "follow", lambda self, pointer: True)
-        monkeypatch.setattr(buffers.Buffers, "done", lambda self, pointer: None)
+        monkeypatch.setattr(current, "is_captured", lambda pointer: False)
+        monkeypatch.setattr(current.Buffers, "follow", lambda self, pointer: True)
+        monkeypatch.setattr(current.Buffers, "done", lambda self, pointer: None)
         twins.instead_of_a_gpu(monkeypatch, as_array)
         return device
 

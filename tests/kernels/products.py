@@ -6,7 +6,7 @@ import secrets
 
 import numpy as np
 
-from artifact.measure import verification
+from artifact.measure import bench, verification
 from kernels import formats
 from kernels.autotune import probe
 from kernels.contract import Problem
@@ -36,6 +36,25 @@ def launched(bound, device) -> np.ndarray:
     bound.launch(stream)
     stream.sync()
     return formats.to_host(array_of(bound.result()))
+
+
+def overlapped(bound, device, reference, first: int) -> None:
+    """Launches on four streams at once, and replays of two graphs meanwhile, take each other's sums and find the same.
+
+    first: counts of handovers that are there before; nothing is left for another launch to stumble over.
+    """
+    handovers = bound.scratch[1]
+    handovers.fill(first)
+    bound.result().fill(math.nan)
+    streams = [device.create_stream() for _ in range(4)]
+    graphs = [bench.capture(bound.name, bound, streams[0]) for _ in range(2)]
+    device.sync()
+    for i in range(300):
+        [bound, *graphs][i % 3].launch(streams[i % 4])
+    device.sync()
+    verification.compare(bound.result(), reference, f"overlapping, first {first}, seed {SEED}")
+    counts = handovers.get()
+    assert np.array_equal(counts[..., 0], counts[..., 1])
 
 
 def between(array, margin: int = 2**14, shift: int = 0):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from kernels import autotune, jit
-from kernels.autotune import outputs, probe, search
+from kernels.autotune import probe, search
 
 
 def gpu_of(name: str, capability: tuple[int, int], sms: int, most: int) -> SimpleNamespace:
@@ -62,11 +62,10 @@ def track(monkeypatch, us: Callable[[object, int], float], *, launch: bool = Fal
     monkeypatch.setattr(search, "race", made.race)
     monkeypatch.setattr(jit, "compile_cubin", lambda *job: made.compiled.append(job))
     if not launch:
-        monkeypatch.setattr(outputs, "run", lambda *_: np.zeros((1, 1), np.float32))
-        monkeypatch.setattr(outputs, "copy", lambda output: output)
-        monkeypatch.setattr(outputs, "difference", lambda found, right, *_: "others" * int((found != right).any()))
-        for module in (outputs, probe):
-            monkeypatch.setattr(module, "jobs", lambda problem: [])
+        monkeypatch.setattr(probe, "run", lambda *_: np.zeros((1, 1), np.float32))
+        monkeypatch.setattr(probe, "copy", lambda output: output)
+        monkeypatch.setattr(probe, "difference", lambda found, right, *_: "others" * int((found != right).any()))
+        monkeypatch.setattr(probe, "jobs", lambda problem: [])
         for name in ("magnitudes", "exact"):
             monkeypatch.setattr(probe, name, lambda problem: problem)
     return made

@@ -9,14 +9,14 @@ import compiled
 import pytest
 
 from kernels import async_sparse, jit, nm_spmm, tensor_core_24
-from kernels.async_sparse import union
+from kernels.async_sparse import windows
 
 #: Of each kind of wait a kernel that has it: rings, hand-overs of sums, clusters, exchanged registers.
 KERNELS = (
     (async_sparse.VARIANTS["unit_ring"].source, async_sparse.VARIANTS["unit_ring"].entries[0]),
     (async_sparse.VARIANTS["opt7"].source, async_sparse.VARIANTS["opt7"].entries[0]),
-    (union.SOURCE, union.entry(union.Union(4))),
-    (union.HALF_SOURCE, union.entry(union.Union(4), "bfloat16")),
+    (windows.UNION_SOURCE, windows.Union(4).entry()),
+    (windows.HALF_SOURCE, windows.Union(4).entry("bfloat16")),
     *(
         (kernel.source, kernel.entries[0])
         for kernel in (

@@ -11,7 +11,7 @@ import pytest
 from refused import says
 
 from kernels import jit, registers
-from kernels.async_sparse import layer
+from kernels.async_sparse.family import HERE
 from kernels.tensor_core_24 import family, fp8
 
 SYSTEMS = ("async_sparse", "casper_sparse", "nm_cuda_core", "nm_spmm", "tensor_core_24")
@@ -22,7 +22,7 @@ KERNELS = [
     if registers.ARCH in kernel.targets and kernel.source.suffix == ".cu"
 ]
 ENTRIES = {(kernel.source, entry) for kernel in KERNELS for entry in kernel.entries} | {
-    (layer.GATED, "gated<BF16, 256, 3, 5, 2>")
+    (HERE / "gated.cu", "gated<BF16, 256, 3, 5, 2>")
 }
 #: Their text has the instructions, in branches that not every kernel takes.
 MAY_EXCHANGE = {job for job in ENTRIES if "_registers<" in jit.with_includes(job[0])}

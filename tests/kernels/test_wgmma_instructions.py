@@ -55,8 +55,3 @@ def test_b_is_transposed_where_its_columns_are_contiguous(tmp_path, major):
     calls = [(n, f"Wgmma<COLUMNS, {dtype}, {major}>::{call}") for n, dtype, call, _ in CASES]
     for (*_, name), found in zip(CASES, instructions(tmp_path, calls), strict=True):
         assert found.startswith(name) and ("tnspB" in found) == (major == "MN_MAJOR")
-
-
-def test_b_is_transposed_unless_something_else_is_said(tmp_path):
-    (found,) = instructions(tmp_path, [(64, "Wgmma<COLUMNS, BF16>::dense(d, a, b, 1)")])
-    assert "tnspB" in found

@@ -6,11 +6,10 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 
 from kernels import formats, splitmix
-from kernels.async_sparse import planning, windows
-from kernels.async_sparse import tasks as host_tasks
+from kernels.async_sparse import planning
 from kernels.formats import (
+    arrays,
     bcsr,
-    checks,
     compress,
     csr,
     half,
@@ -18,7 +17,6 @@ from kernels.formats import (
     layout,
     nm,
     reorder,
-    stored,
     two_four,
     wcsr,
 )
@@ -58,7 +56,7 @@ def _fingerprint(a: Csr) -> int:
 def similar(a: Csr) -> tuple[np.ndarray, Csr]:
     a = formats.to_host(a)
     order = reorder.similar(a)
-    return order, reorder.rows_permuted(a, order)
+    return order, csr.from_scipy(csr.to_scipy(a)[order])
 
 
 def grouped(a: Csr, rows: int, chunk: int, block: int):
@@ -75,15 +73,15 @@ def sliced(a: Csr, rows: int, pad: int, exact: bool):
     val = np.where((np.arange(rows) // 4 % 2 == 1)[:, None, None], val[:, :, ::-1], val)
     if not exact:
         return of.row_ptr, of.col_idx, np.ascontiguousarray(val)[:, None]
-    big = windows.tf32(val)
+    big = planning.tf32(val)
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isfinite(big), val - big, np.float32(0))
-    return of.row_ptr, of.col_idx, np.stack([big, windows.tf32(rest)], axis=1)
+    return of.row_ptr, of.col_idx, np.stack([big, planning.tf32(rest)], axis=1)
 
 
 def tasks(row_ptr, chunk: int, *, block: int = 0, longest_first: bool = False):
     edges = formats.to_host(row_ptr).tolist()
-    m, step = len(edges) - 1, host_tasks.STEP
+    m, step = len(edges) - 1, planning.STEP
     if chunk < 0:
         chunk = -(-max(1, -chunk * edges[-1]) // (max(1, m) * step)) * step
     made: list[list[tuple]] = []  # of each row
@@ -142,11 +140,6 @@ def blocks(x, block, dtype: str, count):
     return a.row_ptr, a.col_idx, a.val, a.nnz
 
 
-def in_order(a: bcsr.Bcsr):
-    a = bcsr.in_order(a)
-    return a.row_ptr, a.col_idx, a.val, a.nnz
-
-
 def nm_(x, keep: int, group: int, vector: int, prune: bool):
     b = nm.compress(x, keep, group, vector, prune=prune)
     return b.val, b.index, None
@@ -172,7 +165,7 @@ def swizzled(meta, rows: int, width: int, ring: bool):
     whole[: meta.shape[0], : meta.shape[1]] = meta
     if not ring:
         return two_four.swizzle(whole, 16, 64)
-    return wgmma.ring_metadata(two_four.TwoFour(rows, 16 * width, "bfloat16", None, whole))
+    return wgmma.ring_metadata(two_four.TwoFour(rows, 16 * width, "bfloat16", None, whole), 64, 64)
 
 
 def packed_values(val, rows: int, pieces: int):
@@ -212,13 +205,13 @@ CONVERSIONS = {
     (planning, "groups"): groups,
     (compress, "float32"): float32,
     (compress, "contiguous"): np.ascontiguousarray,
-    (compress, "filled"): stored.count_nonzero,
+    (compress, "filled"): csr.count_nonzero,
     (compress, "has_bits"): has_bits,
     (compress, "blocks"): blocks,
-    (compress, "in_order"): in_order,
+    (bcsr, "in_order"): bcsr.in_order,
     (compress, "nm"): nm_,
-    (compress, "csr_of_blocks"): bcsr.to_csr,
-    (compress, "csr_of_windows"): wcsr.to_csr,
+    (bcsr, "to_csr"): bcsr.to_csr,
+    (wcsr, "to_csr"): wcsr.to_csr,
     (compress, "csr_of_pairs"): operands.as_csr,
     (compress, "csr_of_vectors"): operands.as_csr,
     (layout, "with_zeros"): layout.with_zeros,
@@ -251,11 +244,11 @@ def instead_of_a_gpu(monkeypatch, as_array) -> None:
 
     for (module, name), function in CONVERSIONS.items():
         monkeypatch.setattr(module, name, given(function))
-    monkeypatch.setattr(checks, "_first", lambda *_: None)
+    monkeypatch.setattr(arrays, "first_fault", lambda *_: None)
     monkeypatch.setattr(intake, "shared", given(shared))
     for function in (similar, grouped, sliced, tasks):
         monkeypatch.setattr(planning, function.__name__, given(function))
-    monkeypatch.setattr(planning, "tf32", given(windows.tf32))
+    monkeypatch.setattr(planning, "tf32", given(planning.tf32))
     monkeypatch.setattr(planning, "flags", given(planning.flags))
     monkeypatch.setattr(intake, "facts_of", lambda a: a.facts or facts(on_host(a)))
 

@@ -163,7 +163,8 @@ def _repository(root: Path) -> dict[str, Any]:
     (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
     locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
     #: To one digit: two builds of one environment differ by less, and make the same page.
-    size = f"about {float(f'{durations.size_bytes(Path(sys.prefix)) / 1e9:.1g}'):g} GB"
+    size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
+    size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
     found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     return {
         "pythons": f"3.{least} to 3.{int(past) - 1}",

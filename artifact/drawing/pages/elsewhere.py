@@ -16,7 +16,7 @@ from artifact.drawing.formatting import listed
 from artifact.measure import records
 from artifact.verdicts import compare, measures
 from kernels import jit
-from kernels.library import families
+from kernels.library import routes
 
 LEDGER = "ledger.html"
 #: Ceilings whose ratio the figure has as a line, if it is further from 1 than APART.
@@ -32,9 +32,9 @@ Made = Mapping[str, compare.Comparison | str]
 
 def multiplied() -> pd.DataFrame:
     """Return a row for each format and dtype of B, a column for all families of GPUs that get the same in every row."""
-    rows = families.table()
+    rows = routes.table()
     columns: dict[tuple[str, ...], list[str]] = {}
-    for family in families.FAMILIES:
+    for family in routes.FAMILIES:
         columns.setdefault(tuple(row[family.name] for row in rows.values()), []).append(family.name)
     asked = pd.DataFrame(list(rows), columns=["A", "B"])
     return asked.assign(**{"; ".join(names): list(cells) for cells, names in columns.items()})
@@ -48,7 +48,7 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
     folders = [root / slug for slug in records.list_gpus(root)]
     machines = [records.read_machine(folder / records.systems(folder)[0]) for folder in folders]
     rows = []
-    for family in families.FAMILIES:
+    for family in routes.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
         here = [str(machine["gpu"]) for machine in machines if str(machine.get("compute_capability")) == capability]
         kernels = f"measured: {listed(here)}" if here else "compiled, never run"

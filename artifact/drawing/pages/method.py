@@ -14,7 +14,7 @@ from artifact import paths, registry
 from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance, sketch, style
-from artifact.measure import bench, records, repeatability, run, verification
+from artifact.measure import bench, durations, records, run, verification
 from kernels import jit, timing
 from kernels.contract import Problem
 
@@ -33,7 +33,7 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
         "check": {"cpu_work": text.thousands(verification.CPU_WORK, mark="\u202f")},
         "jit": {"targets": ", ".join(f"`{t}`" for t in jit.TARGETS), "options": options},
     }
-    if len(found := repeatability.runs(root)):
+    if len(found := durations.runs(root)):
         worst, same = found.loc[found["most_of_ten"].idxmax()], found[found["same_code"]]
         of_worst = {"system": system(worst.room), "gpu": provenance.name(root / worst.gpu), "off": worst.most_of_ten}
         medians, most = int(found["measurements"].sum()), same["most_of_ten"].max()
@@ -92,8 +92,8 @@ def columns() -> pd.DataFrame:
 
 
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
-    """Return a row for each system of each GPU with a second run, as `repeatability.runs` finds them; None without one."""
-    found = repeatability.runs(root)
+    """Return a row for each system of each GPU with a second run, as `durations.runs` finds them; None without one."""
+    found = durations.runs(root)
     if found.empty:
         return None
     names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}

@@ -16,7 +16,7 @@ from artifact.book import charts, text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import plot, provenance, sketch, style
 from artifact.measure import records
-from artifact.recommend import advice, landscape, model
+from artifact.recommend import landscape, model
 from artifact.recommend.landscape import PRECISIONS, Pool
 from kernels.formats import csr
 
@@ -294,7 +294,7 @@ def example(origin: provenance.Origin, n: int, side: int = 150) -> str:
     """Return what the command prints of `mesh`, as a block of text in Markdown; nothing without records."""
     if origin.folder is None or not pools(origin):
         return ""
-    answer = advice.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
-    lines = advice.lines(answer, origin.folder.name)
+    answer = model.advise(mesh(side), n, origin.folder, pools(origin)[0].about.precision, "mesh")
+    lines = model.lines(answer, origin.folder.name)
     folded = "\n".join(textwrap.fill(line, 100) if len(line) > 100 else line for line in lines)
     return f"```text\n{folded}\n```"

@@ -37,7 +37,7 @@ from artifact.measure import external, matrices, records
 from artifact.measure import run as harness
 from artifact.measure.run import Run
 from kernels import async_sparse as kernels
-from kernels.async_sparse import operands, published, wcsr, windows
+from kernels.async_sparse import operands, published, windows
 from kernels.contract import PreparedKernel, Problem, timed
 from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as wcsr_format
@@ -208,7 +208,7 @@ def break_even(speedup: pd.Series) -> float:
 
 def apart() -> pd.DataFrame:
     """Return what the code of others gave on real matrices here, apart from this harness: Voltrix."""
-    return external.read(SYSTEM, "apart", paths.HOME).table()
+    return external.nearest(SYSTEM, "apart", paths.HOME).table()
 
 
 def value(df: pd.DataFrame, quantity: str, **at: Any) -> float:
@@ -318,7 +318,7 @@ KICK_MATRICES = 3
 #: What takes a matrix in blocks.
 IN_BLOCKS = {*LADDER, *TILES, BELL, BSR, TRITON}
 #: Contenders that a run binds by name and that are no variants.
-BY_NAME = {*TILES, *TRIED, *wcsr.TRIALS, *windows.TRIALS}
+BY_NAME = {*TILES, *TRIED, *windows.TRIALS}
 LIBRARIES = ("cusparse", "cublas", TRITON)  #: how their contenders' names begin
 #: Of a matrix in BCSR; with more, one pass over an experiment takes longer than all the others together.
 MOST_BYTES = 2**32

@@ -53,7 +53,8 @@ from artifact.systems.async_sparse.experiments import (
     value,
 )
 from artifact.systems.async_sparse.prefill import facts as prefill
-from kernels.async_sparse import any_csr, model, operands, union
+from kernels.async_sparse import any_csr, operands
+from kernels.async_sparse.windows import WORK
 
 #: The steps that the source adds up to most of the gain.
 THREE = ["opt1", "opt2", "opt3"]
@@ -471,7 +472,7 @@ def tasks() -> Facts:
         "in_blocks.best": {"gain": best["gain"], "before": best["us_before"], "after": best["us_after"]},
         "in_blocks.best.matrix": best["matrix"],
         "in_blocks.best.n": best["n"],
-        "tasks": {"kib": union.WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
+        "tasks": {"kib": WORK // 1024, "launches": len(df), "matrices": df["matrix"].nunique()},
         "tasks.mean": records.geomean(df["gain"]),
         **{f"tasks.{end}": df.loc[at, ["gain", "matrix"]] for end, at in ends.items()},
         "one_task": {"above_kib": middle / 1024, "most": df["gain_1"].max()},
@@ -501,7 +502,7 @@ def proposals() -> Facts:
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
-                "pool": len(model.POOLS[values]),
+                "pool": len(any_csr.POOLS[values]),
                 **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             }
             for v, values in any_csr.ACCURACIES.items()
@@ -521,7 +522,7 @@ def short_of(tf32: pd.DataFrame) -> Facts:
             **{"mean": summary(rate).get("mean"), "most": rate.max()},
             **first(here.loc[rate.nlargest(1).index, ["label"]].rename(columns={"label": "best"})),
         },
-        "launch.us": model.weights()["union_rows_1_1_8"][0],
+        "launch.us": any_csr.weights()["union_rows_1_1_8"][0],
     }
 
 

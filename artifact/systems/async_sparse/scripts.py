@@ -21,7 +21,7 @@ by hand lies in plan_parts.csv.
 in_order.csv, N = 256: kernels as they were chosen by trials, and the same with parts added up in order. Where no group
 or window has more than two parts, both are one kernel, and two times tell the noise.
 
-tasks_of_a_warp.csv: up to 1, 2, 4 and 8 tasks a warp of union_rows.cu (the experiment behind `union.WORK`), of
+tasks_of_a_warp.csv: up to 1, 2, 4 and 8 tasks a warp of union_rows.cu (the experiment behind `windows.WORK`), of
 matrices that have enough groups of rows for more than one, and of meshes and power-law graphs that are made from a
 seed. Rows and loads are of the configuration, columns is of a task, on average, and tasks of a warp at most.
 
@@ -30,7 +30,7 @@ with eight. Each launch is one panel of 128 columns of the kernel for groups of 
 with its clocks left alone. Of the columns l2_hit is the share of sectors read that L2 had.
 
 candidates.csv: every configuration in the model's pools, and cuSPARSE's algorithms for CSR in the same heat;
-candidate_matrices.csv: what `kernels.async_sparse.model` says of the matrices, in their given order and with
+candidate_matrices.csv: what `kernels.async_sparse.any_csr` says of the matrices, in their given order and with
 similar rows side by side.
 """
 
@@ -57,8 +57,9 @@ from artifact.measure import apart, matrices, records
 from artifact.measure import device as gpu
 from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
-from kernels.async_sparse import any_csr, model, operands, union, windows
-from kernels.async_sparse.model import HEIGHTS, Statistics, statistics
+from kernels.async_sparse import any_csr, operands, windows
+from kernels.async_sparse.any_csr import HEIGHTS, Statistics, statistics
+from kernels.async_sparse.windows import Union
 from kernels.autotune import choices, knobs, search
 from kernels.contract import Problem
 from kernels.distributed import generate
@@ -71,14 +72,14 @@ PLANS, IN_ORDER, TASKS, NEIGHBOURS, PLAN_PARTS = (
 )
 CANDIDATES, STATISTICS = HERE / "candidates.csv", HERE / "candidate_matrices.csv"
 #: What groups of rows took while their tasks lay in the order of rows, before parts of a group shared a block; and
-#: after, while a warp had up to eight tasks whatever was in them, before `union.WORK`.
+#: after, while a warp had up to eight tasks whatever was in them, before `windows.WORK`.
 IN_ROW_ORDER, EIGHT_TASKS = HERE / "candidates_in_row_order.csv", HERE / "candidates_eight_tasks.csv"
 ORDERS = {"": "columns", "similar": "similar"}  #: of rows in `Statistics.columns` -> how its columns in the file begin
 N, SEED, MATRICES = 256, 5, 74
 #: Way of the library -> dtype of the problem.
 DTYPES = {"auto_fp32": "float32", "auto_tf32": "tf32", "auto_half": "bfloat16"}
 MOST = (1, 2, 4, 8)  #: tasks of a warp at most
-CONFIGS = (union.Union(1, 4, 1, 8), union.Union(1, 4, 2, 4), union.Union(2, 4, 1, 8), union.Union(4, 4, 1, 4))
+CONFIGS = (Union(1, 4, 1, 8), Union(1, 4, 2, 4), Union(2, 4, 1, 8), Union(4, 4, 1, 4))
 SIDES, SCALES, DEGREE = (64, 100, 128, 150), (16, 18), 32  #: of meshes; of graphs
 WIDTHS = (128, 512)
 COUNTED_SIDES, COUNTED_TASKS, COUNTED_WIDTH = (203, 255, 256), (8, 1), 128
@@ -181,15 +182,11 @@ def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
 
 def parts_of(p: Problem, device: Any, config: Any) -> int:
     """Return the parts of the group or window that has the most, 1 where none is cut."""
-    if isinstance(config, union.Union):
-        made: Any = union.convert(p.device().a, config)
+    if isinstance(config, Union):
+        made: Any = config.convert(p.device().a)
     else:
-        made = windows.convert(
-            p.device().a,
-            config,
-            device.properties.multiprocessor_count * (3 - config.groups),
-            ceil(p.n / (windows.GROUP_COLUMNS * config.groups)),
-        )
+        blocks = device.properties.multiprocessor_count * (3 - config.groups)
+        made = config.convert(p.device().a, blocks, ceil(p.n / (windows.GROUP_COLUMNS * config.groups)))
     place = made.work.table[:, 3].get()
     return int(np.bincount(place[place >= 0]).max(initial=1))
 
@@ -216,7 +213,7 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     How many times as fast a launch is with the largest number of `MOST` that the rule allows.
     """
     made = gains(df).assign(gain_8=1.0)
-    allowed = np.searchsorted(MOST, (union.WORK / made["loaded"]).clip(lower=1), side="right") - 1
+    allowed = np.searchsorted(MOST, (windows.WORK / made["loaded"]).clip(lower=1), side="right") - 1
     each = made[[f"gain_{most}" for most in MOST]].to_numpy()
     return made.assign(gain=each[np.arange(len(made)), allowed])
 
@@ -234,16 +231,16 @@ def tasks(device: Any, launches: int = 6) -> Iterator[tuple]:
     slots = device.properties.multiprocessor_count
     for name, a in every():
         # With fewer groups a warp has one task whatever is asked for.
-        configs = [c for c in CONFIGS if a.m / c.rows >= 4 * slots * union.blocks_of(c) * union.WARPS]
+        configs = [c for c in CONFIGS if a.m / c.rows >= 4 * slots * windows.blocks_of(c) * windows.WARPS]
         for n in WIDTHS if configs else ():
             with problem(a, n, name, "tf32") as p:
                 for config in configs:
                     bounds = {}
                     for most in MOST:
-                        with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
-                            bounds[str(most)] = union.prepare("union_rows", p, device, config)
-                    prepared = union.convert(p.device().a, config)
-                    at = config.rows, config.loads, f"{prepared.col_idx.size / prepared.work.count:.4g}"
+                        with mock.patch.multiple(windows, MOST_TASKS=most, WORK=np.inf):
+                            bounds[str(most)] = config.prepare("union_rows", p, device)
+                    prepared = config.convert(p.device().a)
+                    at = config.rows, config.loads, f"{prepared.col_idx.size / len(prepared.work.table):.4g}"
                     for asked, us in search.race(bounds, device, launches).items():
                         yield name, a.m, a.nnz, n, *at, asked, f"{us:.2f}"
 
@@ -265,7 +262,7 @@ def counted(lines: Iterable[str]) -> tuple[float, ...]:
 def multiply(side: int, most: int) -> None:
     """Multiply a mesh twice, on the GPU that is here."""
     here, mesh = distributed.Gpu(0), generate.Stencil(side, SEED)
-    with mock.patch.multiple(union, MOST_TASKS=most, WORK=np.inf):
+    with mock.patch.multiple(windows, MOST_TASKS=most, WORK=np.inf):
         plan = distributed.plan(generate.part(mesh, np.array([0, mesh.m]), 0), COUNTED_WIDTH, machine=here)
     generate.fill_dense(plan.operand(), 0, SEED)
     for _ in range(2):
@@ -296,10 +293,10 @@ def read() -> pd.DataFrame:
         )
         for row in apart.read(STATISTICS).itertuples()
     }
-    df, configs = apart.read(CANDIDATES), {knobs(c): c for c in model.POOLS["tf32"]}
+    df, configs = apart.read(CANDIDATES), {knobs(c): c for c in any_csr.POOLS["tf32"]}
     at = zip(df["matrix"], df["n"], df["config"].map(configs), strict=True)
-    terms = [np.array(model.terms(config, of[name], n)) if pd.notna(config) else None for name, n, config in at]
-    return df.assign(kernel=df["config"].map({name: model.kernel(c) for name, c in configs.items()}), terms=terms)
+    terms = [np.array(any_csr.terms(config, of[name], n)) if pd.notna(config) else None for name, n, config in at]
+    return df.assign(kernel=df["config"].map({name: any_csr.kernel(c) for name, c in configs.items()}), terms=terms)
 
 
 def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
@@ -321,7 +318,7 @@ def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 
     (of the proposed one), speedup (of the best proposed over cuSPARSE's fastest algorithm for CSR).
     """
     names, found = sorted(measured["matrix"].unique()), []
-    pooled = measured["config"].isin({knobs(c) for c in model.POOLS[accuracy]})
+    pooled = measured["config"].isin({knobs(c) for c in any_csr.POOLS[accuracy]})
     libraries = measured[measured["config"].str.startswith("cusparse")].groupby(["matrix", "n"])["us"].min()
     for fold in range(folds):
         left_out = measured["matrix"].isin(names[fold::folds])
@@ -346,7 +343,7 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
     for (name, a), n in product(real(listed=False), sizes):
         with problem(a, n, name, "tf32", seed=0) as p:
             bounds: dict[str, Any] = {f"cusparse_{x}": cusparse.prepare(x, p, device) for x in ("alg2", "alg3")}
-            configs = [c for c in model.POOLS["tf32"] if any_csr.fits(c, p, device)]
+            configs = [c for c in any_csr.POOLS["tf32"] if any_csr.fits(c, p, device)]
             bounds |= {knobs(config): any_csr.prepare_config("auto", p, device, config) for config in configs}
             for config, us in search.race(bounds, device, launches).items():
                 yield name, n, config, f"{us:.2f}"
@@ -357,9 +354,9 @@ def candidates(device: Any, sizes: Iterable[int] = (256, 1024), launches: int = 
 def fitted() -> None:
     """Write the model's weights, and print how good its proposals are."""
     measured = read()
-    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(model.TERMS))
-    weights.to_csv(model.FILE, index_label="kernel", lineterminator="\n")
-    for accuracy, (n, rows) in ((x, part) for x in model.POOLS for part in held_out(measured, x).groupby("n")):
+    weights = pd.DataFrame.from_dict(fit(measured), "index", columns=list(any_csr.TERMS))
+    weights.to_csv(any_csr.FILE, index_label="kernel", lineterminator="\n")
+    for accuracy, (n, rows) in ((x, part) for x in any_csr.POOLS for part in held_out(measured, x).groupby("n")):
         print(
             f"{accuracy}, n={n}: of {len(rows)} matrices left out in turn the first proposal is within 10% of the best "
             f"for {(rows['first'] <= 1.1).mean():.0%}, the best of five for {(rows['regret'] <= 1.1).mean():.0%}; "

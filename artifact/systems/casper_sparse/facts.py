@@ -13,7 +13,7 @@ import pandas as pd
 
 from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, by, given, mean, ratio, repeated, rungs, where
-from artifact.measure import matrices, records, repeatability
+from artifact.measure import durations, matrices, records
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from kernels import casper_sparse as system
@@ -442,5 +442,5 @@ def accuracy(df: pd.DataFrame) -> Facts:
 @part
 def repeats(first: pd.DataFrame, second: pd.DataFrame) -> Facts:
     """Return how far a second run is from the first."""
-    off = repeatability.apart(first, second)
+    off = durations.apart(first, second)
     return {"again": {"count": len(off), "median": off.median(), "most": off.max(), "ninetieth": off.quantile(0.9)}}

@@ -14,7 +14,7 @@ from artifact.baselines.cublas import READINGS
 from artifact.book.facts import Fact, flat, summary
 from artifact.book.study import Study, by, given, pivot, ratio, where
 from artifact.drawing.compiled import HOPPER
-from artifact.measure import repeatability
+from artifact.measure import durations
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from artifact.systems.nm_cuda_core import experiments
@@ -284,7 +284,7 @@ def runs(
 
     The largest error; how far a second run is from the first, and two names of one program within a run.
     """
-    off = pd.Series(dtype=float) if second is None else repeatability.apart(scaling, second)
+    off = pd.Series(dtype=float) if second is None else durations.apart(scaling, second)
     return {
         "host": {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))},
         **{

@@ -140,7 +140,9 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     here, block, whole = study.here, (model.BLOCK.rows, model.BLOCK.columns), published.DEPTH
     one = analysis.propose(here, BIG, BIG, BIG, kept(HALF), GROUP)
     size = analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP)
-    moved = [label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here, m, n) != name]
+    moved = [
+        label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here.sm_count, m, n) != name
+    ]
     steps = {d: model.durations(study, d) for d in DENSITIES}
     convert = partial(packing.convert, columns=128, windows=1, packed=True, slot=VECTOR)
     made = {d: convert(b) for d, b in patterns.items() if 1 - d > analysis.HIGH}
@@ -392,7 +394,7 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
         | {"stream_high": sparse["instructions"].get("stream")}
         | {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))},
         **cuts,
-        "roofline": {name: analysis.attainable(at, intensity) for name, at in memories.items()}
+        "roofline": {name: min(at.peak_tflops, intensity * at.bandwidth_gbs / 1e3) for name, at in memories.items()}
         | {"pattern": nm_of(SPARSE), "intensity": intensity, "tflops": v3["tflops"]}
         | {"dram_of_eq3": intensity / (v3["useful_flops"] / v3["dram_bytes"])},
     }

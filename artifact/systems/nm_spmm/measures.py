@@ -54,7 +54,7 @@ def roofline_transition(e: Evidence, experiments, block: Sequence[int]) -> Value
     the bandwidth of the L2 would give is said beside it.
     """
     peak, *gbps = e.ceiling("fma", "tflops"), e.ceiling("copy", "gbps"), e.ceiling("l2_read", "gbps")
-    dram, l2 = (analysis.Device("", 0, 0.0, peak, rate, 0, 0) for rate in gbps)
+    dram, l2 = (analysis.Device("", 0, peak, rate, 0) for rate in gbps)
     sparsity, beside = (analysis.transition(device, *block) for device in (dram, l2))
     data = {"ridge": dram.ridge, "peak": peak, "beside": beside}
     return Values({"transition": pd.Series([sparsity])}, ".0f", "%", 100, data=data)

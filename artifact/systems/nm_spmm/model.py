@@ -23,8 +23,8 @@ from kernels import autotune, jit
 from kernels import nm_spmm as system
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, ladder, published
-from kernels.nm_spmm import schedule as stream_k
+from kernels.nm_spmm import analysis, banks, family, published
+from kernels.nm_spmm import launch as launching
 
 GROUP = VECTOR = 32  #: the paper's window and vector
 SPARSITIES = (0.5, 0.375, 0.25, 0.125)  #: of the paper, as shares that are kept
@@ -114,7 +114,7 @@ class Spmm(study.Study):
         every = (
             self.run.variants()
             | self.run.baselines()
-            | {v: partial(ladder.prepare, v, device=self.run.device) for v in TRIALS}
+            | {v: partial(launching.prepare_rung, v, device=self.run.device) for v in TRIALS}
         )
         csr = [v for v in every if v.startswith("cusparse") and experiment == "unstructured"]
         shapes = [at for at in system.sweeps(self.run.preset)[sweep] if not dtype or at["dtype"] == dtype]
@@ -145,8 +145,7 @@ class Spmm(study.Study):
     def here(self) -> analysis.Device:
         """The GPU, with its measured ceilings."""
         of, peak = self.machine, self.ceiling("fma", "tflops")
-        chip = of["gpu"], of["sm_count"], of["sm_mhz_max"]
-        return analysis.Device(*chip, peak, self.gbps["DRAM"], of["shared_bytes_per_sm"], of["l2_bytes"])
+        return analysis.Device(of["gpu"], of["sm_count"], peak, self.gbps["DRAM"], of["shared_bytes_per_sm"])
 
     @property
     def fma(self) -> float:
@@ -396,7 +395,7 @@ def at_l2(spmm: Spmm) -> analysis.Device:
 
 def published_tile(spmm: Spmm, density: float) -> analysis.Tile:
     """Return V3's configuration at 4096³."""
-    return published.configured("v3", analysis.class_of(spmm.here, BIG, BIG), kept(density), GROUP)
+    return published.configured("v3", analysis.class_of(spmm.here.sm_count, BIG, BIG), kept(density), GROUP)
 
 
 def staged(tile: analysis.Tile, density: float) -> float:
@@ -432,7 +431,7 @@ def schedule(rung: str) -> tuple[tuple[int, int], int]:
 def last_steps(rung: str, blocks: int) -> dict[str, int]:
     """Return how many steps a product of 4096³ takes with a rung's tiles, in waves and as stream-K deals them out."""
     tiles, steps = schedule(rung)
-    evened = max(int(end) for parts in stream_k.parts(*tiles, steps, blocks) for _, _, end, _ in parts)
+    evened = max(int(end) for parts in launching.parts(*tiles, steps, blocks) for _, _, end, _ in parts)
     return {"waves": ceil(prod(tiles) / blocks) * steps, "stream-K": evened}
 
 
@@ -502,7 +501,7 @@ def own(here: analysis.Device, problem: Problem, target: str) -> pd.DataFrame:
     Their template instantiation, registers a thread, multiply-adds in the machine code. Raises ValueError, one
     sentence, for what V3 does not take.
     """
-    b, name = problem.host().b, analysis.class_of(here, problem.m, problem.n)
+    b, name = problem.host().b, analysis.class_of(here.sm_count, problem.m, problem.n)
     tiles = {v: published.configured(v, name, b.keep, b.group) for v in ("v1", "v2", "v3")}
     stems = {v: published.source_of(v, tile.packed) for v, tile in tiles.items()}
     entries = {

@@ -14,7 +14,7 @@ from artifact.drawing import plot, sketch
 from artifact.drawing.style import BASELINE, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
 from artifact.systems.nm_spmm import model
 from kernels.formats import nm
-from kernels.nm_spmm import schedule as stream_k
+from kernels.nm_spmm import launch as launching
 from kernels.nm_spmm.analysis import Tile
 from kernels.nm_spmm.packing import Packed
 
@@ -335,7 +335,7 @@ def pipeline(durations: Mapping[str, float], title: str, steps: int = 5) -> Draw
 def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> Drawn:
     """Draw the steps of `shown` of `blocks` blocks, wave by wave and as stream-K deals them out.
 
-    The blocks are evenly picked (`kernels.nm_spmm.schedule`).
+    The blocks are evenly picked (`kernels.nm_spmm.launch.parts`).
 
     tiles: of C along m and n; steps: of a tile along k. A tile that is cut has the same number in all its parts. The
     data is of all blocks, in steps.
@@ -344,7 +344,7 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
         ("waves", tile % blocks, tile, "whole", tile // blocks * steps, (tile // blocks + 1) * steps)
         for tile in range(tiles[0] * tiles[1])
     ]
-    for block, parts in enumerate(stream_k.parts(*tiles, steps, blocks)):
+    for block, parts in enumerate(launching.parts(*tiles, steps, blocks)):
         for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
             what = "gives" if others < 0 else "adds" if others else "whole"
             tile = int((name & 0xFFFF) + (name >> 16) * tiles[0])

@@ -10,9 +10,9 @@ from artifact.sanitize.cases import Case, Lab, own
 def nm_spmm(lab: Lab) -> Iterable[Case]:
     """Yield the cases of the system's kernels."""
     from kernels import nm_spmm as system
-    from kernels.nm_spmm import family, ladder
+    from kernels.nm_spmm import family, launch
 
-    trials = {name: partial(ladder.prepare, name) for name in family.TRIALS}
+    trials = {name: partial(launch.prepare_rung, name) for name in family.TRIALS}
     for density in (0.5, 0.125):
         yield from lab.products(system.problem(300, 264, 520, density), own(system) | trials)
     yield from lab.products(system.problem(320, 256, 512, 0.25), own(system))  # whole tiles

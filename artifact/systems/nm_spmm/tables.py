@@ -141,7 +141,7 @@ def proposed(here: analysis.Device) -> pd.DataFrame:
     """Return what the analysis proposes on a GPU for the sizes of Table II, beside what that has."""
     rows: list[dict[str, str | float]] = []
     for label, (expected, (m, n, k)) in analysis.TABLE_2.items():
-        chosen = analysis.class_of(here, m, n)
+        chosen = analysis.class_of(here.sm_count, m, n)
         steps = {sparsity(d): analysis.propose(here, m, n, k, kept(d), GROUP) for d in SPARSITIES}
         rows.append(
             {"size": label, "shape": shape((m, n, k)), "expected": expected, "chosen": chosen}

@@ -13,7 +13,7 @@ limit, with the square of the voltage taken as proportional to the clock,
 
 where `tensor` are clocks that the tensor cores work, `slices` the bytes that L2's slices handle, `port` those that
 arrive at the SMs, `dram` those read and written. Five weights, none negative, for all kernels. The time of a
-launch is its clocks over that clock. For a kernel that does not exist, `family.predict` gives the clocks.
+launch is its clocks over that clock. For a kernel that does not exist, `Wgmma.predict` gives the clocks.
 
 Energies of the model are relative: nobody measured what the board draws in the milliseconds of a profiled launch.
 """
@@ -139,7 +139,7 @@ def held_out(
 
 def predicted(variant: str, size: int, sms: int) -> float:
     """Return millions of clocks of a rung by the tuner's model, which no record was fitted to."""
-    return family.predict(system.RUNGS[variant][0], size, size, size, sms) / 1e6
+    return system.RUNGS[variant][0].predict(size, size, size, sms) / 1e6
 
 
 def clocks(rows: pd.DataFrame, sms: int) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from kernels import tensor_core_24 as system
 from kernels.contract import Problem
 from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import family, fp8, fp8_operands
+from kernels.tensor_core_24 import family, fp8, operands
 from kernels.tensor_core_24 import pruning as prune
 from kernels.tensor_core_24.sweeps import DECODING, FEW, FP8_OUTPUT_SIZES, LINEAR, LLM, RAGGED, SQUARE
 
@@ -245,7 +245,7 @@ def in_eight(run: Run) -> dict[str, list[Problem]]:
         "fp8_outputs": [
             *(
                 make(*shape, scale=scale, out=out)
-                for shape, scale, out in product(outputs, fp8_operands.SCALES, fp8_operands.OUTS)
+                for shape, scale, out in product(outputs, operands.SCALES, operands.OUTS)
             ),
             *ragged,
         ],

@@ -24,7 +24,7 @@ from artifact.systems.tensor_core_24.experiments import (
     together,
 )
 from kernels.formats import two_four
-from kernels.tensor_core_24 import bounds, family, fp8_family
+from kernels.tensor_core_24 import bounds, family
 
 #: The post's RTX 4070: SMs, and Hz of boost clock (its data sheet).
 POST_SMS, POST_CLOCK = 46, 2.475e9
@@ -212,7 +212,7 @@ def profiled(post: Chapter) -> Facts:
     steps, swept = {"keep": _step(keep), "tall": _step(tall)}, ratio(post["square"], "auto", "cusparselt")
     worst = post.gains.loc[post.climbed, "wgmma_stream_k"].idxmin()
     at = where(post.counted, size=worst).set_index("variant")[["slices", "dram"]]
-    port = keep.m * keep.n * steps["keep"]["l2"] / experiments.PORT_BYTES  # clocks for a step, as family.predict has it
+    port = keep.m * keep.n * steps["keep"]["l2"] / experiments.PORT_BYTES  # clocks for a step, as `Tile` has it
     # Million clocks of a kernel, of it without its loads, and without its multiplications.
     alone = launches(post.counters_of("bounds"), post.machine).set_index("variant")
     tiles = {f"{tile.m} × {tile.n}": [name + part for part in bounds.LEFT_OUT] for name, tile in bounds.TILES.items()}
@@ -489,7 +489,7 @@ def eight(post: Chapter) -> Facts:
     least, most, capped = time.idxmin(), time.idxmax(), df[df["throttle"].str.contains("power")]
     size = outputs.loc[outputs["label"] != "e4m3", "m"].max()
     scaled = where(outputs, m=size).set_index("label")["median_us"]
-    ours, tried = where(post["fp8"], variant=[*fp8_family.RUNGS, "fp8_auto"]), post.tried("fp8")
+    ours, tried = where(post["fp8"], variant=[*family.FP8_RUNGS, "fp8_auto"]), post.tried("fp8")
     found = {
         "best": _over(us, "cusparselt"),
         "dense": _over(us, "cublaslt_eight"),

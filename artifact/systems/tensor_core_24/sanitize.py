@@ -11,9 +11,9 @@ from scipy.special import erf
 from artifact.measure import verification
 from artifact.sanitize.cases import Case, Lab, configured, normal, own
 from kernels import tensor_core_24 as system
-from kernels.formats import eight, half, two_four_eight
+from kernels.formats import half, two_four
 from kernels.lazy import cupy
-from kernels.tensor_core_24 import family, fp8_family, launch, layer
+from kernels.tensor_core_24 import family, launch, layer
 from kernels.tensor_core_24 import fp8 as fp8_system
 
 #: Activations in float64, as kernels apply them to what they store.
@@ -102,7 +102,7 @@ def _right(problem, activation: str, inputs: np.ndarray | None = None) -> verifi
     if inputs is None:
         product = verification.oracle(problem, on="cpu").values
     else:
-        product = two_four_eight.to_dense(problem.host().a).astype(np.float64) @ inputs.T
+        product = two_four.to_dense(problem.host().a).astype(np.float64) @ inputs.T
     return verification.reference(FUNCTIONS[activation](product + normal(16, problem.m)[:, None]))
 
 
@@ -131,12 +131,12 @@ def fp8(lab: Lab) -> Iterable[Case]:
         yield from lab.products(problem, own(fp8_system))
     binds = _each(
         fp8_system.prepare_config,
-        {(c.kernel, c.m, c.n): c for c in fp8_family.FAMILY}.values(),
+        {(c.kernel, c.m, c.n): c for c in family.FP8_FAMILY}.values(),
         "fp8_{c.kernel} {c.m} x {c.n}",
     )
     yield from lab.products(fp8_system.problem(272, 400, 392), binds)
-    smallest = {c.kernel: c for c in sorted(fp8_family.FAMILY, key=lambda c: -c.m * c.n)}
-    few = {c.kernel: c for c in sorted(fp8_family.NARROW_FAMILY, key=lambda c: -c.n)}
+    smallest = {c.kernel: c for c in sorted(family.FP8_FAMILY, key=lambda c: -c.m * c.n)}
+    few = {c.kernel: c for c in sorted(family.FP8_NARROW_FAMILY, key=lambda c: -c.n)}
     for n, configs in ((264, smallest), (13, few)):
         problem = fp8_system.problem(200, n, 1040, scale="vectors", orders="FF")
         yield from _activated(lab, problem, fp8_system.prepare_config, configs.values())
@@ -163,8 +163,8 @@ def _quantised(tokens: int, k: int, dtype: str) -> tuple[np.ndarray, np.ndarray]
     x[tokens // 2 : tokens // 2 + tokens // 3] = 0  # tokens of zeros have the scale 1
     bits = half.to_bits(x.astype(np.float32), dtype)
     x = half.from_bits(bits, dtype)
-    unit = eight.scales(x, "e4m3", "rows")  # whose inverse the kernel multiplies by
-    return bits, eight.from_bits(eight.to_bits(x * (np.float32(1) / unit), "e4m3"), "e4m3").astype(np.float64) * unit
+    unit = half.scales(x, "e4m3", "rows")  # whose inverse the kernel multiplies by
+    return bits, half.from_bits(half.to_bits(x * (np.float32(1) / unit), "e4m3"), "e4m3").astype(np.float64) * unit
 
 
 def _layer_in_eight(dtype: str, activation: str, x: np.ndarray | None, problem, device) -> SimpleNamespace:

@@ -15,7 +15,7 @@ from artifact.measure import apart
 from artifact.systems.tensor_core_24 import experiments
 from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
 from kernels import tensor_core_24 as system
-from kernels.tensor_core_24 import family, fp8_family
+from kernels.tensor_core_24 import family
 
 WHOLE_MODEL, HOST_MODEL = (registry.FOLDER / SYSTEM / name for name in ("model.csv", "model_host.csv"))
 STEP = ["model", "phase", "tokens", "context", "precision"]
@@ -112,7 +112,7 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
     """
     df = pd.DataFrame(
         {"rung": name, "tile": f"{config.m} × {config.n}", "idea": idea, "expected": expected}
-        for name, (config, idea, expected) in fp8_family.RUNGS.items()
+        for name, (config, idea, expected) in family.FP8_RUNGS.items()
     )
     return df.join(
         pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(formatting.cube).T,

@@ -35,12 +35,7 @@ from fake_libraries import (
 from artifact import registry
 from artifact.baselines import (
     cublas,
-    cublas_dense,
-    cublas_tensor,
-    cublaslt,
-    cublaslt_eight,
     cusparse,
-    cusparse_block,
     cusparselt,
     triton_bsr,
 )
@@ -57,6 +52,7 @@ runtime = pytest.importorskip("cuda.bindings.runtime")
 
 
 MODULES = sorted(path.stem for path in (registry.FOLDER.parent / "baselines").glob("[!_]*.py"))
+EVERY = [*MODULES, "cublas.lt", "cublas.tensor", "cublas.dense", "cublas.eight", "cusparse.blocks"]
 
 
 class Case(NamedTuple):
@@ -79,7 +75,7 @@ def of_csr(p, dtype: str, ell: bool = False) -> int:
     """Bytes of the blocks of 64 x 64 that an A in CSR becomes, and of the copies of B and C that are whole blocks."""
     made = bcsr.from_csr(p.device().a, dtype="bfloat16" if size(dtype) == 2 else "float32")
     copies = size(dtype) * p.n * (128 + 192) * (p.m != 128)
-    return made.nbytes + copies + ell * cusparse_block.ell_bytes(made)
+    return made.nbytes + copies + ell * cusparse.ell_bytes(made)
 
 
 LAYOUTS, BLOCKED = of_blocks.LAYOUTS, [*product(of_blocks.DTYPES, of_blocks.LAYOUTS)]
@@ -90,12 +86,12 @@ MULTIPLY, TRITON = ("cusparse", "multiply"), ("torch", "bsr_dense_mm")
 OF_BLOCKS = {
     **{
         f"cusparse_{form}": (
-            partial(cusparse_block.prepare, form),
+            partial(cusparse.prepare_blocks, form),
             4,
             MULTIPLY,
-            lambda p, form=form: 512 + cusparse_block.ell_bytes(p.device().a) * (form == "bell"),
+            lambda p, form=form: 512 + cusparse.ell_bytes(p.device().a) * (form == "bell"),
         )
-        for form in cusparse_block.FORMATS
+        for form in cusparse.FORMATS
     },
     **{name: (partial(triton_bsr.prepare, name), 0, TRITON, lambda p: 0) for name in triton_bsr.NAMES},
 }
@@ -105,7 +101,7 @@ CASES = {
     ),
     **{
         f"{name} {dtype} {layout}": Case(
-            partial(cublas_dense.prepare, name),
+            partial(cublas.prepare_dense, name),
             blocks(*RAGGED, dtype=dtype, layout=layout),
             held,
             refuse,
@@ -115,17 +111,17 @@ CASES = {
     },
     **{
         f"{name} {vector}": Case(
-            partial(cublas_tensor.prepare, dtype),
+            partial(cublas.prepare_tensor, name),
             partial(nm_problem, 10, 24, 33, 0.25, dtype=dtype, vector=vector),
             9,
             ("lt", "matmul"),
             lambda p, dtype=dtype: size(dtype) * p.k * p.n + 128,
         )
-        for (dtype, name), vector in product(cublas_tensor.NAMES.items(), (1, 32))
+        for (name, dtype), vector in product(cublas.TENSOR.items(), (1, 32))
     },
     **{
         f"cublaslt {dtype}": Case(
-            cublaslt.prepare,
+            cublas.prepare_lt,
             partial(two_four_problem, 10, 24, 33, dtype),
             5,
             ("lt", "matmul"),
@@ -133,13 +129,16 @@ CASES = {
         )
         for dtype in half.DTYPES
     },
-    "cublaslt_eight": Case(
-        cublaslt_eight.prepare,
-        partial(eight_problem, 16, 48, 32),
-        11,
-        ("lt", "matmul_desc_create"),
-        lambda p: p.m * p.k,
-    ),
+    **{
+        f"cublaslt_eight {n} {orders}": Case(
+            cublas.prepare_eight,
+            partial(eight_problem, 16, n, 32, orders=orders),
+            11,
+            ("lt", "matmul_desc_create"),
+            lambda p: p.m * p.k,
+        )
+        for n, orders in ((48, "CC"), (48, "FF"), (7, "FF"))  # one column is as good as another
+    },
     **{
         f"cusparselt {algorithm} {dtype} {orders}": Case(
             partial(cusparselt.prepare, algorithm),
@@ -189,7 +188,7 @@ CASES = {
     },
     **{
         f"cublas_dense_default vector {sizes} {layout}": Case(
-            partial(cublas_dense.prepare, "cublas_dense_default"),
+            partial(cublas.prepare_dense, "cublas_dense_default"),
             blocks(*sizes, density=1.0, layout=layout),
             1,
             ("cublas", "gemm"),
@@ -340,41 +339,41 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
         (partial(cusparse.prepare, "alg1"), NM_BF16, "cuSPARSE takes A as a float32 array .*nm_spmm has it"),
         (partial(cusparse.prepare, "alg1"), changed(BLOCKS, **OTHER), "takes a BCSR A with a B and a C of its dtype"),
         (partial(cusparse.prepare, "alg1"), blocks(*WHOLE, density=0), "nothing to multiply"),
-        (partial(cusparse_block.prepare, "bsr"), NM, "cusparse_bsr takes a BCSR A .*nm_spmm has something"),
-        (partial(cusparse_block.prepare, "bsr"), blocks(*WHOLE, density=0), "nothing to multiply"),
-        (partial(cusparse_block.prepare, "bell"), changed(ANY, **OTHER), "a B and a C of its dtype, without gaps"),
+        (partial(cusparse.prepare_blocks, "bsr"), NM, "cusparse_bsr takes a BCSR A .*nm_spmm has something"),
+        (partial(cusparse.prepare_blocks, "bsr"), blocks(*WHOLE, density=0), "nothing to multiply"),
+        (partial(cusparse.prepare_blocks, "bell"), changed(ANY, **OTHER), "a B and a C of its dtype, without gaps"),
         (
-            partial(cusparse_block.prepare, "bell"),
+            partial(cusparse.prepare_blocks, "bell"),
             changed(ANY, b=lambda o: Half("bfloat16", np.zeros((96, 64), np.uint16)[:, ::2])),
             "a B and a C of its dtype, without gaps",
         ),
         (
-            partial(cusparse_block.prepare, "bell"),
+            partial(cusparse.prepare_blocks, "bell"),
             lambda: bcsr_problem(*WHOLE, block=(16, 32)),
             "square blocks only, and here they are 16 x 32",
         ),
-        (partial(cublas_dense.prepare, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
-        (partial(cublas_dense.prepare, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
+        (partial(cublas.prepare_dense, "cublas_dense"), NM, "cublas_dense takes a BCSR A .*nm_spmm has something"),
+        (partial(cublas.prepare_dense, "cublas_dense"), blocks(1, 24, 40, density=1.0), "one is a vector.*_default"),
         (
-            partial(cublas_dense.prepare, "cublas_dense"),
+            partial(cublas.prepare_dense, "cublas_dense"),
             off("b", blocks(*RAGGED, dtype="tf32")),
             "that tf32 holds exactly",
         ),
-        (partial(cublas_tensor.prepare, "bfloat16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
-        (partial(cublas_tensor.prepare, "tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
-        (partial(cublas_tensor.prepare, "tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
+        (partial(cublas.prepare_tensor, "cublas_bf16"), TF32, "cublas_bf16 takes .* nm_spmm has"),
+        (partial(cublas.prepare_tensor, "cublas_tf32"), off("a", TF32), "takes values of A that tf32 holds exactly"),
+        (partial(cublas.prepare_tensor, "cublas_tf32"), off("b", TF32), "takes values of B that tf32 holds exactly"),
         (
-            partial(cublas_tensor.prepare, "tf32"),
+            partial(cublas.prepare_tensor, "cublas_tf32"),
             changed(TF32, b=lambda o: nm.to_dense(o.b)),
             "an N:M B with a column-major A and C in tf32",
         ),
         (
-            partial(cublas_tensor.prepare, "tf32"),
+            partial(cublas.prepare_tensor, "cublas_tf32"),
             lambda: of_nm.problem(1, 24, 32, 1.0, dtype="tf32"),
             "one is a vector",
         ),
-        (cublaslt.prepare, lambda: of_24.problem(16, 1, 32), "one is a vector"),
-        (cublaslt.prepare, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
+        (cublas.prepare_lt, lambda: of_24.problem(16, 1, 32), "one is a vector"),
+        (cublas.prepare_lt, changed(TWO_FOUR, b=lambda o: array((32, 24), np.float32)), "cuBLASLt takes a 2:4 A"),
         (partial(cusparselt.prepare, "best"), lambda: of_24.problem(16, 20, 32), "multiples of 8 only.*n=20"),
         (
             partial(cusparselt.prepare, "best"),
@@ -383,7 +382,7 @@ TWO_FOUR, OTHER = partial(two_four_problem, 16, 24, 32), {"b": lambda o: Half("f
         ),
         *(
             (prepare, partial(eight_problem, 16, n, 32, **what), says)
-            for prepare in (partial(cusparselt.prepare, "best"), cublaslt_eight.prepare)
+            for prepare in (partial(cusparselt.prepare, "best"), cublas.prepare_eight)
             for n, what, says in (
                 (24, {}, "multiples of 16 only"),
                 (32, {"scale": "vectors"}, "with one scale each"),
@@ -401,11 +400,11 @@ def test_other_operands_are_refused_in_one_sentence(libraries, prepare, problem,
 
 
 def test_contenders_have_the_names_of_the_records():
-    for module in MODULES:
-        names = list(registry.contenders([module], None))
-        assert names and len(set(names)) == len(names)
-        assert all(name.startswith(registry.PREFIXES) for name in names), names
-    assert list(registry.contenders(("cusparse_block", "cublas"), None))[-1] == "cublas"
+    every = [list(registry.contenders([module], None)) for module in EVERY]
+    names = [name for own in every for name in own]
+    assert all(every) and len(set(names)) == len(names), "a part of a module has contenders of its own"
+    assert all(name.startswith(registry.PREFIXES) for name in names), names
+    assert list(registry.contenders(("cusparse.blocks", "cublas"), None))[-1] == "cublas"
     refused("no baseline 'mkl'; known: cpu, cublas", registry.contenders, ("cublas", "mkl"), None)
 
 
@@ -458,7 +457,7 @@ ON_GPU = [
     *(("cublas", partial(of_nm.problem, *shape), 1e-6) for shape in ((1, 33, 64, 0.5), (130, 100, 45, 0.5))),
     *(
         (name, partial(of_nm.problem, *shape, dtype=dtype), 0.0)
-        for dtype, name in cublas_tensor.NAMES.items()
+        for name, dtype in cublas.TENSOR.items()
         for shape in ((256, 128, 512, 0.25), (101, 60, 301, 0.5))
     ),
     *(
@@ -490,7 +489,7 @@ ON_GPU = [
 def test_a_library_is_right_on_a_gpu_also_from_a_graph(device, name, made, most):
     problem = made()
     try:
-        bound = registry.contenders(MODULES, device)[name](problem)
+        bound = registry.contenders(EVERY, device)[name](problem)
     except ValueError as error:
         # Block formats take B and C in one order only; sums in float64 are too much for some versions of the compiler.
         assert name.startswith(("cusparse_b", "triton"))

@@ -19,7 +19,7 @@ from fake_libraries import (
     two_four_problem,
 )
 
-from artifact.baselines import cublas, cublas_dense, cublas_tensor, cublaslt, cublaslt_eight
+from artifact.baselines import cublas
 from artifact.measure import bench, verification
 from kernels.async_sparse import operands as of_blocks
 from kernels.nm_spmm import operands
@@ -128,11 +128,11 @@ def test_what_a_call_made_is_undone_where_it_fails(library):
 def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, library):
     us = {7: 1.0, 8: 3.0, 9: 2.0}
     timer = Timer(monkeypatch, lambda name, turn: us[int(name.split()[1].rstrip(","))])
-    bound = cublaslt.prepare(two_four_problem(10, 24, 33), DEVICE)
+    bound = cublas.prepare_lt(two_four_problem(10, 24, 33), DEVICE)
     assert library.planner.calls == [
         ("matmul", BFLOAT16, COMPUTE_32F, (33, 1, 24, 1)),
-        ("plan", cublaslt.PLANNED),
-        ("autotune", cublaslt.ITERATIONS, cublaslt.TUNED),
+        ("plan", cublas.PLANNED),
+        ("autotune", cublas.ITERATIONS, cublas.TUNED),
     ]
     assert len(timer.seen[0]) == 3 and not library.planner.open, "freed before the first launch"
     assert bound.choice == "algorithm 7, split-K 1, option 0, place 3 after autotuning"
@@ -147,10 +147,10 @@ def test_matmul_plans_and_tunes_and_the_timer_has_the_last_word(monkeypatch, lib
 @pytest.mark.parametrize(
     ("prepare", "made", "letter"),
     [
-        (lambda p: cublas_dense.prepare("cublas_dense", p, DEVICE), lambda: bcsr_problem(50, 24, 83, block=16), "A"),
+        (lambda p: cublas.prepare_dense("cublas_dense", p, DEVICE), lambda: bcsr_problem(50, 24, 83, block=16), "A"),
         *(
-            (lambda p, d=d: cublas_tensor.prepare(d, p, DEVICE), lambda d=d: nm_problem(10, 24, 33, dtype=d), "B")
-            for d in cublas_tensor.NAMES
+            (lambda p, x=x: cublas.prepare_tensor(x, p, DEVICE), lambda d=d: nm_problem(10, 24, 33, dtype=d), "B")
+            for x, d in cublas.TENSOR.items()
         ),
     ],
 )
@@ -168,23 +168,25 @@ def test_both_orders_of_what_is_made_dense_are_tuned_and_the_better_wins(
 @pytest.mark.parametrize("layout", of_blocks.LAYOUTS)
 def test_algorithms_are_planned_for_a_result_that_lies_as_c(library, layout):
     order_b, order_c = of_blocks.LAYOUTS[layout]
-    cublas_dense.prepare("cublas_dense", bcsr_problem(50, 24, 83, block=16, layout=layout), DEVICE)
+    cublas.prepare_dense("cublas_dense", bcsr_problem(50, 24, 83, block=16, layout=layout), DEVICE)
     a, b = {"C": (83, 1), "F": (1, 50)}, (24, 1) if order_b == "C" else (1, 83)
     c = (24, 1) if order_c == "C" else (1, 50)
     calls = [entry[3] for entry in library.planner.calls if entry[0] == "matmul"]
     assert calls == [(*a[x], *b, *(() if x == order_c else c)) for x in "CF"]
 
 
-@pytest.mark.parametrize(("dtype", "how"), [("tf32", (np.float32, FAST_TF32)), ("bfloat16", (BFLOAT16, COMPUTE_32F))])
-def test_sums_are_computed_as_the_dtype_asks(library, dtype, how):
-    cublas_tensor.prepare(dtype, nm_problem(10, 24, 33, dtype=dtype), DEVICE)
+@pytest.mark.parametrize(
+    ("name", "how"), [("cublas_tf32", (np.float32, FAST_TF32)), ("cublas_bf16", (BFLOAT16, COMPUTE_32F))]
+)
+def test_sums_are_computed_as_the_dtype_asks(library, name, how):
+    cublas.prepare_tensor(name, nm_problem(10, 24, 33, dtype=cublas.TENSOR[name]), DEVICE)
     assert {entry[1:3] for entry in library.planner.calls if entry[0] == "matmul"} == {(np.dtype(how[0]), how[1])}
 
 
 @pytest.mark.parametrize(("layout", "ops"), [("source", (1, 0)), ("linear", (1, 0)), ("row", (0, 0))])
 def test_the_default_is_called_as_torch_calls_it(library, layout, ops):
     problem = bcsr_problem(50, 24, 83, block=16, layout=layout)
-    cublas_dense.prepare("cublas_dense_default", problem, DEVICE).launch(STREAM)
+    cublas.prepare_dense("cublas_dense_default", problem, DEVICE).launch(STREAM)
     assert library.cublas.calls("gemm")[-1][2:] == ops
 
 
@@ -195,7 +197,7 @@ def test_both_ways_to_add_are_tried_and_the_timer_decides(monkeypatch, library):
     library.lt.broken = (8,)  # at place 2
     timer = Timer(monkeypatch, lambda name, turn: 1.0 if "place 3" in name and "promoted" in name else 2.0)
     problem = eight_problem(16, 48, 32)
-    bound = cublaslt_eight.prepare(problem, DEVICE)
+    bound = cublas.prepare_eight(problem, DEVICE)
     scales = [{value for (_, name), value in library.lt.attributes.items() if name == each} for each in (6, 7)]
     assert scales == [{x.scale.data.ptr} for x in (problem.device().b, problem.device().a)], "of C transposed"
     assert sorted(timer.seen[0]) == [
@@ -212,9 +214,9 @@ def test_without_an_algorithm_it_is_refused_in_one_sentence(monkeypatch, library
     vars(library.lt).update(change)
     problem = eight_problem(16, 48, 32)
     if change == {"knows": (1,)}:
-        assert cublaslt_eight.prepare(problem, DEVICE).choice.endswith("sums fast")
+        assert cublas.prepare_eight(problem, DEVICE).choice.endswith("sums fast")
     else:
-        refused("cuBLASLt refuses m=16, n=48, k=32 in e4m3: it knows", cublaslt_eight.prepare, problem, DEVICE)
+        refused("cuBLASLt refuses m=16, n=48, k=32 in e4m3: it knows", cublas.prepare_eight, problem, DEVICE)
         assert not library.alive()
 
 
@@ -235,12 +237,12 @@ def test_readings_on_one_problem_are_right_and_what_they_add_takes_time(device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("order", ["row", "column"])
-@pytest.mark.parametrize("dtype", cublas_tensor.NAMES)
-def test_either_order_is_right(device, monkeypatch, dtype, order):
-    only = {words: x for words, x in cublas_tensor._ORDERS.items() if f"B {order}" in words}
-    monkeypatch.setattr(cublas_tensor, "_ORDERS", only)
-    problem = operands.problem(384, 200, 320, dtype=dtype)
-    bound = cublas_tensor.prepare(dtype, problem, device)
+@pytest.mark.parametrize("name", cublas.TENSOR)
+def test_either_order_is_right(device, monkeypatch, name, order):
+    only = {words: x for words, x in cublas.ORDERS.items() if words.startswith(order)}
+    monkeypatch.setattr(cublas, "ORDERS", only)
+    problem = operands.problem(384, 200, 320, dtype=cublas.TENSOR[name])
+    bound = cublas.prepare_tensor(name, problem, device)
     assert bound.choice.endswith(f"B {order}-major")
     verification.check(bound, problem, verification.oracle(problem), device.create_stream())
 
@@ -248,7 +250,7 @@ def test_either_order_is_right(device, monkeypatch, dtype, order):
 @pytest.mark.gpu
 def test_tf32_is_what_multiplies(device):
     problem = operands.problem(256, 256, 256, dtype="tf32")
-    bound, stream = cublas_tensor.prepare("tf32", problem, device), device.create_stream()
+    bound, stream = cublas.prepare_tensor("cublas_tf32", problem, device), device.create_stream()
     verification.check(bound, problem, verification.oracle(problem), stream)
     a = problem.device().a
     a *= np.float32(1 / 3)  # values that TF32 does not hold: it rounds them to 11 bits

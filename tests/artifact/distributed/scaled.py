@@ -18,8 +18,7 @@ def rows(rate: float = 4.0, nvlink: float = 250.0, slower: float = 1.0, gpus=(1,
             grown = {"graph": doubled, "mesh": round(half * p ** (1 / 3)), "block": half * p}[case]
             for of in sorted({size, grown}):
                 made += _rows(case, of, n, dtype, p, rate, nvlink, slower)
-    df = pd.DataFrame(made)[[*COLUMNS]].astype(COLUMNS)
-    return df.assign(tflops=2 * df["nnz"] * df["n"] / df["median_ms"] / 1e9)
+    return page.derived(pd.DataFrame(made)[[*COLUMNS]].astype(COLUMNS))
 
 
 def _rows(case, size, n, dtype, p, rate, nvlink, slower) -> list[scaling.Row]:

@@ -8,7 +8,7 @@ import pytest
 
 from artifact import paths
 from artifact.distributed import agreement, page
-from artifact.measure import records, run, sharding
+from artifact.measure import records, run
 
 SHIPPED = paths.RECORDED / "nvidia-h200"
 WHERE = page.RECORDED / "nvidia-h200"
@@ -23,7 +23,7 @@ def fresh(tmp_path):
     for experiment in records.experiments(folder):
         points = records.read(folder / f"{experiment}.csv").drop_duplicates(list(records.POINT))[1:]
         for i, row in enumerate(points.itertuples()):
-            sharding.mark(folder, experiment, f"{experiment} {run.point_name(row)}", {"gpu": str(i % 2), "host": "a"})
+            run.mark(folder, experiment, f"{experiment} {run.point_name(row)}", {"gpu": str(i % 2), "host": "a"})
     return folder.parent
 
 
@@ -61,7 +61,7 @@ def test_the_command_writes_what_the_page_reads_and_refuses_records_of_one_gpu(f
     assert agreement.main(["--fresh", str(fresh), "--out", str(out)]) == 0
     assert "again_low" in capsys.readouterr().out
     assert len(page.agreement_table(page.agrees(out.parent))) == len(records.experiments(fresh / SYSTEM))
-    shutil.rmtree(fresh / SYSTEM / sharding.FOLDER)
+    shutil.rmtree(fresh / SYSTEM / run.DEALT)
     out.unlink()
     assert agreement.main(["--fresh", str(fresh), "--out", str(out)]) == 2
     assert "no point there was dealt out" in capsys.readouterr().err and not out.exists()

@@ -1,17 +1,21 @@
 """The chapter on several GPUs: what it says and claims from records, and what it says without any."""
 
+import functools
+
 import matplotlib
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from scaled import rows
 
 from artifact import paths
-from artifact.book import charts, figures, tables, text
+from artifact.book import charts, figures, study, tables, text
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
-from kernels.distributed import generate
+from kernels.distributed import generate, partition
+from kernels.formats import bcsr
 
 matplotlib.use("Agg")
 SHIPPED = page.RECORDED / "nvidia-h200"
@@ -25,11 +29,8 @@ def shipped():
 
 def changed(df, factor: float, **at):
     """Records of ours whose times are so many times as long where columns have these values."""
-    mine = df["contender"] == OURS
-    for column, value in at.items():
-        mine &= df[column] == value
-    slow = df.assign(median_ms=df["median_ms"].where(~mine, factor * df["median_ms"]))
-    return slow.assign(tflops=2 * slow["nnz"] * slow["n"] / slow["median_ms"] / 1e9)
+    mine = study.where(df, contender=OURS, **at).index
+    return page.derived(df.assign(median_ms=df["median_ms"].where(~df.index.isin(mine), factor * df["median_ms"])))
 
 
 def written(path, df) -> None:
@@ -47,7 +48,9 @@ def test_without_records_there_is_nothing(tmp_path):
     assert df.empty and list(page.facts(df, tmp_path)) == []
     for make in (page.efficiencies, page.predictions, page.rates, page.fits, page.times):
         assert make(df).empty
-    assert page.beyond(tmp_path).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
+    assert (
+        page.load(tmp_path, page.BEYOND).empty and page.schedules(tmp_path, df).empty and page.agrees(tmp_path) is None
+    )
     known = figures.specs("distributed")
     for name, data in {"scaling": page.efficiencies(df), "predictions": page.predictions(df)}.items():
         assert charts.parts(figures.drawn_rows(known[name], data))[0].empty  # so nothing is shown
@@ -66,7 +69,7 @@ def test_facts_are_of_the_most_gpus_and_of_the_largest_matrix(shipped):
     assert known["baseline.block.contender"] == page.NAMES["dtensor_dense"]
     has = records.read_machine(SHIPPED)["memory_bytes"]
     assert known["memory_bytes"] == has < known["beyond.csr_bytes.low"] <= known["beyond.csr_bytes.high"]
-    assert (1e9 * page.beyond(SHIPPED)["csr_bytes"]).min() == pytest.approx(known["beyond.csr_bytes.low"])
+    assert page.load(SHIPPED, page.BEYOND)["csr_bytes"].min() == known["beyond.csr_bytes.low"]
 
 
 def test_the_text_names_what_is_known(shipped):
@@ -121,7 +124,7 @@ NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
         (changed(FAST, 1.1, gpus=4), [YES] * 4),
         (changed(FAST, 1.25, gpus=4), [YES, NO, NO, YES]),
         (changed(FAST, 3, gpus=4), [NO] * 3 + [YES]),
-        (FAST.assign(sent_bytes=2 * FAST["sent_bytes"]), [YES] * 3 + [NO]),
+        (page.derived(FAST.assign(sent_bytes=2 * FAST["sent_bytes"])), [YES] * 3 + [NO]),
         (FAST[(FAST["case"] != "graph") | (FAST["nnz"] < 1e9)], [NOT_YET] + [YES] * 3),
         (PAIR, [NOT_YET] * 3 + [YES]),
         (changed(PAIR, 1.5, gpus=2), [f"{NOT_YET}, missed on fewer"] * 3 + [YES]),
@@ -166,9 +169,76 @@ def test_every_table_and_figure_is_drawn_as_specified(shipped):
         assert len(figures.draw(known[name], rows).axes) == 2 and figures.alt(known[name], rows)
     plt.close("all")
     shown = {"times": page.times(df), "rates": page.rates(df), "fits": page.fits(df), "claims": page.claims(df)}
-    shown |= {"beyond": page.beyond(SHIPPED), "schedules": page.schedules(SHIPPED, df)}
+    shown |= {"beyond": page.load(SHIPPED, page.BEYOND), "schedules": page.schedules(SHIPPED, df)}
     shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}
     for name, data in shown.items():
         spec = tables.specs("distributed")[name]
         assert "nan" not in tables.styled(data, spec).to_html()
         assert all(column["of"] in data for column in spec.get("columns", ()))
+
+
+# ---------------------------------------------------------------- the model of more GPUs
+
+
+@functools.cache
+def matrix(case: str):
+    """(size, rows of B that an entry names, a matrix of the case)."""
+    if case == "block":
+        return 2048, 64, bcsr.random(2048, 16384, 0.1, 3)
+    size, made = {"graph": (11, generate.Rmat(11, 64, 3)), "mesh": (16, generate.Stencil(16))}[case]
+    return size, 1, generate.host_part(made, np.array([0, made.m]), 0).a
+
+
+@pytest.mark.parametrize(("parts", "domain"), [(1, 1), (2, 1), (8, 1), (8, 2), (32, 1), (32, 8)])
+@pytest.mark.parametrize("case", ["graph", "mesh", "block"])
+def test_needed_rows_are_those_of_a_matrix(case, parts, domain):
+    size, unit, a = matrix(case)
+    edges = partition.by_nonzeros(a.row_ptr, parts)
+    columns = edges if unit == 1 else partition.even(16384 // unit, parts)
+    table = partition.volumes(a.row_ptr, a.col_idx, edges[::domain], columns[::domain])
+    assert page.needed(case, size, parts, domain) == pytest.approx(table.sum() * unit, rel=0.08)
+
+
+def test_a_fit_finds_the_rates_behind_the_records():
+    of = page.fit(rows(rate=4.0, nvlink=250.0, slower=1.1), "graph")
+    assert of.rate == pytest.approx(4.0) and of.nvlink == pytest.approx(250, rel=0.01)
+    assert of.slower == pytest.approx(1.1) and of.error < 0.02 and of.measured == 4
+
+
+def test_without_one_or_several_gpus_there_is_no_fit():
+    df = rows()
+    assert page.fit(df[df["gpus"] == 1], "graph") is page.fit(df[df["gpus"] > 1], "graph") is None
+    assert page.predictions(df[:0]).empty
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [((0, 8, 4, 0), 8), ((4, 8, 1, 0), 12), ((4, 8, 4, 0), 9), ((4, 8, 1, 0.5), 8), ((16, 8, 4, 0), 18)],
+)
+def test_chunks_hide_what_travels(given, ms):
+    assert page.together(*given) == ms
+
+
+def test_predictions_grow_uncertain_and_hierarchical_exchange_saves_infiniband():
+    table = page.predictions(rows())
+    assert set(table["gpus"]) == set(page.GPUS) and set(table["case"]) == set(page.CASES)
+    assert (table["low_ms"] < table["ms"]).all() and (table["ms"] < table["high_ms"]).all()
+    width = (table["high_ms"] / table["low_ms"]).groupby(table["gpus"]).mean()
+    assert width.is_monotonic_increasing
+    wide = table[(table["gpus"] == 64) & (table["domain"] == 8) & (table["case"] == "graph")]
+    by_way = wide.set_index("way")["infiniband_bytes"]
+    assert by_way["hierarchical"] < by_way["flat"]
+    inside = table[(table["gpus"] <= table["domain"])]
+    assert (inside["infiniband_bytes"] == 0).all() and (table["nvlink_bytes"] >= 0).all()
+
+
+def test_a_prediction_is_off_by_two_sigma_and_sends_each_byte_over_one_link():
+    """Of a power-law graph: what leaves a domain is not counted within it, where rows cross one by one."""
+    df = rows()
+    of = page.fit(df, "graph")._replace(error=0.1)
+    assert of.off(of.measured) == pytest.approx(np.exp(0.2)) and of.off(2 * of.measured) > 1.04 * np.exp(0.2)
+    like = next(df[(df["case"] == "graph") & (df["gpus"] == 4)].itertuples())
+    flat, once = (page.predict(of, like, 100.0, 64, 8, way) for way in page.WAYS)
+    moved = page.needed("graph", like.size, 64) * like.n * 4 / 64
+    assert flat["nvlink_bytes"] + flat["infiniband_bytes"] == pytest.approx(moved)
+    assert once["nvlink_bytes"] == pytest.approx(moved) and once["infiniband_bytes"] < flat["infiniband_bytes"]

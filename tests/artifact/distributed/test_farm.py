@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from artifact.distributed import farm
-from artifact.measure import sharding
+from artifact.measure import run
 
 
 def measured(folder, point: str) -> str:
@@ -31,25 +31,25 @@ def scheduler():
 
 
 def test_each_point_is_measured_once_also_where_a_worker_dies(scheduler, tmp_path, monkeypatch):
-    monkeypatch.setenv(sharding.VARIABLE, scheduler)
+    monkeypatch.setenv(run.SCHEDULER, scheduler)
     points = [*map(str, range(9)), "dies"]
-    made = list(sharding.each(partial(measured, tmp_path), points))
+    made = list(run.each(partial(measured, tmp_path), points))
     assert {point: result for point, _, result in made} == {point: point.upper() for point in points}
     assert len(made) == len(points) == len(set((tmp_path / "measured").read_text().split()))
     assert {who["gpu"] for _, who, _ in made} == {"4", "7"}
     for point, who, _ in made:
-        sharding.mark(tmp_path, "wide", point, who)
-    marks = sharding.marks(tmp_path, "wide")
+        run.mark(tmp_path, "wide", point, who)
+    marks = run.marks(tmp_path, "wide")
     assert marks.keys() == set(points) and {mark.split()[1] for mark in marks.values()} == {"4", "7"}
     with pytest.raises(ArithmeticError, match="wrong is off"):
-        list(sharding.each(partial(measured, tmp_path), ["wrong"]))
+        list(run.each(partial(measured, tmp_path), ["wrong"]))
 
 
 def test_without_a_scheduler_points_are_measured_here_in_order(tmp_path, monkeypatch):
-    monkeypatch.delenv(sharding.VARIABLE, raising=False)
-    assert list(sharding.each(str.upper, ["a", "b"])) == [("a", {}, "A"), ("b", {}, "B")]
-    sharding.mark(tmp_path, "wide", "a", {})
-    assert not list(tmp_path.iterdir()) and sharding.marks(tmp_path, "wide") == {}
+    monkeypatch.delenv(run.SCHEDULER, raising=False)
+    assert list(run.each(str.upper, ["a", "b"])) == [("a", {}, "A"), ("b", {}, "B")]
+    run.mark(tmp_path, "wide", "a", {})
+    assert not list(tmp_path.iterdir()) and run.marks(tmp_path, "wide") == {}
 
 
 @pytest.mark.parametrize(
@@ -60,24 +60,20 @@ def test_without_a_scheduler_points_are_measured_here_in_order(tmp_path, monkeyp
         ("all", "", "there is no GPU here"),
     ],
 )
-def test_gpus_that_cannot_be_dealt_to(asked, shown, says):
+def test_gpus_are_those_that_are_shown_and_asked_for(asked, shown, says):
     with pytest.raises(ValueError, match=says):
         farm.visible(asked, {"CUDA_VISIBLE_DEVICES": shown})
-
-
-def test_gpus_are_those_that_are_shown():
-    assert farm.visible("all", {"CUDA_VISIBLE_DEVICES": "2,5"}) == ["2", "5"]
-    assert farm.visible("5", {"CUDA_VISIBLE_DEVICES": "2,5"}) == ["5"]
+    assert [farm.visible(x, {"CUDA_VISIBLE_DEVICES": "2,5"}) for x in ("all", "5")] == [["2", "5"], ["5"]]
 
 
 def test_a_chapter_runs_as_a_process_that_knows_its_scheduler(tmp_path, monkeypatch, capsys):
     seen = []
 
-    def run(command, env, **more):
-        seen.append((command[-4:], env[sharding.VARIABLE]))
+    def ran(command, env, **more):
+        seen.append((command[-4:], env[run.SCHEDULER]))
         return subprocess.CompletedProcess(command, 2 * (len(seen) == 2), None, "noise\nerror: row 3")
 
-    monkeypatch.setattr(farm.subprocess, "run", run)
+    monkeypatch.setattr(farm.subprocess, "run", ran)
     asked = ["--scheduler", "tcp://head", "--target", str(tmp_path), "n/a.ipynb", "n/b.ipynb"]
     assert farm.main([*asked, "--", "--mode", "measure"]) == 1 and capsys.readouterr().err == "error: b: row 3\n"
     target = str(tmp_path / "b.ipynb")

@@ -14,7 +14,7 @@ from artifact.distributed import scaling
 from artifact.distributed.scaling import OURS, Case, Panels
 from kernels import distributed
 from kernels.distributed import generate, partition
-from kernels.formats import csr, stored
+from kernels.formats import csr, half
 
 
 class Host(distributed.Host):
@@ -84,7 +84,7 @@ def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks, value, sam
     def call(plan, **given):
         out = real(plan, **given)
         if plan.comm.rank == ranks - 1:
-            row, nothing = out.arrays[0][9], 0x7FFF if case.bits else np.nan
+            row, nothing = out.arrays[0][9], 0x7FFF if case.dtype == "bfloat16" else np.nan
             wrong = {"another row": out.arrays[0][8], "a little": 1.01 * row}
             (out.arrays[0] if "all" in value else row)[...] = wrong.get(value, nothing)
         return out
@@ -100,9 +100,9 @@ def test_one_wrong_row_of_any_rank_is_found(monkeypatch, case, ranks, value, sam
 def test_a_sampled_element_is_held_to_its_limit(dtype, share):
     """Half of the limit more is wrong, half of it less is right."""
     case, limit = Case("block", 3, 16, dtype), scaling.LIMITS[dtype]
-    expected = lambda row, columns: (np.full(columns.size, 2.0), np.full(columns.size, 100.0))  # noqa: E731
-    made = SimpleNamespace(part=SimpleNamespace(rows=np.array([0, 3]), consumed=True), expected=expected)
-    out = stored.rounded(np.full((3, 16), 2 + 100 * limit * share, np.float32), dtype)
+    row, b = lambda row: (np.arange(2), np.array([51.0, -49.0])), lambda rows, columns: np.ones((2, columns.size))
+    made = SimpleNamespace(part=SimpleNamespace(rows=np.array([0, 3]), consumed=True), row=row, b=b)
+    out = half.to_bits(np.full((3, 16), 2 + 100 * limit * share, np.float32), dtype)
     asked = made, case, case.panel(out), distributed.comm.alone()
     if share < 1:
         assert scaling.checked(*asked) == pytest.approx(limit * share, rel=0.1)
@@ -120,8 +120,8 @@ def test_rounding_stays_far_below_what_a_row_may_be_off(monkeypatch, dtype, chun
     dense = (rng.normal(size=(m, k)) * (rng.random((m, k)) < 0.3)).astype(np.float32)
     dense[3] = 0
     dense[5] *= 1e6
-    a, b = (stored.rounded(x, dtype) for x in (dense, rng.normal(size=(k, n)).astype(np.float32)))
-    dense, c = stored.numbers(a, dtype), stored.rounded(stored.numbers(a, dtype) @ stored.numbers(b, dtype), dtype)
+    a, b = (half.to_bits(x, dtype) for x in (dense, rng.normal(size=(k, n)).astype(np.float32)))
+    dense, c = half.from_bits(a, dtype), half.to_bits(half.from_bits(a, dtype) @ half.from_bits(b, dtype), dtype)
 
     def fill(panels, begin):
         panels.arrays[0][...] = b[begin : begin + panels.arrays[0].shape[0]]

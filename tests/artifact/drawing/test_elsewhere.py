@@ -11,7 +11,7 @@ from artifact.drawing import provenance
 from artifact.drawing.pages import elsewhere
 from artifact.measure import records
 from artifact.verdicts import load, measures, page
-from kernels.library import families
+from kernels.library import routes
 
 SYSTEM = "casper_sparse"
 
@@ -25,11 +25,11 @@ def test_a_table_is_the_same_wherever_it_stands(made, text):
 
 
 def test_families_that_get_the_same_share_a_column(monkeypatch):
-    df, table = elsewhere.multiplied(), families.table()
-    assert {name for column in df.columns[2:] for name in column.split("; ")} == {f.name for f in families.FAMILIES}
-    assert df.shape[1] < 2 + len(families.FAMILIES)
+    df, table = elsewhere.multiplied(), routes.table()
+    assert {name for column in df.columns[2:] for name in column.split("; ")} == {f.name for f in routes.FAMILIES}
+    assert df.shape[1] < 2 + len(routes.FAMILIES)
     table["CSR", "float32"]["B200"] = "something else"
-    monkeypatch.setattr(families, "table", lambda: table)
+    monkeypatch.setattr(routes, "table", lambda: table)
     assert "B200" in elsewhere.multiplied().columns
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -247,12 +248,11 @@ def test_a_call_of_many_seconds_is_made_once_and_not_verified(machine):
 
 @given(st.floats(0.5, 1e8), st.integers(0, 20), st.integers(1, 200), st.integers(1, 9), st.floats(1e-3, 10.0))
 def test_a_plan_of_calls_stays_in_what_was_asked_and_in_the_budget(us, warmup, calls, samples, s):
-    plan = bench.plan_calls(us, warmup, calls, samples, s)
-    assert 0 <= plan.warmup <= warmup and 1 <= plan.calls <= calls and 1 <= plan.samples <= samples
-    made = plan.samples * (plan.warmup + plan.calls)
-    assert plan == bench.Plan(0, 1, 1) or made * us <= s * 1e6 * (1 + 1e-9)
+    plan = before, count, many = bench.plan_calls(us, warmup, calls, samples, s)
+    assert 0 <= before <= warmup and 1 <= count <= calls and 1 <= many <= samples
+    assert plan == (0, 1, 1) or many * (before + count) * us <= s * 1e6 * (1 + 1e-9)
     if samples * (warmup + calls) * us <= s * 1e6 * (1 - 1e-9):
-        assert plan == bench.Plan(warmup, calls, samples)
+        assert plan == (warmup, calls, samples)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,6 @@ class Empty:
     """Launches a kernel that does nothing, after `host_s` seconds of host time."""
 
     name = "empty"
-    prepare_ms = 0.0
-    prepare_bytes = 0
 
     def __init__(self, host_s=0.0):
         from cuda.core import Device, LaunchConfig, Program, ProgramOptions
@@ -302,26 +300,16 @@ def test_an_empty_kernel_reads_under_5_us_also_from_a_graph(device, host_s):
     assert timing.graph == bool(host_s) and 0 < timing.median_us < 5, timing
 
 
-class Fill:
-    """Overwrites `size` bytes of device memory."""
-
-    name = "fill"
-    prepare_ms = 0.0
-    prepare_bytes = 0
-
-    def __init__(self, device, size):
-        self.buffer = device.allocate(size, stream=device.default_stream)
-        device.sync()
-
-    def launch(self, stream):
-        self.buffer.fill(1, stream=stream)
+SIZES = {"small": 2**28, "large": 2**30}  # bytes
 
 
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_the_time_follows_the_work(device):
-    small, large = Fill(device, 2**28), Fill(device, 2**30)
-    timings = bench.time({"small": small, "large": large}, device)
+    buffers = {name: device.allocate(size, stream=device.default_stream) for name, size in SIZES.items()}
+    fills = {name: partial(buffer.fill, 1) for name, buffer in buffers.items()}
+    contenders = {name: SimpleNamespace(launch=lambda s, fill=fill: fill(stream=s)) for name, fill in fills.items()}
+    timings = bench.time(contenders, device)
     assert 3 < timings["large"].median_us / timings["small"].median_us < 5, timings
     assert timings["small"].sm_mhz > 100
 

@@ -93,6 +93,15 @@ def test_a_download_fetches_what_is_missing_and_goes_on_after_what_fails(collect
         assert matrices.download(names("good", group=group), collection, pytest.fail) == []
 
 
+def test_what_breaks_off_leaves_no_part(collection, monkeypatch):
+    def breaks(content, file):
+        file.write(b"%%")
+        raise EOFError("cut")
+
+    monkeypatch.setattr(matrices.shutil, "copyfileobj", breaks)
+    assert matrices.download(names("good"), collection) == ["good"] and not list(collection.iterdir())
+
+
 def test_only_a_file_of_the_matrix_s_own_name_is_taken(collection, tmp_path):
     """Neither a link to a file of the user's, nor a folder, nor a file whose name ends so."""
     with tarfile.open(tmp_path / "site" / "G" / "odd.tar.gz", "w:gz") as archive:

@@ -8,7 +8,7 @@ import pytest
 from artifact.measure import portable, run, verification
 from artifact.measure.portable import Point
 from kernels import jit
-from kernels.library import families
+from kernels.library import routes
 
 CSR = {"dtype": "float32", "format": "csr", "reorder": ""}
 
@@ -26,10 +26,10 @@ def test_every_point_is_a_problem_of_a_kernel_that_other_gpus_have():
 
 def test_the_variants_are_those_of_the_routes():
     asked = {"blocks": ("blocks", "bfloat16, float16"), "csr": ("CSR", "float32")}
-    a100 = next(f for f in families.FAMILIES if f.compute_capability == (8, 0))
+    a100 = next(f for f in routes.FAMILIES if f.compute_capability == (8, 0))
     for what, key in asked.items():
-        make, dtype, accuracy = families.ASKED[key]
-        way = families.routes.route(make(), dtype, accuracy, a100, explicit=True)
+        make, dtype, accuracy = routes.ASKED[key]
+        way = routes.route(make(), dtype, accuracy, a100, explicit=True)
         named = {point.elsewhere for _, point in portable.points() if point.what == what}
         assert way.variant in named
 

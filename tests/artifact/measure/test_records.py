@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -14,9 +15,11 @@ from contenders import refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from artifact import paths
-from artifact.measure import records
+from artifact import paths, registry
+from artifact.measure import external, records
 from artifact.measure.device import slug
+from artifact.paths import HOME
+from artifact.verdicts import load
 
 
 def row(**changes) -> dict:
@@ -268,7 +271,7 @@ def test_rows_with_a_bound_are_added_to_those_without(wide):
 
 def test_an_interrupted_write_leaves_nothing_behind(wide, monkeypatch):
     before = wide.read_text()
-    monkeypatch.setattr(records.os, "replace", lambda *_: 1 / 0)
+    monkeypatch.setattr(records.jit.os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         records.append(wide, [row(n=4096)])
     assert wide.read_text() == before and [p.name for p in wide.parent.iterdir()] == ["wide.csv"]
@@ -550,3 +553,71 @@ def test_whoever_changes_what_was_read_changes_it_for_nobody_else(wide):
 def test_gpus_lose_what_does_not_tell_them_apart(whole, short):
     names = [f"NVIDIA {name}" for name in whole]
     assert records.short_gpus(names) == dict(zip(names, short, strict=True))
+
+
+# ---------------------------------------------------------------- what the code of others gave here
+
+
+FOUND = [measured for system in registry.find() for measured in external.find(system)]
+
+
+def made(
+    tmp_path,
+    toml: str,
+    csv: str = "# s\nm,n,k,density,library,tflops\n1,1,1,0.5,a,2\n",
+    gpu: str = HOME,
+):
+    folder = tmp_path / "nm_spmm" / registry.OTHERS / gpu
+    folder.mkdir(parents=True)
+    (folder / "x.toml").write_text(toml)
+    (folder / "x.csv").write_text(csv)
+    return tmp_path
+
+
+def whole() -> str:
+    return registry.others("nm_spmm", "anchors", HOME).with_suffix(".toml").read_text()
+
+
+@pytest.mark.parametrize("measured", FOUND, ids=lambda m: f"{m.room}-{m.name}-{slug(m.gpu)}")
+def test_each_says_how_it_was_made(measured):
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", measured.date)
+    for text in (measured.code, measured.commit, measured.build, measured.driver, measured.again):
+        assert len(text) > 2, measured
+    assert len(measured.table()) > 0
+    decides = f"others/{measured.name}"
+    if any(decides in c.experiment and c.room == measured.room for c in load.claims()):
+        df = measured.numbers()
+        assert not df.duplicated([*external.POINT]).any() and (df["density"] <= 1).all()
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ('commit = "143', 'commits = "143', "the key 'commit' is missing"),
+        ("what =", 'colour = "red"\nwhat =', "the key 'colour' is none of such a file's"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_refused(tmp_path, old, new, says):
+    assert old in whole()
+    refused(f"x.toml: {says}", external.find, "nm_spmm", made(tmp_path, whole().replace(old, new, 1)))
+
+
+def test_numbers_need_a_rate_or_a_speedup(tmp_path):
+    folder = made(tmp_path, whole(), "# s\nm,n,k,density,library,time\n1,1,1,0.5,a,2\n")
+    refused(
+        "needs the columns m, n, k, density, library, and speedup",
+        external.nearest("nm_spmm", "x", HOME, folder).numbers,
+        folder,
+    )
+
+
+def test_the_first_that_has_it_stands_in_where_the_home_gpu_has_none(tmp_path):
+    toml = whole().replace("NVIDIA H200", "NVIDIA B")
+    folder = made(tmp_path, toml, gpu="nvidia-b")
+    made(tmp_path, toml.replace("NVIDIA B", "NVIDIA A"), gpu="nvidia-a")
+    assert [m.gpu for m in external.find("nm_spmm", folder, "x")] == ["NVIDIA A", "NVIDIA B"]
+    assert external.nearest("nm_spmm", "x", "nvidia-c", folder).gpu == "NVIDIA A"
+    assert external.nearest("nm_spmm", "x", "nvidia-b", folder).gpu == "NVIDIA B"
+    made(tmp_path, whole())
+    assert [m.gpu for m in external.find("nm_spmm", folder, "x")] == ["NVIDIA H200", "NVIDIA A", "NVIDIA B"]
+    assert external.nearest("nm_spmm", "x", "nvidia-c", folder).gpu == "NVIDIA H200"

@@ -2,6 +2,8 @@
 
 import gc
 import math
+import sys
+import types
 import weakref
 from functools import partial
 from types import SimpleNamespace
@@ -14,9 +16,8 @@ from contenders import OnCpu, problem, product, refused
 from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
-from artifact.drawing import provenance
 from artifact.measure import bench, device, records, run, verification
-from kernels.contract import Operands
+from kernels.contract import Kernel, Operands
 from kernels.formats import csr
 
 MACHINE = synthetic.machine() | {"cusparse": "12.7.2"}
@@ -235,18 +236,6 @@ def test_a_point_that_was_not_recorded_is_named(no_gpu, asked, names, message):
     )
 
 
-def test_the_banner_says_what_was_done_where_and_when_and_what_was_added(no_gpu):
-    found = run.start(SYSTEM)
-    text = provenance.banner(found)
-    assert "Recorded on an NVIDIA H200, 2026-01-02, commit 0123abc." in text and "Added" not in text
-    assert "This machine has no GPU" in text and 'class="admonition note"' in text
-    asked = provenance.banner(run.start(SYSTEM, mode="recorded"))
-    assert "no GPU" not in asked and "asked for" in asked
-    part = {"experiments": ["wide", "tall"], "date": "2026-12-01T00:00", "commit": "def", "sources": "0"}
-    found.machine = found.machine | {"later": [part]}
-    assert "read from records. Added on 2026-12-01 by commit def: wide, tall.<" in provenance.banner(found)
-
-
 # ---------------------------------------------------------------- one point
 
 
@@ -391,3 +380,52 @@ def test_a_small_measurement_from_beginning_to_end(tmp_path, capsys):
 
     read = run.start("casper_sparse", "recorded", made.gpu, "kick", 5, tmp_path)
     pd.testing.assert_frame_equal(read.measure("wide", points, list(contenders)), both)
+
+
+# ---------------------------------------------------------------- the compile report
+
+
+@pytest.mark.parametrize(
+    ("mix", "counts"),
+    [
+        ({"LDG.E.128.CONSTANT": 4, "LDG.E.128": 1, "LDG.E": 2}, {"LDG.128": 5, "LDG.32": 2}),
+        ({"LDG.E.U8": 1, "LDS.S16": 1, "STS.64": 3}, {"LDG.8": 1, "LDS.16": 1, "STS.64": 3}),
+        ({"LDGSTS.E.BYPASS.128": 2, "SHFL.IDX": 1}, {"LDGSTS.128": 2, "SHFL": 1}),
+        ({"FFMA": 7, "FFMA.FTZ": 1, "IMAD.WIDE": 9, "BRA": 1}, {"FFMA": 8}),
+        ({"STL.128": 1, "LDL": 2, "RED.E.ADD.F32.FTZ.RN.STRONG.GPU": 1}, {"STL.128": 1, "LDL.32": 2, "RED": 1}),
+        (
+            {"HMMA.16816.F32.BF16": 2, "HMMA.SP.16832.F32.BF16": 64, "HGMMA.SP.64": 3, "HGMMA.64": 1},
+            {"HMMA": 2, "HMMA.SP": 64, "HGMMA.SP": 3, "HGMMA": 1},
+        ),
+    ],
+)
+def test_instructions_are_counted_by_width(mix, counts):
+    assert run.count_instructions(mix) == counts
+
+
+def test_the_compile_report_covers_every_target_of_a_kernel_without_a_gpu(monkeypatch, tmp_path):
+    jit = pytest.importorskip("kernels.jit")
+    source = tmp_path / "copy.cu"
+    source.write_text(
+        "template <int N> __global__ void copy(const float4* __restrict__ a, float4* b) {\n"
+        "  b[threadIdx.x] = a[threadIdx.x * N];\n}\n"
+    )
+    targets = ("sm_80", "sm_90a")
+    kernel = Kernel("copy", source, "", entries=("copy<1>", "copy<2>"), targets=targets)
+    one = Kernel("one_gpu", source, "", entries=("copy<4>",), targets=("sm_90a",))
+    module = types.ModuleType("kernels.tiny_room")
+    module.VARIANTS = {"copy": kernel, "one_gpu": one}
+    monkeypatch.setitem(sys.modules, "kernels.tiny_room", module)
+    df = run.compile_report("tiny_room")
+    assert list(df["target"]) == [*targets, *targets, "sm_90a"] and set(targets) <= set(jit.TARGETS)
+    assert list(df["entry"].unique()) == ["copy<1>", "copy<2>", "copy<4>"]
+    assert list(df["variant"].unique()) == ["copy", "one_gpu"]
+    assert (df["LDG.128"] == 1).all() and (df["STG.128"] == 1).all()
+    assert not df["spills"].any() and (df["registers"] > 0).all()
+    assert "LDL.32" not in df.columns, "a column of zeros says nothing"
+    asked = []
+    compile_cubin = jit.compile_cubin
+    monkeypatch.setattr(jit, "compile_cubin", lambda *of: asked.append(of[1:]) or compile_cubin(*of))
+    few = run.compile_report("tiny_room", ["copy"], "sm_90a")
+    assert list(few["entry"]) == ["copy<1>", "copy<2>"] and set(few["target"]) == {"sm_90a"}
+    assert sorted(asked) == [("copy<1>", "sm_90a"), ("copy<2>", "sm_90a")], "nothing else is compiled"

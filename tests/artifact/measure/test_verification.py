@@ -17,7 +17,7 @@ from artifact.measure import verification
 from kernels import async_sparse, formats
 from kernels.autotune import probe
 from kernels.contract import Operands
-from kernels.formats import bcsr, csr, eight, half
+from kernels.formats import bcsr, csr, half
 from kernels.formats.half import Half
 
 KINDS = ("csr", "nm", "half")
@@ -249,6 +249,18 @@ def test_memory_order_changes_nothing(monkeypatch, elements, orders):
     refused("leaves 2 of 55 .* at row 3, column 2", verification.compare, out, reference, kind=verification.WrongResult)
 
 
+@pytest.mark.parametrize(
+    ("off", "far", "says"),
+    [(1e-2, 0.5, "the first such element, at row 1, column 2"), (5e-5, 8e-5, "is farthest off, at row 3, column 0")],
+)
+def test_the_first_element_over_its_limit_is_named_or_the_farthest_off(off, far, says):
+    exact = np.ones((4, 3))
+    factor = np.where(np.arange(12).reshape(4, 3) >= 5, 1 + off, 1.0)
+    factor[3, 0] = 1 + far
+    out = (exact * factor).astype(np.float32)
+    refused(says, verification.compare, out, verification.reference(exact), kind=verification.WrongResult)
+
+
 # ----------------------------------------------------- what an element may be off by
 
 
@@ -405,12 +417,12 @@ def test_an_element_that_is_not_written_is_wrong_on_whole_numbers(whole):
 
 @pytest.mark.parametrize("out", ["bfloat16", "e4m3"])
 def test_whole_numbers_are_rounded_once_to_the_outputs_dtype(whole, out):
-    from kernels.tensor_core_24 import fp8_operands
+    from kernels.tensor_core_24 import fp8
 
-    exact = whole(fp8_operands.problem(40, 24, 96, out=out, scale="vectors"))
+    exact = whole(fp8.problem(40, 24, 96, out=out, scale="vectors"))
     reference, one = on_cpu(exact, sizes=False), np.ones((1, 1), np.float32)
     numbers = reference.values.astype(np.float32)
-    made = half.from_dense(numbers, out) if out == "bfloat16" else eight.Eight(out, eight.to_bits(numbers, out), one)
+    made = half.from_dense(numbers, out) if out == "bfloat16" else half.Eight(out, half.to_bits(numbers, out), one)
     held = made.bits.copy()
     given = SimpleNamespace(name="given", result=lambda: made, launch=lambda _: np.copyto(made.bits, held))
     verification.exactly(given, exact, reference)

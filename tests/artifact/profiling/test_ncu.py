@@ -1,10 +1,14 @@
 """Profiling and reports: real .ncu-rep files, written here, go through the real ncu_report."""
 
+import importlib
+import itertools
 import json
+import math
 import shutil
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +16,11 @@ import pandas as pd
 import pytest
 from contenders import refused
 
-from artifact import registry
-from artifact.measure import records
+from artifact import cli, paths, registry
+from artifact.measure import device, records
 from artifact.profiling import ncu
-from artifact.profiling.ncu_target import MARKER
+from artifact.profiling.ncu import MARKER
+from artifact.verdicts import evidence, load, quantities
 
 # ---------------------------------------------------------------- reports
 # Nsight Compute's format (its Customization Guide, and extras/FileFormat/*.proto), as far as needed.
@@ -84,14 +89,8 @@ SESSION = message(
 PROCESS = message((1, 4711), (2, "process host"), (3, "/home/someone/process"))
 
 
-def block(*kernels, sources=(), ranges=()) -> bytes:
-    strings: list[str] = []
-
-    def metrics(values) -> list[bytes]:
-        strings.extend(name for name in values if name not in strings)
-        return [metric(strings.index(name), value) for name, value in values.items()]
-
-    entries = list(sources)
+def block(*kernels) -> bytes:
+    strings, entries = [*dict.fromkeys(name for k in kernels for name in k.values)], []
     for i, k in enumerate(kernels):
         heading = [
             (1, 1),
@@ -106,13 +105,11 @@ def block(*kernels, sources=(), ranges=()) -> bytes:
             (10, SIZE),
             (11, SIZE),
         ]
-        results = [(13, m) for m in metrics(k.values)]
+        results = [(13, metric(strings.index(name), value)) for name, value in k.values.items()]
         entries.append(message(*heading, *results, (15, CODE), (18, COMMENT)))
-    entries += [message((1, 1), (2, 1), *((4, m) for m in metrics(v))) for v in ranges]
     payload = b"".join(map(sized, entries))
-    counts = [(1, len(sources)), (2, len(kernels)), (7, len(ranges))]
     table = message(*((1, s) for s in strings))
-    header = message(*counts, (3, SESSION), (4, table), (5, len(payload)), (6, PROCESS))
+    header = message((2, len(kernels)), (3, SESSION), (4, table), (5, len(payload)), (6, PROCESS))
     return sized(header) + payload
 
 
@@ -134,26 +131,24 @@ def library():
     return pytest.importorskip("ncu_report")
 
 
-def reported(tmp_path, *launches, metrics=None, **ranges) -> pd.DataFrame:
+def reported(tmp_path, *launches, metrics) -> pd.DataFrame:
     """What is read of a report of these launches."""
-    return ncu.read(report(tmp_path / "r.ncu-rep", block(*launches, **ranges)), metrics)
+    return ncu.read(report(tmp_path / "r.ncu-rep", block(*launches)), metrics)
 
 
 # ---------------------------------------------------------------- reading any report
 
 
-def test_every_number_of_every_launch_is_a_row(tmp_path):
+def test_launches_of_all_ranges_are_counted_in_their_order(tmp_path):
     first = kernel("first", time=100, hit=50.5, **GRID)
-    df = ncu.read(report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first)))
-    assert list(df.columns) == list(ncu.READ) and df["value"].dtype == float
-    launches = df[["range", "launch", "kernel", "grid", "block"]].drop_duplicates()
-    assert launches.to_numpy().tolist() == [
-        [0, 0, "first", "64x32x2", "128x1x1"],
-        [0, 1, "second", "", ""],
-        [0, 2, "first", "64x32x2", "128x1x1"],
+    path = report(tmp_path / "r.ncu-rep", block(first, kernel("second", time=7)), block(first))
+    df = ncu.read(path, [ncu.TIME])
+    assert list(df.columns) == list(ncu.READ) and df["value"].tolist() == [100, 7, 100]
+    assert df[["launch", "kernel", "grid", "block"]].to_numpy().tolist() == [
+        [0, "first", "64x32x2", "128x1x1"],
+        [1, "second", "", ""],
+        [2, "first", "64x32x2", "128x1x1"],
     ]
-    of = df.groupby("launch")["metric"].agg(set)
-    assert of[0] == {ncu.TIME, "l2__hit.pct", *GRID} and of[1] == {ncu.TIME}
 
 
 def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(tmp_path):
@@ -165,46 +160,20 @@ def test_a_metric_that_a_launch_lacks_is_missing_and_not_zero(tmp_path):
     assert len(df) == 6 and df["unit"].notna().all()
 
 
-def test_instances_give_their_aggregate_or_nothing_and_ranges_are_launches(tmp_path):
+def test_instances_give_their_aggregate_or_nothing(tmp_path):
     values = {"with.sum": (9.0, (4, 5)), "without.sum": (None, (4, 5)), "text": "words"}
-    df = reported(tmp_path, kernel("a", **values))
-    assert df[["metric", "value"]].to_numpy().tolist() == [["with.sum", 9.0]]
-    asked = reported(tmp_path, kernel("a", **values), metrics=values).set_index("metric")["value"]
-    assert asked["with.sum"] == 9 and asked[["without.sum", "text"]].isna().all()
-    whole = reported(tmp_path, ranges=[{ncu.TIME: 1}, {ncu.TIME: 2}])
-    columns = ["launch", "kernel", "grid", "value"]
-    assert whole[columns].to_numpy().tolist() == [[0, "range", "", 1], [1, "range", "", 2]]
+    found = reported(tmp_path, kernel("a", **values), metrics=values).set_index("metric")["value"]
+    assert found["with.sum"] == 9 and found[["without.sum", "text"]].isna().all()
 
 
-# ---------------------------------------------------------------- files that are no whole report
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"kernel,time\na,1\n", "no report of Nsight Compute"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "no report of Nsight Compute"),
-        (bytes(5000), "no report of Nsight Compute"),
-        (b"NVR\0", "finds no metric of a launch"),
-        (b"NVR\0\xff\xff\xff\xff", "finds no metric of a launch"),
-        (b"NVR\0" + sized(message((1, 10))), "finds no metric of a launch"),
-        ("folder", "this is a folder"),
-        ("nothing", "there is no such report"),
-        ("package", "needs the package ncu-report"),
-    ],
-)
-def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, capfd, content, message):
+@pytest.mark.parametrize("content", [b"NVR\0", b"NVR\0\xff\xff\xff\xff", b"NVR\0" + sized(message((1, 10)))])
+@pytest.mark.parametrize(("package", "says"), [(True, "finds no metric of a launch"), (False, "needs the package")])
+def test_what_is_no_whole_report_is_one_sentence(monkeypatch, tmp_path, content, package, says):
     path = tmp_path / "r.ncu-rep"
-    if content == "folder":
-        path.mkdir()
-    elif content != "nothing":
-        path.write_bytes(b"NVR\0" if content == "package" else content)
-    if content == "package":
+    path.write_bytes(content)
+    if not package:
         monkeypatch.setitem(sys.modules, "ncu_report", None)
-    with pytest.raises((ValueError, FileNotFoundError), match=f"^{path}: .*{message}[^\n]*$") as caught:
-        ncu.read(path)
-    assert str(caught.value).count(". ") == 0 and capfd.readouterr() == ("", "")
+    refused(f"^{path}: .*{says}", ncu.read, path, METRICS, kind=(ValueError, FileNotFoundError))
 
 
 # ---------------------------------------------------------------- contenders
@@ -281,7 +250,7 @@ def test_the_command_leaves_the_clocks_alone_and_profiles_the_marked_range(tmp_p
     options = ("--clock-control none", "--profile-from-start off", "--metrics x.sum,y.pct", "--import-sass no")
     assert all(option in " ".join(words) for option in (*options, "--disable-extra-suffixes"))
     assert not any(word.startswith(("--set", "--section", "--import-source")) for word in words)
-    assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu_target"]
+    assert words[-4:-1] == [sys.executable, "-m", "artifact.profiling.ncu"]
     assert json.loads(words[-1]) == task
 
 
@@ -442,7 +411,6 @@ def test_the_report_of_a_profiler_that_failed_is_not_read(monkeypatch, tmp_path)
 def test_counters_of_a_small_problem(device, tmp_path, system, shape, contenders):
     if shutil.which("ncu") is None:
         pytest.skip("Nsight Compute is not installed")
-    pytest.importorskip("ncu_report")
     try:
         df = ncu.profile(system, [shape], contenders, folder=tmp_path / system)
     except PermissionError as error:
@@ -456,12 +424,6 @@ def test_counters_of_a_small_problem(device, tmp_path, system, shape, contenders
     assert len(missing) < 5, f"names that this GPU does not know: {missing}"
     rows = ncu.launches(tmp_path / system)
     assert set(rows["variant"]) == set(contenders) and (rows["time_ns"] > 0).all()
-    shipped = [path.read_text() for path in (tmp_path / system).rglob("*.csv")]
-    assert len(shipped) == 2 and not any(str(ncu.paths.ROOT) in text for text in shipped)
-    kept = tmp_path / system / "profiles" / f"{system}.ncu-rep"
-    ncu_itself = [shutil.which("ncu"), "--import", str(kept), "--page", "raw", "--csv"]
-    said = subprocess.run(ncu_itself, capture_output=True, text=True)
-    assert said.returncode == 0 and "gpu__time_duration.sum" in said.stdout, said.stderr
 
 
 def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch):
@@ -470,7 +432,6 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
     from cuda.bindings import driver
 
     from artifact.measure import device
-    from artifact.profiling import ncu_target
 
     log = []
     stream = SimpleNamespace(sync=lambda: log.append("wait"))
@@ -493,7 +454,166 @@ def test_the_target_waits_for_each_contender_before_the_next_marker(monkeypatch)
         problem=lambda **_: SimpleNamespace(release=lambda: None),
         prepare=lambda name, *_: SimpleNamespace(launch=lambda stream: log.append(name)),
     )
-    monkeypatch.setattr(ncu_target.importlib, "import_module", lambda name: system)
-    ncu_target.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
+    monkeypatch.setattr(ncu.importlib, "import_module", lambda name: system)
+    ncu.main({"room": "x", "shapes": [{"m": 1}], "contenders": ["a", "b"], "seed": 0})
     each = [MARKER, "a", "wait", MARKER, "b", "wait"]
     assert log == ["ready", "start", *each, "stop"]
+
+
+# ---------------------------------------------------------------- python -m artifact profile
+
+
+PROFILES = registry.profiles()
+SYSTEMS = list(PROFILES)
+#: Those that have kernels: a system's trial may be written before them.
+BUILT = [system for system in SYSTEMS if (paths.ROOT / "kernels" / system / "launch.py").is_file()]
+#: Modules of systems with problems of their own.
+PARTS = [system for system in SYSTEMS if "." in system]
+
+
+def complaint(capsys, *arguments: str) -> str:
+    """The one line on stderr with which `profile` refuses these arguments."""
+    assert cli.main(["profile", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("artifact: ") and err.count("\n") == 1
+    return err
+
+
+def planned(system: str) -> list[dict]:
+    plan = PROFILES[system]
+    return [s | {"density": d} for d, s in itertools.product(plan["densities"], plan["shapes"])]
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "find", lambda *_: None)
+    monkeypatch.setattr(ncu, "profile", lambda *_, **__: pytest.fail("there is no GPU"))
+
+
+@pytest.mark.parametrize("system", ["juggle", "ceilings", "../casper_sparse"])
+def test_an_unknown_system_names_the_known_ones(capsys, no_gpu, system):
+    err = complaint(capsys, system)
+    assert repr(system) in err and f"known: {', '.join(SYSTEMS)}" in err
+    assert "needs an NVIDIA GPU" in complaint(capsys) and "needs an NVIDIA GPU" in complaint(capsys, "casper_sparse")
+
+
+INFO = SimpleNamespace(slug="nvidia-h200", gpu="NVIDIA H200")
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """A machine that seems to have a GPU, and folders of its own."""
+    monkeypatch.setattr(device, "require", lambda *_: INFO)
+    monkeypatch.setattr(paths, "RECORDS", tmp_path / "records")
+    return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The calls of `ncu.profile`, which seems to work: one counter is 5 in each launch, one is missing."""
+    calls = []
+
+    def profile(system, shapes, contenders, metrics, *, folder, gpu):
+        calls.append((system, list(shapes), list(contenders), list(metrics), folder))
+        found = [(ncu.TIME, 5.0), (ncu.METRICS[1], math.nan)] * len(shapes) * len(contenders)
+        return pd.DataFrame(found, columns=["metric", "value"])
+
+    monkeypatch.setattr(ncu, "profile", profile)
+    return calls
+
+
+def test_what_is_listed_is_profiled_and_recorded(capsys, gpu, asked):
+    assert cli.main(["profile"]) == 0
+    assert [call[0] for call in asked] == SYSTEMS
+    for system, shapes, contenders, metrics, folder in asked:
+        assert shapes == planned(system) and contenders == PROFILES[system]["contenders"]
+        wanted = load.counters_wanted(claim for claim in load.claims() if claim.room == system)
+        assert {*ncu.METRICS, *wanted} <= {*metrics} and len({*metrics}) == len(metrics)
+        assert folder == (gpu / "records" / "nvidia-h200").joinpath(*system.split("."))
+    out, err = capsys.readouterr()
+    for said in (
+        f"{SYSTEMS[0]}: {len(planned(SYSTEMS[0])) * len(asked[0][2])} values of 1 counters",
+        f"not on this GPU: {ncu.METRICS[1]}",
+        f"counters and launches are in {gpu}",
+    ):
+        assert said in out and err == ""
+
+
+def test_a_system_adds_its_own_metrics(gpu, asked, monkeypatch):
+    system = next(system for system in SYSTEMS if "metrics" not in PROFILES[system])
+    own = {system: PROFILES[system] | {"metrics": ["own.sum", ncu.METRICS[2]]}}
+    monkeypatch.setattr(registry, "profiles", lambda: own)
+    assert cli.main(["profile"]) == 0
+    ((_, _, _, metrics, _),) = asked
+    assert metrics.count("own.sum") == metrics.count(ncu.METRICS[2]) == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "uses the shipped profiles"),
+        ("==ERROR== Failed to initialize\n", "could not profile: Failed to initialize"),
+    ],
+)
+def test_where_ncu_fails_there_is_one_sentence_and_no_file(capsys, gpu, monkeypatch, printed, said):
+    monkeypatch.setattr(ncu.shutil, "which", lambda *_: "/opt/ncu")
+    failed = SimpleNamespace(returncode=1, stdout=printed)
+    monkeypatch.setattr(ncu.subprocess, "run", lambda *_, **__: failed)
+    assert said in complaint(capsys, SYSTEMS[0])
+    assert not (gpu / "records").exists()
+
+
+# ---------------------------------------------------------------- profiles.toml
+
+
+GOOD = """contenders = ["v1"]
+densities = [0.5]
+shapes = [{ m = 1, n = 2, k = 3 }]
+[part]
+metrics = ["own"]
+"""
+
+
+@pytest.mark.parametrize(
+    "old,new,says",
+    [
+        ("", "", ""),
+        ('contenders = ["v1"]', "", "room: the key 'contenders' is missing"),
+        ('["v1"]', '["v1", "v1"]', "'contenders' is .* nothing twice"),
+        ("[0.5]", "[]", "'densities' is .* has something"),
+        ("[0.5]", "[1.5]", "'densities.0' is 1.5"),
+        ("m = 1", "m = 0", "'shapes.0.m' is 0"),
+        ("k = 3", 'k = "3"', "'shapes.0.k' is '3'"),
+        ("metrics", "counters", "room.part: the key 'counters' is none of contenders"),
+    ],
+)
+def test_a_profile_is_complete_and_lists_nothing_twice(tmp_path, monkeypatch, old, new, says):
+    monkeypatch.setattr(registry, "find", lambda folder: ["room"])
+    path = records.write_text(tmp_path / "room" / registry.PROFILES, GOOD.replace(old, new))
+    with pytest.raises(ValueError, match=f"{path}: .*{says}") if says else nullcontext():
+        system, part = registry.profiles(tmp_path).values()
+        assert system["shapes"] == [{"m": 1, "n": 2, "k": 3}] and part == system | {"metrics": ["own"]}
+
+
+def test_own_metrics_are_none_that_every_system_has():
+    assert not {metric for plan in PROFILES.values() for metric in plan.get("metrics", ())} & set(ncu.METRICS)
+
+
+@pytest.mark.parametrize("system", [*BUILT, *PARTS])
+def test_shapes_make_problems(system):
+    module = importlib.import_module(f"kernels.{system}")
+    for shape in planned(system):
+        problem = module.problem(**shape)
+        assert problem.nnz > 0 and (problem.m, problem.n, problem.k) == tuple(shape[key] for key in ("m", "n", "k"))
+
+
+def test_contenders_of_claims_on_counters_are_profiled():
+    for claim in load.claims():
+        if "counters" in claim.experiment:
+            named = {*quantities.contenders(claim.rule.quantity.keywords.get("of", ()))} - {
+                evidence.BEST
+            }  # whichever algorithm that is at a point
+            assert named <= set(PROFILES[claim.room]["contenders"]), claim.id

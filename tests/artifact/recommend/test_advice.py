@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse
 import worlds
 
-from artifact import paths
+from artifact import cli, paths
 from artifact.measure import bench, run, verification
-from artifact.recommend import advice, landscape, model, statistics
+from artifact.recommend import landscape, model, statistics
 from kernels.formats import csr
 
 RECORDED = paths.RECORDED / "nvidia-h200"
@@ -26,7 +26,7 @@ def matrix(n=2000, density=0.003, seed=5):
 def advise(monkeypatch):
     made = worlds.pool(40)
     monkeypatch.setattr(landscape, "pool", lambda *_: made)
-    return lambda a=None, n=256, name="mine": advice.advise(a or matrix(), n, RECORDED, name=name)
+    return lambda a=None, n=256, name="mine": model.advise(a or matrix(), n, RECORDED, name=name)
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def answer(advise):
 @pytest.mark.parametrize("times", [1e-6, 0.9, 1.5, 1e6, float("nan")])
 def test_it_names_a_kernel_a_time_a_reason_and_what_dense_takes(answer, times):
     best = answer.guess.table.iloc[0]
-    text = "\n".join(advice.lines(replace(answer, dense_us=times * best["expected_us"]), "nvidia-h200"))
-    assert f"Advice: {best['variant']}, A as CSR" in text and f"{advice.short(best['expected_us'])} µs" in text
+    text = "\n".join(model.lines(replace(answer, dense_us=times * best["expected_us"]), "nvidia-h200"))
+    assert f"Advice: {best['variant']}, A as CSR" in text and f"{model.short(best['expected_us'])} µs" in text
     assert f"{model.good(answer.evaluated):.0%} of 80 points" in text
     assert f"within {round(100 * model.GOOD) - 100}% of the best" in text
-    assert all(f"\n{said} " in text for said in advice.WORDS.values()) and "this very matrix" not in text
+    assert all(f"\n{said} " in text for said in model.WORDS.values()) and "this very matrix" not in text
     assert ("would take some" in text, "make A dense" in text) == (times > 1, times < 1)
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_square_is_not_reordered_and_nothing_is_no_matrix(advise):
     with pytest.raises(ValueError, match="nothing has no non-zeros"):
         advise(csr.from_scipy(scipy.sparse.csr_array((4, 4))), name="nothing")
     for about in landscape.maps()[0]:  # nor what a system would reorder by itself
-        assert advice.problem(about, matrix(64, 0.1), 32, 0, "mine").nnz == matrix(64, 0.1).nnz
+        assert model.problem(about, matrix(64, 0.1), 32, 0, "mine").nnz == matrix(64, 0.1).nnz
 
 
 def test_a_library_that_is_not_installed_refuses_by_its_name():
@@ -59,7 +59,7 @@ def test_a_library_that_is_not_installed_refuses_by_its_name():
         raise ModuleNotFoundError(name="nvmath")
 
     with pytest.raises(ValueError, match="needs nvmath"):
-        advice._installed(needs, None)
+        model._installed(needs, None)
 
 
 def test_the_time_is_about_what_the_world_says(answer):
@@ -74,9 +74,9 @@ def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(
     answer = advise(n=512, name="m4")
     times = answer.known.set_index("variant")["median_us"]
     assert "m4" not in {label for label, _ in answer.guess.neighbours} and len(times) == 5
-    assert advice.lines(answer, "x")[-1] == (
-        f"Recorded of this very matrix: {times.idxmin()} {advice.short(times.min())} µs, "
-        f"the advised {answer.guess.variant} {advice.short(times[answer.guess.variant])} µs."
+    assert model.lines(answer, "x")[-1] == (
+        f"Recorded of this very matrix: {times.idxmin()} {model.short(times.min())} µs, "
+        f"the advised {answer.guess.variant} {model.short(times[answer.guess.variant])} µs."
     )
 
 
@@ -86,11 +86,12 @@ def test_a_recorded_matrix_is_judged_by_its_record_which_the_model_does_not_see(
         ((10.0, 30.0), (2.0, 0.0), 100, "b"),
         ((10.0, 30.0), (0.0, 1.0), 0, "a"),
         ((10.0, 10.0), (1.0, 1.0), 0, "a"),
+        ((10.0, 10.0), (2.0, 0.0), 0, "b"),
     ],
 )
 def test_preparation_pays_off_after_so_many(times, prepare, after, ready):
     table = pd.DataFrame({"variant": ["a", "b"], "expected_us": times, "prepare_ms": prepare})
-    assert advice.payoff(table) == (pytest.approx(after), ready)
+    assert model.payoff(table) == (pytest.approx(after), ready)
 
 
 def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
@@ -106,21 +107,21 @@ def test_measured_it_says_whether_the_advice_was_good(answer, monkeypatch):
         return {n: (run.Prepared(0.0, 0), verification.Errors(0.0, 0.0), timing[n]) for n in contenders if n in times}
 
     monkeypatch.setattr(run, "measure_point", point)
-    found = advice.measure(answer, matrix(), None)
+    found = model.measure(answer, matrix(), None)
     assert found["variant"].tolist() == list(times) and found["over_best"].tolist() == [1.0, 1.05, 3.0]
     for advised, said in {
         "scalar": "The advice was good: scalar takes 1.05×",
         "cusparse_alg2": "was not the best: cusparse_alg2 takes 3.00×",
         "win": "does not take this matrix here; the fastest is warp_per_row",
     }.items():
-        assert said in advice.judged(found, advised)
+        assert said in model.judged(found, advised)
 
 
 def test_the_shipped_records_answer_for_every_precision_that_they_have():
     for precision in {p.about.precision for p in landscape.pools(RECORDED)}:
-        answer = advice.advise(matrix(), 512, RECORDED, precision)
+        answer = model.advise(matrix(), 512, RECORDED, precision)
         assert answer.pool.about.precision == precision and np.isfinite(answer.dense_us)
-        text = "\n".join(advice.lines(answer, "nvidia-h200"))
+        text = "\n".join(model.lines(answer, "nvidia-h200"))
         assert re.search(r"Advice: \w+, A as (CSR|windows|blocks) ", text)
     assert landscape.dense_rates(RECORDED)["precision"].nunique() == len(landscape.PRECISIONS)
 
@@ -136,4 +137,23 @@ def test_the_shipped_records_answer_for_every_precision_that_they_have():
     ],
 )
 def test_large_numbers_have_no_exponent(value, digits, text):
-    assert advice.short(value, digits) == text
+    assert model.short(value, digits) == text
+
+
+# ---------------------------------------------------------------- on a GPU
+
+
+PRECISIONS = sorted({p.about.precision for p in landscape.pools(paths.RECORDED / "nvidia-h200")})
+
+
+@pytest.mark.gpu
+@pytest.mark.alone
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_advice_is_measured_and_judged(precision, tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    scipy.sparse.save_npz(tmp_path / "mine.npz", scipy.sparse.random(3000, 2944, 0.004, "csr", rng=rng))
+    command = ["which", f"{tmp_path}/mine.npz", "-n", "256", "--precision", precision.lower()]
+    assert cli.main([*command, "--gpu", "nvidia-h200"]) == 0
+    out = capsys.readouterr().out
+    assert "Advice: " in out and "Measured on " in out
+    assert "The advice was " in out.splitlines()[-1] or "does not take this matrix here" in out

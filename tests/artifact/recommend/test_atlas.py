@@ -1,25 +1,19 @@
 """The map: what is compared with what, where sparse begins to pay, what preparation costs, and the figure."""
 
+import re
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
 import synthetic
 import worlds
-from drawn import labels, legible, words
-from test_pool import folder, world  # noqa: F401
 
-from artifact import paths
-from artifact.drawing import style
-from artifact.drawing.pages import which
+from artifact import paths, registry
 from artifact.measure import records
-from artifact.recommend import landscape
+from artifact.recommend import landscape, statistics
 
 RECORDED = paths.RECORDED / "nvidia-h200"
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return landscape.points(RECORDED)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +25,7 @@ def shipped():
         ({0.01: 4, 0.16: 0.25}, 0.04),
         ({0.01: 0.5, 0.02: 2, 0.08: 0.5}, 0.04),
         ({0.1: 1, 0.2: 0.5}, 0.1),
+        ({0.1: 2, 0.2: 1}, np.inf),
     ],
 )
 def test_where_it_begins_to_pay(speedups, density):
@@ -56,7 +51,7 @@ def test_dense_time_is_estimated_from_the_nearest_rates(how, us):
     assert landscape.dense_us(RATES, *how) == pytest.approx(us, nan_ok=True)
 
 
-def sweep(folder, **more):  # noqa: F811
+def sweep(folder, **more):
     """A GPU's records of the synthetic sweep "wide", which the map of the system calls blocks in BF16."""
     with (folder / "casper_sparse" / "map.toml").open("a") as file:
         file.writelines(f"{key} = {value}\n" for key, value in more.items())
@@ -65,7 +60,7 @@ def sweep(folder, **more):  # noqa: F811
     return gpu
 
 
-def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder):  # noqa: F811
+def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder):
     gpu = sweep(folder, contenders='["warp_*", "rows_*"]', dense='["cusparse_*"]')
     df = landscape.points(gpu, folder)
     df = df[df["experiment"] == "wide"]
@@ -76,7 +71,7 @@ def test_points_of_a_sweep_are_the_fastest_sparse_over_the_fastest_dense(folder)
     assert (table["density"] == np.inf).all() and len(table) == 8 and not table["estimated"].any()
 
 
-def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):  # noqa: F811
+def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated(folder):
     df = landscape.points(sweep(folder, dense='["cusparse_*"]'), folder)
     real = df[df["pattern"] == landscape.REAL]
     assert len(real) == 24 and set(real["format"]) == {"CSR", "windows"} or set(real["format"]) == {"CSR"}
@@ -84,7 +79,7 @@ def test_real_matrices_are_points_by_their_fastest_format_and_dense_is_estimated
     assert (real["density"] < 0.2).all() and set(real["dense"]) == {""}
 
 
-def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):  # noqa: F811
+def test_preparation_pays_after_what_it_costs_over_what_it_gains(folder, monkeypatch):
     """Windows cost 2 ms; plain CSR, which costs none, is what they must gain it from."""
     made = worlds.pool(12, sizes=(128,))
     monkeypatch.setattr(landscape, "pools", lambda *_: [made])
@@ -122,13 +117,104 @@ def test_the_fastest_of_each_point_come_in_the_order_of_the_points():
     assert landscape._best(df, ["m"]).to_numpy().tolist() == [[8, 1], [2, 5], [4, 2]]
 
 
-def test_the_figure(shipped):
-    style.apply()
-    fig, data = which.drawn(shipped)
-    legible(fig)
-    assert [ax.get_title() for ax in fig.get_axes()] == list(landscape.PRECISIONS)
-    patterns = set(data["pattern"]) - {landscape.REAL}
-    assert patterns <= set(labels(fig)) and "as fast as dense on what is left" in labels(fig)
-    anywhere = data[(data["pattern"] == "non-zeros anywhere") & (data["precision"] == "FP32")]
-    at = landscape.crossing(anywhere.groupby("density")["speedup"].agg(records.geomean).sort_index())
-    assert f"{at:.0%}" in words(fig)
+# ---------------------------------------------------------------- what systems say, and which records become a pool
+
+
+TOML = """
+[[real]]
+experiment = "real"
+precision = "FP32"
+order = "given"
+formats = { "win*" = "windows", "*" = "CSR" }
+
+[[generated]]
+experiment = "wide"
+pattern = "blocks"
+precision = "BF16"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one system, that has a map."""
+    source = registry.FOLDER / "casper_sparse"
+    (tmp_path / "casper_sparse").mkdir()
+    shutil.copy(source / "system.toml", tmp_path / "casper_sparse")
+    (tmp_path / "casper_sparse" / "map.toml").write_text(TOML)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('order = "given"\n', "", "the key 'order' is missing"),
+        ('"FP32"', '"FP4"', "'precision' is 'FP4', but must be 'FP32'"),
+        ('"blocks"', '"stripes"', "'pattern' is 'stripes', but must be 'non-zeros"),
+        (
+            'order = "given"',
+            'order = "given"\ncolour = 1',
+            "'colour' is none of experiment",
+        ),
+        ("[[generated]]", "[[made]]", "'made' is none of real, generated"),
+    ],
+)
+def test_a_map_that_is_not_whole_is_refused(folder, old, new, says):
+    assert old in TOML
+    (folder / "casper_sparse" / "map.toml").write_text(TOML.replace(old, new, 1))
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        landscape.maps(folder)
+    assert "casper_sparse/map.toml" in str(caught.value)
+
+
+def world(folder, matrices=12):
+    """Records and statistics of a synthetic pool below `folder`, which has the system's map."""
+    made = worlds.pool(matrices)
+    gpu = folder / "records" / "nvidia-h200"
+    records.write_machine(gpu / "casper_sparse", synthetic.machine())
+    records.write(gpu / "casper_sparse" / "real.csv", made.df)
+    rows = "".join(
+        ",".join([name, "given", *(str(getattr(s, c)) for c in statistics.COLUMNS[2:])]) + "\n"
+        for name, s in made.matrices.items()
+    )
+    path = folder / "casper_sparse" / "statistics.csv"
+    path.write_text(",".join(statistics.COLUMNS) + "\n" + rows)
+    return gpu
+
+
+def test_a_pool_has_the_rows_whose_matrices_have_statistics(folder):
+    gpu = world(folder)
+    (found,) = landscape.pools(gpu, folder)
+    assert len(found.matrices) == 12 and set(found.df["label"]) == set(found.matrices)
+    path = folder / "casper_sparse" / "statistics.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    (found,) = landscape.pools(gpu, folder)
+    assert "m11" not in found.matrices and "m11" not in set(found.df["label"])
+    path.write_text("".join(lines[: landscape.LEAST_MATRICES]))
+    assert landscape.pools(gpu, folder) == [], "too few say nothing"
+
+
+def test_a_precision_that_was_not_recorded_is_a_sentence(folder):
+    gpu = world(folder)
+    assert landscape.pool(gpu, "FP32", folder).about.experiment == "real"
+    with pytest.raises(ValueError, match="no records of real matrices in TF32 on nvidia-h200; recorded: FP32"):
+        landscape.pool(gpu, "TF32", folder)
+
+
+def test_what_races_on_the_gpu_is_advised_only_where_the_others_are_not_as_good():
+    made = worlds.pool(8)
+    assert made.advisable == ["plain", "cut", "win", "cusparse_alg2"]
+    alone = landscape.Pool(made.about, made.df[made.df["variant"] == "auto"], made.matrices)
+    assert alone.advisable == ["auto"]
+    df = made.df.copy()
+    df.loc[df["variant"] == "auto", "median_us"] /= 2
+    better = landscape.Pool(made.about, df, made.matrices)
+    assert better.advisable == ["plain", "cut", "win", "cusparse_alg2", "auto"]
+
+
+def test_a_point_that_only_those_take_which_race_counts_against_the_others():
+    """At one in five nobody else was measured: they are as good at the rest, but that is not nearly all."""
+    made = worlds.pool(10)
+    left = made.df["label"].isin(["m0", "m1"]) & (made.df["variant"] != "auto")
+    holes = landscape.Pool(made.about, made.df[~left], made.matrices)
+    assert "auto" in holes.advisable and "auto" not in made.advisable

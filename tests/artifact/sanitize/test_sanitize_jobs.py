@@ -6,12 +6,11 @@ import sys
 import textwrap
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from artifact.sanitize import __main__ as sanitize
-from artifact.sanitize import cases, child
+from artifact.sanitize import cases
 from artifact.sanitize.__main__ import Ran, Report
 
 MEMCHECK = """\
@@ -60,12 +59,12 @@ UNINIT = "Uninitialized __global__ memory read of size 4 bytes"
         (RACECHECK, 1, (), [(WRITE, "opt1", "opt1.cu:30", 1)]),  # in its first line
         (INITCHECK, 2, (), [(UNINIT, "cupy_copy__float32_float32", "", 1), (UNINIT, "stream", "store.cuh:12", 1)]),
         (INITCHECK, 2, ("stream", "bulk"), [(UNINIT, "stream", "store.cuh:12", 1)]),  # others' are left out
+        (MEMCHECK, 3, ("stream",), [("Program hit CUDA_ERROR", "", "", 1)]),  # which names no kernel
         ("", None, (), []),
     ],
 )
 def test_reports_are_those_of_a_kernel_and_a_line(log, counted, kernels, found):
-    reports, number = sanitize.read_log(log)
-    grouped = sanitize.grouped(reports, kernels)
+    grouped, number = sanitize.read_log(log, kernels)
     assert number == counted and [(x.kernel, x.where, many) for x, many in grouped] == [x[1:] for x in found]
     assert all(x.kind.startswith(kind) and kind in str(x) for (x, _), (kind, *_) in zip(grouped, found, strict=True))
 
@@ -215,8 +214,8 @@ def test_copies_of_the_copy_engine_are_seen_in_machine_code():
     def code(*opcodes: int) -> bytes:
         return b"".join(x.to_bytes(8, "little") + bytes(8) for x in opcodes)
 
-    assert not child.by_copy_engine(code(0x981, 0x3AE, 0x988))
-    assert child.by_copy_engine(code(0x981, 0x75B4)) and child.by_copy_engine(code(0x73BA))
+    assert not cases.by_copy_engine(code(0x981, 0x3AE, 0x988))
+    assert cases.by_copy_engine(code(0x981, 0x75B4)) and cases.by_copy_engine(code(0x73BA))
 
 
 def test_a_case_that_fails_does_not_keep_others_from_running():
@@ -224,18 +223,19 @@ def test_a_case_that_fails_does_not_keep_others_from_running():
         "a": ({"refused": "not for it"}, ValueError("not for it")),
         "b": ({"failed": "ArithmeticError: wrong"}, ArithmeticError("wrong\nin two lines")),
         "c, of d": ({}, None),
-        "e": ({"unseen": "copies in a cluster"}, child.Unseen("copies in a cluster")),
+        "e": ({"unseen": "copies in a cluster"}, cases.Unseen("copies in a cluster")),
     }
 
     def work(name):
+        loaded[name] = True
         if error := said[name][1]:
             raise error
 
-    lines, loaded = [], SimpleNamespace(take=lambda: {"k": True})
+    lines, loaded = [], {}
     for only in ("", "of d"):
-        child.run([(name, partial(work, name)) for name in said], loaded, only, lines.append)
+        cases.run([(name, partial(work, name)) for name in said], loaded, only, lines.append)
     done = [{k: v for k, v in line.items() if k not in ("done", "seconds")} for line in lines if "done" in line]
-    every = [{"case": name, "kernels": {"k": True}} | what for name, (what, _) in said.items()]
+    every = [{"case": name, "kernels": {name: True}} | what for name, (what, _) in said.items()]
     assert done == [*every, every[2]] and [line["case"] for line in lines[::2]] == [x["case"] for x in done]
 
 

@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from artifact import user_kernel
-from artifact.user_kernel import benchmark
-from kernels import jit
+from artifact.user_kernel import benchmark, header
+from kernels import async_sparse, casper_sparse, jit, nm_spmm, tensor_core_24
 from kernels.contract import Operands
 
 TEMPLATES = Path(user_kernel.__file__).parent
+
+
+@pytest.fixture
+def problem():
+    return casper_sparse.problem(m=48, n=40, k=32, density=0.2, seed=3)
 
 
 @pytest.fixture
@@ -150,3 +155,153 @@ def test_a_header_says_whether_each_launch_clears_the_output(mine, problem, monk
         replace(problem, make_device=lambda: operands), SimpleNamespace(compute_capability=(9, 0))
     )
     assert bound.accumulates == clear and bound.result() is c
+
+
+# ---------------------------------------------------------------- the header of a .cu
+
+
+TEXT = """\
+// A kernel of mine, and a word about it: nothing.
+//
+// entry:     mine<4, true>
+// grid:      ceil(n / 32), m // 2, min(m, 7)
+// block:     32 * 4
+// shared:    8 * k + 4
+// arguments: m, n - 1, nnz:int64, 2:float32, a.row_ptr:int32, a.val, b:float32, c:float32
+// require:   n % 4 == 0
+// require:   k <= 4096
+// targets:   sm_90a, sm_80
+
+// block: 64, in a comment that is not the first one
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text: str = TEXT):
+        (tmp_path / "mine.cu").write_text(text)
+        return tmp_path / "mine.cu"
+
+    return written
+
+
+def test_what_a_header_says(write):
+    head = header.read(write())
+    assert head.entry == "mine<4, true>" and head.targets == ("sm_90a", "sm_80")
+    assert head.grid == ("ceil(n / 32)", "m // 2", "min(m, 7)") and head.block == ("32 * 4",)
+    assert head.arguments[1:4] == (("n - 1", ""), ("nnz", "int64"), ("2", "float32"))
+    assert head.require == ("n % 4 == 0", "k <= 4096") and not head.clear
+    short = header.read(write("// entry: f\n// grid: m\n// block: 1\n// arguments: c\n// clear: c\n"))
+    assert short.shared == "0" and short.clear and short.targets == jit.TARGETS
+
+
+def test_what_it_comes_to(write, problem):
+    head, known = header.read(write()), header.names(problem, problem.host())
+    assert header.dimensions(head, known) == ((2, 24, 7), (128,), 8 * 32 + 4)
+    assert header.number(head, "n - 1", "", known) == 39
+    wide = header.number(head, "nnz", "int64", known)
+    assert wide == problem.nnz and wide.dtype == np.int64
+    assert known["a.row_ptr"] is problem.host().a.row_ptr and known["b"] is problem.host().b
+    assert known["c"] is None, "there is none on the host"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("// entry:     mine<4, true>\n", "", "no line `// entry: …`; it needs entry, grid"),
+        ("mine<4, true>", "", "line 3: entry says nothing"),
+        ("// shared:    8 * k + 4", "// grid: m", "line 6: grid is there a second time"),
+        ("min(m, 7)", "1, 1", "grid has 4 dimensions, at most 3"),
+        ("nnz:int64", "nnz:int46", "the argument nnz has the type 'int46', none of int32"),
+        ("m // 2", "m +", "'m +' is neither a name nor a sum"),
+        ("sm_80", "sm_70", "no target 'sm_70'; known: sm_80"),
+        ("// targets:", "// clear: b\n// targets:", "clear is 'b', but only c"),
+        ("m // 2", "-" * 50_000 + "m", "has 50001 characters, at most 1000"),
+        ("m // 2", " + ".join(["m"] * 20_000), "characters, at most 1000 are read"),
+        ("m // 2", "(" * 400 + "m" + ")" * 400, "is neither a name nor a sum"),
+        ("m // 2", "m\0", "is neither a name nor a sum"),
+    ],
+)
+def test_a_header_that_is_not_whole_is_refused(write, old, new, says):
+    assert old in TEXT
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        header.read(write(TEXT.replace(old, new, 1)))
+    assert str(caught.value).startswith("mine.cu") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("a.val,", "a.values,", "no argument 'a.values'; the system has m, n, k, nnz, a.m"),
+        ("b:float32", "b:uint16", "b is float32 in this system, but the kernel takes uint16"),
+        ("nnz:int64", "nnz * 10000000", "which is no int32: name another type"),
+        ("n - 1", "n / 3", "'n / 3' is 13.3333 here, no whole number: use ceil()"),
+        ("m // 2", "m // (n - 40)", "'m // (n - 40)' divides by 0"),
+        ("m // 2", "b // 2", "'b // 2' names 'b', which is no number here; numbers are m, n, k"),
+        ("m // 2", "open('x')", "names \"open('x')\", which is no number here"),
+        ("m // 2", "m - 48", "grid 'm - 48' is 0 here, but must be 1 at least"),
+        ("8 * k + 4", "-k", "shared '-k' is -32 here"),
+        ("n % 4 == 0", "n % 3 == 0", "mine.cu requires n % 3 == 0, but n = 40"),
+        ("n % 4 == 0", "n % 4", "mine.cu requires n % 4, but n = 40"),
+        ("ceil(n / 32)", "n / 1.6 / 2", "'n / 1.6 / 2' is 12.5 here, no whole number"),
+        ("ceil(n / 32)", "1.5 / n", "'1.5 / n' is 0.0375 here, no whole number"),
+        ("ceil(n / 32)", "ceil()", "'ceil()' calls ceil() with 0 numbers"),
+        ("ceil(n / 32)", "ceil(n, 2)", "calls ceil() with 2 numbers"),
+        ("min(m, 7)", "min()", "calls min() with 0 numbers"),
+        ("ceil(n / 32)", "ceil(1e400)", "no number here"),
+        ("ceil(n / 32)", "n % 0", "divides by 0"),
+        ("ceil(n / 32)", "n == 40", "grid 'n == 40' is True here"),
+        ("nnz:int64", "-1:uint32", "-1, which is no uint32"),
+        ("2:float32", "1e300:float32", "the argument 1e300 is no float32"),
+    ],
+)
+def test_what_does_not_fit_the_problem_is_refused(write, problem, old, new, says):
+    assert old in TEXT
+    head, known = (
+        header.read(write(TEXT.replace(old, new, 1))),
+        header.names(problem, problem.host()),
+    )
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        header.dimensions(head, known)
+    assert str(caught.value).startswith("mine.cu") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("problem", "has"),
+    [
+        (nm_spmm.problem(64, 64, 64, 0.5), {"a": "float32 (64 x 64), column-major", "b.keep": "whole"}),
+        (async_sparse.problem(64, 64, 64, 1.0), {"a.val": "uint16 (1 x 64 x 64)", "b": "column-major"}),
+        (tensor_core_24.problem(64, 64, 64), {"a.meta": "uint16 (64 x 4)", "c": "the output, 64 x 64"}),
+    ],
+    ids=["vectors", "blocks", "elements"],
+)
+def test_every_format_has_names(problem, has):
+    found = header.described(problem, problem.host())
+    assert list(found)[:4] == list(header.SIZES) and "c" in found
+    assert all(text in found[name] for name, text in has.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [
+        ("n * 1.0", 40),
+        ("n / 1.6", 25),
+        ("ceil(n / 1.5)", 27),
+        ("max(n)", 40),
+        ("min(m, n, 7)", 7),
+        ("n * 0.1", 4),
+        ("ceil(0.3 / 0.1)", 3),
+        ("7 // 2.5", 2),
+        ("-" * 100 + "n", 40),
+    ],
+)
+def test_sums_are_exact_also_with_points(write, problem, text, is_):
+    head, known = header.read(write()), header.names(problem, problem.host())
+    found = header.value(head, text, known)
+    assert type(found) is int and found == is_
+    assert header.number(head, "n / 3", "float32", known) == np.float32(40 / 3)
+    assert header.number(head, "0.5", "float64", known) == 0.5
+
+
+def test_commas_in_brackets_do_not_part():
+    assert header._parts("min(m, ceil((n) / 2)), k,max(n)") == ("min(m, ceil((n) / 2))", "k", "max(n)")

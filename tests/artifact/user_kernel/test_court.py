@@ -10,17 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from drawn import words
+from contenders import OnCpu, product
 from emulated import by_the_host  # noqa: F401
 
 from artifact import paths
-from artifact.drawing.pages import yours
 from artifact.measure import bench, device, records, run, verification
 from artifact.user_kernel import benchmark
 from artifact.user_kernel.benchmark import Contender
 from kernels import casper_sparse
 from kernels.contract import Operands
-from kernels.formats import csr
 
 INFO = device.DeviceInfo("NVIDIA H200", "nvidia-h200", 2**37)
 TIMES = {"mine": 8.0, "warp_per_row": 20.0, "auto": 10.0, "cusparse_alg2": 16.0}
@@ -103,24 +101,6 @@ def test_a_trial_that_begins_anew_knows_nothing_of_who_was_left_out_before(gpu, 
     assert not any(path.exists() for path in spoken)
 
 
-class OnCpu:
-    """A product in float32; of another problem than the first one it is off in one element, if `odd`."""
-
-    prepare_ms, prepare_bytes, name = 0.0, 0, "mine"
-
-    def __init__(self, problem, odd: bool):
-        ops = problem.host()
-        self.right = (csr.to_dense(ops.a) @ ops.b).astype(np.float32)
-        self.right[3, 4] += odd
-        self.out = np.zeros_like(self.right)
-
-    def launch(self, stream):
-        self.out[...] = self.right
-
-    def result(self):
-        return self.out
-
-
 @pytest.mark.parametrize("odd", [False, True])
 def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkeypatch, odd, by_the_host):  # noqa: F811
     monkeypatch.setattr(verification, "oracle", partial(verification.oracle, on="cpu"))
@@ -132,8 +112,10 @@ def test_a_contender_is_tried_on_whole_numbers_before_anybody_is_measured(monkey
     problem.make_device = lambda: Operands(*map(by_the_host, (host.a, host.b)))
 
     def prepare(p, device):
+        """Of another problem than the first one it is off in one element, if `odd`."""
         bound.append(p)
-        return OnCpu(p, odd and p is not problem)
+        off = (np.arange(64 * 64).reshape(64, 64) == 3 * 64 + 4) * (odd and p is not problem)
+        return OnCpu(p, lambda a, b: np.float32(product(a, b) + off), "mine")
 
     wrong = pytest.raises(verification.WrongResult, match="mine on whole numbers at .* row 3, column 4")
     with wrong if odd else nullcontext():
@@ -198,14 +180,3 @@ def test_level_is_whose_quartiles_overlap(low, median, high, verdict):
         df.loc[best, column] = df.loc[best, "median_us"] * scale
     table = benchmark.standings(df.reset_index(), "mine")
     assert set(table["verdict"]) == {verdict} and np.allclose(table["over_best"], 1 / median)
-
-
-def test_the_figure_has_a_row_for_everyone_and_the_contenders_first():
-    ladder = ("warp_per_row", "rows_per_warp", "column_tiles")
-    fig, data = yours.figure(record(), "mine", ladder)
-    (ax,) = fig.get_axes()
-    names = [text.get_text() for text in ax.get_yticklabels()]
-    assert names[:3] == ["mine", "rows_per_warp", "column_tiles"] and len(ax.patches) == len(names)
-    mine = records.geomean(data.loc[data["variant"] == "mine", "speedup"])
-    assert mine == pytest.approx(synthetic.SPEEDUP["wide"]) and f"{mine:.2f}×" in words(fig)
-    assert "speedup over the fastest library" in ax.get_xlabel()

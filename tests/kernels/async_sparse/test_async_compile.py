@@ -12,9 +12,8 @@ from compiled import count
 
 from kernels import async_sparse as system
 from kernels import jit
-from kernels.async_sparse import any_csr, blocks, family, model, published, union, wcsr, windows
-from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
+from kernels.async_sparse import any_csr, family, published, windows
+from kernels.async_sparse.windows import Union, Windows
 from kernels.library.routes import in_order
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0, besides 1 KiB of the driver's
@@ -28,7 +27,7 @@ KINDS = {"BF16": "x16.F32.BF16", "F16": "x16.F32", "TF32": "x8.F32.TF32"}
 def of_hopper() -> compiled.Reports:
     """Of every entry that the system declares, and what clears and rounds cut windows."""
     jobs = {(kernel.source, e) for kernel in system.VARIANTS.values() for e in kernel.entries}
-    jobs |= {(wcsr.SOURCE, e) for e in ("round_cut<BF16, 64>", "round_cut<F16, 64>")}
+    jobs |= {(windows.WCSR_SOURCE, e) for e in ("round_cut<BF16, 64>", "round_cut<F16, 64>")}
     jobs |= {(windows.SOURCE, f"clear_cut<{window}>") for window in windows.HEIGHTS}
     return compiled.reports(compiled.cubins(sorted(jobs), family.TARGETS))
 
@@ -109,28 +108,28 @@ def test_windows_find_their_registers_and_multiply_without_a_wait(reports):
 
 EVERY = [
     Union(rows, vec, loads, unroll)
-    for rows in union.HEIGHTS
+    for rows in windows.GROUP_HEIGHTS
     for vec in (4, 1)
-    for loads in union.LOADS
+    for loads in windows.LOADS
     for unroll in (4, 8)
-    if (rows * loads, loads * unroll) in union.BLOCKS
+    if (rows * loads, loads * unroll) in windows.BLOCKS
 ]
-HALF = [Union(rows, unroll=unroll) for rows, unroll in union.HALF_BLOCKS]
+HALF = [Union(rows, unroll=unroll) for rows, unroll in windows.HALF_BLOCKS]
 
 
 @pytest.mark.parametrize("target", jit.TARGETS)
 def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
     """A register may be spilled outside the inner loop; elsewhere than on Hopper, for which it is tuned, a few."""
     whole = [c for c in EVERY if target == "sm_90a" or c.rows in (1, 4)]
-    ordered = [in_order(c) for c in model.POOLS["fp32"] if isinstance(c, Union) and not c.order]
+    ordered = [in_order(c) for c in any_csr.POOLS["fp32"] if isinstance(c, Union) and not c.order]
     configs = [(c, "tf32") for c in whole + ordered]
-    configs += [(c, "bfloat16") for c in HALF + [c for c in ordered if union.made_for(c, "bfloat16")]]
+    configs += [(c, "bfloat16") for c in HALF + [c for c in ordered if windows.made_for(c, "bfloat16")]]
     wanted = {any_csr.entry_of(c, 4, dtype): (c, dtype) for c, dtype in configs}
     found = compiled.reports(compiled.cubins(wanted, [target]))
     for (_, entry), (config, dtype) in wanted.items():
         used, mix = found[entry, target]
         assert used.spill_loads <= (4 if target == "sm_90a" else 16), f"{entry}: {used}"
-        assert union.blocks_of(config, dtype) <= blocks_of(used, 32 * union.WARPS), f"{entry}: {used}"
+        assert windows.blocks_of(config, dtype) <= blocks_of(used, 32 * windows.WARPS), f"{entry}: {used}"
         values = 32 * (1 if dtype == "tf32" else 2) * config.vec * config.loads // 32
         assert count(mix, "FFMA") >= config.rows * values * config.unroll, entry
         counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
@@ -138,7 +137,7 @@ def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
 
 
 def test_windows_in_order_count_by_atomics_and_add_without():
-    configs = [in_order(c) for c in model.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
+    configs = [in_order(c) for c in any_csr.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
     found = compiled.reports(compiled.cubins({any_csr.entry_of(c, 4) for c in configs}, family.TARGETS))
     for (entry, _), (used, mix) in found.items():
         counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
@@ -146,13 +145,13 @@ def test_windows_in_order_count_by_atomics_and_add_without():
 
 
 def test_blocks_mma_is_copies_of_16_bytes_ldmatrix_and_tensor_cores_in_every_family():
-    kernel = system.VARIANTS[blocks.NAME]
+    kernel = system.VARIANTS["blocks_mma"]
     found = compiled.reports(compiled.cubins(((kernel.source, e) for e in kernel.entries), jit.FAMILIES))
     assert len(found) == len(kernel.entries) * len(jit.FAMILIES)
     for (entry, target), (used, mix) in found.items():
         _, bm, _, b_cols, c_cols, bn, _ = re.findall(r"[^<>, ]+", entry)[1:]
         where = f"{entry} on {target}: {used}"
-        assert not used.spills and blocks_of(used, blocks.THREADS) >= blocks.TOGETHER, where
+        assert not used.spills and blocks_of(used, family.MMA_THREADS) >= family.TOGETHER, where
         assert all(".128" in op and "BYPASS" in op for op in mix if op.startswith("LDGSTS")), where
         # A warp's part in a step of 32: a fourth of the tile, 16 x 8 at a time.
         assert count(mix, "HMMA") == int(bm) * int(bn) // 4 // (16 * 8) * 2, where
@@ -163,19 +162,22 @@ def test_blocks_mma_is_copies_of_16_bytes_ldmatrix_and_tensor_cores_in_every_fam
 def test_every_tile_of_blocks_mma_is_one_that_the_source_takes():
     """Its static assertions hold for each order, block and width, in the shortest ring of any GPU."""
     shapes = [family.Shape("bfloat16", b_row, 16, order, order) for b_row in (16, 128) for order in "CF"]
-    tiles = [(s, blocks.filled(columns, s.b_row, 101_376)) for s in shapes for columns in blocks.widths(s.b_row)]
-    assert compiled.cubins([(blocks.SOURCE, blocks.entry(tile, s)) for s, tile in tiles], ["sm_86"])
+    tiles = [
+        (s, family.filled_tile(columns, s.b_row, 101_376)) for s in shapes for columns in family.tile_widths(s.b_row)
+    ]
+    assert compiled.cubins([(family.MMA_SOURCE, family.tile_entry(tile, s)) for s, tile in tiles], ["sm_86"])
 
 
 def test_boxes_are_those_of_the_kernels(tmp_path):
     """The compiler's own sizes: Output for unit_ring, for opt2 to opt5, and for the persistent rungs."""
     body = []
     for (dtype, (t, size)), c, n in product(family.DTYPES.items(), "CF", published.WIDTHS):
-        of_c, few = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, ", published.widest("opt6", size)
+        of_c, few = f"Output<{t}, {str(c == 'F').lower()}, {n}, 1, ", 64 // size
         for widest in (64, few):
-            wide, bytes_ = (f(n, size, c, widest) for f in (family.box_columns, family.box_bytes))
+            wide = family.box_columns(n, size, c, widest)
+            box = 64 * size * wide
             body.append(f"static_assert({of_c}{widest}>::WIDE == {wide} && {n} % {wide} == 0);")
-            body.append(f"static_assert(sizeof({of_c}{widest}>) == {bytes_} && {bytes_} % 1024 == 0);")
+            body.append(f"static_assert(sizeof({of_c}{widest}>) == {box} && {box} % 1024 == 0);")
         need = {name: published.shared_bytes(name, n, size, c) for name in RUNGS[1:]}
         ring = f"sizeof(Ring<{t}, {n}, {published.STAGES}>)"
         body.append(f"static_assert({ring} == {need['opt5']});")
@@ -184,22 +186,3 @@ def test_boxes_are_those_of_the_kernels(tmp_path):
     probe = tmp_path / "sizes.cu"
     probe.write_text("\n".join([f'#include "{family.HERE}/specialised.cuh"', "__global__ void sizes() {", *body, "}"]))
     assert jit.compile_cubin(probe, "sizes", "sm_90a").code
-
-
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("unit_ring<TF32, MN_MAJOR, false, false, 64, 3, 5, 2, 1>", "TF32 wants a column-major B"),
-        ("unit_ring<BF16, MN_MAJOR, false, false, 96, 3, 5, 2, 1>", "in chunks of 64 columns"),
-        ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 2, 2, 1>", "at least 2 and 3 units"),
-        ("unit_ring<BF16, K_MAJOR, false, false, 64, 3, 5, 2, 3>", "1, 2 or 4 pieces"),
-        ("opt5<BF16, false, 12, 3>", "8 to 256 columns"),
-        ("windows<128, 2, 3, false>", "windows have 8, 16, 32 or 64 rows"),
-        ("windows<16, 3, 3, false>", "one or two warpgroups multiply"),
-        ("wcsr<TF32, 96>", "a tile has 64, 128, 192 or 256 columns"),
-        ("blocks_mma<BF16, 128, 64, false, false, 128, 2>", "C leaves through the ring"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(entry, reason):
-    with pytest.raises(jit.CompileError, match=f"(?s){reason}"):
-        jit.compile_cubin(family.HERE / f"{entry.split('<')[0]}.cu", entry, "sm_90a")

@@ -4,7 +4,6 @@ pattern, orders of sums, memory beside the operands, sizes beyond a grid, and ke
 from dataclasses import replace
 from functools import partial
 
-import compiled
 import numpy as np
 import pytest
 from matrices import PATTERNS, of_lengths, pattern, shuffled
@@ -14,11 +13,9 @@ from artifact.measure import verification
 from kernels import async_sparse as system
 from kernels import autotune, casper_sparse, jit
 from kernels import gpu as gpus
-from kernels.async_sparse import any_csr, blocks, family, launch, operands, published, union, unit, wcsr, windows
-from kernels.async_sparse.blocks import Tile
-from kernels.async_sparse.family import Unit
-from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
+from kernels.async_sparse import any_csr, family, launch, operands, published, windows
+from kernels.async_sparse.family import Tile, Unit
+from kernels.async_sparse.windows import Union, WcsrTile, Windows
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half
 from kernels.formats.half import Half
@@ -94,7 +91,7 @@ def test_every_width_and_ring_of_unit_ring(hopper, width):
         least = replace(most, shared=2, private=3, buffers=1, group_kib=0)
         other = replace(most, shared=3, private=4, group_kib=2**20, longest_first=False)
         for config in (most, least, other) if block == 64 else (most,):
-            exact(p, lambda p, c=config: unit.prepare(str(c), p, hopper, c), hopper)
+            exact(p, lambda p, c=config: c.prepare(str(c), p, hopper), hopper)
 
 
 @gpu
@@ -111,12 +108,12 @@ def test_every_tile_of_blocks_mma_in_every_ring_and_on_every_gpu(device, b_row):
     """Compiled without Hopper's own instructions as well, with the shared memory of a GeForce or an A100."""
     for layout in ("row", "linear"):
         p = system.problem(331, 601, 419, 0.5, SEED, block=(b_row, 64), layout=layout)
-        for tile in (Tile(w, s) for w in blocks.widths(b_row) for s in range(2, blocks.MOST_STAGES + 1)):
+        for tile in (Tile(w, s) for w in family.tile_widths(b_row) for s in range(2, family.MOST_STAGES + 1)):
             if (b_row, tile.columns, tile.stages) != (128, 128, 2):
-                exact(p, lambda p, t=tile: blocks.prepare(f"{t}", p, device, t), device)
+                exact(p, lambda p, t=tile: t.prepare(f"{t}", p, device), device)
         for most in (None, 101_376, 166_912):
             here = gpus.Portable(device, most)
-            exact(p, partial(blocks.prepare, "portable", device=here), device)
+            exact(p, partial(Tile(0).prepare, "portable", device=here), device)
 
 
 @gpu
@@ -125,7 +122,7 @@ def test_thousands_of_tiles_give_the_same_bits(hopper, how):
     """A result that moves is a race: block rows of all lengths and empty ones, rings always full or always empty."""
     p = system.problem(64 * 1000, 1024, 512, 0.15, SEED, **how)
     narrow = deep(16, family.shape_of(p))
-    binds = [partial(system.prepare, "unit_ring"), lambda p, device: unit.prepare("narrow", p, device, narrow)]
+    binds = [partial(system.prepare, "unit_ring"), partial(narrow.prepare, "narrow")]
     for prepare in binds + [partial(system.prepare, name) for name in ("opt6_atomic", "opt6_stealing") if not how]:
         bound = prepare(p, device=hopper)
         verification.check(bound, p, verification.oracle(p), hopper.create_stream())
@@ -169,7 +166,7 @@ def test_more_panels_than_the_second_dimension_of_a_grid(hopper):
 
 # ------------------------------------------------------------------------------- windows and groups
 
-PUBLISHED = [wcsr.Config(width, chunk) for width in wcsr.WIDTHS for chunk in (0, 32)]
+PUBLISHED = [WcsrTile(width, chunk) for width in windows.WIDTHS for chunk in (0, 32)]
 OURS = [
     Windows(window, groups, exact_, chunk, longest_first=chunk != 32)
     for window in windows.HEIGHTS
@@ -179,18 +176,12 @@ OURS = [
 ]
 GROUPS = [
     Union(rows, vec, loads, unroll, chunk, order)
-    for rows in union.HEIGHTS
+    for rows in windows.GROUP_HEIGHTS
     for vec, loads, unroll in ((4, 1, 4), (4, 2, 4), (1, 1, 4), (2, 1, 8))
     for chunk, order in ((0, ""), (32, "similar"))
     if rows * loads <= 8
 ]
-HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in union.HALF_BLOCKS for chunk in (0, 32)]
-
-
-def prepare_config(config, p, device):
-    """Any configuration for CSR."""
-    module = {wcsr.Config: wcsr, Windows: windows, Union: union}[type(config)]
-    return module.prepare(f"{config}", p, device, config)
+HALVES = [Union(rows, unroll=unroll, chunk=chunk) for rows, unroll in windows.HALF_BLOCKS for chunk in (0, 32)]
 
 
 @gpu
@@ -199,13 +190,13 @@ def prepare_config(config, p, device):
 def test_every_configuration_on_every_pattern(device, dtype, which):
     """Twice: cut windows and groups are cleared by each launch, and rounded once."""
     configs = {"float32": GROUPS + [c for c in OURS if c.exact], "tf32": PUBLISHED + OURS}.get(dtype)
-    configs = configs or HALVES + [wcsr.Config(chunk=32)]
+    configs = configs or HALVES + [WcsrTile(chunk=32)]
     if jit.arch_of(device) not in family.TARGETS:
         configs = [c for c in configs if isinstance(c, Union)]
     for n in (1, 77, 260):
         p = of_matrix(pattern(which, SEED % 99), n, dtype)
         for config in configs:
-            exact(p, partial(prepare_config, config, device=device), device)
+            exact(p, partial(config.prepare, f"{config}", device=device), device)
 
 
 @gpu
@@ -233,7 +224,7 @@ def test_a_row_keeps_what_is_infinite_in_b_to_itself(device):
     a = shuffled(200, 64, SEED % 99)
     p = of_matrix(a, 8, "float32")
     p.device().b[5, 3] = np.inf
-    found = launched(union.prepare("single rows", p, device, Union(1)), device)
+    found = launched(Union(1).prepare("single rows", p, device), device)
     names = np.zeros(200, bool)
     names[csr.rows(a)[a.col_idx == 5]] = True
     assert np.array_equal(~np.isfinite(found[:, 3]), names)
@@ -245,9 +236,9 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name)
     """B and C lie between NaN; addresses that TMA can take and cannot, and then copies. Groups of rows read B four
     columns at a time, wherever it lies on 16 bytes."""
     usable(name, device)
-    of_csr = name in wcsr.KERNELS | windows.KERNELS | union.KERNELS
+    of_csr = name in windows.KERNELS
     dtype = "bfloat16" if name in (*OF_BLOCKS, "union_half") else "tf32"
-    for shift in (0,) if name in union.KERNELS else (0, 1):
+    for shift in (0,) if name in ("union_rows", "union_half") else (0, 1):
 
         def inside(p, shift=shift):
             ops = p.device()
@@ -272,10 +263,10 @@ def test_nothing_beside_the_operands_is_read_into_a_sum_or_written(device, name)
 
 def in_one_order() -> list:
     """Every kernel that adds up in order, where rows are cut into few parts and into many."""
-    shapes = {(c.rows, c.loads, c.unroll) for c in any_csr.model.POOLS["fp32"] if isinstance(c, Union)}
+    shapes = {(c.rows, c.loads, c.unroll) for c in any_csr.POOLS["fp32"] if isinstance(c, Union)}
     made = [Union(rows, 4, loads, unroll, chunk) for rows, loads, unroll in sorted(shapes) for chunk in (32, -1)]
     made += [Windows(window, 2, exact_, 32) for window in windows.HEIGHTS for exact_ in (False, True)]
-    return [*made, Union(4, 1, chunk=32, order="similar"), wcsr.Config(chunk=256), "split_rows", "shared_tiles"]
+    return [*made, Union(4, 1, chunk=32, order="similar"), WcsrTile(chunk=256), "split_rows", "shared_tiles"]
 
 
 @gpu
@@ -289,14 +280,14 @@ def test_sums_in_one_order_repeat_their_bits(device, config):
     lengths = np.random.default_rng(SEED).integers(0, 12, 333)
     lengths[::33] = [32 * x - x % 3 for x in (2, 3, 4, 15, 16, 17, 32, 33, 100, 200, 7)]
     a, ordered = of_lengths(lengths, 7000), in_order(config)
-    tf32 = isinstance(config, wcsr.Config) or not getattr(config, "exact", True)
+    tf32 = isinstance(config, WcsrTile) or not getattr(config, "exact", True)
     dtypes = ["tf32" if tf32 else "float32"]
-    if isinstance(config, Union) and (config.rows, config.unroll) in union.HALF_BLOCKS and config.loads == 1:
+    if isinstance(config, Union) and (config.rows, config.unroll) in windows.HALF_BLOCKS and config.loads == 1:
         dtypes += [x for x in half.DTYPES if config.vec == 4]
     for dtype in dtypes:
         p = of_matrix(a, 260, dtype)
-        prepare = casper_sparse.prepare if isinstance(config, str) else prepare_config
-        bounds = [prepare(ordered, p, device) for _ in range(2)]
+        prepare = casper_sparse.prepare if isinstance(config, str) else ordered.prepare
+        bounds = [prepare(str(ordered), p, device) for _ in range(2)]
         verification.check(bounds[0], p, verification.oracle(p), device.create_stream())
         first, noise = launched(bounds[0], device), cupy.empty(2**26, cupy.uint8)
         for i in range(20):
@@ -321,64 +312,3 @@ def test_a_choice_is_right_kept_and_found_again(device, tmp_path, monkeypatch, n
     again = launch.prepare_auto(name, p, device, file=file)
     assert again.prepare_ms < first.prepare_ms / 2, "no trial, nothing to compile"
     verification.check(again, p, verification.oracle(p), device.create_stream())
-
-
-# ----------------------------------------------------------------------------------- wrong on purpose
-
-#: A bug -> the file where it would be, the text there, the text instead, and a kernel on which it shows.
-MUTANTS = {
-    "counters_not_cleared": ("units.cuh", "counter[0] = counter[1] = 0;", ";", "unit_ring"),
-    "panels_of_the_first_group": ("loader.cuh", "left + rest % wide", "rest % wide", "unit_ring"),
-    "columns_after_32_blocks": ("units.cuh", "columns = col_idx[block + lane];", "columns += 0;", "unit_ring"),
-    "store_not_swizzled": ("output.cuh", "(unit ^ line / (8 / UNITS) % UNITS)", "unit", "opt5"),
-    "load_not_swizzled": ("opt1.cu", "16 * (unit ^ line % 8)", "16 * unit", "opt1"),
-    "counter_not_cleared": ("opt6_atomic.cu", "counters[0] = counters[1] = 0;", ";", "opt6_atomic"),
-    "second_half_of_the_first": ("specialised.cuh", "(2 * panel + 1) * N, full", "2 * panel * N, full", "opt4"),
-    "cut_windows_stored": ("wcsr.cu", "if (it.w < 0) store_direct", "if (true) store_direct", "wcsr"),
-    "first_columns_again": ("wcsr.cu", "column + piece % (N / 32) * 32 + across;", "column + across;", "wcsr"),
-    "rest_left_out": ("windows.cuh", "- __uint_as_float(x)) + 0x1000", "* 0.f) + 0x1000", "windows_exact"),
-}
-
-
-def mutated(monkeypatch, folder, bug: str) -> None:
-    """From now on sources have one text changed, which must be there once."""
-    *edit, _ = MUTANTS[bug]
-    compiled.changed(family.HERE, folder, *edit)
-    monkeypatch.setattr(published, "HERE", folder)
-    for module in (family, wcsr, windows):
-        monkeypatch.setattr(module, "SOURCE", folder / module.SOURCE.name)
-
-
-@pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_compiles(monkeypatch, tmp_path, bug):
-    """Without a GPU as well: it must be the check that refuses it, not the compiler."""
-    kernel = system.VARIANTS[MUTANTS[bug][-1]]
-    mutated(monkeypatch, tmp_path, bug)
-    sources = kernel.source, tmp_path / kernel.source.name
-    right, wrong = (jit.compile_cubin(source, kernel.entries[0], "sm_90a").code for source in sources)
-    assert right != wrong
-
-
-@gpu
-@pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_is_caught(hopper, monkeypatch, tmp_path, bug):
-    """By the check of every record, in its second launch at the latest; 40 blocks in a row, panels in groups."""
-    name = MUTANTS[bug][-1]
-    p = system.problem(1500, 5 * 1024, 64 * 50, 0.8, SEED)
-    prepare = partial(system.prepare, name)
-    if name == "unit_ring":
-        prepare = partial(unit.prepare, name, config=replace(launch.usual(p, hopper), group_kib=4096 * 2))
-    elif name in wcsr.KERNELS | windows.KERNELS:
-        p = of_matrix(pattern("a heavy row"), 260, "float32" if name == "windows_exact" else "tf32")
-        config = wcsr.Config(chunk=128) if name == "wcsr" else Windows(exact=name == "windows_exact", chunk=256)
-        prepare = partial(prepare_config, config)
-
-    def checked():
-        bound = prepare(p, device=hopper)
-        for _ in range(2):
-            verification.check(bound, p, verification.oracle(p), hopper.create_stream())
-
-    checked()
-    mutated(monkeypatch, tmp_path, bug)
-    with pytest.raises(verification.WrongResult, match="is wrong: |unwritten or NaN"):
-        checked()

@@ -1,5 +1,5 @@
 """The system without a GPU: problems, statistics, tasks and layouts of A, configurations and what is proposed of them,
-what bind hands to a launch."""
+what bind hands to a launch, sums in one order."""
 
 import re
 from dataclasses import replace
@@ -21,29 +21,16 @@ from scipy.sparse import random_array
 from artifact.systems.async_sparse import scripts
 from kernels import async_sparse as system
 from kernels import autotune, formats, jit, padding
-from kernels.async_sparse import (
-    any_csr,
-    blocks,
-    family,
-    launch,
-    lines,
-    model,
-    operands,
-    published,
-    tasks,
-    union,
-    unit,
-    wcsr,
-    windows,
-)
+from kernels.async_sparse import any_csr, family, launch, operands, planning, published, windows
+from kernels.async_sparse.any_csr import HEIGHTS, Statistics
 from kernels.async_sparse.family import Shape, Unit
-from kernels.async_sparse.model import HEIGHTS, Statistics
-from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
+from kernels.async_sparse.windows import Union, Windows
+from kernels.autotune.__main__ import systems
 from kernels.contract import Operands
 from kernels.formats import bcsr, csr, half
 from kernels.formats import wcsr as format_
 from kernels.formats.half import array_of
+from kernels.library.routes import in_order
 
 MOST = 232_448  # bytes of shared memory of a block on compute capability 9.0
 USUAL = Shape("bfloat16", 64, 64, "F", "C")
@@ -107,7 +94,9 @@ def test_a_real_pattern_keeps_its_places_in_blocks_and_in_csr(dtype, reorder):
         assert np.array_equal(formats.to_dense(a), formats.to_dense(made[0].host().a))
         assert p.least_bytes == a.nbytes + b.nbytes * (1 + 200 / 200) or a.val.dtype != np.asarray(array_of(b)).dtype
     whole = format_.from_csr(made[0].host().a, window=64, pad=8, dtype="float32")
-    assert operands.column_vectors(made[0].host().a) == (whole.col_idx >= 0).sum()
+    vectors, size = (whole.col_idx >= 0).sum(), 2 if dtype in half.DTYPES else 4
+    asked = vectors * (64 * size + 4) + vectors * 9 * size + size * 200 * 9  # of a tile of 64 x 128
+    assert made[0].requested_bytes == asked
     assert np.array_equal(operands.reordered(shuffled(50, 90), reorder)[0].col_idx, shuffled(50, 90).col_idx)
 
 
@@ -142,7 +131,7 @@ def statistics_of(a: csr.Csr, *orders: str) -> Statistics:
 @settings(max_examples=20, deadline=None)
 def test_statistics_are_counts_and_a_fingerprint_is_the_patterns(which, seed):
     a = pattern(which, seed)
-    found = statistics_of(a, *tasks.ORDERS)
+    found = statistics_of(a, *planning.ORDERS)
     for how, columns in found.columns.items():
         there = csr.to_dense(twins.similar(a)[1] if how else a) != 0
         parts = ([there[i : i + height].any(0).sum() for i in range(0, a.m, height)] for height in HEIGHTS)
@@ -155,8 +144,8 @@ def test_statistics_are_counts_and_a_fingerprint_is_the_patterns(which, seed):
 
 def test_the_weights_are_what_the_measured_candidates_say_and_propose_well():
     measured = scripts.read()
-    shipped = model.weights()
-    assert set(shipped) == {model.kernel(c) for c in model.POOLS["tf32"]}
+    shipped = any_csr.weights()
+    assert set(shipped) == {any_csr.kernel(c) for c in any_csr.POOLS["tf32"]}
     for kernel, weights in scripts.fit(measured).items():
         assert np.allclose(weights, shipped[kernel], rtol=2e-3, atol=2e-3), kernel
     for accuracy in ("fp32", "tf32"):
@@ -171,10 +160,10 @@ def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, order
     nnz, longest = int(rng.integers(1, 10**7)), int(rng.choice((32, 256, rng.integers(1, 5000))))
     columns = {how: tuple(map(int, -np.sort(-rng.integers(1, nnz + 1, 7)))) for how in orders}
     of = Statistics(*map(int, rng.integers(1, 10**6, 2)), nnz, longest, columns)
-    for accuracy, pool in model.POOLS.items():
+    for accuracy, pool in any_csr.POOLS.items():
         dtype = "bfloat16" if accuracy == "half" else "tf32"
-        found = model.candidates(accuracy, of, n)
-        times = [np.dot(model.weights()[model.kernel(c)], model.terms(c, of, n, dtype)) for c in found]
+        found = any_csr.ranked(accuracy, of, n)
+        times = [np.dot(any_csr.weights()[any_csr.kernel(c)], any_csr.terms(c, of, n, dtype)) for c in found]
         assert set(found) == {c for c in pool if c.order in orders} and (np.diff(times) >= -1e-9 * times[-1]).all()
         for source, entry in (any_csr.entry_of(c, n, dtype) for c in found[:3]):
             assert source.stem == entry.split("<")[0] and source.is_file()
@@ -183,9 +172,9 @@ def test_candidates_are_the_fastest_by_prediction_and_can_be_made(seed, n, order
 def test_proposals_follow_the_matrix_and_take_few_launches():
     lonely = csr.from_scipy(random_array((5000, 5000), density=0.001, rng=0, dtype=np.float32).tocsr())
     alike = random_array((40, 4000), density=0.03, rng=0, dtype=np.float32).tocsr()[np.repeat(np.arange(40), 64)]
-    first = [model.candidates("tf32", statistics_of(a, ""), 512)[0] for a in (lonely, csr.from_scipy(alike))]
+    first = [any_csr.ranked("tf32", statistics_of(a, ""), 512)[0] for a in (lonely, csr.from_scipy(alike))]
     assert isinstance(first[0], Union) and isinstance(first[1], Windows) and first[1].window >= 16
-    says(["'fp8'"], lambda: model.candidates("fp8", statistics_of(lonely), 8))
+    says(["'fp8'"], lambda: any_csr.ranked("fp8", statistics_of(lonely), 8))
     assert any_csr.LAUNCHES <= 33
 
 
@@ -196,7 +185,7 @@ def test_groups_of_rows_in_no_order_are_proposed_to_trials_alone_and_keys_tell_a
     mixed = replace(p, make_device=lambda: given_, _device=None)
     at_a_glance = any_csr.candidates(mixed, device, "fp32")
     assert at_a_glance and all(isinstance(c, Union) and c.rows == 1 for c in at_a_glance)
-    assert len(any_csr.candidates(mixed, device, "fp32", False)) == len(model.POOLS["fp32"])
+    assert len(any_csr.candidates(mixed, device, "fp32", False)) == len(any_csr.POOLS["fp32"])
     keys = [any_csr.key(p, "fp32"), any_csr.key(p, "tf32"), any_csr.key(half_, "half")]
     assert [key[-1] for key in keys] == ["fp32", "tf32", "bfloat16"] and keys[0][:-1] == keys[2][:-1]
 
@@ -212,7 +201,7 @@ row_pointers = st.lists(st.integers(0, 300) | st.sampled_from((5000, 512)), min_
 @settings(deadline=None)
 def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest_first):
     of = {"longest_first": longest_first and even}
-    made = twins.tasks(row_ptr, chunk, **of)[0] if even else tasks.tasks(row_ptr, chunk)
+    made = twins.tasks(row_ptr, chunk, **of)[0] if even else planning.fixed_tasks(row_ptr, chunk)
     window, begin, end, place = made.table.T
     assert made.table.dtype == made.cut.dtype == np.int32 and made.table.flags.c_contiguous
     assert (row_ptr[window] <= begin).all() and (end <= row_ptr[window + 1]).all()
@@ -227,7 +216,8 @@ def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest
     assert np.array_equal(made.cut, np.flatnonzero(tasks_of > 1)) and np.array_equal(place >= 0, tasks_of[window] > 1)
     assert np.array_equal(made.cut[place[place >= 0]], window[place >= 0])
     length = end - begin
-    assert length.max() <= chunk and ((begin - row_ptr[window]) % tasks.STEP == 0).all() if chunk else not made.cut.size
+    assert not made.cut.size or length.max() <= chunk and not ((begin - row_ptr[window]) % planning.STEP).any()
+    assert chunk or not made.cut.size
     ordered = length[::-1] if of["longest_first"] else begin
     assert (np.diff(ordered) >= 0).all()
     last = end == row_ptr[window + 1]
@@ -237,8 +227,8 @@ def test_every_column_is_in_one_task_of_its_window(row_ptr, chunk, even, longest
 
 def test_chunks_are_whole_steps_and_balance_blocks():
     for chunk in (-32, 8, 100):
-        says([f"{chunk} columns", "multiple of 32"], lambda chunk=chunk: tasks.tasks(np.int32([0, 8]), chunk))
-    says(["'rcm'"], lambda: tasks.ordered(shuffled(), "rcm"))
+        says([f"{chunk} columns", "multiple of 32"], lambda chunk=chunk: planning.fixed_tasks(np.int32([0, 8]), chunk))
+    says(["'rcm'"], lambda: planning.ordered(shuffled(), "rcm"))
     lengths = np.append(8 * np.random.default_rng(5).integers(0, 5, 5000), (80_000, 8_000))
     load = lengths.sum() / 132
     row_ptr = np.append(0, np.cumsum(lengths)).astype(np.int32)
@@ -247,24 +237,24 @@ def test_chunks_are_whole_steps_and_balance_blocks():
     assert max(cost[i::132].sum() for i in range(132)) < 1.6 * load, "dealt out in turn, as windows.cu does"
     assert windows.balanced(0) == 256 and windows.balanced(1000) == 512
     loads = [512 * x for x in (0, 7, 27, 36, 120, 5000)]
-    assert [union.per_block(10**7, 792, x) // 8 for x in loads] == [8, 8, 3, 2, 1, 1]
-    assert [union.per_block(10**7, 792, x, 5) // 8 for x in loads[2:]] == [2, 2, 1, 1], "a power of 2"
-    assert union.per_block(3 * 2 * 792 * union.WARPS, 792, 0) // union.WARPS == 3, "two rounds of the GPU"
-    assert union.per_block(100, 792, 2000) == union.WARPS
+    assert [windows.per_block(10**7, 792, x) // 8 for x in loads] == [8, 8, 3, 2, 1, 1]
+    assert [windows.per_block(10**7, 792, x, 5) // 8 for x in loads[2:]] == [2, 2, 1, 1], "a power of 2"
+    assert windows.per_block(3 * 2 * 792 * windows.WARPS, 792, 0) // windows.WARPS == 3, "two rounds of the GPU"
+    assert windows.per_block(100, 792, 2000) == windows.WARPS
 
 
 # ------------------------------------------------------------------------------------------ layouts
 
 
-@pytest.mark.parametrize("order", tasks.ORDERS)
+@pytest.mark.parametrize("order", planning.ORDERS)
 @pytest.mark.parametrize("chunk", [-1, 0, 32])
-@pytest.mark.parametrize("rows", union.HEIGHTS)
+@pytest.mark.parametrize("rows", windows.GROUP_HEIGHTS)
 @pytest.mark.parametrize("which", ["random", "empty windows", "none", "shuffled"])
 def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, order):
     """Also where columns are in any order, and repeat."""
     a = shuffled() if which == "shuffled" else pattern(which)
     on_gpu = csr.to_device(a)
-    made = union.convert(on_gpu, Union(rows, chunk=chunk, order=order))
+    made = Union(rows, chunk=chunk, order=order).convert(on_gpu)
     val, places = made.values.reshape(-1, rows), np.arange(a.m) if made.order is None else made.order
     found = np.zeros((a.m, a.k), np.float32)
     for group, first, end, _ in made.work.table:
@@ -274,7 +264,7 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
     assert np.array_equal(found, csr.to_dense(a)) and (made.order is None) == (order == "")
     others = np.bincount(made.work.table[:, 3] + 1, minlength=len(made.work.cut) + 1)[1:] - 1
     assert np.array_equal(made.work.others, others)
-    assert (not made.own and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
+    assert (made.nbytes == made.work.nbytes and made.col_idx is on_gpu.col_idx) == (rows == 1 and not order)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -283,31 +273,22 @@ def test_groups_and_their_tasks_make_up_the_matrix(device, which, rows, chunk, o
 def test_slices_are_the_windows_values_in_the_swizzle(device, which, window, exact):
     """wgmma's 32-byte swizzle: bit 4 of an address is exchanged with bit 7; exact: rounded to TF32, and the rest."""
     a = shuffled() if which == "shuffled" else pattern(which)
-    made = windows.convert(csr.to_device(a), Windows(window, exact=exact), 1, 1)
-    of, slices = format_.from_csr(a, window=window, pad=wcsr.PAD, dtype="float32"), made.values
+    made = Windows(window, exact=exact).convert(csr.to_device(a), 1, 1)
+    of, slices = format_.from_csr(a, window=window, pad=windows.PAD, dtype="float32"), made.values
     assert slices.shape == (of.columns // 8, 1 + exact, window, 2, 4) and np.array_equal(made.col_idx, of.col_idx)
     at = 32 * np.arange(window)[:, None] + 4 * np.arange(8)
     flat = slices.reshape(len(slices), 1 + exact, -1)[:, :, (at ^ (at >> 7 & 1) << 4) // 4]
     value = of.val.reshape(window, -1, 8).transpose(1, 0, 2)
-    big = windows.tf32(value) if exact else value
-    assert np.array_equal(flat[:, 0], big) and (not exact or np.array_equal(flat[:, 1], windows.tf32(value - big)))
+    big = planning.tf32(value) if exact else value
+    assert np.array_equal(flat[:, 0], big) and (not exact or np.array_equal(flat[:, 1], planning.tf32(value - big)))
 
 
 def test_tf32_rounds_to_the_nearest_and_what_is_no_number_stays():
     x = np.array([1, 1 + 2**-11, 1 + 2**-11 - 2**-23, -1 - 2**-11, -0.0, 3e-39, np.inf, -np.inf], np.float32)
     right = np.array([1, 1 + 2**-10, 1, -1 - 2**-10, -0.0, 3e-39, np.inf, -np.inf], np.float32)
-    assert np.allclose(windows.tf32(x), right, rtol=1e-12, atol=1e-41)
-    odd = windows.tf32(np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32))
+    assert np.allclose(planning.tf32(x), right, rtol=1e-12, atol=1e-41)
+    odd = planning.tf32(np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32))
     assert np.isnan(odd).all() and not (odd.view(np.uint32) & 0x1FFF).any()
-
-
-def test_three_products_are_as_accurate_as_float32():
-    """As `halve` in windows.cuh and `slices_of` split operands, sums aside."""
-    a, b = np.random.default_rng(5).uniform(-1, 1, (2, 100_000)).astype(np.float32)
-    (a_big, b_big), exact = map(windows.tf32, (a, b)), a.astype(float) * b
-    a_rest, b_rest = (windows.tf32(x - big).astype(float) for x, big in ((a, a_big), (b, b_big)))
-    off = np.abs(a_rest * b_big + a_big * b_rest + a_big.astype(float) * b_big - exact) / np.abs(exact)
-    assert off.max() < 2**-20.4 and off.mean() < 2**-22.5
 
 
 # ---------------------------------------------------------------------------------- configurations
@@ -323,15 +304,11 @@ def problem(m=18944, n=1024, k=3584, shape: Shape = USUAL, blocks: int = 1658):
 
 
 def test_names_are_bindable_once_and_say_what_they_change():
-    every = [family.TRIALS, wcsr.TRIALS, windows.TRIALS, union.TRIALS]
-    names = [name for trials in every for name in trials] + [*system.VARIANTS]
-    assert len(set(names)) == len(names) and all(said for trials in every for _, said in trials.values())
-    assert all(len({config for config, _ in trials.values()}) == len(trials) for trials in every)
-    assert wcsr.config_of("wcsr_whole").chunk == 0 and wcsr.config_of("wcsr_n64").width == 64
-    assert windows.config_of("windows", 128).groups == 1 and windows.config_of("windows_exact", 129) == Windows(
-        exact=True
-    )
-    assert [union.fitted(Union(), n).vec for n in (4, 6, 7)] == [4, 2, 1]
+    trials = family.TRIALS | windows.TRIALS
+    assert len(family.TRIALS) + len(windows.TRIALS) == len(trials) and not trials.keys() & system.VARIANTS.keys()
+    assert all(said for _, said in trials.values()) and len({config for config, _ in trials.values()}) == len(trials)
+    assert [windows.CONFIGS[x].chunk for x in ("wcsr", "wcsr_whole", "wcsr_c256")] == [512, 0, 256]
+    assert [windows.fitted(Union(), n).vec for n in (4, 6, 7)] == [4, 2, 1]
     for window, exact, groups in ((w, e, g) for w in windows.HEIGHTS for e in (False, True) for g in (1, 2)):
         config = Windows(window, groups, exact)
         need = windows.stages(config) * windows.stage_bytes(config) + windows.TAKEN
@@ -424,13 +401,13 @@ def test_candidates_take_the_problem_and_are_those_with_the_best_prediction(shap
 def test_two_rings_of_blocks_mma_fit_an_sm(b_row, device, count, n):
     """Wide tiles for many columns, narrow ones for few."""
     most, shape = device.properties.max_shared_memory_per_block_optin, Shape("bfloat16", b_row, 64, "F", "C")
-    tile = blocks.chosen(shape, count, 296, n, device)
-    assert tile.columns in blocks.widths(b_row) and (n > 8 or tile.columns == 64)
-    assert n == 8 or count < 296 or tile.columns == max(blocks.widths(b_row))
-    for columns in blocks.widths(b_row):
-        filled = blocks.filled(columns, b_row, most)
-        assert blocks.TOGETHER * (blocks.shared_bytes(filled, b_row) + blocks.DRIVER) <= most + blocks.DRIVER
-        assert (3 if b_row == columns == 128 else 2) <= filled.stages <= blocks.MOST_STAGES
+    tile = family.chosen(shape, count, 296, n, device)
+    assert tile.columns in family.tile_widths(b_row) and (n > 8 or tile.columns == 64)
+    assert n == 8 or count < 296 or tile.columns == max(family.tile_widths(b_row))
+    for columns in family.tile_widths(b_row):
+        filled = family.filled_tile(columns, b_row, most)
+        assert family.TOGETHER * (family.tile_bytes(filled, b_row) + family.DRIVER) <= most + family.DRIVER
+        assert (3 if b_row == columns == 128 else 2) <= filled.stages <= family.MOST_STAGES
 
 
 KEPT = racing.Kept(family)
@@ -463,9 +440,8 @@ def test_prepare_tunes_once_with_the_first_reference_that_takes_the_problem(devi
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
     track = racing.track(monkeypatch, lambda config, rounds: 100.0 + config.width)
-    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], prepare=prepare))
-    for module in (unit, published):
-        monkeypatch.setattr(module, "prepare", prepare)
+    monkeypatch.setattr(Unit, "prepare", lambda config, name, p, device: prepare(name, p, device, config))
+    monkeypatch.setattr(published, "prepare", prepare)
     found = family.candidates(problem(), H200)
     first = launch.prepare_auto("auto", problem(), H200, file=path)
     best, judge = ("auto", min(found, key=lambda config: config.width)), ("opt5", None)
@@ -528,37 +504,41 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bfloat16"])
-@pytest.mark.parametrize("name", [*wcsr.KERNELS, *windows.KERNELS, *union.KERNELS, "opt0", "unit_ring"])
+@pytest.mark.parametrize("name", [*windows.KERNELS, "opt0", "unit_ring"])
 def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
-    if name not in wcsr.KERNELS and (dtype == "bfloat16") != (name in ("union_half", "unit_ring")):
+    if not name.startswith("wcsr") and (dtype == "bfloat16") != (name in ("union_half", "unit_ring")):
         return
     for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 512)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
         bound = system.prepare(name, p, device)
         *_, how, arguments = step_of(bound)
         assert bound.prepare_bytes > 0 and bound.result() is p.device().c
-        if name in wcsr.KERNELS:
-            work = wcsr.prepared(p.device().a, dtype, wcsr.config_of(name).chunk)[1]
-            assert how.grid == (work.count, ceil(n / 128))
+        if name.startswith("wcsr"):
+            work = windows.CONFIGS[name].convert(p.device().a, dtype)[1]
+            assert how.grid == (len(work.table), ceil(n / 128))
             assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * (4 if dtype == "tf32" else 2) % 16 > 0)
-        elif name in windows.KERNELS:
-            groups = windows.config_of(name, n).groups
+        elif name.startswith("windows"):
+            groups = 1 + (n > 128)
             count, panels = map(int, arguments[3:5])
             assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
             assert count >= ceil(p.m / 16)
-        elif name in union.KERNELS:
-            panels = ceil(n / union.columns_of(union.fitted(Union(), n, dtype), dtype))
+        elif name.startswith("union"):
+            panels = ceil(n / windows.columns_of(windows.fitted(Union(), n, dtype), dtype))
             count, each = map(int, arguments[1:3])
-            assert how.grid == ceil(count / each) * panels and each % union.WARPS == 0 and count >= ceil(p.m / 4)
+            assert how.grid == ceil(count / each) * panels and each % windows.WARPS == 0 and count >= ceil(p.m / 4)
 
 
-@pytest.mark.parametrize(("longest", "different"), [(64, False), (65, True)])
+@pytest.mark.parametrize(("longest", "different"), [(10, False), (64, False), (65, True), (3000, True)])
 def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, longest, different):
+    """The sum of two is the same either way round. Tasks are the same."""
     p = system.problem_from_csr(of_lengths([3] * 40 + [longest]), 64, dtype="float32", format="csr", reorder="")
-    for module, config in ((union, Union(1, chunk=32)), (windows, Windows(8, exact=True, chunk=32))):
-        bounds = [module.prepare("in order", p, device, replace(config, in_order=ask)) for ask in (False, True)]
-        usual, ordered = (step_of(bound)[:2] for bound in bounds)
-        assert (usual != ordered) == different and len(bounds[1].scratch) - len(bounds[0].scratch) == 2 * different
+    for config in (Union(1, chunk=32), Union(2, chunk=32), Windows(8, exact=True, chunk=32)):
+        usual, ordered = (c.prepare("in order", p, device) for c in (config, in_order(config)))
+        assert (step_of(usual)[:2] != step_of(ordered)[:2]) == different
+        assert len(ordered.scratch) - len(usual.scratch) == 2 * different
+        made = [c.convert(p.device().a, *[1, 1] * isinstance(c, Windows)) for c in (config, in_order(config))]
+        assert [x.parts is not None for x in made] == [False, different]
+        assert np.array_equal(*(x.work.table for x in made))
 
 
 def test_what_kernels_do_not_take_says_who_does(device):
@@ -578,7 +558,7 @@ def test_what_kernels_do_not_take_says_who_does(device):
     cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
     for name, p, words in cases:
         says([name, *words], lambda name=name, p=p: system.prepare(name, p, device))
-    says(["groups of 3 rows"], lambda: union.prepare("union_rows", float32, device, Union(3)))
+    says(["groups of 3 rows"], lambda: Union(3).prepare("union_rows", float32, device))
     assert system.prepare("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
 
 
@@ -587,8 +567,78 @@ def test_lines_are_what_tma_takes(device, layout):
     """n = 1 of a row-major matrix lies as a column-major one does, but its lines are said to be 2 bytes apart."""
     for m, n, k in ((64, 1, 64), (1, 64, 1), (1, 1, 1), (8, 3, 8), (40, 33, 7)):
         ops = system.problem(m, n, k, 1, layout=layout).device()
-        dense = lines.lines(ops, device)
+        dense = family.lines(ops, device)
         for array, given_ in ((dense.b, ops.b), (dense.c, ops.c)):
             assert array.data.ptr % 16 == array.strides[0] % 16 == array.shape[1] % 8 == 0
             assert array.strides[0] >= 2 * array.shape[1] and array.size >= array_of(given_).size
         assert len(dense.copies) == len(dense.before) + len(dense.after)
+
+
+# ------------------------------------------------------------------------------------ slots
+
+
+@given(st.lists(st.integers(0, 3000), max_size=30), st.sampled_from([32, 64, 256]), st.booleans())
+def test_every_part_has_the_slot_that_the_kernel_finds(lengths, chunk, longest_first):
+    """Parts of a window side by side, by their columns, whatever order tasks come in; and no slot but theirs."""
+    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    work, _ = twins.tasks(row_ptr, chunk, longest_first=longest_first)
+    parts = planning.parts(row_ptr, work.cut, chunk)
+    cut = work.table[work.table[:, 3] >= 0]
+    counted = np.bincount(cut[:, 3], minlength=len(work.cut)) if len(cut) else []
+    if max([0, *counted]) < 3:
+        assert parts is None, "the sum of two is the same either way round"
+        return
+    slot, _, first, columns = parts[cut[:, 3]].T
+    mine = slot + (cut[:, 1] - first) // columns  # in_order.cuh
+    assert sorted(mine) == list(range(parts[:, 1].sum()))
+    assert (cut[np.argsort(mine), 1] == np.sort(cut[:, 1])).all()
+    assert list(parts[:, 1]) == list(counted)
+
+
+# ------------------------------------------------------------------------------------ configurations
+
+
+@pytest.mark.parametrize("kept", [*systems().values(), any_csr.CHOICES], ids=lambda kept: kept.room)
+def test_every_family_has_configurations_that_repeat(kept):
+    for make in kept.families.values():
+        config = in_order(make())
+        assert type(config) is make and in_order(config) == config
+        assert autotune.choices.parse_knobs(autotune.knobs(config), make) == config
+    for config in (Union(), Windows()):
+        assert in_order(config) != config and "in_order" not in autotune.knobs(config)
+
+
+def test_whole_rows_are_in_order():
+    assert in_order(Union(chunk=0)) == Union(chunk=0)
+    assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
+
+
+#: Files that add float32 to memory in the order in which blocks come; what else counts in whole numbers.
+ADDS = {
+    "async_sparse/cut_windows.cuh",
+    "async_sparse/union.cuh",
+    "async_sparse/wcsr.cu",
+    "casper_sparse/split_rows.cu",
+    "nm_cuda_core/double_buffer.cu",
+    "nm_cuda_core/verbatim_double_buffer.cu",
+    "nm_spmm/spmm_tile.cuh",
+}
+COUNTS = {
+    "async_sparse/opt6_atomic.cu",
+    "async_sparse/opt6_stealing.cu",
+    "async_sparse/planning.cu",
+    "async_sparse/units.cuh",
+    "formats/compress.cu",
+    "formats/intake.cu",
+    "autotune/compare.cu",
+}
+
+
+def test_it_is_known_which_kernels_add_by_atomics():
+    """A new one must be told apart in `in_order`, or be known to count."""
+    found = {
+        str(path.relative_to(jit.ROOT))
+        for path in jit.ROOT.rglob("*.cu*")
+        if re.search(r"atomicAdd\(|red\.[a-z.]+\.v?4?\.?f32", path.read_text())
+    }
+    assert found == ADDS | COUNTS

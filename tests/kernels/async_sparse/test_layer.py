@@ -11,7 +11,7 @@ from pretend import pretended  # noqa: F401
 from racing import H200
 from refused import says
 
-from kernels import jit, tma
+from kernels import tma
 from kernels.async_sparse import family, layer
 from kernels.async_sparse.family import Unit
 from kernels.async_sparse.layer import Sizes
@@ -24,7 +24,7 @@ DOWN = Sizes("unit_ring", 3584, 18944, 1658, 16384, "bfloat16")
 @pytest.mark.parametrize("sizes", [GATE, DOWN])
 def test_every_number_of_tokens_has_a_tile_that_fits_and_few_a_narrow_one(sizes):
     found = [replace(sizes, tokens=tokens) for tokens in (1, 7, 8, 64, 300, 1024, 4096, 16384, 65536)]
-    configs = [layer.predicted(x, MOST, SMS) for x in found]
+    configs = [layer.config_of(x, H200) for x in found]
     for sized, config in zip(found, configs, strict=True):
         family.check(config, layer.shape_of(sized), MOST)
     assert configs[2].width < 64 and configs[-1].width == 256
@@ -60,7 +60,7 @@ def reports():
         for width in family.WIDTHS
         for sizes in (GATE, Sizes("gated", 64, 64, 1, 64, "float16"))
     }
-    made = compiled.cubins(((layer.GATED, entry) for entry in entries), family.TARGETS)
+    made = compiled.cubins(((family.HERE / "gated.cu", entry) for entry in entries), family.TARGETS)
     return {entries[entry]: pair for (entry, _), pair in compiled.reports(made).items()}
 
 
@@ -72,11 +72,6 @@ def test_both_products_are_wgmma_and_silu_divides_once_for_two_values(reports):
         of = {op: sum(n for x, n in mix.items() if x.startswith(f"MUFU.{op}")) for op in ("EX2", "RCP")}
         assert of["EX2"] == width // 2, width  # a value of a thread's accumulators each
         assert of["RCP"] <= width // 4 + 2, width  # and those of the tile's place
-
-
-def test_the_kernel_is_for_hopper_alone():
-    with pytest.raises(jit.CompileError):
-        jit.compile_cubin(layer.GATED, "gated<BF16, 256, 3, 5, 2>", "sm_80")
 
 
 # ------------------------------------------------------------------------------------- the launch

@@ -11,7 +11,7 @@ from matrices import of_lengths
 from refused import said
 
 from kernels import formats
-from kernels.async_sparse import planning, windows
+from kernels.async_sparse import planning
 from kernels.formats import csr, intake
 from kernels.formats.csr import Csr
 
@@ -99,10 +99,10 @@ def test_what_tf32_makes_of_values(there, size):  # noqa: F811
     for bits in (0x3F800000, 0x3F800001, 0x3F801000, 0x7F7FEFFF, 0x7F7FF000, 0xFF7FF000, 0x7F800000, 0x7FFFFFFF):
         val = np.append(plain, np.array([bits], np.uint32).view(np.float32))[-size or 1 :]
         with np.errstate(over="ignore", invalid="ignore"):
-            right = np.isinf(windows.tf32(val)).any(), (val.view(np.uint32) & 0x1FFF).any()
+            right = np.isinf(planning.tf32(val)).any(), (val.view(np.uint32) & 0x1FFF).any()
         for x in (val, there(val)):
-            assert tuple(planning.flags(x, 0x7F7FF000)) == right, hex(bits)
-        same([planning.tf32(there(val))], [windows.tf32(val)], hex(bits))
+            assert tuple(planning.flags(x)) == right, hex(bits)
+        same([planning.tf32(there(val))], [planning.tf32(val)], hex(bits))
 
 
 def test_rows_by_likeness(pairs):

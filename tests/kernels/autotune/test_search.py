@@ -14,7 +14,7 @@ import racing
 from emulated import by_the_host  # noqa: F401
 
 from kernels import autotune, jit
-from kernels.autotune import Choices, Rounds, choices, outputs, probe, search
+from kernels.autotune import Choices, Rounds, choices, probe, search
 
 DEVICE = racing.H200
 ROUNDS = Rounds(first=4, final=9, finalists=2, short_us=40, factor=3)
@@ -46,8 +46,7 @@ class System:
         for name, numbers in (("magnitudes", "unsigned"), ("exact", "whole")):
             made = SimpleNamespace(**vars(PROBLEM) | {"numbers": numbers})
             self.monkeypatch.setattr(probe, name, lambda problem, made=made: made)
-        for module in (outputs, probe):
-            self.monkeypatch.setattr(module, "jobs", lambda problem, module=module: [(module, "check")])
+        self.monkeypatch.setattr(probe, "jobs", lambda problem: [(probe, "check")])
 
     def bound(self, problem, launched=None):
         """Writes a problem's product to the output that all share, or does what `launched` says."""
@@ -113,8 +112,7 @@ def test_what_is_known_to_be_compiled_is_compiled_at_once(system, monkeypatch):
     """And what does not compile is said where it is bound, with the candidate's name."""
     jobs, error = [(Path("a.cu"), "a<1>"), (Path("b.cu"), "b<2>")], jit.CompileError("a<1> does not compile\nline 1")
     system.tune(jobs=jobs)
-    checks = [(outputs, "check"), (probe, "check")]
-    assert set(system.track.compiled) == {(*job, "sm_90a") for job in (*jobs, *checks)}
+    assert set(system.track.compiled) == {(*job, "sm_90a") for job in (*jobs, (probe, "check"))}
 
     def broken(*job):
         raise error
@@ -160,7 +158,7 @@ def test_a_candidate_that_is_wrong_after_its_launches_is_not_chosen(system):
 
 def test_an_element_is_held_to_the_magnitudes_of_its_own_products(system):
     """Signs cancel in the seventh: sums in another order are far off there, and nowhere else."""
-    limit = outputs.allowed("float32", "float32", 4, outputs=2).limit
+    limit = probe.allowed("float32", "float32", 4, outputs=2).limit
 
     def off_by(column, share):
         def launched(output):

@@ -10,8 +10,8 @@ import pytest
 from scipy import sparse
 
 from kernels import autotune, casper_sparse
-from kernels.async_sparse import any_csr, operands, union
-from kernels.async_sparse.union import Union
+from kernels.async_sparse import any_csr, operands
+from kernels.async_sparse.windows import Union
 from kernels.autotune import Rounds, search
 from kernels.contract import Operands, Problem
 from kernels.formats import csr
@@ -86,8 +86,8 @@ def test_a_product_that_is_lost_in_a_long_row_is_found_on_whole_numbers(device, 
     p = made(circuit(seed=4), 64, dtype)
 
     def tune(name):
-        prepare = lambda p, name: union.prepare(name, losing(p) if name == "wrong" else p, device, Union(2))  # noqa: E731
-        rows = [lambda p: union.prepare("rows", p, device, Union(1))]
+        prepare = lambda p, name: Union(2).prepare(name, losing(p) if name == "wrong" else p, device)  # noqa: E731
+        rows = [lambda p: Union(1).prepare("rows", p, device)]
         return autotune.tune(p, [name], prepare, rows, device, QUICK)
 
     with pytest.warns(UserWarning, match=f"on whole numbers: .*the first at row {LONG}, column"):

@@ -8,7 +8,7 @@ from products import SEED, exact, launched
 from test_casper_sparse import NEED_FOURS, ragged
 
 from kernels import casper_sparse as system
-from kernels.casper_sparse import generate, launch
+from kernels.casper_sparse import launch, operands
 from kernels.formats import csr
 
 pytestmark = pytest.mark.gpu
@@ -90,9 +90,9 @@ def test_the_gpu_continues_past_32_bits_of_elements(device):
     k, n = 2**17 + 2, 2**15
     if cupy.cuda.runtime.memGetInfo()[0] < 24 * 2**30:
         pytest.skip("needs 24 GiB of free GPU memory")
-    b = generate.device_dense(k, n, 5)
+    b = operands.dense(cupy, k, n, 5)
     assert np.array_equal(b[2**17 : 2**17 + 2].get(), b[:2].get())
     last = np.arange(k * n - 8, k * n, dtype=np.uint64).astype(np.uint32)
-    assert np.array_equal(b.ravel()[-8:].get(), generate._unit(5, 3, last))
+    assert np.array_equal(b.ravel()[-8:].get(), operands._unit(5, 3, last))
     del b
     cupy.get_default_memory_pool().free_all_blocks()

@@ -1,5 +1,6 @@
 """Which instantiation, what bind prepares, with NumPy in CuPy's place, the cost model, what the compiler makes."""
 
+import functools
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,14 +18,13 @@ from refused import says
 
 from kernels import casper_sparse as system
 from kernels import jit
-from kernels.casper_sparse import family, generate, launch
+from kernels.casper_sparse import launch, operands
 from kernels.contract import Operands
 from kernels.formats import csr
 
 #: Variants that load float4 and nothing else.
 NEED_FOURS = ("warp_per_row", "no_staging", "shared_tiles")
 WITH_SOURCE = [name for name, kernel in system.VARIANTS.items() if kernel.entries]
-each_target = pytest.mark.parametrize("arch", jit.TARGETS)
 
 
 def ragged(lengths, k: int, seed: int = 0) -> csr.Csr:
@@ -45,7 +45,7 @@ def entries(variant: str, n: int) -> set[str]:
     """What bind may ask the compiler for at this n, or nothing where it refuses."""
     if n % 4 and variant in NEED_FOURS:
         return set()
-    return {system.entry(variant, n, rows) for rows in family.SHARED_ROWS}
+    return {system.entry(variant, n, rows) for rows in launch.SHARED_ROWS}
 
 
 @pytest.mark.parametrize("variant", WITH_SOURCE)
@@ -66,14 +66,14 @@ def test_a_kernel_of_float4_refuses_other_n_before_anything_is_made(variant):
 @given(n=st.integers(1, 2000), rows=st.integers(0, 2**24))
 @settings(deadline=None)
 def test_vectors_stay_aligned_and_blocks_cover_rows_and_columns(n, rows):
-    vec = family.vector_width(n)
+    vec = launch.vector_width(n)
     assert n % vec == 0 and (vec == 4 or n % (2 * vec)), "the widest that divides n"
-    for columns in (family.NARROW, family.WIDE):
-        lanes = family.lanes_of(n, columns)
-        assert 32 % lanes == 0 and lanes % family.UNROLL == 0
+    for columns in (launch.NARROW, launch.WIDE):
+        lanes = launch.lanes_of(n, columns)
+        assert 32 % lanes == 0 and lanes % launch.UNROLL == 0
         assert lanes * vec >= min(n, columns) or lanes == 32
-        size, blocks = family.panel_grid(rows, n, columns, H200)
-        in_flight = family.THREADS // lanes
+        size, blocks = launch.panel_grid(rows, n, columns, H200)
+        in_flight = launch.THREADS // lanes
         assert size % in_flight == 0 and in_flight <= size <= 8 * in_flight
         assert blocks == math.ceil(rows / size) * math.ceil(n / (lanes * vec))
         assert size == in_flight or rows // size >= 2 * 3 * 132, "two rounds of what an H200 holds"
@@ -87,10 +87,10 @@ large = st.integers(1, launch.MOST) | st.integers(1_900_000, 2_000_000)
 def test_shared_tiles_counts_with_32_bits_or_refuses(m, k, nnz):
     """The counters of shared_tiles.cu as they are after its last tile, in whole numbers that do not wrap."""
     p = SimpleNamespace(m=m, n=4, k=k, nnz=nnz)
-    tiles, rows = math.ceil(k / family.tile_rows(k, H200)), family.SHARED_THREADS // 8 * family.best_rows(p, H200)
+    tiles, rows = math.ceil(k / launch.tile_rows(k, H200)), launch.SHARED_THREADS // 8 * launch.best_rows(p, H200)
     m_pad = math.ceil(m / rows) * rows
-    begin, at_tile = tiles * family.tile_rows(k, H200), m_pad - 1 + tiles * m_pad
-    why_not = family.why_not_shared_tiles(p, H200)
+    begin, at_tile = tiles * launch.tile_rows(k, H200), m_pad - 1 + tiles * m_pad
+    why_not = launch.why_not_shared_tiles(p, H200)
     assert bool(why_not) == (begin >= 2**31 or at_tile >= 2**31 - 1) and ". " not in why_not
 
 
@@ -132,7 +132,7 @@ def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
         ((kernel, config, arguments),) = bound.steps
         assert kernel.split(": ")[1] in entries(variant, n) and bound.result() is ops.c
         assert config.block % 32 == 0 and config.block == (256 if warps else config.block) <= 1024
-        rows = 32 * family.vector_width(n) * family.tiles_per_warp(n)
+        rows = 32 * launch.vector_width(n) * launch.tiles_per_warp(n)
         tiles = math.ceil(n / rows) if variant in ("column_tiles", "l2_panels") else 1
         assert config.grid == 5 * tiles or not warps
         assert arguments[-2:] == (ops.b.data.ptr, ops.c.data.ptr)
@@ -164,16 +164,16 @@ def test_shared_tiles_asks_for_the_shared_memory_that_it_uses(device):
 @pytest.mark.parametrize("n", [64, 66])
 def test_auto_keeps_the_fastest_of_what_can_run(device, monkeypatch, n):
     p = there(ragged([30] * 100, 350), n)
-    possible = family.candidates(p, device)
-    assert possible == [x for x in family.TRIED if n % 4 == 0 or x != "shared_tiles"]
+    possible = launch.candidates(p, device)
+    assert possible == [x for x in launch.TRIED if n % 4 == 0 or x != "shared_tiles"]
     compiles = jit.compile_cubin
-    kernels = {name: system.prepare(name, p, device).steps[-1][0] for name in possible}
-    jobs = {f"{source.stem}: {entry}" for source, entry in family.jobs(p, device)}
-    assert jobs == set(kernels.values()), "what is compiled at once is what is bound"
+    kernels = {name: system.prepare(name, p, device).steps[-1][0] for name in [*possible, "scalar"]}
     for best in possible:
+        asked: list[str] = []
         track = racing.track(monkeypatch, lambda name, _, best=best: 50.0 if name == best else 60.0)
-        monkeypatch.setattr(jit, "compile_cubin", compiles)
+        monkeypatch.setattr(jit, "compile_cubin", lambda *job, to=asked: to.append(compiles(*job)) or to[-1])
         bound = system.prepare("auto", p, device)
+        assert set(asked) == {kernels[name] for name in possible}, "what is compiled at once is what is bound"
         assert track.heats[0][0] == possible and bound.name == "auto" and bound.prepare_ms > 0
         assert bound.steps[-1][0] == kernels[best]
 
@@ -196,7 +196,7 @@ def test_items_cover_every_non_zero_once(a, chunk):
     assert np.all(start >= a.row_ptr[row]) and np.all(start + number <= a.row_ptr[row + 1])
     pieces = np.bincount(row, minlength=a.m)
     assert pieces.all() and np.array_equal(shared, pieces[row] > 1) and np.array_equal(cut, np.flatnonzero(pieces > 1))
-    least = chunk or max(family.SPLIT_AT_LEAST, 4 * a.nnz / a.m)
+    least = chunk or max(launch.SPLIT_AT_LEAST, 4 * a.nnz / a.m)
     assert chunk is None or np.all(number <= chunk)
     assert np.all((pieces == 1) | (np.diff(a.row_ptr) > least)), "only what others would wait for is cut"
     assert np.all(pieces >= np.diff(a.row_ptr) // (2 * least + 1)) and np.all((number > 0) | (pieces[row] == 1))
@@ -228,22 +228,22 @@ def test_a_matrix_cut_by_columns_is_still_the_same_matrix(a, k_tile, row_multipl
 @settings(deadline=None)
 def test_a_tile_fits_the_shared_memory_of_every_gpu(k, kib):
     gpu = SimpleNamespace(properties=SimpleNamespace(max_shared_memory_per_block_optin=kib * 1024))
-    rows, static = family.tile_rows(k, gpu), 8 * family.SHARED_THREADS
+    rows, static = launch.tile_rows(k, gpu), 8 * launch.SHARED_THREADS
     tiles = math.ceil(k / rows)
     assert static + (rows + 1) * 128 <= kib * 1024 and (tiles - 1) * rows < k, "no tile is empty"
     assert tiles == 1 or static + (math.ceil(k / (tiles - 1)) + 1) * 128 + 1024 > kib * 1024
 
 
-@pytest.mark.parametrize("rows", family.SHARED_ROWS)
+@pytest.mark.parametrize("rows", launch.SHARED_ROWS)
 @pytest.mark.parametrize("more", [{"m": 8192}, {"n": 8192}, {"n": 4128}, {"k": 8192}, {"nnz": 4096 * 300}], ids=str)
 def test_more_work_or_a_smaller_gpu_is_never_predicted_to_be_faster(rows, more):
     usual = {"m": 4096, "n": 4096, "k": 4096, "nnz": 4096 * 150}
-    time = family.shared_cycles(SimpleNamespace(**usual), H200, rows)
-    assert family.shared_cycles(SimpleNamespace(**usual | more), H200, rows) >= time
+    time = launch.shared_cycles(SimpleNamespace(**usual), H200, rows)
+    assert launch.shared_cycles(SimpleNamespace(**usual | more), H200, rows) >= time
     small = SimpleNamespace(properties=SimpleNamespace(**vars(H200.properties) | {"multiprocessor_count": 66}))
-    assert family.shared_cycles(SimpleNamespace(**usual), small, rows) >= time
+    assert launch.shared_cycles(SimpleNamespace(**usual), small, rows) >= time
     few, many = (SimpleNamespace(m=m, n=n, k=2048, nnz=50 * m) for m, n in ((128, 128), (2**20, 256)))
-    assert (family.best_rows(few, H200), family.best_rows(many, H200)) == (1, 8)
+    assert (launch.best_rows(few, H200), launch.best_rows(many, H200)) == (1, 8)
 
 
 # ------------------------------------------------------------------------------- the generator
@@ -267,15 +267,15 @@ def test_numpy_makes_the_bits_of_the_kernel(seed, stream, index, bound):
         return x
 
     exact, given_ = [random_u32(i) for i in index], np.array(index, np.uint32)
-    assert generate._random(seed, stream, given_).tolist() == exact
-    assert generate._below(np.array(exact, np.uint32), bound).tolist() == [x * bound >> 32 for x in exact]
-    unit = generate._unit(seed, stream, given_)  # exact in float32, or the GPU and NumPy might round differently
+    assert operands._random(seed, stream, given_).tolist() == exact
+    assert operands._below(np.array(exact, np.uint32), bound).tolist() == [x * bound >> 32 for x in exact]
+    unit = operands._unit(seed, stream, given_)  # exact in float32, or the GPU and NumPy might round differently
     assert unit.dtype == np.float32 and [int(float(u) * 2**24) for u in unit] == [2 * (x >> 9) + 1 for x in exact]
 
 
 def test_the_bits_never_change():
     """The shipped records name a seed; another generator would make them of other matrices."""
-    ops = generate.host_operands(4, 3, 100, 0.04, 7)
+    ops = system.problem(4, 3, 100, 0.04, 7).host()
     assert ops.a.row_ptr.tolist() == [0, 2, 6, 10, 13]
     assert ops.a.col_idx.tolist() == [75, 92, 13, 78, 30, 67, 74, 42, 79, 53, 87, 21, 24]
     assert (ops.a.val[:3] * 2**24).tolist() == [5153881, 15328747, 5413795]
@@ -295,7 +295,6 @@ def test_operands_are_the_sources(sizes, thousandths, seed):
     a, b = csr.validate(p.host().a), p.host().b
     lengths = np.diff(a.row_ptr)
     assert k * thousandths // 2000 <= lengths.min() and lengths.max() <= k * thousandths // 1000
-    assert generate.row_count_range(k, density) == (k * thousandths // 2000, k * thousandths // 1000)
     assert all(np.all((x > 0) & (x < 1)) and x.dtype == np.float32 for x in (a.val, b)) and b.shape == (k, n)
     assert p.nnz == a.nnz and p.useful_flops == 2 * a.nnz * n and b.flags.c_contiguous
     assert p.least_bytes == a.nbytes + b.nbytes + 4 * m * n
@@ -306,16 +305,16 @@ def test_operands_are_the_sources(sizes, thousandths, seed):
 @given(k=st.integers(1, 12), n=st.integers(1, 12), panel=st.integers(1, 40))
 @settings(deadline=None, max_examples=30)
 def test_panels_of_the_dense_matrix_leave_no_seam(k, n, panel):
-    whole = generate.host_dense(k, n, 3)
+    whole = operands.dense(np, k, n, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generate, "_PANEL", panel)
-        assert np.array_equal(generate.host_dense(k, n, 3), whole)
+        patch.setattr(operands, "_PANEL", panel)
+        assert np.array_equal(operands.dense(np, k, n, 3), whole)
 
 
 def test_a_given_matrix_keeps_its_entries():
     a = ragged([3, 0, 5], 30)
     p = system.problem_from_csr(a, 6, seed=2, label="some matrix")
-    assert p.host().a is a and p.label == "some matrix" and np.array_equal(p.host().b, generate.host_dense(30, 6, 2))
+    assert p.host().a is a and p.label == "some matrix" and np.array_equal(p.host().b, operands.dense(np, 30, 6, 2))
     assert system.problem_from_csr(ragged([3], 1), 4).density == 1.0, "repeated entries"
     for m, k in ((0, 5), (5, 0), (0, 0)):
         zeros = np.zeros(0, np.int32)
@@ -329,10 +328,16 @@ def test_a_given_matrix_keeps_its_entries():
 # --------------------------------------------------------------------------- what the compiler makes
 
 
-@pytest.fixture
-def reports(arch):
+@functools.cache
+def of_spread() -> compiled.Reports:
+    """Of every instantiation, for Hopper and for another GPU in turn."""
     jobs = {(kernel.source, e) for kernel in system.VARIANTS.values() for e in kernel.entries}
-    return compiled.reports(compiled.cubins(sorted(jobs), [arch]))
+    return compiled.reports(compiled.spread(sorted(jobs)))
+
+
+@pytest.fixture
+def reports():
+    return of_spread()
 
 
 #: Where a template's arguments name the width of a vector.
@@ -340,10 +345,9 @@ VEC = {"rows_per_warp": 2, "split_rows": 2, "any_n": 1, "column_tiles": 1, "l2_p
 
 
 @compiled.again
-@each_target
-def test_loads_of_b_are_as_wide_as_n_allows_and_independent(reports, arch):
+def test_loads_of_b_are_as_wide_as_n_allows_and_independent(reports):
     """And three blocks of 512 threads share an SM: 48 warps hide the latency of L2."""
-    for (entry, _), (used, mix) in reports.items():
+    for (entry, arch), (used, mix) in reports.items():
         template, _, rest = entry.partition("<")
         where, arguments = f"{entry} on {arch}: {mix}", [int(x) for x in rest.rstrip(">").split(",") if x]
         if template in ("zero_rows", "shared_tiles"):
@@ -363,31 +367,18 @@ def test_loads_of_b_are_as_wide_as_n_allows_and_independent(reports, arch):
 
 
 @compiled.again
-@each_target
-def test_shared_tiles_moves_16_bytes_at_a_time(reports, arch):
+def test_shared_tiles_moves_16_bytes_at_a_time(reports):
     """A struct that is copied element by element would turn each LDS.128 into four LDS."""
-    for rows in family.SHARED_ROWS:
-        used, mix = reports[f"shared_tiles<{family.SHARED_THREADS}, {rows}, {family.SHARED_UNROLL}>", arch]
-        assert count(mix, "LDGSTS", 128) == count(mix, "LDGSTS") >= 1, "tiles bypass the registers"
-        assert 3 * count(mix, "FFMA") == 8 * count(mix, "LDS", 128) > 0 and count(mix, "LDS", 128) == count(mix, "LDS")
-        assert count(mix, "STG", 128) == count(mix, "STG") == rows and count(mix, "LDG", 64) >= 2 * rows
-        assert used.shared_bytes - 8 * family.SHARED_THREADS in (0, 1024)
-
-
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("any_n<8, 3>", "a load is 4, 8 or 16 bytes wide"),
-        ("column_tiles<8, 4, 1, 3>", "cut into whole groups of UNROLL"),
-        ("rows_per_warp<512, 8, 4, 3>", "cut into whole groups of UNROLL"),
-        ("shared_tiles<1024, 3, 2>", "groups of eight, pairs of two"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(entry, reason):
-    with pytest.raises(jit.CompileError, match=f"(?s){entry}.*{reason}"):
-        jit.compile_cubin(family.HERE / f"{entry.split('<')[0]}.cu", entry, "sm_90a")
+    for (entry, _), (used, mix) in reports.items():
+        if entry.startswith("shared_tiles"):
+            rows = int(entry.split(", ")[1])
+            assert count(mix, "LDGSTS", 128) == count(mix, "LDGSTS") >= 1, "tiles bypass the registers"
+            assert 3 * count(mix, "FFMA") == 8 * count(mix, "LDS", 128) > 0
+            assert count(mix, "LDS", 128) == count(mix, "LDS") and count(mix, "LDG", 64) >= 2 * rows
+            assert count(mix, "STG", 128) == count(mix, "STG") == rows
+            assert used.shared_bytes - 8 * launch.SHARED_THREADS in (0, 1024)
 
 
 def test_the_generators_compile_without_spills():
-    made = compiled.cubins([(generate.SOURCE, entry) for entry in generate.ENTRIES], ["sm_90a"])
+    made = compiled.cubins([(operands.SOURCE, entry) for entry in operands.ON_HOST], ["sm_90a"])
     assert not any(used.spills for used, _ in compiled.reports(made).values())

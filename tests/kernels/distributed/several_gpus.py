@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from kernels import distributed, formats
 from kernels.distributed import backend, comm, generate, partition
 from kernels.distributed.generate import Rmat, Stencil
-from kernels.formats import bcsr, csr, stored
+from kernels.formats import bcsr, csr, half
 
 N = 96
 LAYOUTS = (
@@ -45,15 +45,15 @@ def whole(made):
 
 def check(a, reference, ranks, here, dtype: str = "float32", **asked) -> None:
     """Multiply twice; both results must be those of the CPU."""
-    given = stored.rounded(generate.dense(np.arange(reference.shape[1]), np.arange(N), N, 5), dtype)
+    given = half.to_bits(generate.dense(np.arange(reference.shape[1]), np.arange(N), N, 5), dtype)
     plan = distributed.plan(a, N, ranks, machine=here, dtype=dtype, **asked)
-    expected = reference.astype(np.float64) @ stored.numbers(given, dtype)
+    expected = reference.astype(np.float64) @ half.from_bits(given, dtype)
     if asked.get("c") != "replicated":
         expected = expected[slice(*plan.c_rows)]
     for _ in range(2):
         for panel in plan.result().arrays:
             panel.fill(77)
-        out = stored.numbers(formats.to_host(plan(given[slice(*plan.b_rows)], timed=True).whole()), dtype)
+        out = half.from_bits(formats.to_host(plan(given[slice(*plan.b_rows)], timed=True).whole()), dtype)
         error = float(np.abs(out - expected).max() / np.abs(expected).max())
         assert plan.times.multiplication > 0
         assert error < (1e-5 if dtype == "float32" else 2e-2), f"{asked} {dtype}: {error}"

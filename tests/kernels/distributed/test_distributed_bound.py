@@ -1,6 +1,7 @@
 """A GPU's part as far as it goes without one: the kernel that is chosen, bound and launched, on which stream."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,9 +11,9 @@ import racing
 from pretend import Array, Cupy, as_array, pretended  # noqa: F401
 
 from kernels import contract, distributed
-from kernels.async_sparse import model, union
+from kernels.async_sparse import any_csr, windows
 from kernels.autotune import knobs
-from kernels.distributed import backend, comm, generate, streaming
+from kernels.distributed import backend, comm, generate, plans
 from kernels.distributed.plans import Part
 from kernels.formats import bcsr
 from kernels.formats.csr import Csr
@@ -21,27 +22,23 @@ from kernels.formats.csr import Csr
 CURRENT, PRODUCTS, TRAVELS = 1, 2, 3
 
 
-class Stream:
+class Stream(nullcontext):
     made = CURRENT
 
     def __init__(self, non_blocking: bool = False, priority: int = 0):
-        Stream.made += 1
         self.ptr = Stream.made
+        Stream.made += 1
 
-    def wait_event(self, event):
+    def wait_event(self, event=None):
         pass
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
+    record = synchronize = wait_event
 
 
 @pytest.fixture
 def here(pretended, monkeypatch):  # noqa: F811
     Stream.made = CURRENT
-    current = SimpleNamespace(ptr=CURRENT, synchronize=lambda: None, wait_event=lambda event: None)
+    current = Stream()
     monkeypatch.setattr(
         Cupy,
         "cuda",
@@ -49,7 +46,6 @@ def here(pretended, monkeypatch):  # noqa: F811
             get_current_stream=lambda device=-1: current,
             Device=lambda *ordinal: SimpleNamespace(id=0, use=lambda: None),
             Stream=Stream,
-            Event=lambda: SimpleNamespace(record=lambda stream: None),
             get_elapsed_time=lambda begin, end: 1.0,
         ),
     )
@@ -85,10 +81,10 @@ def test_a_large_part_gets_the_kernel_that_the_model_predicts(here, made, monkey
 
 
 def test_a_large_parts_kernel_needs_no_order_of_all_rows_and_may_have_to_read_in_place(here, monkeypatch):
-    every, seen, sampled = [union.Union(4, order="similar"), union.Union(4), union.Union(1)], [], []
-    real = model.statistics
-    monkeypatch.setattr(model, "statistics", lambda a: sampled.append(a) or real(a))
-    monkeypatch.setattr(model, "candidates", lambda accuracy, of, n: seen.append(of) or every)
+    every, seen, sampled = [windows.Union(4, order="similar"), windows.Union(4), windows.Union(1)], [], []
+    real = any_csr.statistics
+    monkeypatch.setattr(any_csr, "statistics", lambda a: sampled.append(a) or real(a))
+    monkeypatch.setattr(any_csr, "ranked", lambda accuracy, of, n: seen.append(of) or every)
     monkeypatch.setattr(backend, "SAMPLE", 3000)
     a = on_gpu(generate.host_part(generate.Rmat(9, 16, 3), np.array([0, 512]), 0).a)
     found = [backend.choice_of(a, 64, in_place) for in_place in (False, True)]
@@ -128,7 +124,7 @@ def test_a_streamed_matrix_is_multiplied_where_its_panels_come(here, monkeypatch
     plan = distributed.streamed(part.a, 64, panel=500, machine=here)
     plan(as_array(np.zeros((256, 64), np.float32)))
     count = len(plan.panels)
-    assert count > 2 and {x.args[0].choice for x in plan._products} == {streaming.CHOICE}
+    assert count > 2 and {product.args[0].choice for _, product in plan._steps} == {plans.CHOICE}
     launched = here.device.launched
     assert len(launched) == count and len(copied) == 2 * count
     buffers = [{x.ctypes.data for x in pair} for pair in plan._buffers]

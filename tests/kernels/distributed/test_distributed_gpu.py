@@ -7,8 +7,8 @@ import several_gpus
 from several_gpus import GRAPH, MESH
 
 from kernels import distributed
-from kernels.distributed import backend, comm, generate, split
-from kernels.formats import csr, stored
+from kernels.distributed import backend, comm, generate, partition
+from kernels.formats import csr
 from kernels.library import plans
 
 pytestmark = pytest.mark.gpu
@@ -52,7 +52,7 @@ def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatc
 def test_pieces_are_those_of_the_host(here):
     a = csr.from_scipy(sp.random_array((90, 90), density=0.1, rng=np.random.default_rng(0)).tocsr())
     for units in (0, 40, 90):
-        both = [sum(split.pieces(x, units, "auto", True), []) for x in (a, csr.to_device(a))]
+        both = [sum(partition.pieces([x], units, "auto", True), []) for x in (a, csr.to_device(a))]
         for one, other in zip(*both, strict=True):
             assert (one.rows, one.early, one.adds) == (other.rows, other.early, other.adds)
             assert (csr.to_dense(one.a) == csr.to_dense(csr.to_host(other.a))).all()
@@ -62,7 +62,7 @@ def test_pieces_are_those_of_the_host(here):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_are_gathered(here, width, dtype):
     rng = np.random.default_rng(0)
-    b = rng.integers(0, 2**16, (50, width)).astype(stored.storage(dtype))
+    b = rng.integers(0, 2**16, (50, width)).astype(csr.storage(dtype))
     ids, out = rng.permutation(50)[:31].astype(np.int64), here.empty(31, width, dtype)
     here.gather(here.xp.asarray(b), here.xp.asarray(ids), out)
     assert (out.get() == b[ids]).all()

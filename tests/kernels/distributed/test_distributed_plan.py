@@ -2,8 +2,6 @@
 
 import itertools
 import threading
-from collections import defaultdict
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -14,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import distributed
-from kernels.distributed import comm, halo, partition, plans, split, streaming
-from kernels.distributed.backend import rows_of
+from kernels.distributed import comm, partition, plans
+from kernels.distributed.backend import Now
+from kernels.distributed.partition import rows_of
 from kernels.distributed.plans import Part
-from kernels.formats import bcsr, csr, half, stored, wcsr
+from kernels.formats import bcsr, csr, half, wcsr
 
 RNG = np.random.default_rng(0)
 
@@ -45,7 +44,7 @@ MATRICES = {
 def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked) -> list:
     """Plans of a product on `size` threads, which must be right, twice; a: the matrix, or a function of the rank."""
     dtype = asked.get("dtype") or "float32"
-    given = stored.rounded(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
+    given = half.to_bits(RNG.standard_normal((expected.shape[1], n)).astype(np.float32), dtype)
 
     def work(ranks):
         mine = a(ranks.rank) if callable(a) else a
@@ -62,9 +61,9 @@ def multiplied(a, expected, n: int, size: int, machine=distributed.Host, **asked
     edges = [0, *(made.c_rows[1] for made, _ in found)]
     assert [made.c_rows for made, _ in found] == list(itertools.pairwise(edges)) and edges[-1] == expected.shape[0]
     results = [out for _, out in found] if whole else [np.concatenate([out for _, out in found])]
-    reference = expected.astype(np.float64) @ stored.numbers(given, dtype)
+    reference = expected.astype(np.float64) @ half.from_bits(given, dtype)
     for out in results:
-        error = np.abs(stored.numbers(out, dtype) - reference).max(initial=0) / max(
+        error = np.abs(half.from_bits(out, dtype) - reference).max(initial=0) / max(
             np.abs(reference).max(initial=0), 1e-30
         )
         assert error < (1e-2 if dtype in half.DTYPES else 1e-6)
@@ -79,7 +78,7 @@ def rows_needed(a, rows, columns) -> int:
 
 OPTIONS = {
     "chunks": st.integers(1, 12),
-    "first": st.sampled_from(split.FIRST),
+    "first": st.sampled_from(partition.FIRST),
     "b": st.sampled_from(plans.LAYOUTS),
     "c": st.sampled_from(plans.LAYOUTS),
     "replicas": st.sampled_from((1, 2, 4)),
@@ -176,22 +175,30 @@ def test_a_band_multiplies_its_interior_first_and_others_their_own_columns():
 def test_interior_is_the_longest_run(rows):
     """rows: whether a row has a remote entry."""
     a = csr.from_scipy(sp.csr_array(np.array([[1.0, remote] for remote in rows], np.float32)))
-    begin, end = split.interior(a, a.col_idx >= 1)
+    begin, end = partition.interior(a, a.col_idx >= 1)
     longest = max(map(len, "".join("x" if x else "." for x in rows).split("x")))
     assert not any(rows[begin:end]) and end - begin == longest
-
-
-def test_who_sends_all_of_its_rows_packs_nothing(monkeypatch):
-    packed, gather = [], distributed.Host.gather
-    monkeypatch.setattr(distributed.Host, "gather", lambda *given: packed.append(gather(*given)))
-    full = sp.csr_array(np.ones((40, 40), np.float32))
-    multiplied(full, full, 40, 3, chunks=4)
-    assert not packed
-    multiplied(ANY, ANY, 40, 3, chunks=4)
-    assert packed
+    first, _ = partition.pieces([a], 1, "auto", sums_exactly=False)
+    assert first[0].early == (longest >= partition.WORTH * a.nnz)
 
 
 # ---------------------------------------------------------------- who waits for whom
+
+
+class Flow(Now):
+    """A stream of a `Racing`; a mark is the set of accesses before it."""
+
+    def __init__(self, machine, name: str):
+        self.machine, self.name, self.before = machine, name, set()
+
+    def record(self):
+        return set(self.before)
+
+    def wait_event(self, mark):
+        self.before |= mark
+
+    def __enter__(self):
+        assert self.machine.exchanged in self.before, "sums of others have come"
 
 
 class Racing(distributed.Host):
@@ -201,51 +208,46 @@ class Racing(distributed.Host):
 
     def __init__(self):
         Racing.of_thread.machine = self
-        self.before: dict = defaultdict(set)  # stream -> accesses that come before what is enqueued there next
-        self.seen: list = []
+        self.callers, self.seen, self.order = Flow(self, "caller"), [], []
         self.count = itertools.count()
-        self.order: list = []  # streams, as accesses are enqueued
         self.exchanged = None
 
-    def streams(self):
-        return "products", "travels"
+    def caller(self):
+        return self.callers
 
-    def mark(self, stream=None):
-        return set(self.before[stream])
-
-    def wait(self, stream, mark):
-        self.before[stream] |= mark
+    def stream(self, priority=0):
+        return Flow(self, "travels" if priority else "products")
 
     def ms(self, begin, end):
         return 0.0
 
     def access(self, stream, reads, writes):
         me, mine = next(self.count), []
-        self.order.append(stream)
+        self.order.append(stream.name)
         for array, write in [*((x, False) for x in reads), *((x, True) for x in writes)]:
             first, last = np.lib.array_utils.byte_bounds(array) if array.size else (0, 0)
             for other, *span, wrote in itertools.chain(*self.seen):
                 apart = span[1] <= first or last <= span[0] or not (write or wrote)
-                assert apart or other in self.before[stream], f"{stream}: access {me} races with {other}"
+                assert apart or other in stream.before, f"{stream.name}: access {me} races with {other}"
             mine.append((me, first, last, write))
         self.seen.append(mine)
-        self.before[stream].add(me)
+        stream.before.add(me)
         return me
 
     def product(self, a, *given, **options):
         multiply = super().product(a, *given, **options)
 
-        def noted(b, out, adds=False, stream=None):
+        def noted(b, out, adds, stream):
             self.access(stream, [b[: 1 + max(a.col_idx, default=-1)], a.col_idx, a.val], [out])
             multiply(b, out, adds)
 
         return noted
 
-    def gather(self, b, ids, out, stream=None):
+    def gather(self, b, ids, out, stream):
         self.access(stream, [b], [out])
         super().gather(b, ids, out)
 
-    def copy(self, source, to, stream=None):
+    def copy(self, source, to, stream):
         self.access(stream, [], [to])
         super().copy(source, to)
 
@@ -254,12 +256,8 @@ class Racing(distributed.Host):
         self.seen.clear()
         kept = []
         for _ in range(2):
-            self.before[None] = set()
+            self.callers = Flow(self, "another")
             kept.append(made(*given))
-
-    def on(self, stream):
-        assert self.exchanged in self.before[stream], "sums of others have come"
-        return nullcontext()
 
 
 @pytest.fixture
@@ -271,7 +269,8 @@ def noted(monkeypatch):
         go, here = real(ranks, send, recv), Racing.of_thread.machine
 
         def move(stream=None):
-            here.exchanged = here.access(stream, send, recv)
+            if stream:  # else a plan is made
+                here.exchanged = here.access(stream, send, recv)
             go()
 
         return move
@@ -279,19 +278,26 @@ def noted(monkeypatch):
     monkeypatch.setattr(comm.Threads, "ready", ready)
 
 
-@pytest.mark.parametrize("ahead", [True, False])
-def test_rows_of_the_next_chunk_travel_before_one_is_multiplied(noted, monkeypatch, ahead):
-    """All are packed before the first is sent, or the next is packed and sent."""
+@pytest.mark.parametrize(
+    ("a", "ahead", "order"),
+    [
+        (band(60), True, "ttttttppp"),
+        (band(60), False, "ttttpttpp"),
+        (sp.csr_array(np.ones((60, 60), np.float32)), False, "tttppp"),
+    ],
+)
+def test_rows_of_the_next_chunk_travel_before_one_is_multiplied(noted, monkeypatch, a, ahead, order):
+    """All are packed before the first is sent, or the next is packed and sent; who sends all rows packs nothing."""
     monkeypatch.setattr(plans, "MOST_AHEAD", plans.MOST_AHEAD * ahead)
 
     def work(ranks):
         here = Racing()
-        made = distributed.plan(band(60), 9, ranks, machine=here, chunks=3, first="whole")
+        made = distributed.plan(a, 9, ranks, machine=here, chunks=3, first="whole")
         here.order.clear()
         made()
         return "".join(stream[0] for stream in here.order)
 
-    assert distributed.run_threads(2, work) == ["ttttttppp" if ahead else "ttttpttpp"] * 2
+    assert distributed.run_threads(2, work) == [order] * 2
 
 
 @pytest.mark.parametrize("asked", [{}, {"replicas": 2}, {"c": "replicated"}, {"first": "whole"}], ids=str)
@@ -308,22 +314,33 @@ def test_no_access_races_with_another_whatever_comes_first_on_a_gpu(noted, monke
         for x in made.operand().arrays:
             x[...] = 1
         for _ in range(2):
-            here.access(None, [], made.operand().arrays)
-            here.access(None, made().arrays, [])
+            here.access(here.callers, [], made.operand().arrays)
+            here.access(here.callers, made().arrays, [])
         here.from_another_stream(made)
 
     distributed.run_threads(2, work)
 
 
-@pytest.mark.parametrize("panel", [50, 200, 10_000])
-def test_panels_are_there_when_they_are_multiplied_and_stay_until_then(panel):
-    here, b = Racing(), RNG.standard_normal((97, 5)).astype(np.float32)
-    made = distributed.streamed(ANY, 5, panel=panel, machine=here)
+@pytest.mark.parametrize("limit", [None, 100])
+@pytest.mark.parametrize("cuts", [(), (40, 41)], ids=["whole", "slabs"])
+@pytest.mark.parametrize("panel", [1, 50, 10**6])
+@pytest.mark.parametrize("n", [1, 5])
+def test_a_streamed_matrix_multiplies_and_its_panels_are_there_until_then(monkeypatch, panel, cuts, limit, n):
+    """Whole, in slabs, and cut into them where 32 bits do not count its entries."""
+    if limit:
+        panel = min(panel, limit)
+        for module in (plans, partition):
+            monkeypatch.setattr(module, "INT32_MAX", limit)
+    here, b = Racing(), RNG.standard_normal((97, n)).astype(np.float32)
+    slabs = [ANY[x:y] for x, y in itertools.pairwise((0, *cuts, 97))] if cuts else ANY
+    made = distributed.streamed(slabs, n, panel=panel, machine=here)
     for _ in range(2):
-        here.access(None, [], [b])
-        out = made(b)
-        here.access(None, [out], [])
+        here.access(here.callers, [], [b])
+        out = made(b, timed=True)
+        here.access(here.callers, [out], [])
         np.testing.assert_allclose(out, ANY @ b, rtol=1e-5, atol=1e-5)
+    assert made.bytes == 8 * ANY.nnz and made.times.total == 0
+    assert covers([x for x, _ in made.panels] + [97], 97) and made.panels[-1][1] == 97
     here.from_another_stream(made, b)
 
 
@@ -387,7 +404,7 @@ def test_three_ranks_are_all_compared():
 
 @pytest.mark.parametrize("make", [distributed.plan, partial(distributed.streamed, panel=50)], ids=["plan", "streamed"])
 def test_indices_of_large_matrices_are_looked_at_before_they_are_cut(monkeypatch, make):
-    for module in (streaming, partition, plans):
+    for module in (partition, plans):
         monkeypatch.setattr(module, "INT32_MAX", 100)
     for change, says in (("indices", "outside"), ("indptr", "falls from")):
         a = ANY.copy()
@@ -443,11 +460,11 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
 
     def work(ranks):
         mine = a.indices[a.indptr[edges[ranks.rank]] : a.indptr[edges[ranks.rank + 1]]]
-        return halo.exchange([mine], edges, ranks), mine
+        return partition.exchange([mine], edges, ranks), mine
 
     found = distributed.run_threads(parts, work)
-    table = halo.volumes(a.indptr, a.indices, edges, edges)
-    assert halo.sent(table) == rows_needed(a, edges, edges)
+    table = partition.volumes(a.indptr, a.indices, edges, edges)
+    assert table.sum() == rows_needed(a, edges, edges)
     for p, (of, mine) in enumerate(found):
         assert (
             set(of.received.tolist()) == set(mine.tolist()) - set(range(*of.own)) and (np.diff(of.received) > 0).all()
@@ -455,8 +472,67 @@ def test_the_exchange_brings_each_named_row_once_and_no_other(m, parts, seed, de
         assert of.recv_counts.tolist() == [0 if q == p else table[p, q] for q in range(parts)]
         names = np.concatenate([np.arange(*of.own), of.received])
         for over in (False, True):
-            (places,) = halo.compact([mine.copy()], m, of.own, of.received, over=over)
+            (places,) = partition.compact([mine.copy()], m, of.own, of.received, over=over)
             assert (names[places] == mine).all()
-        for q, there in enumerate(halo.split(of.send, of.send_counts)):
-            got = halo.split(found[q][0].received, found[q][0].recv_counts)[p]
+        for q, there in enumerate(partition.split(of.send, of.send_counts)):
+            got = partition.split(found[q][0].received, found[q][0].recv_counts)[p]
             assert (there + edges[p] == got).all()
+
+
+# ---------------------------------------------------------------- cuts
+
+ROW_PTR = st.lists(st.integers(0, 50), min_size=1, max_size=200).map(lambda x: np.concatenate([[0], np.cumsum(x)]))
+
+
+def covers(edges, m: int) -> bool:
+    return edges[0] == 0 and edges[-1] == m and bool((np.diff(edges) >= 0).all())
+
+
+@given(ROW_PTR, st.integers(1, 9), st.sampled_from((0.0, 1.0)))
+def test_parts_cost_their_share_and_half_of_a_row_at_each_end(row_ptr, parts, row_cost):
+    """A cut is where the cost so far is nearest to the share."""
+    edges = partition.by_nonzeros(row_ptr, parts, row_cost=row_cost)
+    cost = row_ptr + row_cost * np.arange(len(row_ptr))
+    assert covers(edges, len(row_ptr) - 1) and len(edges) == parts + 1
+    for p, edge in enumerate(edges[1:-1], 1):
+        off = np.abs(cost - cost[-1] * p / parts)
+        assert off[edge] <= off.min() + 1e-9
+
+
+@given(st.integers(0, 1000), st.integers(1, 9), st.sampled_from((1, 8, 64)))
+def test_even_parts_differ_by_a_unit(size, parts, unit):
+    edges = partition.even(size, parts, unit)
+    assert covers(edges, size) and all(e % unit == 0 for e in edges[:-1] if e < size)
+    assert max(np.diff(edges)) - min(np.diff(edges)) <= 2 * unit
+    assert partition.require_bounds("rows", edges, parts, size, unit).tolist() == edges.tolist()
+
+
+@given(ROW_PTR, st.integers(1, 60))
+def test_panels_have_at_most_so_many_entries_or_a_row(row_ptr, most):
+    """And would have more with another row; slabs are alike, but balanced."""
+    m, cuts = len(row_ptr) - 1, list(partition.cut(row_ptr, most))
+    assert covers([0, *(y for _, y in cuts)], m) and all(x < y for x, y in cuts)
+    assert all(x[1] == y[0] for x, y in itertools.pairwise(cuts))
+    for begin, end in cuts:
+        assert row_ptr[end] - row_ptr[begin] <= most or end == begin + 1
+        assert end == m or row_ptr[end + 1] - row_ptr[begin] > most
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "INT32_MAX", 2 * most)
+        patch.setattr(partition, "SLAB", most)
+        slabs = partition.slabs(row_ptr)
+    assert covers([0, *(y for _, y in slabs)], m) and (len(slabs) > 1) == (row_ptr[-1] > 2 * most)
+    assert all(row_ptr[y] - row_ptr[x] <= most + 50 for x, y in slabs) or len(slabs) == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ([0, 5], "must be 3 edges from 0 to 8"),
+        ([0, 9, 8], "must not fall"),
+        ([0, 3, 8], "blocks of 2 rows must stay whole"),
+        ([1, 2, 8], "edges from 0 to 8"),
+    ],
+)
+def test_edges_that_do_not_cut_are_refused(bounds, says):
+    with pytest.raises(ValueError, match=says):
+        partition.require_bounds("rows", bounds, 2, 8, 2)

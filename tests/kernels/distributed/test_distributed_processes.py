@@ -14,13 +14,13 @@ import pytest
 
 from artifact.paths import ROOT
 from kernels import distributed
-from kernels.distributed import watchdog
+from kernels.distributed import comm
 
 #: Of one that has imported nearly everything.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["pytest", "kernels.distributed"])
 #: What strangers say; the last one nothing.
-LINES = (b"{}\n[1]\n", b"GET / HTTP/1.1\n" + b"[" * 9999 + b"\n", b'{"rank": 9, "size": 3}\n', b"")
+LINES = (b"\n", b"GET / HTTP/1.1\n", b"\xff" * 9999 + b"\n", b"rank 9 of 3\n", b"rank " + b"9" * 9999 + b" of 3\n", b"")
 
 
 def watched(errors: Path, environment: dict[str, str], how: str, arrival: float) -> None:
@@ -28,7 +28,7 @@ def watched(errors: Path, environment: dict[str, str], how: str, arrival: float)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
     os.environ.update(environment)
     at = distributed.place()
-    with watchdog.watched(at, arrival=arrival):
+    with comm.watched(at, arrival=arrival):
         time.sleep(0.3)
         if at.rank == (0 if "first" in how else 2):
             if "killed" in how:
@@ -75,8 +75,8 @@ def job(tmp_path):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("first is killed", f"rank 0 died: {watchdog.SILENT}"),
-        ("killed", f"rank 2 died: {watchdog.SILENT}"),
+        ("first is killed", f"rank 0 died: {comm.SILENT}"),
+        ("killed", f"rank 2 died: {comm.SILENT}"),
         ("first raises", "rank 0 died: ValueError: row 3 is wrong"),
         ("raises", "rank 2 died: ValueError: row 3 is wrong"),
         ("says why", "rank 2 died: SystemExit: no more data"),
@@ -119,15 +119,15 @@ def test_ranks_that_end_well_end_well_whatever_strangers_say(job, how, host):
 )
 def test_ranks_that_are_not_all_there_or_disagree_are_one_sentence(job, ranks, says):
     for rank, size in ranks:
-        job.start("well", rank, size=size, arrival=3)
+        job.start("waits", rank, size=size, arrival=3)
     codes, (line,) = job.ended()
-    assert set(codes) == {watchdog.CODE} and says in line
+    assert set(codes) == {comm.CODE} and says in line
 
 
 def test_where_the_launcher_ends_all_a_rank_says_why_and_exits(job):
     """No other is there, and none is waited for."""
     job.start("raises", 2, TORCHELASTIC_RUN_ID="none", LOCAL_WORLD_SIZE="3")
-    assert job.ended() == ([watchdog.CODE], ["error: rank 2 died: ValueError: row 3 is wrong"])
+    assert job.ended() == ([comm.CODE], ["error: rank 2 died: ValueError: row 3 is wrong"])
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "none"}

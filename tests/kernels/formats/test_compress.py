@@ -1,18 +1,20 @@
 """Conversions and layouts by kernels are what NumPy makes, to the bit, run on the host and on a GPU."""
 
 import os
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import twins
+from alike import alike
 from compiled import cubins
 from refused import said
 from scipy.sparse import csr_array
 
 from kernels import formats, jit
-from kernels.async_sparse import unit
-from kernels.formats import bcsr, checks, compress, csr, half, layout, nm, two_four, wcsr
+from kernels.async_sparse import family
+from kernels.formats import arrays, bcsr, compress, csr, half, layout, nm, two_four, wcsr
 from kernels.formats.half import Half
 from kernels.library import operands
 from kernels.tensor_core_24 import mma_sp, wgmma
@@ -27,22 +29,7 @@ def rng():
     return np.random.default_rng(int(os.environ["SPARSITY_TEST_SEED"]))
 
 
-def same(found, expected, what: str = "") -> None:
-    """Formats, tuples of arrays, arrays and numbers are equal; NaN is NaN."""
-    if is_dataclass(expected):
-        for f in fields(expected):
-            if f.compare:
-                same(getattr(found, f.name), getattr(expected, f.name), f"{what} {f.name}")
-    elif isinstance(expected, tuple):
-        for i, (x, y) in enumerate(zip(found, expected, strict=True)):
-            same(x, y, f"{what} {i}")
-    elif isinstance(expected, np.ndarray):
-        assert not isinstance(found, np.ndarray) or type(found) is not np.ndarray, what
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape), what
-        assert found.flags.c_contiguous, what
-        np.testing.assert_array_equal(formats.to_host(found), expected, err_msg=what)
-    else:
-        assert found == expected, what
+same = partial(alike, there=True)  # and on the GPU
 
 
 def dense(rng, m: int, k: int, kind: str) -> np.ndarray:
@@ -191,7 +178,7 @@ def test_blocks_in_any_order_are_put_in_order(there, rng, dtype, repeated):
 def test_blocks_as_kernels_read_them(there, rng, dtype, block, longest_first):
     for m, k in [*SIZES, (300, 200)]:
         a = blocks(rng, m, k, block, dtype)
-        found = unit.stacked(there(a))
+        found = family.stacked(there(a), True)[0]
         assert found.block == (max(64, block[0]), block[1])
         same(bcsr.to_csr(found), bcsr.to_csr(a), f"{m} x {k}")
         if block[0] < 64:
@@ -298,7 +285,7 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
         same(two_four.swizzle(x.meta, rows, columns), two_four.swizzle(a.meta, rows, columns))
         same(wgmma.ring_metadata(x, rows, columns), wgmma.ring_metadata(a, rows, columns))
     for rows in (64, 256):
-        same(wgmma.pack_values(x, rows), wgmma.pack_values(a, rows))
+        same(wgmma.pack_values(x, rows, columns), wgmma.pack_values(a, rows, columns))
     for config in (MmaSp(), MmaSp(bm=64, bk=128, wm=32)):
         same(mma_sp.convert(x, config), mma_sp.convert(a, config))
 
@@ -306,9 +293,12 @@ def test_two_of_four_as_kernels_read_it(there, m, k):
 # ---------------------------------------------------------------- the compiler
 
 
-@pytest.mark.parametrize("module", [checks, compress, layout])
-def test_kernels_compile_for_the_oldest_and_the_newest(module):
-    jobs = [(module.SOURCE, entry) for entry in module.ENTRIES]
+@pytest.mark.parametrize(
+    ("source", "entries"),
+    [(arrays.CHECKS, arrays.CHECKS_ENTRIES), *((module.SOURCE, module.ENTRIES) for module in (compress, layout))],
+)
+def test_kernels_compile_for_the_oldest_and_the_newest(source, entries):
+    jobs = [(source, entry) for entry in entries]
     made = cubins(jobs, (jit.FAMILIES[0], jit.FAMILIES[-1]))
     assert len(made) == 2 * len(jobs)
-    assert module is not checks or not any(used.spills for used, _ in jit.reports(made.values()))
+    assert source != arrays.CHECKS or not any(used.spills for used, _ in jit.reports(made.values()))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from alike import alike
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import says
@@ -21,10 +22,6 @@ def scattered(m: int, k: int, density: float = 0.05, seed: int = 0) -> csr_array
     made.data = np.random.default_rng(seed).uniform(0.5, 1, made.nnz).astype(FLOAT32)
     made.sort_indices()
     return made
-
-
-def same(one, other) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(vars(one).values(), vars(other).values(), strict=True))
 
 
 scatters = st.builds(scattered, st.integers(1, 150), st.integers(1, 150), st.floats(0, 0.3), st.integers(0, 99))
@@ -53,7 +50,7 @@ def test_a_matrix_means_to_scipy_what_it_means_here(a):
     for container in ("array", "matrix") if dense.size else ():
         for form in ("csr", "csc", "coo", "lil", "dok", "bsr"):
             back = csr.from_scipy(getattr(sp, f"{form}_{container}")(dense))
-            assert same(back, csr.validate(back)) and np.array_equal(csr.to_dense(back), dense)
+            assert csr.validate(back) is back and np.array_equal(csr.to_dense(back), dense)
 
 
 @pytest.mark.parametrize("wrong", [2**32, 2**31, -(2**32), 2**63 - 1])
@@ -66,15 +63,14 @@ def test_indices_of_more_than_32_bits_are_refused_and_not_cut(name, wrong):
     says(["CSR ", f"[1] is {wrong}, but indices have 32 bits here"], lambda: csr.from_scipy(there))
 
 
-def test_indices_of_any_dtype_are_narrowed_where_32_bits_hold_them():
-    for dtype in (np.int64, np.uint64, np.uint32, np.int32, np.int16, np.uint8):
-        index = csr.narrowed("CSR", "col_idx", np.array([0, 7, 100], dtype))
-        assert index.dtype == INT32 and index.tolist() == [0, 7, 100]
-        if np.iinfo(dtype).max > 2**31:
-            most = np.array([3, 2**31 - 1, 2**31], dtype)
-            says(["CSR col_idx[2] is 2147483648"], lambda x=most: csr.narrowed("CSR", "col_idx", x))
-            assert csr.narrowed("CSR", "col_idx", most[:2])[1] == 2**31 - 1
-    assert csr.narrowed("CSR", "col_idx", np.zeros(0, np.int64)).dtype == INT32
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint32, np.int32, np.int16, np.uint8])
+def test_indices_of_any_dtype_are_narrowed_where_32_bits_hold_them(dtype):
+    most = min(np.iinfo(dtype).max, 2**31 - 1)
+    for numbers in ([0, 7, most], []):
+        index = csr.narrowed("CSR", "col_idx", np.array(numbers, dtype))
+        assert index.dtype == INT32 and index.tolist() == numbers
+    if np.iinfo(dtype).max > most:
+        says(["[1] is 2147483648"], lambda: csr.narrowed("CSR", "col_idx", np.array([3, 2**31], dtype)))
 
 
 @pytest.mark.parametrize(("nnz", "words"), [(2**31, "2147483648 non-zeros do not fit"), (2**31 - 1, "row_ptr ends at")])
@@ -111,8 +107,8 @@ def test_the_blocks_are_scipy_s(a, block):
         assert np.array_equal(ours, other)
     assert (made.block, made.nnz) == (block, a.nnz) and made.blocks == bcsr.count_blocks(a, block) == len(theirs.data)
     assert made.fill_ratio == (a.nnz / made.val.size if a.nnz else 0)
-    assert same(bcsr.to_csr(made), csr.from_scipy(a))
-    assert same(bcsr.from_dense(a.toarray(), block=block, dtype="float32"), made)
+    alike(bcsr.to_csr(made), csr.from_scipy(a))
+    alike(bcsr.from_dense(a.toarray(), block=block, dtype="float32"), made)
 
 
 @given(a=scatters, window=st.sampled_from(wcsr.SIDES), pad=st.sampled_from(wcsr.SIDES))
@@ -127,12 +123,11 @@ def test_each_window_stores_the_columns_that_it_has(a, window, pad):
         assert np.array_equal(made.val[:, part], expected)
     assert made.windows == i + 1 and made.nnz == a.nnz and made.columns == made.row_ptr[-1]
     assert made.fill_ratio == (a.nnz / (window * made.columns) if a.nnz else 0)
-    assert same(wcsr.to_csr(made), csr.from_scipy(a))
+    alike(wcsr.to_csr(made), csr.from_scipy(a))
 
 
-def test_a_stored_zero_counts_and_keeps_its_block_and_a_negative_one_of_a_dense_matrix_does_not():
-    a = csr.Csr(20, 20, np.array([0] * 20 + [1], INT32), np.array([19], INT32), np.zeros(1, FLOAT32))
-    made = bcsr.validate(bcsr.from_csr(a, block=16))
+def test_a_stored_zero_counts_and_a_negative_one_of_a_dense_matrix_does_not():
+    made = bcsr.validate(bcsr.from_csr(csr_array((np.zeros(1, FLOAT32), [19], [0] * 20 + [1]), (20, 20)), block=16))
     assert (made.nnz, made.blocks, bcsr.to_csr(made).nnz) == (1, 1, 0)
     assert bcsr.from_dense(np.full((4, 4), -0.0, FLOAT32), block=16).blocks == 0
 
@@ -142,7 +137,7 @@ def test_blocks_of_sixteen_bits_are_rounded_once_from_anything(dtype):
     a = scattered(100, 90)
     made, x = bcsr.from_csr(a, block=32, dtype=dtype), half.from_dense(a.toarray(), dtype)
     for given_ in (a.toarray(), x, half.Half(dtype, np.asfortranarray(x.bits))):
-        assert same(bcsr.from_dense(given_, block=32, dtype=dtype), made)
+        alike(bcsr.from_dense(given_, block=32, dtype=dtype), made)
 
 
 @given(
@@ -160,7 +155,7 @@ def test_a_random_matrix_has_the_blocks_that_were_asked_for(size, density, block
     assert made.nnz == full.nnz, "a value is zero, or padding is not"
     assert full.nnz == 0 or (np.abs(full.val).max() <= 1 and np.abs(full.val).min() > 0)
     assert made.dtype == dtype.replace("tf32", "float32")
-    assert same(bcsr.from_csr(full, block=block, dtype=made.dtype), made)
+    alike(bcsr.from_csr(full, block=block, dtype=made.dtype), made)
     assert dtype != "tf32" or not (made.val.view(np.uint32) & 0x1FFF).any()
     kept = bcsr.from_dense(np.ones((48, 80), FLOAT32), block=16, density=density)
     assert kept.blocks == round(density * 15), "and pruning keeps as large a share"
@@ -205,7 +200,7 @@ def test_the_gpu_draws_the_same_matrix(device, m, k, density, dtype):
 
     there = bcsr.validate(bcsr.random(m, k, density, 5, dtype=dtype, xp=cupy))
     assert isinstance(there.val, cupy.ndarray)
-    assert same(formats.to_host(there), bcsr.random(m, k, density, 5, dtype=dtype))
+    alike(formats.to_host(there), bcsr.random(m, k, density, 5, dtype=dtype))
 
 
 # ------------------------------------------------------------------------------------ another order
@@ -229,7 +224,6 @@ def test_another_order_is_one_of_those_rows_and_columns(m, k, density, square, s
     assert order.dtype == INT32 and np.array_equal(np.sort(order), np.arange(m))
     empty = np.flatnonzero(~dense[order].any(1))
     assert np.array_equal(empty, np.arange(m - empty.size, m))
-    assert np.array_equal(csr.to_dense(csr.validate(reorder.rows_permuted(a, order))), dense[order])
     if square:
         order, ms = reorder.rcm(a)
         pattern = csr_array((dense != 0) | (dense != 0).T)

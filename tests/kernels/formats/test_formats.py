@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from alike import alike
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import said, says
 from scipy.sparse import csr_array
 
 from kernels import formats
-from kernels.formats import arrays, bcsr, csr, eight, half, nm, stored, two_four, two_four_eight, wcsr
+from kernels.formats import arrays, bcsr, csr, half, nm, two_four, wcsr
 from kernels.library import operands
 
 #: Of a dense matrix (m, k) of float32 that may be pruned; N:M is a matrix of the other side, so of its transpose.
@@ -23,11 +24,11 @@ DENSE = {
     "1:4": lambda x: nm.compress(x.T, 1, 4, 1, prune=True),
     "2:4 of float16": lambda x: two_four.compress(x, "float16", prune=True),
     "2:4 of bfloat16": lambda x: two_four.compress(x, "bfloat16", prune=True),
-    "2:4 of e4m3": lambda x: two_four_eight.compress(x, "e4m3", prune=True, scale="rows"),
-    "2:4 of int8": lambda x: two_four_eight.compress(x, "int8", prune=True),
+    "2:4 of e4m3": lambda x: two_four.compress(x, "e4m3", prune=True, scale="rows"),
+    "2:4 of int8": lambda x: two_four.compress(x, "int8", prune=True),
     "float16": lambda x: half.from_dense(x, "float16"),
-    "e4m3": lambda x: eight.from_dense(x, "e4m3", "rows"),
-    "int8": lambda x: eight.from_dense(x, "int8", "columns"),
+    "e4m3": lambda x: half.from_dense(x, "e4m3", "rows"),
+    "int8": lambda x: half.from_dense(x, "int8", "columns"),
 }
 #: Of a `Csr`.
 COMPRESSED = {
@@ -62,17 +63,6 @@ def given_to(name: str, m: int, k: int, seed: int):
     return (dense if name in DENSE else repeated)(m, k, seed)
 
 
-def equal(one, other) -> None:
-    """Of one type, with the same sizes and dtypes, and the same numbers or bit patterns in all arrays."""
-    assert type(one) is type(other)
-    for name, x in vars(other).items():
-        y = getattr(one, name)
-        if isinstance(x, np.ndarray):
-            assert x.dtype == y.dtype and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"), name
-        elif name != "facts":
-            assert x == y, name
-
-
 sizes = st.tuples(st.integers(1, 70), st.integers(1, 70), st.integers(0, 2**32 - 1))
 each = pytest.mark.parametrize("name", MAKERS)
 each_sparse = pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("float16", "e4m3", "int8")])
@@ -92,8 +82,8 @@ def test_a_matrix_survives_the_way_through_a_dense_one_and_through_csr(name, giv
     assert formats.is_sparse(a) != hasattr(a, "bits")
     whole, dtype = csr.to_dense(source) if name in COMPRESSED else source, getattr(a, "dtype", "float32")
     if name in COMPRESSED or "BCSR" in name or name == "float16":  # rounded once, and nothing pruned
-        assert np.array_equal(x, stored.numbers(stored.rounded(whole, dtype), dtype))
-    if formats.is_sparse(a) and not isinstance(a, two_four_eight.TwoFourEight):
+        assert np.array_equal(x, half.from_bits(half.to_bits(whole, dtype), dtype))
+    if formats.is_sparse(a) and not isinstance(a, two_four.TwoFourEight):
         back = csr.validate(operands.as_csr(a))
         assert np.array_equal(csr.to_dense(back), x.T if isinstance(a, nm.Nm) else x)
         place = csr.rows(back) * back.k + back.col_idx
@@ -162,9 +152,9 @@ GOOD = {
     "WCSR": wcsr.from_csr(scattered(20, 30, (0, 4), (7, 29), (3, 4), (19, 0)), window=8, dtype="float32"),
     "N:M": nm.compress(np.arange(1.0, 19).reshape(9, 2), 2, 4, 1, prune=True),  # rows 2 3 6 7 8 (8)
     "2:4": two_four.random(2, 18, "bfloat16", 0),
-    "8-bit 2:4": two_four_eight.compress(dense(6, 36, 1), "e4m3", prune=True),
+    "8-bit 2:4": two_four.compress(dense(6, 36, 1), "e4m3", prune=True),
     "float16": half.from_dense(dense(4, 3, 1), "float16"),
-    "e4m3": eight.from_dense(dense(9, 13, 1), "e4m3"),
+    "e4m3": half.from_dense(dense(9, 13, 1), "e4m3"),
 }
 #: Format, what is changed, fields or (array, place, value), and words of the sentence.
 MALFORMED = [
@@ -278,9 +268,9 @@ def test_a_gpu_makes_the_same(device, name):
         here = MAKERS[name](given)
         there = formats.validate(MAKERS[name](cupy.asarray(given) if name in DENSE else formats.to_device(given)))
         assert all(isinstance(x, cupy.ndarray) for x in there.arrays.values())
-        equal(formats.to_host(there), here)
+        alike(formats.to_host(there), here)
         x = formats.to_dense(formats.to_host(there) if isinstance(here, csr.Csr) else there)
         assert np.array_equal(formats.to_host(x), formats.to_dense(here))
-        equal(formats.to_host(formats.to_csr(there)), formats.to_csr(here))
-        equal(formats.to_host(formats.to_device(here)), here)
+        alike(formats.to_host(formats.to_csr(there)), formats.to_csr(here))
+        alike(formats.to_host(formats.to_device(here)), here)
         assert formats.to_device(there) is there and there.nbytes == here.nbytes

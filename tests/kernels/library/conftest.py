@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pretend import pretended  # noqa: F401
 
-from kernels.library import buffers
+from kernels.library import current
 
 
 class Driver:
@@ -57,8 +57,8 @@ def driver(request, monkeypatch):
         return memory.ctypes.data + -memory.ctypes.data % 512
 
     made = Driver()
-    monkeypatch.setattr(buffers, "driver", made)
-    monkeypatch.setattr(buffers, "zeros", zeros)
+    monkeypatch.setattr(current, "driver", made)
+    monkeypatch.setattr(current, "zeros", zeros)
     return made
 
 

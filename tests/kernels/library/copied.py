@@ -1,4 +1,4 @@
-"""Copies of modules of PyTorch by all the ways there are."""
+"""What tests of PyTorch share: copies of modules by all the ways there are, and products held against right ones."""
 
 import copy
 import io
@@ -23,3 +23,11 @@ def twins(module) -> dict:
         "again": pickle.loads(pickle.dumps(copy.copy(copy.deepcopy(module)))),
         "torch.save": through_a_file(module, weights_only=False),
     }
+
+
+def close(found, right, limit: float = 1e-2) -> None:
+    """The same shape, finite, and no further off, in Frobenius' norm, than so much of the right one."""
+    assert found.shape == right.shape and bool(found.isfinite().all())
+    if found.numel():
+        off = (found.double() - right.double()).norm() / right.double().norm().clamp(min=1e-6)
+        assert float(off) < limit

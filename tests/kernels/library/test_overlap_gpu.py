@@ -15,8 +15,7 @@ from given import on_gpu, planned, wide
 
 import kernels
 from kernels import formats, jit
-from kernels.async_sparse.union import Union
-from kernels.async_sparse.windows import Windows
+from kernels.async_sparse.windows import Union, Windows
 from kernels.autotune.choices import knobs
 from kernels.formats import bcsr, csr, half, nm, two_four
 from kernels.formats.half import Half, array_of

@@ -1,19 +1,26 @@
-"""Which kernels multiply what, on GPUs that are not there; and how a choice is written."""
+"""Which kernels multiply what, on GPUs that are not there; how a choice is written; when a dense product is faster."""
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
+from types import SimpleNamespace
 
+import compiled
 import numpy as np
+import pandas as pd
 import pytest
 import racing
 import scipy.sparse as sp
 import twins
 from refused import says
 
-from kernels import async_sparse, autotune, casper_sparse, gpu, jit, nm_spmm, tensor_core_24
-from kernels.async_sparse import any_csr
+from artifact import paths
+from artifact.measure import records
+from kernels import async_sparse, autotune, casper_sparse, gpu, jit, nm_spmm, padding, tensor_core_24
+from kernels.async_sparse import any_csr, windows
 from kernels.contract import Operand
 from kernels.formats import bcsr, csr, half, nm, two_four, wcsr
-from kernels.library import operands, routes
+from kernels.library import dense, operands, routes
 
 H200, A100, L4, B200 = racing.H200, racing.A100, racing.L4, racing.B200
 PORTABLE = gpu.Portable(H200)
@@ -29,17 +36,13 @@ def matrix(kind: str):
     """128 x 256 with values that every dtype here holds."""
     a = sp.random(128, 256, 0.05, format="csr", random_state=0)
     a.data = np.random.default_rng(0).integers(1, 64, a.nnz) / np.float32(8)
-    a = csr.from_scipy(a)
-    if kind == "csr":
-        return a
-    if kind == "wcsr":
-        return wcsr.from_csr(a, dtype="float32")
-    if kind == "24":
-        return two_four.random(128, 256, "bfloat16", 0)
     if kind.startswith("nm"):
         b = nm.random(256, 128, 8, 32, int(kind[2:]), 0)
         return replace(b, val=half.from_bits(half.to_bits(b.val, "bfloat16"), "bfloat16"))
-    return bcsr.from_csr(a, block=int(kind[1:]), dtype="float32")
+    made = {"csr": csr.from_scipy, "wcsr": partial(wcsr.from_csr, dtype="float32")}
+    if kind == "24":
+        return two_four.random(128, 256, "bfloat16", 0)
+    return made.get(kind, lambda a: bcsr.from_csr(a, block=int(kind[1:]), dtype="float32"))(a)
 
 
 def way(kind: str, dtype: str, accuracy: str | None, device, **options) -> routes.Route:
@@ -255,7 +258,155 @@ def test_values_that_change_are_tried_with_the_systems_candidates_but_never_with
     p = routes.multiplication(made, 128, np)
     assert routes.choose(made, p, A100, lambda: p)[0] == tried[-1][0][-1]
     ((kept, jobs),) = tried
-    every = casper_sparse.family.candidates(p, A100)
+    every = casper_sparse.launch.candidates(p, A100)
     assert set(every) - set(kept) == {"shared_tiles"} and len(jobs) == len(kept)
     for source, entry in jobs:
         jit.compile_cubin(source, entry, "sm_80")
+
+
+# ---------------------------------------------------------------- every family of GPUs
+
+#: Those that the systems' own tests leave out.
+OTHERS = tuple(target for target in jit.FAMILIES if target not in jit.TARGETS)
+#: Groups of single rows have so few registers that some spill a little (`windows.BLOCKS`).
+MOST_LOADS = 16
+
+
+def routed() -> dict[str, list[tuple]]:
+    """What it is -> (source, entry) of each kernel that a plan on no Hopper may launch; of blocks: `test_blocks`."""
+    halves = [(c, dtype) for c in any_csr.POOLS["half"] for dtype in half.DTYPES]
+    groups = [c for c in any_csr.POOLS["fp32"] if isinstance(c, windows.Union)]
+    fitted = [windows.fitted(c, n) for c in groups for n in (64, 65)]
+    return {
+        "CSR float32": [(windows.UNION_SOURCE, c.entry()) for c in fitted],
+        "CSR 16 bits": [(windows.HALF_SOURCE, c.entry(dtype)) for c, dtype in halves],
+        "2:4": _of_variant(tensor_core_24, "mma_sp"),
+        "N:M float32": _of_variant(nm_spmm, "wide"),
+        "values that change": _of_variant(casper_sparse, "split_rows"),
+        "around them": [
+            (padding.SOURCE, padding.ENTRIES[16]),
+            (dense.SOURCE, f"combine<{dense.DTYPES['bfloat16'][0]}>"),
+        ],
+    }
+
+
+def _of_variant(system, variant: str) -> list[tuple]:
+    kernel = system.VARIANTS[variant]
+    return [(kernel.source, entry) for entry in kernel.entries]
+
+
+@pytest.mark.parametrize("what", routed())
+def test_every_family_has_the_kernels_that_are_routed_to(what):
+    jobs = dict.fromkeys(routed()[what])
+    reports = compiled.reports(compiled.cubins(jobs, OTHERS))
+    assert len(reports) == len(jobs) * len(OTHERS) > 0
+    for (entry, target), (used, mix) in reports.items():
+        assert mix["EXIT"] and not any(op.startswith(("HGMMA", "UTMA")) for op in mix), entry
+        assert used.spill_loads <= MOST_LOADS and used.stack_bytes <= 4 * MOST_LOADS, f"{entry} on {target}: {used}"
+
+
+def test_the_table_has_every_family_that_is_compiled_for_and_each_gets_something():
+    assert sorted(map(jit.arch_of, routes.FAMILIES)) == sorted(jit.FAMILIES)
+    table = routes.table()
+    for asked, row in table.items():
+        for family in routes.FAMILIES:
+            hopper, said = family.compute_capability == (9, 0), row[family.name]
+            assert (said == routes.NONE) == (asked == ("N:M", "bfloat16") and not hopper)
+            assert ("wgmma" in said or "copy engine" in said) <= hopper, (asked, family.name)
+
+
+# ---------------------------------------------------------------- whether a dense product is faster
+
+GPUS = {"nvidia-h200": (3_201_000, 6016), "nvidia-h100-80gb-hbm3": (2_619_000, 5120)}
+#: system -> what was recorded of it that a route leads to.
+OURS = {"async_sparse": ("auto",), "tensor_core_24": ("auto",), "nm_spmm": ("auto", "bf16", "tf32")}
+NUMBERS = {"auto": "fp32", "bf16": "16", "tf32": "tf32"}  # of N:M
+
+
+def described(clock=1_980_000, memory=3_201_000, bus=6016, capability=(9, 0), sms=132):
+    properties = SimpleNamespace(
+        multiprocessor_count=sms,
+        clock_rate=clock,
+        memory_clock_rate=memory,
+        global_memory_bus_width=bus,
+        max_shared_memory_per_block_optin=232_448,
+    )
+    return SimpleNamespace(name="a GPU", compute_capability=capability, properties=properties)
+
+
+def work(system: str, ours: str, p) -> routes.Work:
+    """What was multiplied at a recorded point."""
+    if system == "nm_spmm":  # whose A is dense: the product of the transposes
+        vector = 128 if "128" in p.label else 32
+        return routes.vectors(p.n, p.m, p.k, p.nnz / (p.n * p.k), vector, NUMBERS[ours])
+    if system == "tensor_core_24":
+        return routes.Work("2:4", "16", p.m, p.n, p.k, p.m * p.k / 2)
+    numbers = "tf32" if "tf32" in p.label else "16"
+    return routes.blocks(p.m, p.n, p.k, round(p.nnz / 4096), (64, 64), numbers, False)
+
+
+@pytest.fixture(scope="module")
+def points() -> pd.DataFrame:
+    """Of each recorded point with a dense product: both times, measured and expected."""
+    rows, point = [], ["label", "m", "n", "k", "density", "nnz"]
+    for (slug, (memory, bus)), (system, names) in product(GPUS.items(), OURS.items()):
+        of, folder = routes.ceilings(described(memory=memory, bus=bus)), paths.RECORDED / slug / system
+        for experiment in sorted({*records.experiments(folder)} - {"fp8"}):
+            df = pd.read_csv(
+                folder / f"{experiment}.csv", usecols=[*point, "variant", "median_us"], dtype={"label": str}
+            )
+            us = df.fillna({"label": ""}).pivot_table("median_us", point, "variant", "min").reset_index()
+            of_dense = us.filter(regex="^cublas").min(axis=1)
+            for ours in us.columns.intersection(names):
+                for p, *measured in zip(us.itertuples(), us[ours], of_dense, strict=True):
+                    rows.append((*measured, *routes.both(work(system, ours, p), of)))
+    return pd.DataFrame(rows, columns=["sparse", "dense", "expected_dense", "expected"]).dropna()
+
+
+def test_it_is_right_and_near_at_the_recorded_points(points):
+    faster, said = points["dense"] < points["sparse"], points["expected_dense"] < points["expected"]
+    assert len(points) > 1000 and faster.sum() >= 15
+    assert (faster == said).mean() > 0.99
+    assert (faster & said).sum() >= 0.8 * faster.sum(), "most of where dense is faster is found"
+    assert (said & ~faster).sum() <= 0.2 * said.sum(), "and little else"
+    for measured, expected in (("sparse", "expected"), ("dense", "expected_dense")):
+        ratio = points[expected] / points[measured]
+        assert ratio.quantile(0.1) > 0.8 and ratio.quantile(0.9) < 1.25
+        assert 0.95 < ratio.median() < 1.05
+
+
+def scattered(m: int, k: int, density: float):
+    return csr.from_scipy(sp.random(m, k, density, format="csr", dtype=np.float32, random_state=0))
+
+
+@pytest.mark.parametrize(
+    "device",
+    [described(), described(capability=(8, 0), sms=108, clock=1_410_000), gpu.Portable(described())],
+    ids=["H200", "A100", "portable"],
+)
+def test_a_plan_that_dense_beats_says_so_in_one_sentence_with_both_times(device):
+    cases = [
+        (bcsr.random(4096, 4096, 0.05, 0, dtype="bfloat16"), "bfloat16", 8192, False),
+        (bcsr.random(333, 1111, 0.1, 0, dtype="bfloat16"), "bfloat16", 77, None),
+        (scattered(2000, 2000, 0.001), "float32", 512, False),
+        (scattered(500, 500, 0.6), "float32", 4096, True),
+        (two_four.random(4096, 4096, "bfloat16", 0), "bfloat16", 4096, False),
+        (nm.random(1024, 1024, 8, 32, 32, 0), "float32", 4096, False),
+    ]
+    for a, dtype, n, faster in cases:
+        asked = operands.resolved(None, dtype)
+        said = routes.dense_is_faster(routes.route(a, dtype, asked, device), n, device)
+        if faster is not None:
+            assert bool(said) == faster, said
+        if said:
+            assert said.count(" us") == 2 and said.endswith("if it fits.") and ". " not in said
+
+
+@pytest.mark.parametrize("device", [described(clock=0), described(memory=0), described(capability=(7, 5)), racing.A100])
+def test_a_gpu_that_does_not_describe_itself_is_not_spoken_of(device):
+    way = routes.route(scattered(500, 500, 0.6), "float32", "fp32", racing.A100)
+    assert routes.ceilings(device) is None and routes.dense_is_faster(way, 4096, device) == ""
+
+
+def test_a_gpu_after_those_that_are_known_is_taken_for_the_last_one_before():
+    assert routes.ceilings(described(capability=(9, 0))) == routes.ceilings(described(capability=(9, 5)))

@@ -1,4 +1,4 @@
-"""The operators of PyTorch without a GPU: what they do with tensors on the host in the place of a plan."""
+"""The operators of PyTorch with tensors on the host in the place of a plan, and on a GPU."""
 
 import copy
 import gc
@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import racing
 import scipy.sparse as sp
-from copied import twins
+from copied import close, twins
+from given import LIMITS, of_format
+from products import SEED
 from refused import says
 
+import kernels
 from kernels import formats
 from kernels.formats import bcsr, csr, nm, two_four
+from kernels.formats.csr import Csr
 from kernels.library import Sampled, dense, plans, torch_ops
 from kernels.library.dense import Dense
 
@@ -178,14 +182,10 @@ def test_a_gradient_that_would_be_lost_is_one_sentence(as_if_on_a_gpu):
     g = torch.ones(3, 2)
     says(["G requires grad"], lambda: made(g.clone().requires_grad_(), g))
     says(["B requires grad"], lambda: made(g, g.clone().requires_grad_()))
-
-
-def test_a_matrix_of_values_that_require_grad_is_refused(as_if_on_a_gpu):
     a = torch.eye(4).to_sparse_csr().requires_grad_()
     says(["A requires grad", "values="], lambda: torch_ops.SparseMatrix(a))
     with torch.no_grad():
-        assert torch_ops.SparseMatrix(a).a.nnz == 4
-    assert torch_ops.SparseMatrix(a.detach()).a.nnz == 4
+        assert torch_ops.SparseMatrix(a).a.nnz == torch_ops.SparseMatrix(a.detach()).a.nnz == 4
 
 
 # ---------------------------------------------------------------- copied and kept
@@ -282,3 +282,70 @@ def test_a_matrix_that_is_gone_is_said():
     del made
     gc.collect()
     says([f"number {number} is gone"], lambda: torch_ops.matrix_of(number))
+
+
+# ---------------------------------------------------------------- on a GPU, against float64
+
+TALL, WIDE = 129, 200
+
+
+def on_a_gpu(test):
+    return pytest.mark.gpu(pytest.mark.usefixtures("open_gpu")(test))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(SEED)
+
+
+def repeated(m: int = TALL, k: int = WIDE) -> Csr:
+    """CSR with repeated columns, and with empty rows and columns, among them the first and the last."""
+    rng = np.random.default_rng(SEED)
+    lengths = rng.integers(0, 12, m)
+    lengths[[0, m // 2, m - 1]] = 0
+    lengths[1] = 150
+    columns = rng.integers(1, k - 1, lengths.sum()).astype(np.int32)
+    row_ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return csr.validate(Csr(m, k, row_ptr, columns, rng.standard_normal(len(columns)).astype("f4")))
+
+
+def derived(product, x, w, g, h, u) -> list:
+    """A product, its gradients, and theirs."""
+    y = product(x, w)
+    first = torch.autograd.grad(y, (x, w), g.to(y.dtype), create_graph=True)
+    return [y, *first, *torch.autograd.grad((first[0] * h).sum() + (first[1] * u).sum(), (x, w))]
+
+
+@on_a_gpu
+@pytest.mark.parametrize("n", [1, 16, 33, 128])
+def test_gradients_hold_where_places_repeat_and_rows_and_columns_are_empty(n):
+    a = repeated()
+    rows, columns = (torch.tensor(x, device="cuda").long() for x in (csr.rows(a), a.col_idx))
+    shapes = (WIDE, n), (a.nnz,), (TALL, n), (WIDE, n), (a.nnz,)
+    given = [torch.randn(*shape, device="cuda", requires_grad=i < 2) for i, shape in enumerate(shapes)]
+    wide = [x.detach().double().requires_grad_(x.requires_grad) for x in given]
+
+    def right(x, w):
+        return x.new_zeros(TALL, WIDE).index_put((rows, columns), w, accumulate=True) @ x
+
+    ours, theirs = derived(kernels.SparseMatrix(a, tune=False).matmul, *given), derived(right, *wide)
+    for found, expected in zip(ours, theirs, strict=True):
+        close(found.detach(), expected.detach(), 2e-5)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16", "2:4 bfloat16", "nm"])
+def test_a_vector_and_no_columns_at_all_on_another_stream(kind):
+    (a, right), name = of_format(kind, 192, 256), kind.partition(" ")[2] or "float32"
+    matrix, stream, right = kernels.SparseMatrix(a, tune=False), torch.cuda.Stream(), torch.tensor(right).cuda()
+    x, g = (torch.randn(size, device="cuda").to(getattr(torch, name)) for size in (256, 192))
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        y = matrix @ x.requires_grad_()
+        y.backward(g)
+    stream.synchronize()
+    close(y.detach(), right @ x.detach().double(), LIMITS[name])
+    close(x.grad, right.t() @ g.double(), LIMITS[name])
+    nothing = torch.empty(256, 0, device="cuda", dtype=x.dtype, requires_grad=True)
+    (matrix @ nothing).sum().backward()
+    assert nothing.grad.shape == nothing.shape

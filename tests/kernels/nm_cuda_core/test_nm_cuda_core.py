@@ -13,7 +13,6 @@ from pretend import as_array, pretended  # noqa: F401
 from racing import H200
 from refused import says
 
-from kernels import jit
 from kernels import nm_cuda_core as system
 from kernels.contract import Operands
 from kernels.formats import nm
@@ -25,7 +24,8 @@ GATHER = tuple(name for name in VARIANTS if name != "element_wise")
 VERBATIM = tuple(name for name, kernel in system.VARIANTS.items() if kernel.published)
 OURS = [e for kernel in system.VARIANTS.values() if not kernel.published for e in kernel.entries]
 SPLIT = ("double_buffer", "verbatim_double_buffer")
-each_target = pytest.mark.parametrize("arch", jit.TARGETS)
+#: What is said of machine code is looked at where the report is from, on Hopper, and on the newest GPU.
+each_target = pytest.mark.parametrize("arch", ("sm_80", "sm_90a", "sm_120"))
 
 
 # ------------------------------------------------------------------------------------ problems
@@ -249,19 +249,3 @@ def test_memory_moves_16_bytes_at_a_time_and_feeds_its_multiply_adds(reports, ar
         buffered, split = entry.startswith("double_buffer"), entry == system.entry("double_buffer")
         assert bool(count(mix, "LDGSTS")) == buffered and count(mix, "RED") + count(mix, "REDG") == 16 * split, where
         assert count(mix, "STG", 128) == (0 if split else 4), where
-
-
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("baseline<16, 32, 64>", "choose BM and BN as multiples of 32"),
-        ("pipelined<32, 32, 63>", "choose BK as a multiple of it"),
-        ("double_buffer<32, 32, 12, 2, false>", "choose BK as a multiple of it"),
-        ("element_wise<32, 32, 64, 1, 3>", "choose BK as a multiple of GROUP"),
-        ("element_wise<32, 32, 64, 5, 4>", "KEEP <= GROUP"),
-        ("verbatim_double_buffer<32, 32, 4>", "choose BK as a multiple of it"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(entry, reason):
-    with pytest.raises(jit.CompileError, match=f"(?s){entry}.*{reason}"):
-        jit.compile_cubin(launch.HERE / f"{entry.split('<')[0]}.cu", entry, "sm_90a")

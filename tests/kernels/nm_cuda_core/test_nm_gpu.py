@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from products import SEED, between, exact, launched
+from test_nm_cuda_core import GATHER, VARIANTS
 
 from artifact.measure import verification
 from kernels import nm_cuda_core as system
@@ -14,8 +15,6 @@ from kernels.formats import nm
 from kernels.nm_cuda_core import launch
 
 pytestmark = pytest.mark.gpu
-VARIANTS = tuple(system.VARIANTS)
-GATHER = tuple(name for name in VARIANTS if name != "element_wise")
 each = pytest.mark.parametrize("variant", VARIANTS)
 
 

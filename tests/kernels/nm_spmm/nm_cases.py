@@ -14,7 +14,7 @@ from kernels import contract
 from kernels import nm_spmm as system
 from kernels.contract import Operands, Problem
 from kernels.formats.half import Half
-from kernels.nm_spmm import ladder, nmsparse, operands, published, tensor
+from kernels.nm_spmm import launch, operands, published, tensor
 
 DTYPES = {"tf32": "tf32", "bf16": "bfloat16"}  #: of the variants that are not for float32
 FLOAT32 = tuple(name for name in system.VARIANTS if name not in (*DTYPES, "auto"))
@@ -42,7 +42,7 @@ def fake(p: Problem) -> Problem:
 @pytest.fixture
 def here(pretended, monkeypatch):  # noqa: F811
     """A function: numbers of a GPU -> that GPU, without being there; preparation takes 1.25 ms."""
-    for module in (contract, published, nmsparse, ladder, tensor):
+    for module in (contract, launch, published, tensor):
         monkeypatch.setattr(module, "timed", lambda work: (work(), 1.25))
 
     def opened(gpu=racing.H200, **properties):

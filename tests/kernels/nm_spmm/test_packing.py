@@ -7,7 +7,6 @@ import pytest
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refused import says
 
 from kernels.formats import nm
 from kernels.nm_spmm import packing
@@ -79,20 +78,6 @@ def test_what_a_kernel_reads_is_the_matrix_and_no_row_more_than_it_needs(case, p
             else:
                 absolute = x.col_info[block, step, position] if packed else step * x.depth + position
                 assert absolute == b.index[row, column // b.vector]
-
-
-@pytest.mark.parametrize(
-    ("vector", "change", "words"),
-    [
-        *((32, {x: bad}, [f"{x} is {bad!r}"]) for x in ("columns", "windows", "slot") for bad in (0, 2.0, None)),
-        (32, {"slot": 24}, ["slot is 24", "64 columns of a block"]),
-        (16, {}, ["slot is 32", "vectors of 16"]),
-    ],
-)
-def test_what_the_matrix_does_not_allow_gets_one_sentence(vector, change, words):
-    good = {"columns": np.int64(64), "windows": np.int32(1), "packed": True, "slot": np.int64(32)}
-    convert(nm.random(64, 100, 16, 32, 100, 0), **good)
-    says(words, lambda: convert(nm.random(64, 100, 16, 32, vector, 0), **(good | change)))
 
 
 # ------------------------------------------------------------------------------- for tensor cores

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refused import says
 
-from kernels.nm_spmm import schedule
+from kernels.nm_spmm import launch
 
 
 class Part(NamedTuple):
@@ -62,7 +62,7 @@ def checks(test):
 def test_every_step_is_multiplied_once_evenly_and_whole_waves_are_left_alone(work):
     """Cut are the tiles beyond whole waves and one wave more; none where there are none beyond."""
     tiles_m, tiles_n, steps, blocks = work
-    tiles, table = tiles_m * tiles_n, schedule.parts(*work)
+    tiles, table = tiles_m * tiles_n, launch.parts(*work)
     times, found = np.zeros((tiles_m, tiles_n, steps), int), lists(table)
     for parts in found:
         for p in parts:
@@ -71,7 +71,7 @@ def test_every_step_is_multiplied_once_evenly_and_whole_waves_are_left_alone(wor
     assert (times == 1).all()
     totals = [sum(p.steps for p in parts) for parts in found]
     assert max(totals) - min(totals) <= (tiles % blocks > 0)
-    least = schedule.LEAST_STEPS
+    least = launch.LEAST_STEPS
     assert len(table) == (blocks if tiles >= blocks else max(1, min(blocks, tiles * steps // least)))
     assert min(totals) >= (1 if tiles >= blocks else min(least, tiles * steps)), "no share that does not pay"
     waves, rest = divmod(tiles, blocks)
@@ -91,7 +91,7 @@ def test_what_is_given_is_taken_once_by_who_waits_for_nobody_that_waits(work):
     """Who gives does it first, who takes does it after its share, from the blocks just before, in the order of the
     tile's steps: a sum's order is always the same."""
     _, _, steps, _ = work
-    found = lists(schedule.parts(*work))
+    found = lists(launch.parts(*work))
     given_to, taken = {b: parts[0] for b, parts in enumerate(found) if parts[0].others < 0}, []
     for block, parts in enumerate(found):
         assert all(p.others >= 0 for p in parts[1:]), "one part goes to the workspace, the first"
@@ -116,7 +116,7 @@ def test_what_is_given_is_taken_once_by_who_waits_for_nobody_that_waits(work):
 
 @pytest.mark.parametrize(("m", "n"), [(1 << 15, 1), (1, 1 << 15)])
 def test_a_part_can_name_so_many_tiles_and_no_more(m, n):
-    says([f"{m} x {n} tiles"], lambda: schedule.parts(m, n, 1, 132))
+    says([f"{m} x {n} tiles"], lambda: launch.parts(m, n, 1, 132))
     most = m - (m > 1), n - (n > 1)
-    found = [p[:2] for parts in lists(schedule.parts(*most, 2, 1000)) for p in parts]
+    found = [p[:2] for parts in lists(launch.parts(*most, 2, 1000)) for p in parts]
     assert {x for x, _ in found} == set(range(most[0])) and {y for _, y in found} == set(range(most[1]))

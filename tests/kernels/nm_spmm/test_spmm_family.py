@@ -14,11 +14,11 @@ from racing import A100, H100_PCIE, H200, L4
 
 from artifact.measure import device as gpus
 from artifact.measure import verification
-from kernels import autotune, jit
+from kernels import autotune
 from kernels import nm_spmm as system
 from kernels.autotune import probe
 from kernels.contract import Operands
-from kernels.nm_spmm import family, ladder, launch, published
+from kernels.nm_spmm import family, launch, published
 from kernels.nm_spmm.family import Config
 
 SMS, MOST, MEMORY = 132, 232_448, 233_472
@@ -123,7 +123,7 @@ def test_the_familys_kernels_do_not_spill():
     configs = [c for c in family.members(16, 32) if c.depth == 96 and c.stages == 3 and c.split <= 4]
     configs.sort(key=lambda c: (c.threads * c.blocks, c.bm * c.bn, c.unroll))
     hardest = {(c.kernel, c.tm, c.tn): c for c in configs}.values()
-    entries = {(family.source(c), family.entry(c, 16, 32)): c for c in hardest}
+    entries = {(family.SOURCES[c.kernel], family.entry(c, 16, 32)): c for c in hardest}
     reports = compiled.reports(compiled.cubins(entries, family.HOPPER))
     for (_, entry), c in entries.items():
         used, _ = reports[entry, "sm_90a"]
@@ -185,7 +185,9 @@ def trials(monkeypatch):
         bound.append((name, config))
         return SimpleNamespace(name=name, prepare_ms=1.0)
 
-    monkeypatch.setattr(ladder, "prepare_config", lambda name, p, device, config: ready(name, config))
+    prepare = lambda name, p, device, config: ready(name, config)  # noqa: E731
+    monkeypatch.setattr(launch, "prepare_config", prepare)
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], prepare=prepare))
     monkeypatch.setattr(published, "prepare", lambda name, p, device: ready(name))
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
     made.bound = bound
@@ -204,7 +206,7 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_papers_kernel(trial
     assert launch.tune(p, H200).config == min(found, key=order)
     tried = [*(("trial", config) for config in found), ("v1", None), ("trial", min(found, key=order))]
     assert trials.bound == [("v1", None)] * 2 + tried, "the reference without signs, too, and both on whole numbers"
-    assert {job[:2] for job in trials.compiled} == {(family.source(c), family.entry(c, 16, 32)) for c in found}
+    assert {job[:2] for job in trials.compiled} == {(family.SOURCES[c.kernel], family.entry(c, 16, 32)) for c in found}
     p, trials.compiled[:] = problem(m=513), []
     launch.tune(p, H200)
     ragged = {family.entry(c, 16, 32, aligned=False) for c in family.candidates(p, H200)}
@@ -219,10 +221,10 @@ read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 def test_prepare_tunes_once_and_reads_from_then_on(trials, tmp_path):
     p, path = problem(), tmp_path / "deep" / "choices.csv"
-    first = launch.prepare_auto("auto", p, H200, file=path)
+    first = autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200, file=path)
     heats, tried = len(trials.heats), len(trials.bound)
     (choice,) = read(path).values()
-    second = launch.prepare_auto("auto", p, H200, file=path)
+    second = autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200, file=path)
     assert len(trials.heats) == heats >= 2 and len(trials.bound) == tried + 1, "tried again"
     assert trials.bound[-1] == trials.bound[-2] == ("auto", choice.config)
     assert first.prepare_ms > 1.0 and second.prepare_ms == 1.0, "trials count as preparation"
@@ -233,6 +235,7 @@ def test_prepare_tunes_once_and_reads_from_then_on(trials, tmp_path):
 def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypatch, tmp_path, trials):
     """Edited by hand, of other kernels, or from another GPU."""
     folders, p = KEPT.in_folders(monkeypatch, tmp_path), problem()
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], choices=family.CHOICES))
     for device in (H200, A100):
         path = folders[1] / f"{gpus.slug(device.name)}.csv"
         for config in (Config("stream", depth=32, bn=128), family.WIDE[-2]):
@@ -243,7 +246,7 @@ def test_a_choice_is_for_its_sizes_its_pattern_and_a_gpu_that_takes_it(monkeypat
     for config in (Config(stages=8), Config("stream", stages=2), Config(depth=512), Config("gone")):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
-    launch.prepare_auto("auto", p, H200)
+    autotune.prepare_choice("auto", launch.FAMILIES["auto"], p, H200)
     assert trials.heats and look_up(p, H200) == trials.bound[-1][1], "the own one comes first now"
 
 
@@ -260,14 +263,12 @@ def test_shipped_choices_fit_their_gpu_and_one_has_all_points_of_the_sweeps():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("keep", "vector"), [(16, 32), (12, 8)])
-def test_every_tile_of_the_family_multiplies(device, keep, vector):
+def test_every_tile_of_the_family_multiplies(hopper, keep, vector):
     """Alone and in clusters, each in one of its depths and bodies: exact products of small whole numbers."""
-    if jit.arch_of(device) not in family.HOPPER:
-        pytest.skip("this GPU has no copy engine")
     p = probe.exact(point(700, 900, 1000, keep, vector=vector))
-    reference, stream = verification.oracle(p), device.create_stream()
-    taken = [c for c in family.members(keep, 32) if family.fits(c, p, device)]
+    reference, stream = verification.oracle(p), hopper.create_stream()
+    taken = [c for c in family.members(keep, 32) if family.fits(c, p, hopper)]
     chosen = {(tile(c), c.kernel, c.split, c.unroll, c.stages): c for c in taken}.values()
-    compiled.cubins(sorted(set(family.jobs(chosen, p))), [jit.arch_of(device)])
+    compiled.cubins(sorted(set(family.jobs(chosen, p))), family.HOPPER)
     for c in chosen:
-        verification.exactly(ladder.prepare_config("trial", p, device, c), p, reference, stream)
+        verification.exactly(launch.prepare_config("trial", p, hopper, c), p, reference, stream)

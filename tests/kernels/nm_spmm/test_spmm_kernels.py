@@ -9,15 +9,15 @@ import compiled
 import numpy as np
 import pytest
 from compiled import count
-from nm_cases import DTYPES, FLOAT32, PATTERNS, SEED, point
-from products import between, exact
+from nm_cases import DTYPES, FLOAT32, PATTERNS, point
+from products import between, exact, overlapped
 from test_spmm_prepare import template
 
-from artifact.measure import bench, verification
+from artifact.measure import verification
 from kernels import jit
 from kernels import nm_spmm as system
 from kernels.autotune import probe
-from kernels.nm_spmm import banks, family, ladder, nmsparse, published, tensor
+from kernels.nm_spmm import banks, family, launch, published, tensor
 from kernels.nm_spmm.family import RUNGS, TRIALS
 
 gpu = pytest.mark.gpu
@@ -61,7 +61,9 @@ def test_a_loop_of_eight_rows_fits_the_instruction_cache(name, keep, group):
     """An instruction is 16 bytes and the cache of an SM's quarter is taken to hold 32 KB: a whole step fits at 87.5%
     alone, where it is 8 rows. 6.25 loads a row, and about a hundred instructions where a step ends."""
     config = RUNGS[name][0]
-    (cubin,) = compiled.cubins([(family.source(config), family.entry(config, keep, group))], ["sm_90a"]).values()
+    (cubin,) = compiled.cubins(
+        [(family.SOURCES[config.kernel], family.entry(config, keep, group))], ["sm_90a"]
+    ).values()
     code, body = banks.loop(jit.disassemble(cubin)), family.unrolled(config, keep, group)
     multiply, every = banks.conflicts(code)["ffma"], banks.instructions(code)
     assert multiply == body * config.tm * config.tn and every <= body * (config.tm * config.tn + 8) + 150
@@ -71,7 +73,7 @@ def test_a_loop_of_eight_rows_fits_the_instruction_cache(name, keep, group):
 @compiled.exact
 def test_loops_are_as_long_as_in_the_machine_code_of_the_authors_kernel(reports):
     """nmSPARSE, compiled here, has as many loads, stores and multiply-adds. Loops of four rows and two."""
-    _, mix = reports[nmsparse.KERNELS[nmsparse.NAME].entries[0], "sm_90a"]
+    _, mix = reports[published.NMSPARSE[published.VW32].entries[0], "sm_90a"]
     widths = (("FFMA", None), ("FMUL", None), ("LDS", 128), ("LDG", 32), ("LDG", 128), ("STS", 128), ("STG", 32))
     assert [count(mix, *of) for of in widths] == [48, 1, 6, 7, 14, 14, 16]
 
@@ -90,11 +92,11 @@ def test_tensor_cores_wait_for_every_step_and_not_for_every_instruction(reports)
 #: m, n, k: below a tile and a step, around their edges, of many tiles; each pattern meets several.
 SHAPES = ((1, 1, 1), (64, 96, 257), (128, 256, 512), (259, 130, 65), (132, 300, 131), (512, 512, 1024), (640, 1030, 96))
 #: The rungs that each have kernels of their own: wide is banks, bulk is ahead and stream is rolled otherwise.
-OWN = ("v1", "v2", "v3_packed", "v3_split_k", "square", nmsparse.NAME, "banks", "ahead", "turned", "cluster")
+OWN = ("v1", "v2", "v3_packed", "v3_split_k", "square", published.VW32, "banks", "ahead", "turned", "cluster")
 
 
 def prepare(variant: str, p, device):
-    return (ladder if variant in RUNGS | TRIALS else system).prepare(variant, p, device)
+    return (launch.prepare_rung if variant in TRIALS else system.prepare)(variant, p, device)
 
 
 @gpu
@@ -133,20 +135,13 @@ def test_every_tile_in_every_number_of_shares(device, split):
         )
 
 
-@pytest.fixture
-def hopper(device):
-    if jit.arch_of(device) != "sm_90a":
-        pytest.skip("this GPU has no copy engine, no clusters and no wgmma")
-    return device
-
-
 @gpu
 @pytest.mark.parametrize("split", [2, 4, 8])
 def test_shares_of_a_cluster_without_steps(hopper, split):
     """k of fewer steps than blocks: the others add zeros. Small tiles, and large ones in a loop."""
     for k, name in itertools.product((1, 33, 1000), ("cluster", "turned")):
         config = replace(RUNGS[name][0], kernel="cluster", split=split)
-        exact(point(70, 100, k, 8), lambda p, c=config: ladder.prepare_config("cluster", p, hopper, c), hopper)
+        exact(point(70, 100, k, 8), lambda p, c=config: launch.prepare_config("cluster", p, hopper, c), hopper)
 
 
 @gpu
@@ -176,7 +171,7 @@ STREAMED = {
 def test_a_stream_reads_only_what_it_has_written(hopper, name, size):
     """Before each launch C and the workspace are full of NaN; sums are taken as often as they are left."""
     p = probe.exact(point(*STREAMED[size](hopper.properties.multiprocessor_count), 8))
-    bound, reference, stream = ladder.prepare(name, p, hopper), verification.oracle(p), hopper.create_stream()
+    bound, reference, stream = launch.prepare_rung(name, p, hopper), verification.oracle(p), hopper.create_stream()
     _, partial, handovers = bound.keep[3]
     for i in range(1, 6):
         partial.fill(math.nan)
@@ -188,25 +183,14 @@ def test_a_stream_reads_only_what_it_has_written(hopper, name, size):
 @gpu
 @pytest.mark.parametrize("first", [0, 2**32 - 3])
 def test_streams_overlap(hopper, first):
-    """One Bound on four streams at once, and replayed from two graphs meanwhile: launches that take each other's sums
-    find the same ones, and none waits for ever. first: counts that are about to pass 2^32 as well."""
+    """first: counts that are about to pass 2^32 as well."""
     sms = hopper.properties.multiprocessor_count
     # Tiles that many blocks share, and two launches that fit the GPU at once; then all blocks and more than a wave.
     for m, n, k in ((512, 512, 4096), (128, 256, 640), (128 * (sms + 1), 256, 320)):
         p = probe.exact(point(m, n, k, 8))
-        bound, reference = ladder.prepare("turned", p, hopper), verification.oracle(p)
-        bound.keep[3][2].fill(first)
-        bound.result().fill(math.nan)
-        streams = [hopper.create_stream() for _ in range(4)]
-        graphs = [bench.capture("turned", bound, streams[0]) for _ in range(2)]
-        hopper.sync()
-        for launch, stream in itertools.islice(zip(itertools.cycle([bound, *graphs]), itertools.cycle(streams)), 300):
-            launch.launch(stream)
-        hopper.sync()
-        verification.compare(bound.result(), reference, f"seed {SEED}")
-        counts = bound.keep[3][2].get()
-        assert np.array_equal(counts[..., 0], counts[..., 1]), "nothing is left for a launch to stumble over"
-        verification.exactly(bound, p, reference, streams[0])
+        bound, reference = launch.prepare_rung("turned", p, hopper), verification.oracle(p)
+        overlapped(bound, hopper, reference, first)
+        verification.exactly(bound, p, reference, hopper.create_stream())
 
 
 # ------------------------------------------------------------------------------- wrong on purpose
@@ -229,10 +213,10 @@ MUTANTS = {
         "nmsparse.cuh",
         "*(index + n0 + (i + row) * n)",
         "*(index + n0 + (i + row ^ 1) * n)",
-        nmsparse.NAME,
+        published.VW32,
     ),
-    "loses_last_row": ("nmsparse.cuh", "row < rows; ++row", "row < rows - 1; ++row", nmsparse.NAME),
-    "drops_last_step": ("nmsparse.cu", "k0 < k; k0 += BK", "k0 + BK < k; k0 += BK", nmsparse.NAME),
+    "loses_last_row": ("nmsparse.cuh", "row < rows; ++row", "row < rows - 1; ++row", published.VW32),
+    "drops_last_step": ("nmsparse.cu", "k0 < k; k0 += BK", "k0 + BK < k; k0 += BK", published.VW32),
     "gather_not_swizzled": ("bf16.cu", "(here ^ i % 8 * 16)", "here", "bf16"),
     "left_half_twice": ("tf32.cu", "+ 512, right + r", "+ 512, left + r", "tf32"),
     "rows_8_below_swapped": ("tf32.cu", "bits(x.x, x.y, y.x, y.y)", "bits(x.y, x.x, y.y, y.x)", "tf32"),
@@ -251,9 +235,9 @@ def mutant(monkeypatch, tmp_path):
         monkeypatch.setattr(
             family, "SOURCES", {kernel: tmp_path / path.name for kernel, path in family.SOURCES.items()}
         )
-        for module in (nmsparse, tensor):
-            for name, kernel in module.KERNELS.items():
-                monkeypatch.setitem(module.KERNELS, name, replace(kernel, source=tmp_path / kernel.source.name))
+        for kernels in (published.NMSPARSE, tensor.KERNELS):
+            for name, kernel in kernels.items():
+                monkeypatch.setitem(kernels, name, replace(kernel, source=tmp_path / kernel.source.name))
 
     return change
 

@@ -16,7 +16,7 @@ from refused import says
 from kernels import nm_spmm as system
 from kernels.contract import Operands
 from kernels.formats import nm
-from kernels.nm_spmm import family, ladder, nmsparse, operands, published, schedule, tensor
+from kernels.nm_spmm import family, launch, operands, published, tensor
 from kernels.nm_spmm.family import RUNGS, TRIALS, Config
 from kernels.nm_spmm.packing import Packed
 
@@ -47,13 +47,13 @@ def launched(bound, device):
 @given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
 def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, k, pattern):  # noqa: F811
     device, (keep, group, vector) = here(), pattern
-    if variant == nmsparse.NAME:  # takes no others
+    if variant == published.VW32:  # takes no others
         m, n = (math.ceil(x / 32) * 32 for x in (m, n))
     p = fake(system.problem(m, n, k, keep / group, group=group, vector=vector))
     try:
-        bound = (ladder if variant in RUNGS | TRIALS else system).prepare(variant, p, device)
+        bound = (launch.prepare_rung if variant in TRIALS else system.prepare)(variant, p, device)
     except ValueError as error:
-        assert ("use v3" if variant == nmsparse.NAME else "fewer stages") in str(error), error
+        assert ("use v3" if variant == published.VW32 else "fewer stages") in str(error), error
         return
     ops, before, (config, kernel, arguments) = p.device(), *launched(bound, device)
     t, (stem, entry) = template(kernel), kernel.split(": ")
@@ -61,9 +61,9 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
     if vector % 32 == 0 and m % 4 == 0 and group == 32 and variant not in TRIALS:
         declared = {e for x in system.VARIANTS.values() for e in x.entries}
         assert entry in declared or keep not in published.KEPT, "compiled ahead"
-    assert bool(before) == (m % 4 != 0 and variant != nmsparse.NAME), "rows of A begin at multiples of 16 bytes"
+    assert bool(before) == (m % 4 != 0 and variant != published.VW32), "rows of A begin at multiples of 16 bytes"
     grid = config.grid if isinstance(config.grid, tuple) else (config.grid,)
-    if variant == nmsparse.NAME:
+    if variant == published.VW32:
         rows = int(np.float32(t.BK) * (np.float32(1) - arguments[3]))
         assert rows == t.BK * keep / group and t.BK == (128 if 2 * keep == group else 256)
         assert (grid, config.block, config.shmem_size) == ((m // 32, n // 32), 64, 4 * 64 * rows)
@@ -93,9 +93,8 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
     pitched = a.shape[1] if before else m
     assert pitched >= m and pitched % 4 == 0
     if variant in published.KERNELS:
-        split = bound.accumulates and grid[2]
-        assert grid == (*tiles[::-1], split or 1) and bool(split) == (grid[2] > 1)
-        assert not split or (variant == "v3_split_k" and split <= min(4, packed.steps))
+        split = min(4, steps, math.ceil(2 * 132 / math.prod(tiles))) if variant == "v3_split_k" else 1
+        assert grid == (*tiles[::-1], split) and bound.accumulates == (split > 1), "two blocks for each multiprocessor"
         capacity = t.DEPTH if not packed.packed else int(packed.count.max())
         assert arguments[:5] == (m, n, k, pitched, packed.steps)
         assert arguments[5 : -len(reads) - 1 - (stem != "v1")] == (capacity,) * (stem != "v1")
@@ -128,7 +127,7 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
         assert grid == tiles and len(arguments) == 8
         return
     table, partial, handovers = bound.keep[3]
-    np.testing.assert_array_equal(table, schedule.parts(*tiles, packed.steps, 132 * t.BLOCKS))
+    np.testing.assert_array_equal(table, launch.parts(*tiles, packed.steps, 132 * t.BLOCKS))
     assert grid == (len(table),) and partial.shape == (len(table), t.BM, t.BN)
     assert handovers.shape == (len(table), config.block // 32, 2) and not handovers.any()
     step = t.DEPTH // group * keep
@@ -150,7 +149,7 @@ def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n,
     at = next(i for i, x in enumerate(kernels) if x.startswith(variant))
     _, config, arguments = bound.steps[at]
     assert config.grid == min(132, math.prod(along)) and config.block == 384
-    assert config.shmem_size <= 227 * 1024 - 1024 and config.shmem_size == tensor.shared_bytes(variant)
+    assert config.shmem_size <= 227 * 1024 - 1024 and config.shmem_size == tensor.SHARED[variant]
     tiles, a = bound.keep[1], bound.keep[2]
     assert arguments[2:5] == tuple(x.data.ptr for x in tiles)
     unit = 8 if variant == "bf16" else 4
@@ -166,7 +165,7 @@ def test_a_stream_has_a_list_and_a_place_for_each_block(here, sms, blocks):  # n
     """6 tiles of 8 steps: on 3, 4 and 6 blocks, or as many as there is work for."""
     device = here(multiprocessor_count=sms)
     p = fake(operands.problem(260, 500, 497, 0.375))
-    bound = ladder.prepare_config("some", p, device, replace(RUNGS["stream"][0], blocks=blocks, stages=2))
+    bound = launch.prepare_config("some", p, device, replace(RUNGS["stream"][0], blocks=blocks, stages=2))
     assert bound.steps[-1][1].grid == len(bound.keep[3][0]) == min(sms * blocks, 6 * 8 // 3)
 
 
@@ -175,9 +174,9 @@ def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(
     """Four tiles, and 1, 2, 4 and 8 shares of k where blocks are few and there are as many steps."""
     device, p, steps = here(), fake(operands.problem(64, 128, k, 0.5)), math.ceil(k / 32)
     few = published.candidates(p, 132)
-    assert {(c.tile, c.split) for c in few} == {(x, s) for x in published.TILES for s in (1, 2, 4, 8) if s <= steps}
+    assert set(few) == {(x, s) for x in published.TILES for s in (1, 2, 4, 8) if s <= steps}
     many = published.candidates(fake(operands.problem(512, 512, 512, 0.5)), 6)
-    assert {c.tile for c in many if c.split > 1} == {"large"}, "32 blocks for 6 SMs, the others 64 and more"
+    assert {tile for tile, split in many if split > 1} == {"large"}, "32 blocks for 6 SMs, the others 64 and more"
 
     def tune(problem, configs, prepare, references, device, rounds, jobs):
         assert list(configs) == few and references[0](problem).name == "v1"
@@ -186,17 +185,10 @@ def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(
 
     monkeypatch.setattr(published.autotune, "tune", tune)
     bound = published.prepare("v3_searched", p, device)
-    tile, (_, (config, _, _)) = published.TILES[few[-1].tile], launched(bound, device)
-    assert config.grid == (math.ceil(128 / tile.columns), math.ceil(64 / tile.rows), few[-1].split)
-    assert bound.accumulates == (few[-1].split > 1) and bound.prepare_ms == 11.25 and bound.name == "v3_searched"
-
-
-@given(st.integers(1, 4096), st.integers(1, 64), st.integers(1, 200))
-def test_shares_of_split_k_are_the_fewest_that_give_each_multiprocessor_two_blocks(blocks, steps, sms):
-    found = published.shares(blocks, steps, sms)
-    assert 1 <= found <= min(4, steps)
-    assert found in (4, steps) or found * blocks >= 2 * sms
-    assert found == 1 or (found - 1) * blocks < 2 * sms
+    (name, split), (_, (config, _, _)) = few[-1], launched(bound, device)
+    tile = published.TILES[name]
+    assert config.grid == (math.ceil(128 / tile.columns), math.ceil(64 / tile.rows), split)
+    assert bound.accumulates == (split > 1) and bound.prepare_ms == 11.25 and bound.name == "v3_searched"
 
 
 @given(st.integers(1, 128), st.integers(1, 128), st.booleans())
@@ -228,9 +220,9 @@ def test_packing_begins_above_70_percent_unless_the_variant_says():
         ("tf32", (64, 64, 64), {"dtype": "bfloat16"}, ["tf32 multiplies float32 arrays, but A is a Half"]),
         ("bf16", (64, 64, 64), {"dtype": "tf32"}, ["bf16 multiplies bfloat16, but A has another"]),
         ("v3", (32, 32, 2048), {"group": 2048}, ["v3 stages a window of 1024:2048 at once", "smaller group"]),
-        *((nmsparse.NAME, sizes, {}, [word]) for sizes, word in (((33, 64, 64), "m"), ((64, 48, 64), "n"))),
-        (nmsparse.NAME, (32, 64, 64), {"vector": 48}, ["among 48 columns"]),
-        (nmsparse.NAME, (32, 64, 60), {"density": 1 / 6, "group": 6}, ["256 rows of B", "1:6"]),
+        *((published.VW32, sizes, {}, [word]) for sizes, word in (((33, 64, 64), "m"), ((64, 48, 64), "n"))),
+        (published.VW32, (32, 64, 64), {"vector": 48}, ["among 48 columns"]),
+        (published.VW32, (32, 64, 60), {"density": 1 / 6, "group": 6}, ["256 rows of B", "1:6"]),
         ("v4", (32, 32, 32), {}, ["no variant 'v4': choose one of v1, v2"]),
         ("body_4", (32, 32, 32), {}, ["no variant 'body_4'"]),
     ],
@@ -246,7 +238,7 @@ def test_too_large_a_grid_and_too_many_elements_are_refused(here):  # noqa: F811
     b = nm.random(32, 32, 16, 32, 2**15, 0)
     b = replace(b, n=2**15, val=np.broadcast_to(b.val[:, :1], (16, 2**15)))
     p = replace(operands.problem(2**16, 2**15, 32), make_device=lambda: Operands(None, b, None))
-    says(["counts elements in 32 bits", "2147483648"], lambda: nmsparse.prepare(nmsparse.NAME, p, device))
+    says(["counts elements in 32 bits", "2147483648"], lambda: published.prepare(published.VW32, p, device))
     p = replace(fake(operands.problem(64, 64, 32)), m=2**22)
     says(["more than 65535: multiply in several row ranges"], lambda: published.prepare("small", p, device))
     for name in ("ahead", "turned", *DTYPES):

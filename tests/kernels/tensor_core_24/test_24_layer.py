@@ -15,8 +15,9 @@ import kernels
 from artifact.measure import device as gpus
 from artifact.measure import verification
 from kernels import formats, gpu, jit
-from kernels.formats import two_four
-from kernels.tensor_core_24 import family, fp8_operands, layer, operands
+from kernels.formats import half, two_four
+from kernels.lazy import cupy
+from kernels.tensor_core_24 import family, fp8, layer, operands
 from kernels.tma import Mapped
 
 LIMITS = SMS, MOST
@@ -36,7 +37,7 @@ def test_a_layer_holds_less_than_two_thirds_of_the_weight():
     assert values.shape == (of.rows, of.pieces, 64, 32) and metadata.shape[1] == 128 * of.pieces
     assert values.nbytes + metadata.nbytes <= 2 * 1024 * 2048 * 0.66
     assert all(layer.reads_packed(c, False) for c in PACKED if c.kind.adds), "whole rounds of every ring"
-    assert layer.pack(fp8_operands.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
+    assert layer.pack(fp8.problem(1024, 8, 2048).host().a).nbytes <= 1024 * 2048 * 0.66
 
 
 @each
@@ -56,7 +57,7 @@ def test_what_is_no_layer_is_one_sentence(dtype):
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize(("m", "k"), FEATURES)
 def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, monkeypatch, dtype, m, k, tokens):  # noqa: F811
-    monkeypatch.setattr(layer, "mapped", lambda at, shape, box, *more: Mapped(at, shape, (16, 2), "", box))
+    monkeypatch.setattr(layer.tma, "encoded", lambda said: said)
     device, sizes = pretended(racing.H200), sizes_of(m, k, tokens, dtype, True, "gelu")
     monkeypatch.setattr(gpu, "with_wgmma", lambda ordinal, what: device)
     monkeypatch.setattr(jit, "most_clusters", lambda *_: 66)
@@ -84,7 +85,7 @@ def test_a_call_brings_addresses_to_a_kernel_that_reads_what_is_held(pretended, 
         assert getattr(a, "address", a) == at["values"] and of["e"].address == at["e"]
         assert of["pieces"] == sizes.pieces and of["pitch"] == m and [of["alpha"], of["beta"], of["c_in"]] == [1, 0, 0]
         assert 64 * of["e"].shape[0] >= of["high"] * config.below * config.m and of["e"].shape[1] == 128 * sizes.pieces
-    monkeypatch.setattr(layer, "mapped", None)
+    monkeypatch.setattr(layer.wgmma, "arguments", None)
     run("another", *at.values())
     assert device.launched[1][3:] == (*given,), "what was mapped is remembered"
 
@@ -101,8 +102,8 @@ def test_a_tuned_choice_is_taken_only_where_it_reads_what_is_held(monkeypatch):
     kept = [family.PUBLISHED, lean, replace(lean, kernel="packed"), replace(lean, packed=True)]
     assert layer.config_of(layer.Sizes(4096, 4096, 4096, "float16"), device) == kept[-1]
     assert asked == [(4096, 4096, 4096, "float16 FF")]
-    eight = layer.config_of(sizes_of(4096, 4096, 4096, "e4m3"), device)
-    assert layer.reads_packed(eight, True) and asked[1][3] == "e4m3 scaled by vectors linear"
+    in_8 = layer.config_of(sizes_of(4096, 4096, 4096, "e4m3"), device)
+    assert layer.reads_packed(in_8, True) and asked[1][3] == "e4m3 scaled by vectors linear"
     says(
         ["no kernel takes a 2:4 layer of 64 inputs"], lambda: layer.predicted(sizes_of(64, 64, 8, "float16"), SMS, 1024)
     )
@@ -122,23 +123,21 @@ def test_a_plan_takes_both_orders_as_they_lie(pretended, monkeypatch, orders, to
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("activation", ["", "gelu"])
-@pytest.mark.parametrize("kind", ["bfloat16", "float16", *fp8_operands.SCALES])
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", *operands.SCALES])
 @pytest.mark.parametrize("tokens", [1, 3, 16, 100, 700])
 @pytest.mark.parametrize(("m", "k"), [(1000, 2064), (4096, 1024), (8, 16)])
 def test_a_layer_multiplies(m, k, tokens, kind, activation):
     """Packed on the GPU, to the bits that NumPy packs."""
-    import cupy
-
     opened = gpus.require().open()
-    stream, eight = opened.create_stream(), kind in fp8_operands.SCALES
-    more = {"scale": kind} if eight else {"dtype": kind}
-    p = (fp8_operands if eight else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
+    stream, in_8 = opened.create_stream(), kind in operands.SCALES
+    more = {"scale": kind} if in_8 else {"dtype": kind}
+    p = (fp8 if in_8 else operands).problem(m, tokens, k, seed=m + tokens, orders="FF", **more)
     ops = p.device()
     packed, here = layer.pack(ops.a), layer.pack(p.host().a)
-    held = [packed, ops.a.scale, ops.b.scale] if eight else [*packed]
-    assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if eight else here, strict=False))
+    held = [packed, ops.a.scale, ops.b.scale] if in_8 else [*packed]
+    assert all(np.array_equal(x.get(), y) for x, y in zip(held, (here,) if in_8 else here, strict=False))
     bias = cupy.linspace(-2, 2, m, dtype=cupy.float32)
-    of = layer.Sizes(m, k, tokens, "e4m3" if eight else kind, True, activation, kind == "vectors")
+    of = layer.Sizes(m, k, tokens, "e4m3" if in_8 else kind, True, activation, kind == "vectors")
     run = layer.launcher(of, 0)
     ops.c.fill(np.nan)
     opened.sync()
@@ -151,10 +150,6 @@ def test_a_layer_multiplies(m, k, tokens, kind, activation):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_tokens_are_quantised_by_themselves(dtype):
-    import cupy
-
-    from kernels.formats import eight, half
-
     opened = gpus.require().open()
     stream = opened.create_stream()
     tokens, k = 37, 4112
@@ -168,7 +163,7 @@ def test_tokens_are_quantised_by_themselves(dtype):
     opened.sync()
     layer.quantise(stream, dtype, tokens, k, there.data.ptr, to.data.ptr, scale.data.ptr, opened)
     stream.sync()
-    units, found = scale.get(), eight.from_bits(to.get(), "e4m3")
+    units, found = scale.get(), half.from_bits(to.get(), "e4m3")
     assert np.isnan(units[7]) and units[5] == 1 and not found[5].any()
     rest = [i for i in range(tokens) if i not in (5, 7)]
     x = half.from_bits(bits, dtype)[rest]

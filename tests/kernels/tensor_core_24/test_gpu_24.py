@@ -7,19 +7,19 @@ from dataclasses import replace
 import compiled
 import numpy as np
 import pytest
-from products import SEED, between
+from products import SEED, between, overlapped
 from there import FP8, KINDS, PACKED, WGMMA
 
-from artifact.measure import bench, verification
+from artifact.measure import verification
 from kernels import autotune, jit, padding
 from kernels import tensor_core_24 as system
 from kernels.autotune import probe
 from kernels.contract import Operands
 from kernels.formats import half
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, fp8, fp8_operands, launch, tiles
-from kernels.tensor_core_24.family import MMA_SP_FAMILY, STUDIES, MmaSp, Wgmma
-from kernels.tensor_core_24.fp8_family import Fp8
+from kernels.lazy import cupy
+from kernels.tensor_core_24 import family, fp8, launch, operands, tiles
+from kernels.tensor_core_24.family import MMA_SP_FAMILY, STUDIES, Fp8, MmaSp, Wgmma
 
 gpu = pytest.mark.gpu
 #: m, n, k: smaller than a tile and a step, around their edges, lines that TMA cannot address, few tokens, and more
@@ -33,8 +33,8 @@ RUNGS = {name: config for name, (config, *_) in system.RUNGS.items()}
 #: What tells problems apart: memory orders and dtypes, or scales and the dtype of C.
 SIXTEEN = [("CC", "bfloat16"), ("CC", "float16"), ("FF", "bfloat16"), ("FF", "float16"), ("FC", "bfloat16")]
 SIXTEEN += [("CF", "bfloat16")]
-EIGHT = [(orders, scale, out) for scale in fp8_operands.SCALES for orders, out in (("CC", "bfloat16"), ("CC", "e4m3"))]
-EIGHT += [("FF", scale, "bfloat16") for scale in fp8_operands.SCALES]
+EIGHT = [(orders, scale, out) for scale in operands.SCALES for orders, out in (("CC", "bfloat16"), ("CC", "e4m3"))]
+EIGHT += [("FF", scale, "bfloat16") for scale in operands.SCALES]
 
 
 @functools.cache
@@ -52,17 +52,14 @@ def exact(m: int, n: int, k: int, orders: str = "CC", *kind: str):
 def stream(device):
     """For all tests here; at the end their operands are forgotten."""
     yield device.create_stream()
-    import cupy
-
     exact.cache_clear()
     drawn.cache_clear()
     cupy.get_default_memory_pool().free_all_blocks()
 
 
 def takes(config, m: int, n: int, k: int, orders: str, device) -> bool:
-    if isinstance(config, MmaSp):
-        return orders == "CC" and config.fits(device)
-    return jit.arch_of(device) in tiles.TARGETS and config.takes(m, n, k, *tiles.limits(device), orders)
+    there = isinstance(config, MmaSp) or jit.arch_of(device) in tiles.TARGETS
+    return there and config.takes(m, n, k, *tiles.limits(device), orders)
 
 
 def near(config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -74,9 +71,7 @@ def near(config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def prepare(config, p, device, **more):
-    return (fp8.prepare_config if isinstance(config, Fp8) else launch.prepare_config)(
-        str(config), p, device, config, **more
-    )
+    return launch.prepare_config(str(config), p, device, config, **more)
 
 
 @gpu
@@ -118,8 +113,6 @@ FUNCTIONS = {
 @pytest.mark.parametrize("config", [c for c in TYPICAL if not isinstance(c, Fp8)], ids=str)
 def test_alpha_beta_c_a_bias_and_an_activation_are_part_of_the_launch(device, stream, config, activation):
     """C is only read, so that a second launch adds the same."""
-    import cupy
-
     of_hopper = isinstance(config, Wgmma)
     orders = "FF" if of_hopper and config.kind.ordered else "CC"
     if not takes(config, 1300, 3071, 512, orders, device) or not (config.kind.adds if of_hopper else not activation):
@@ -196,43 +189,26 @@ def test_launches_overlap(device, config):
 
 @gpu
 @pytest.mark.parametrize("first", [0, 2**32 - 3])
-def test_stream_k_overlaps_and_is_replayed_meanwhile(device, first):
-    """Launches that take each other's sums find the same ones. first: counts that are about to pass 2^32 as well."""
+def test_stream_k_overlaps_and_is_replayed_meanwhile(hopper, first):
+    """first: counts that are about to pass 2^32 as well."""
     p, reference = exact(*WAVES)
-    if jit.arch_of(device) not in tiles.TARGETS:
-        pytest.skip("this GPU has no wgmma")
-    bound = system.prepare("wgmma_stream_k", p, device)
-    handovers = bound.scratch[1]
-    handovers.fill(first)
-    bound.result().fill(math.nan)
-    streams = [device.create_stream() for _ in range(4)]
-    graphs = [bench.capture("wgmma_stream_k", bound, streams[0]) for _ in range(2)]
-    device.sync()
-    for _ in range(50):
-        for i, one in enumerate(streams):
-            bound.launch(one)
-            graphs[i % 2].launch(one)
-    device.sync()
-    verification.compare(bound.result(), reference, f"overlapping, first {first}")
-    assert bool((handovers[..., 0] == handovers[..., 1]).all())
+    overlapped(system.prepare("wgmma_stream_k", p, hopper), hopper, reference, first)
 
 
 @gpu
 @pytest.mark.alone
 @pytest.mark.parametrize("n", [2**15, 2**15 + 9])
-def test_offsets_beyond_31_bits(device, stream, n):
+def test_offsets_beyond_31_bits(hopper, stream, n):
     """C with a little over 2^31 elements, and on its way in lines of another length where n is odd."""
-    import cupy
-
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     need, free = 40 * 2**30, cupy.cuda.runtime.memGetInfo()[0]
-    if free < need or jit.arch_of(device) not in tiles.TARGETS:
-        pytest.skip(f"{need / 2**30:.0f} GiB of memory of a GPU with wgmma needed, {free / 2**30:.1f} free")
+    if free < need:
+        pytest.skip(f"{need / 2**30:.0f} GiB of memory of a GPU needed, {free / 2**30:.1f} free")
     p = system.problem(2**16 + 200, n, 16, seed=SEED)
     reference = verification.oracle(p, on="gpu")
     for kernel in ("one_stage", "persistent", "stream_k", "lean", "last_wave", "clusters", "pieces", "cp_async"):
-        verification.check(prepare(KINDS[f"wgmma_{kernel}"], p, device), p, reference, stream)
+        verification.check(prepare(KINDS[f"wgmma_{kernel}"], p, hopper), p, reference, stream)
     p.release()
     reference = None
     pool.free_all_blocks()
@@ -304,27 +280,23 @@ def test_what_makes_a_kernel_wrong_is_in_its_source():
 
 @gpu
 @pytest.mark.parametrize("bug", MUTANTS)
-def test_a_wrong_kernel_is_caught(device, stream, mutant, bug):
-    if jit.arch_of(device) not in tiles.TARGETS:
-        pytest.skip("this GPU has no wgmma")
+def test_a_wrong_kernel_is_caught(hopper, stream, mutant, bug):
     config = RUNGS[MUTANTS[bug][-1]]
     p, reference = exact(*WAVES)
-    verification.exactly(prepare(config, p, device), p, reference, stream)
+    verification.exactly(prepare(config, p, hopper), p, reference, stream)
     mutant(bug)
     with pytest.raises(verification.WrongResult):
-        verification.exactly(prepare(config, p, device), p, reference, stream)
+        verification.exactly(prepare(config, p, hopper), p, reference, stream)
 
 
 # ----------------------------------------------------------------------------------- operands, trials
 
 
 @gpu
-@pytest.mark.parametrize("scale", fp8_operands.SCALES)
-def test_new_scales_are_seen_by_a_launch_that_is_bound_already(device, stream, scale):
-    if jit.arch_of(device) not in tiles.TARGETS:
-        pytest.skip("this GPU has no wgmma")
+@pytest.mark.parametrize("scale", operands.SCALES)
+def test_new_scales_are_seen_by_a_launch_that_is_bound_already(hopper, stream, scale):
     p = fp8.problem(77, 136, 100, scale=scale, seed=SEED)
-    bound, reference = fp8.prepare("fp8_tall", p, device), verification.oracle(p, on="cpu")
+    bound, reference = fp8.prepare("fp8_tall", p, hopper), verification.oracle(p, on="cpu")
     verification.check(bound, p, reference, stream)
     p.device().a.scale[:] *= 2
     verification.check(bound, p, verification.reference(2 * reference.values), stream)

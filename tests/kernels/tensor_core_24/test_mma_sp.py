@@ -14,7 +14,7 @@ from there import arguments, moved, problem_of
 
 from kernels.formats import two_four
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import mma_sp, operands
+from kernels.tensor_core_24 import mma_sp, operands, tiles
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp, Wgmma
 
 CONFIGS = tuple(dict.fromkeys((*MMA_SP_FAMILY, *STUDIES.values())))
@@ -28,7 +28,7 @@ def test_a_study_changes_one_decision_of_the_published_kernel():
     assert len({c.entry("float16") for c in CONFIGS}) == len(CONFIGS) and all(c.check() is c for c in CONFIGS)
     # A 128 x 32 and B 64 x 128 of 2 bytes, 64 rows of 16 bytes of metadata (the source, "Metadata").
     assert PUBLISHED.shared_bytes == 3 * (8192 + 16384 + 1024)
-    assert [c.fits(racing.L4) for c in (PUBLISHED, MmaSp(stages=4))] == [True, False]
+    assert [c.takes(1, 1, 1, *tiles.limits(racing.L4)) for c in (PUBLISHED, MmaSp(stages=4))] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,13 @@ def test_ldmatrix_x2_hands_out_the_metadata_of_one_part():
     meta = np.random.default_rng(0).integers(0, 2**16, (192, 12), np.uint32).astype(np.uint16)
     made = mma_sp.swizzle_by_part(two_four.swizzle(meta, 64, 64))
     assert made.shape == (96, 24)
-    for top in range(0, 192, 64):
-        for left in range(0, 12, 4):  # 64 columns of A
-            tile = made[top // 2 :, 2 * left :][:32, :8]
-            for part in (0, 1):
-                rows = tile[16 * part : 16 * part + 16]  # whose addresses lanes 0 to 15 give
-                for i in range(4):  # 16 rows of A: register i // 2, selector i % 2
-                    for lane in range(32):
-                        g, t = divmod(lane, 4)
-                        if t // 2 != i % 2:
-                            continue  # this lane's register is not looked at
-                        low, high = rows[8 * (i // 2) + g, 2 * t : 2 * t + 2]
-                        column = left + 2 * part + t % 2
-                        assert low == meta[top + 16 * i + g, column]
-                        assert high == meta[top + 16 * i + g + 8, column]
+    # 64 rows and 64 columns of A; of 16 rows: register i // 2, selector i % 2.
+    for top, left, part, i, lane in np.ndindex(3, 3, 2, 4, 32):
+        (g, t), at = divmod(lane, 4), 32 * top + 16 * part  # rows whose addresses lanes 0 to 15 give
+        if t // 2 == i % 2:  # else this lane's register is not looked at
+            row, column = 64 * top + 16 * i + g, 4 * left + 2 * part + t % 2
+            pair = made[at + 8 * (i // 2) + g, 8 * left + 2 * t :][:2]
+            assert pair.tolist() == [meta[row, column], meta[row + 8, column]]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -117,8 +110,6 @@ def test_a_launch_is_what_sizes_addresses_and_the_epilogue_ask_for(pretended, da
     ]
     kept = {x.ctypes.data: x for x in bound.keep if isinstance(x, np.ndarray)}
     assert np.array_equal(kept[of["val"]], val) and np.array_equal(kept[of["meta"]], meta)
-    if not whole:
-        says(["without a mask", f"m={m}"], lambda: mma_sp.prepare("x", p, device, config, mask=False))
 
 
 def test_what_the_kernel_does_not_take_is_one_sentence(pretended):  # noqa: F811

@@ -21,11 +21,11 @@ DECLARED = tuple(dict.fromkeys(e for name in ("mma_sp", *STUDIES) for e in syste
 #: registers than without and has the same loop.
 LARGEST = {(c.wm, c.wn, c.bk): c for c in sorted(MMA_SP_FAMILY, key=lambda c: (c.threads, c.bm * c.bn, c.stages))}
 FAMILY_MASKED = tuple(config.entry("bfloat16", True) for config in LARGEST.values())
-EPILOGUES = tuple(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUES)
+EPILOGUES = tuple(PUBLISHED.entry("bfloat16", False, 16, epilogue) for epilogue in family.EPILOGUE_OF.values())
 NARROW = tuple(PUBLISHED.entry("bfloat16", True, align) for align in ALIGNS)
 #: The most that one instance does, and that with the smaller tiles of a warp.
 HARDEST = (
-    PUBLISHED.entry("bfloat16", True, 2, family.EPILOGUES[-1]),
+    PUBLISHED.entry("bfloat16", True, 2, "ALPHA | BETA | BIAS"),
     MmaSp(wn=32, stages=4, group=8).entry("bfloat16", True),
     MmaSp(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4).entry("bfloat16", True),
 )
@@ -38,7 +38,7 @@ ENTRIES["sm_90a"] = tuple(
             *FAMILY_MASKED,
             *EPILOGUES,
             *NARROW,
-            PUBLISHED.entry("float16", True, 2, family.EPILOGUES[-1]),
+            PUBLISHED.entry("float16", True, 2, "ALPHA | BETA | BIAS"),
         ]
     )
 )

@@ -15,7 +15,7 @@ from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA, arguments, arrays, moved
 from kernels import jit
 from kernels import tensor_core_24 as system
 from kernels.formats.half import Half
-from kernels.tensor_core_24 import family, fp8, fp8_operands, gpcs, tiles, wgmma
+from kernels.tensor_core_24 import family, fp8, gpcs, tiles, wgmma
 from kernels.tensor_core_24.family import Wgmma
 from kernels.tma import Mapped
 
@@ -84,7 +84,7 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
     if eight:
         made = there[of["packed"] if "packed" in of else of["e"].address]
         rows = made.shape[0] * 64
-        right = fp8_operands.pack(host, rows) if "packed" in of else fp8_operands.ring_metadata(host, rows)
+        right = (wgmma.pack_values if "packed" in of else wgmma.ring_metadata)(host, rows, 128)
         scales = ops.a.scale, ops.b.scale, *([ops.c.scale] if "e4m3" in more.values() else [])
         assert [of[f"scale_{x}"] for x in "abd"][: len(scales)] == [x.data.ptr for x in scales]
         assert len(scales) == 3 or of["scale_d"] == 0

@@ -12,9 +12,8 @@ from racing import A100, B200, H100_PCIE, H200, L4
 from kernels import autotune
 from kernels import tensor_core_24 as system
 from kernels.contract import Operands
-from kernels.tensor_core_24 import family, fp8_family, launch, mma_sp, tiles, wgmma
-from kernels.tensor_core_24.family import MmaSp, Wgmma
-from kernels.tensor_core_24.fp8_family import Fp8
+from kernels.tensor_core_24 import family, launch, mma_sp, tiles, wgmma
+from kernels.tensor_core_24.family import Fp8, MmaSp, Wgmma
 
 SMS, MOST = 132, 232448
 SHAPES = sorted(
@@ -41,13 +40,13 @@ def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device,
     assert found and len(set(found)) == len(found)
     sms = device.properties.multiprocessor_count
     assert all(config.takes(*shape, sms, MOST) for config in found)
-    times = [family.predict(config, *shape, sms) for config in found]
+    times = [config.predict(*shape, sms) for config in found]
     most = tiles.WITHIN * min(times)
     assert max(times) <= most
     for config in set(family.WGMMA_FAMILY) - set(found):
-        if config.kernel == "clusters" and family.row_cost(shape[1]) == 1:
+        if config.kernel == "clusters" and family.line_cost(*shape[1:]) == 1:
             continue
-        assert family.predict(config, *shape, sms) > most or not config.takes(*shape, sms, MOST)
+        assert config.predict(*shape, sms) > most or not config.takes(*shape, sms, MOST)
 
 
 @pytest.mark.parametrize("device", [A100, L4, B200], ids=lambda device: device.name)
@@ -55,9 +54,9 @@ def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device,
 def test_a_gpu_without_wgmma_tries_the_sources_family(device, shape):
     found = family.candidates(problem(*shape), device)
     assert family.PUBLISHED in found and len(found) >= 3
-    assert all(isinstance(config, MmaSp) and config.fits(device) for config in found)
+    assert all(isinstance(config, MmaSp) and config.takes(*shape, *tiles.limits(device)) for config in found)
     left_out = [config for config in family.MMA_SP_FAMILY if config not in found]
-    assert not any(config.fits(device) for config in left_out)
+    assert not any(config.takes(*shape, *tiles.limits(device)) for config in left_out)
     assert bool(left_out) == (device is L4), "99 KiB a block are not enough for all"
     by_columns = replace(problem(*shape), orders="FF")
     assert all(family.fits(c, problem(*shape), device) and not family.fits(c, by_columns, device) for c in found)
@@ -71,16 +70,16 @@ SIZES = st.integers(1, 20000)
 @given(config=st.sampled_from(family.WGMMA_FAMILY), m=SIZES, n=SIZES, k=SIZES, sms=st.integers(1, 200))
 @settings(deadline=None, max_examples=200)
 def test_more_work_never_takes_less_time_and_more_multiprocessors_never_more(config, m, n, k, sms):
-    time = family.predict(config, m, n, k, sms)
+    time = config.predict(m, n, k, sms)
     assert time > 0
     # A last wave that is cut adds the sums of two blocks, and the next one that is not does not.
     less = time - (area(config) / family.EXCHANGED if config.kernel == "last_wave" else 0)
-    assert family.predict(config, 2 * m, n, k, sms) >= less
+    assert config.predict(2 * m, n, k, sms) >= less
     whole = 64 * n  # rows that do not begin at whole lines take longer than longer ones
-    assert family.predict(config, m, 2 * whole, k, sms) >= family.predict(config, m, whole, k, sms) + less - time
+    assert config.predict(m, 2 * whole, k, sms) >= config.predict(m, whole, k, sms) + less - time
     if config.kernel != "last_wave" or k > family.K:  # one step cannot be cut in two
-        assert family.predict(config, m, n, 2 * k, sms) >= time
-    assert family.predict(config, m, n, k, 2 * sms) <= 2 * time - less
+        assert config.predict(m, n, 2 * k, sms) >= time
+    assert config.predict(m, n, k, 2 * sms) <= 2 * time - less
 
 
 def area(config: Wgmma) -> int:
@@ -102,10 +101,10 @@ def area(config: Wgmma) -> int:
 )
 def test_the_best_by_prediction_is_what_the_sizes_want(shape, wanted):
     found = family.candidates(problem(*shape), H200)
-    assert wanted(min(found, key=lambda c: family.predict(c, *shape, SMS)))
-    eight = fp8_family.likely(*shape, SMS, MOST)
-    assert eight and all(c.takes(*shape, SMS, MOST) for c in eight) and len(eight) < len(fp8_family.FAMILY)
-    times = {c: fp8_family.predict(c, *shape, SMS) for c in fp8_family.FAMILY if c.takes(*shape, SMS, MOST)}
+    assert wanted(min(found, key=lambda c: c.predict(*shape, SMS)))
+    eight = family.likely(True, *shape, SMS, MOST)
+    assert eight and all(c.takes(*shape, SMS, MOST) for c in eight) and len(eight) < len(family.FP8_FAMILY)
+    times = {c: c.predict(*shape, SMS) for c in family.FP8_FAMILY if c.takes(*shape, SMS, MOST)}
     assert set(eight) == {c for c, time in times.items() if time <= tiles.WITHIN * min(times.values())}
 
 
@@ -113,7 +112,7 @@ def test_pieces_of_the_last_wave_take_less_than_tiles():
     """56 tiles are left at 8192 cubed, 24 at 28672 x 4096, and 88 at 4096 cubed, which are too many for pieces."""
     pieces, three = (system.RUNGS[f"wgmma_{kernel}"][0] for kernel in ("pieces", "three"))
     shapes = (8192, 8192, 8192), (28672, 4096, 8192), (4096, 4096, 8192)
-    gains = [family.predict(three, *shape, SMS) / family.predict(pieces, *shape, SMS) for shape in shapes]
+    gains = [three.predict(*shape, SMS) / pieces.predict(*shape, SMS) for shape in shapes]
     assert gains == [pytest.approx(1.03, abs=0.01), pytest.approx(1.02, abs=0.01), 1]
 
 
@@ -124,7 +123,7 @@ def test_a_last_wave_that_is_cut_counts_half(count, waves):
 
     def predicted(kernel: str, of: int) -> float:
         shape = config.m, config.n * of, 8192
-        return family.predict(replace(config, kernel=kernel), *shape, SMS)
+        return replace(config, kernel=kernel).predict(*shape, SMS)
 
     one, two = predicted("lean", SMS), predicted("lean", 2 * SMS)
     assert one < two
@@ -195,14 +194,14 @@ def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(tr
 def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(trials, tmp_path):
     """The fastest plain kernel may add neither: then it is the same tile from one that does."""
     path = tmp_path / "choices.csv"
-    first = launch.prepare_auto("auto", ready(), H200, file=path, alpha=2.0)
+    first = system.prepare("auto", ready(), H200, file=path, alpha=2.0)
     heats = len(trials.heats)
     (choice,) = read(path).values()
-    second = launch.prepare_auto("auto", problem(), H200, file=path)
+    second = system.prepare("auto", problem(), H200, file=path)
     assert len(trials.heats) == heats and first.prepare_ms > 1.0 == second.prepare_ms, "tried once"
     assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
     for other in (ready(512, 256, 2048), ready(dtype="float16")):
-        launch.prepare_auto("auto", other, H200, file=path)
+        system.prepare("auto", other, H200, file=path)
     assert len(trials.heats) == 3 * heats and len(read(path)) == 3, "other problems"
     chosen = Wgmma("multicast", 2, 2, 192, 4, 2, band=4, keep="a")
     write(path, problem(), chosen)
@@ -211,7 +210,7 @@ def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bia
         ({"bias": "one"}, "lean"),
         ({"beta": 1.0, "c": "one"}, "lean"),
     ):
-        launch.prepare_auto("auto", problem(), H200, file=path, **extra)
+        system.prepare("auto", problem(), H200, file=path, **extra)
         assert trials.bound[-1] == ("wgmma", "auto", replace(chosen, kernel=kernel), extra)
 
 
@@ -238,13 +237,14 @@ read, write, look_up = KEPT.read, KEPT.write, KEPT.look_up
 
 
 def test_every_configuration_is_read_as_it_was_written():
-    for config in (*family.WGMMA_FAMILY, *family.NARROW_FAMILY, *family.MMA_SP_FAMILY, *fp8_family.FAMILY):
+    for config in (*family.WGMMA_FAMILY, *family.NARROW_FAMILY, *family.MMA_SP_FAMILY, *family.FP8_FAMILY):
         assert autotune.choices.parse_knobs(autotune.knobs(config), type(config)) == config
 
 
 def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path, trials):
     """Edited by hand, of other kernels, or from another GPU: 8 stages do not fit, 2 steps are not 3, 16 bits not 8."""
     folders, p = KEPT.in_folders(monkeypatch, tmp_path), ready(512, 256, 128)
+    monkeypatch.setitem(launch.FAMILIES, "auto", replace(launch.FAMILIES["auto"], choices=family.CHOICES))
     for config in (
         Wgmma("persistent", 2, 1, 256, 8, 2),
         Wgmma("gone"),
@@ -255,7 +255,7 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path
     ):
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
-    launch.prepare_auto("auto", p, H200)
+    system.prepare("auto", p, H200)
     assert trials.heats and trials.bound[-1][2] in family.candidates(p, H200)
     assert look_up(p, H200) == trials.bound[-1][2], "and the own one comes first from now on"
 

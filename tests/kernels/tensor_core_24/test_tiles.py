@@ -11,7 +11,7 @@ from refused import says
 from there import FP8, KINDS, MOST, PACKED, SMS, WGMMA
 
 from kernels import jit
-from kernels.tensor_core_24 import family, fp8_family, tiles
+from kernels.tensor_core_24 import family, tiles
 from kernels.tensor_core_24.family import Wgmma
 
 WHOLE = 8192, 8200, 8192  #: rows of B of 16 bits begin at odd multiples of 16 bytes, steps are whole rounds
@@ -34,9 +34,9 @@ def test_every_configuration_takes_its_problem_and_names_itself(config):
 
 
 def test_no_configuration_is_tried_twice_and_every_kernel_is_there():
-    for one in (family.WGMMA_FAMILY, family.NARROW_FAMILY, fp8_family.FAMILY, fp8_family.NARROW_FAMILY):
+    for one in (family.WGMMA_FAMILY, family.NARROW_FAMILY, family.FP8_FAMILY, family.FP8_NARROW_FAMILY):
         assert len(set(one)) == len(one)
-    names = {f"wgmma_{x}" for x in family.KINDS} | {f"fp8_{x}" for x in fp8_family.KINDS}
+    names = {f"wgmma_{x}" for x in family.KINDS} | {f"fp8_{x}" for x in family.FP8_KINDS}
     assert set(KINDS) == names == {path.stem for x in ("wgmma", "fp8") for path in tiles.HERE.glob(f"{x}_*.cu")}
 
 
@@ -151,11 +151,3 @@ def test_only_the_last_waves_are_cut_and_only_where_that_saves_time(count, sms):
     counts = {lower: rest * ceil(3 / lower) for lower in (1, 2)}
     lowest = next((lower for lower, pieces in counts.items() if pieces <= sms), 3)
     assert cut == ((count - rest, lowest, counts[lowest]) if lowest < 3 else (count, 3, 0))
-
-
-def test_the_last_wave_is_cut_as_low_as_there_are_multiprocessors():
-    """8192 cubed, 28672 x 4096 and 12288 cubed among them; an odd multiprocessor is as if it were not there."""
-    pieces = {1: 3, 44: 132, 45: 90, 66: 132, 67: 0, 132: 0, 133: 3, 1376: 112, 2400: 72, 5504: 0}
-    assert {count: family.cut_into_pieces(count, 3, 132).pieces for count in pieces} == pieces
-    cuts = {(66, 132): 0, (67, 132): 67, (198, 132): 132, (199, 132): 199, (57, 115): 0, (58, 115): 58, (3, 3): 2}
-    assert {x: family.whole_tiles(*x) for x in cuts} == cuts

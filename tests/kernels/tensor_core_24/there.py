@@ -8,10 +8,9 @@ from pretend import as_array
 
 from kernels import jit
 from kernels.contract import Operands
-from kernels.formats.eight import Eight
-from kernels.formats.half import Half
-from kernels.tensor_core_24 import RUNGS, family, fp8, fp8_family, operands, tiles
-from kernels.tensor_core_24.fp8_family import Fp8
+from kernels.formats.half import Eight, Half
+from kernels.tensor_core_24 import RUNGS, family, fp8, operands, tiles
+from kernels.tensor_core_24.family import Fp8
 from kernels.tensor_core_24.tiles import Tile
 
 #: Multiprocessors of an H200, and bytes of shared memory that a block may have there.
@@ -26,7 +25,7 @@ def every(rungs: dict, *families) -> tuple:
 BY_ROWS = every(RUNGS, family.WGMMA_FAMILY)
 WGMMA = every(RUNGS, family.WGMMA_FAMILY, family.NARROW_FAMILY)
 PACKED = tuple(replace(c, packed=True) for c in WGMMA if c.kind.ordered and not c.kind.packed)
-FP8 = every(fp8_family.RUNGS, fp8_family.FAMILY, fp8_family.NARROW_FAMILY)
+FP8 = every(family.FP8_RUNGS, family.FP8_FAMILY, family.FP8_NARROW_FAMILY)
 #: Of each kernel a configuration.
 KINDS = {c.name: c for c in (*WGMMA[::-1], *FP8[::-1])}
 

@@ -7,7 +7,7 @@ report, after nmSPARSE's vector-wise kernel.
 from collections.abc import Callable
 from functools import partial
 
-from artifact.baselines.cublas import require_column_major
+from artifact.baselines._library import require_column_major
 from kernels import nm_cuda_core
 from kernels.contract import PreparedKernel, Problem, require
 from kernels.formats.nm import Nm

@@ -15,7 +15,7 @@ from artifact.measure.run import Refused
 from artifact.systems.async_sparse import experiments, facts, scripts
 from artifact.systems.async_sparse.experiments import BELL, CSR, KEPT, TORCH, TRITON, WCSR, get
 from kernels.async_sparse import operands
-from kernels.formats import bcsr, csr
+from kernels.formats import bcsr, csr, wcsr
 
 
 def folder_of(where, monkeypatch, count: int, size: int, density: float) -> list[str]:
@@ -164,7 +164,9 @@ def test_a_matrix_is_measured_on_a_gpu(tmp_path, monkeypatch):
     assert (tf32["rel_err"] < 1e-4).all() and (float32["rel_err"] < 1e-5).all()
     assert {"windows_exact", CSR} <= set(float32["variant"])
     kept = experiments.matrix(one_matrix, matrices.folder())
-    np.testing.assert_allclose(facts.statistics(tf32)["shared"], kept.nnz / operands.column_vectors(kept))
+    np.testing.assert_allclose(
+        facts.statistics(tf32)["shared"], kept.nnz / wcsr.from_csr(kept, window=64, pad=1, dtype="float32").columns
+    )
     assert set(experiments.PARTS) <= set(get(run, "wcsr_parts")["variant"])
     made_of = experiments.conversions(run)
     assert made_of["matrix"].tolist() == [one_matrix] and (made_of[["bcsr_ms", "wcsr_ms"]] > 0).all(axis=None)
@@ -195,7 +197,9 @@ def test_statistics_of_a_record_are_those_of_the_matrix():
         row = {x: [getattr(p, x)] for x in ("m", "n", "k", "nnz", "requested_bytes")}
         found, kept = facts.statistics(pd.DataFrame(row)).iloc[0], p.host().a
         assert found["per_row"] == pytest.approx(kept.nnz / 200)
-        assert found["shared"] == pytest.approx(kept.nnz / operands.column_vectors(kept))
+        assert found["shared"] == pytest.approx(
+            kept.nnz / wcsr.from_csr(kept, window=64, pad=1, dtype="float32").columns
+        )
 
 
 def points(shared, a, b) -> pd.DataFrame:

@@ -1,3 +1,0 @@
-"""What the tests of the map share: a folder for figures."""
-
-from drawn import folder  # noqa: F401

@@ -42,7 +42,7 @@ class Point(NamedTuple):
 def points() -> list[tuple[str, Point]]:
     """(system, point) of the systems that have a portable.toml."""
     return [
-        (system, Point(*(spec[part] for part in Point._fields[:3]), partial(make, system, spec["problem"] | differs)))
+        (system, Point(spec["what"], spec["elsewhere"], spec["own"], partial(make, system, spec["problem"] | differs)))
         for system in registry.find()
         if (path := registry.FOLDER / system / "portable.toml").is_file()
         for spec in registry.toml(path)["point"]

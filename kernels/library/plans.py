@@ -239,9 +239,8 @@ class Plan:
         """
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
         x = dense.describe(array, name)
-        shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
         require(
-            x.shape in shapes,
+            x.shape == (rows, self.n) or (self.n == 1 and x.shape == (rows,)),
             f"{name} is {' x '.join(map(str, x.shape))}, but the plan is for "
             f"{rows} x {self.n}: plan anew for another size",
         )

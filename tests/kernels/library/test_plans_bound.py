@@ -163,6 +163,7 @@ def test_infinite_values_are_never_multiplied_in_three_products(accuracy, preten
         ({"n": 33}, ["direct<int, int, Float, 1>"]),
         ({"check": False, "longest": 10**6}, ["direct<int, int, Float, 2>"]),
         ({"longest": direct.LONGEST + 1}, ["union_rows"]),
+        ({"longest": direct.LONGEST}, ["direct<int, int, Float, 2>"]),
         ({"accuracy": "fp32"}, ["direct<int, int, Float, 2>"]),
         ({"accuracy": "tf32"}, ["union_rows"]),
         ({"order": "F"}, ["combine<float>", "union_rows"]),

@@ -81,6 +81,15 @@ def test_chapters_are_the_systems_with_a_notebook(tmp_path, monkeypatch):
     assert build.contents()["parts"][0]["chapters"] == [{"file": known[0]}, {"file": known[2]}]
 
 
+def test_a_table_that_is_like_another_has_what_it_does_not_say_itself(tmp_path):
+    first, second = '[[claim]]\nid = "a"\nnote = "its own"\nrule = 1\n', '[[claim]]\nid = "b"\nlike = "a"\nwhere = 2\n'
+    (tmp_path / "claims.toml").write_text(first + second)
+    assert registry.toml(tmp_path / "claims.toml")["claim"][1] == {"id": "b", "rule": 1, "where": 2}
+    (tmp_path / "claims.toml").write_text(second + first)
+    with pytest.raises(ValueError, match="'b' is like 'a', which is no table above it"):
+        registry.toml(tmp_path / "claims.toml")
+
+
 def test_the_sources_are_in_one_bibliography_each_once():
     texts = [(ROOT / "book" / "references.bib").read_text(encoding="utf-8"), registry.references()]
     keys = re.findall(r"^@\w+{(\w+),$", "\n".join(texts), re.MULTILINE)
@@ -108,5 +117,5 @@ def test_the_harness_names_no_system():
 def test_no_system_needs_another_s_trial():
     for system in registry.find():
         for path in (registry.FOLDER / system).rglob("*.py"):
-            of = re.findall(r"artifact\.rooms\.(\w+)", path.read_text(encoding="utf-8"))
+            of = re.findall(r"artifact\.systems\.(\w+)", path.read_text(encoding="utf-8"))
             assert set(of) <= {system}, f"{path}: a system can be taken away only with those it needs"

@@ -4,7 +4,9 @@ What runs is all that happens on the host: the conversion of A, a system's bind,
 """
 
 import ctypes
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -129,3 +131,12 @@ def pretended(monkeypatch):
         return device
 
     return open_as
+
+
+def arguments(folder: Path, kernel: str, given: tuple) -> dict:
+    """Name in the signature -> argument. kernel: as a pretended GPU has it, of a file of the folder, or of all."""
+    stem, entry = kernel.split(": ")
+    source = next(path for path in (folder / f"{stem}.cu", jit.COMMON / f"{stem}.cu") if path.is_file())
+    text = re.sub(r"//[^\n]*", "", source.read_text())
+    (signature,) = re.findall(rf"\b{entry.split('<')[0]}\(([^{{]*?)\)\s*\{{", text)
+    return dict(zip([re.findall(r"\w+", part)[-1] for part in signature.split(",")], given, strict=True))

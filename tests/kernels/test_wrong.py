@@ -203,6 +203,43 @@ def test_a_wrong_kernel_is_caught(device, monkeypatch, tmp_path, name):
         ("nm_cuda_core", "element_wise<32, 32, 64, 1, 3>", "choose BK as a multiple of GROUP"),
         ("nm_cuda_core", "element_wise<32, 32, 64, 5, 4>", "KEEP <= GROUP"),
         ("nm_cuda_core", "verbatim_double_buffer<32, 32, 4>", "choose BK as a multiple of it"),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 128, 128, 96, 64, 64, 3, CG, EVEN_THREADS, 2, 4, 1, 16, false, PLAIN>",
+            "choose BK as a multiple of 64",
+        ),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 96, 128, 64, 64, 64, 3, CG, EVEN_THREADS, 2, 4, 1, 16, false, PLAIN>",
+            "choose WM and WN as divisors",
+        ),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 128, 128, 64, 128, 64, 3, CG, EVEN_THREADS, 2, 4, 1, 16, false, PLAIN>",
+            "32 or 64 by 32 or 64",
+        ),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 128, 128, 64, 64, 64, 1, CG, EVEN_THREADS, 2, 4, 1, 16, false, PLAIN>",
+            "one stage is filled while another",
+        ),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 64, 64, 64, 32, 32, 3, CG, EVEN_THREADS, 2, 2, 1, 16, false, PLAIN>",
+            "ldmatrix.x2 serves 64 rows",
+        ),
+        (
+            "tensor_core_24",
+            "mma_sp<BF16, 128, 128, 64, 64, 64, 3, CG, EVEN_THREADS, 3, 4, 1, 16, false, PLAIN>",
+            "one pair of lanes holds the metadata",
+        ),
+        ("tensor_core_24", "wgmma_persistent<BF16, 2, 1, 96, 4, 2, false>", "up to 256 columns"),
+        ("tensor_core_24", "wgmma_split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
+        ("tensor_core_24", "wgmma_rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),
+        ("tensor_core_24", "wgmma_refilling<BF16, 3, 1, 256, 2, 1>", "another is there"),
+        ("tensor_core_24", "wgmma_three<BF16, 2, 1, 256, 4, 1, false>", "160 registers for each of three"),
+        ("tensor_core_24", "wgmma_last_wave<BF16, 1, 1, 64, 8, 1, false>", "half of the sums"),
+        ("tensor_core_24", "wgmma_cp_async<BF16, 128, 4, false>", "a row of B is a swizzled row"),
     ],
 )
 def test_an_impossible_instantiation_says_why(room, entry, reason):

@@ -33,15 +33,11 @@ ODD = {(1, 1, 1, 1, 4, 32), (129, 1, 10**6, 4, 32, 32), (10**6, 4, 1, 16, 32, 32
 PATTERN = st.integers(1, 64).flatmap(lambda group: st.tuples(st.integers(1, group), st.just(group)))
 
 
-def matrix(n: int, k: int, keep: int = 16, group: int = 32, vector: int = 32) -> SimpleNamespace:
-    """What the tuner looks at of B."""
-    return SimpleNamespace(n=n, k=k, keep=keep, group=group, vector=vector, w=ceil(k / group) * keep)
-
-
 def problem(m=512, n=256, k=1024, keep=16, group=32, vector=32):
+    """A problem with what the tuner looks at of B."""
     made = system.problem(m, n, k, keep / group, group=group, vector=vector)
-    ops = Operands(None, matrix(n, k, keep, group, vector))
-    return replace(made, make_device=lambda: ops)
+    b = SimpleNamespace(n=n, k=k, keep=keep, group=group, vector=vector, w=ceil(k / group) * keep)
+    return replace(made, make_device=lambda: Operands(None, b))
 
 
 def predicted(config: Config, m: int, n: int, k: int, keep=16, group=32, slot=32, sms=SMS) -> float:

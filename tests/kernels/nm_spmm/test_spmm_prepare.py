@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from nm_cases import DTYPES, FLOAT32, PATTERNS, SIZE, fake, here, pretended  # noqa: F401
+from pretend import arguments
 from racing import A100, H200
 from refused import says
 
@@ -36,12 +37,6 @@ def template(kernel: str) -> SimpleNamespace:
     return SimpleNamespace(**{n: read[kind](x) for (kind, n), x in zip(kinds, given.split(", "), strict=True)})
 
 
-def launched(bound, device):
-    """(copies before, what is launched then: configuration, kernel, arguments)."""
-    *before, step = [(config, kernel, arguments) for kernel, config, arguments in bound.steps]
-    return before, step
-
-
 @pytest.mark.parametrize("variant", [x for x in FLOAT32 if x != "v3_searched"] + list(TRIALS))
 @OPENED
 @given(m=SIZE, n=SIZE.filter(lambda n: n > 1), k=SIZE.filter(lambda k: k > 1), pattern=st.sampled_from(PATTERNS))
@@ -55,8 +50,8 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
     except ValueError as error:
         assert ("use v3" if variant == published.VW32 else "fewer stages") in str(error), error
         return
-    ops, before, (config, kernel, arguments) = p.device(), *launched(bound, device)
-    t, (stem, entry) = template(kernel), kernel.split(": ")
+    ops, (*before, (kernel, config, given_)) = p.device(), bound.steps
+    t, of, (stem, entry) = template(kernel), arguments(family.HERE, kernel, given_), kernel.split(": ")
     assert bound.prepare_ms == 1.25 and bound.result() is ops.c and bound.name == variant
     if vector % 32 == 0 and m % 4 == 0 and group == 32 and variant not in TRIALS:
         declared = {e for x in system.VARIANTS.values() for e in x.entries}
@@ -64,20 +59,18 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
     assert bool(before) == (m % 4 != 0 and variant != published.VW32), "rows of A begin at multiples of 16 bytes"
     grid = config.grid if isinstance(config.grid, tuple) else (config.grid,)
     if variant == published.VW32:
-        rows = int(np.float32(t.BK) * (np.float32(1) - arguments[3]))
+        rows, (_, val, index) = int(np.float32(t.BK) * (np.float32(1) - of.pop("sparsity"))), bound.keep
+        deep = math.ceil(k / t.BK)
         assert rows == t.BK * keep / group and t.BK == (128 if 2 * keep == group else 256)
         assert (grid, config.block, config.shmem_size) == ((m // 32, n // 32), 64, 4 * 64 * rows)
-        assert arguments[:2] == (m, n) and 0 <= arguments[2] - k < t.BK and arguments[2] % t.BK == 0
-        w = arguments[2] // t.BK * rows
-        _, val, index = bound.keep
-        assert val.shape == index.shape == (w, n) and not val[ops.b.w :].any() and index.max() < k
+        assert val.shape == index.shape == (deep * rows, n) and not val[ops.b.w :].any() and index.max() < k
         assert np.array_equal(val[: ops.b.w], ops.b.val)
         assert np.array_equal(index[: ops.b.w], nm.per_column_index(ops.b))
-        assert arguments[4:] == tuple(x.data.ptr for x in (ops.a, val, index, ops.c))
-        assert bound.prepare_bytes == index.nbytes + (val is not ops.b.val and w > ops.b.w) * val.nbytes
+        matrices = {"A": ops.a, "val": val, "index": index, "C": ops.c}
+        assert of == {"m": m, "n": n, "k": deep * t.BK} | {name: x.data.ptr for name, x in matrices.items()}
+        assert bound.prepare_bytes == index.nbytes + (deep * rows > ops.b.w) * val.nbytes
         return
-    packed, a = bound.keep[1], bound.keep[2]
-    steps = math.ceil(k / t.DEPTH)
+    packed, a, steps = bound.keep[1], bound.keep[2], math.ceil(k / t.DEPTH)
     if variant not in published.KERNELS:
         val, index = packed
         packed = Packed(t.ROWS, t.DEPTH, steps, t.BN, t.SLOT, math.ceil(n / t.BN), val, index)
@@ -87,20 +80,19 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
     assert packed.steps == steps and t.SLOT == (32 if vector % 32 == 0 or vector >= n else 4)
     assert t.DEPTH % group == 0 and 0 <= t.ROWS - t.DEPTH // group * keep < 4
     assert config.block == t.BM * t.BN // (t.TM * t.TN) and config.shmem_size <= MOST
-    tiles = math.ceil(m / t.BM), math.ceil(n / t.BN)
-    reads = a.data.ptr, packed.val.data.ptr, packed.index.data.ptr
-    floats = t.ROWS * t.BN + t.BN // t.SLOT * t.ROWS
-    pitched = a.shape[1] if before else m
+    tiles, pitched = (math.ceil(m / t.BM), math.ceil(n / t.BN)), a.shape[1] if before else m
     assert pitched >= m and pitched % 4 == 0
+    wanted = {"m": m, "n": n, "k": k, "lda": pitched, "steps": steps, "A": a.data.ptr, "C": ops.c.data.ptr}
+    wanted |= {"val": packed.val.data.ptr, "index": packed.index.data.ptr}
+    floats = t.ROWS * t.BN + t.BN // t.SLOT * t.ROWS
     if variant in published.KERNELS:
         split = min(4, steps, math.ceil(2 * 132 / math.prod(tiles))) if variant == "v3_split_k" else 1
         assert grid == (*tiles[::-1], split) and bound.accumulates == (split > 1), "two blocks for each multiprocessor"
-        capacity = t.DEPTH if not packed.packed else int(packed.count.max())
-        assert arguments[:5] == (m, n, k, pitched, packed.steps)
-        assert arguments[5 : -len(reads) - 1 - (stem != "v1")] == (capacity,) * (stem != "v1")
-        if stem != "v1":
-            assert arguments[-2] == (packed.col_info.data.ptr if packed.packed else 0)
-        assert arguments[6 - (stem == "v1") :][:3] == reads and arguments[-1] == ops.c.data.ptr
+        capacity, lists = (
+            int(packed.count.max()) if packed.packed else t.DEPTH,
+            packed.packed and packed.col_info.data.ptr,
+        )
+        assert of == wanted | ({} if stem == "v1" else {"capacity": capacity, "col_info": lists})
         floats += capacity * t.BM + t.DEPTH * packed.packed
         whole = stem == "v3" and -(t.BN // t.SLOT * t.ROWS) % 4  # the index, to 16 bytes
         assert config.shmem_size == 4 * (floats + whole) * (2 if stem == "v3" else 1)
@@ -109,32 +101,28 @@ def test_a_launch_covers_c_with_blocks_of_what_is_laid_out(here, variant, m, n, 
         assert bound.prepare_bytes == packed.index.nbytes + packed.col_info_bytes + copied
         return
     assert not bound.accumulates and bound.prepare_bytes == val.nbytes + index.nbytes
-    assert t.ALIGNED == (m % 4 == 0) and arguments[-1] == ops.c.data.ptr
-    floats = t.STAGES * (
-        (floats + t.DEPTH * t.BM) if stem == "wide" else math.ceil((floats + t.DEPTH * t.BM) / 32) * 32
-    )
-    sums = t.BM * t.BN * (stem == "cluster")
-    assert config.shmem_size == 4 * max(floats, sums)
+    assert t.ALIGNED == (m % 4 == 0) and of.pop("alpha") == 1
+    floats += t.DEPTH * t.BM
+    floats = t.STAGES * (floats if stem == "wide" else math.ceil(floats / 32) * 32)
+    assert config.shmem_size == 4 * max(floats, t.BM * t.BN * (stem == "cluster"))
     assert t.BLOCKS * (config.shmem_size + 1024) <= MOST + 1024, "as many blocks an SM as its registers allow"
-    if stem == "wide":
-        assert arguments == (m, n, k, packed.steps, pitched, 1, *reads, ops.c.data.ptr) and grid == tiles
-        return
-    assert arguments[:4] == (m, n, packed.steps, 1) and arguments[5:7] == reads[1:]
-    box = arguments[4]
-    assert (box.shape, box.box, box.address) == ((k, m), (t.DEPTH, t.BM), a.data.ptr)
+    assert grid == tiles or stem == "stream"
     assert getattr(config, "cluster", None) == ((1, 1, t.SPLIT) if stem == "cluster" else None)
-    if stem != "stream":
-        assert grid == tiles and len(arguments) == 8
-        return
-    table, partial, handovers = bound.keep[3]
-    np.testing.assert_array_equal(table, launch.parts(*tiles, packed.steps, 132 * t.BLOCKS))
-    assert grid == (len(table),) and partial.shape == (len(table), t.BM, t.BN)
-    assert handovers.shape == (len(table), config.block // 32, 2) and not handovers.any()
-    step = t.DEPTH // group * keep
-    left = (ops.b.w - 1) % step + 1
-    assert arguments[7] % t.UNROLL == 0 and arguments[7] - t.UNROLL < left <= arguments[7] <= t.ROWS
-    addresses = table.data.ptr, table.shape[1], partial.data.ptr, handovers.data.ptr
-    assert arguments[8:12] == addresses and set(map(id, bound.scratch)) >= {id(partial), id(handovers)}
+    if stem != "wide":
+        box = of["A"]
+        assert (box.shape, box.box) == ((k, m), (t.DEPTH, t.BM))
+        of |= {"A": box.address, "k": k, "lda": pitched}
+    if stem == "stream":
+        (table, partial, handovers), tail = bound.keep[3], of.pop("tail")
+        np.testing.assert_array_equal(table, launch.parts(*tiles, steps, 132 * t.BLOCKS))
+        assert grid == (len(table),) and partial.shape == (len(table), t.BM, t.BN)
+        assert handovers.shape == (len(table), config.block // 32, 2) and not handovers.any()
+        left = (ops.b.w - 1) % (t.DEPTH // group * keep) + 1
+        assert tail % t.UNROLL == 0 and tail - t.UNROLL < left <= tail <= t.ROWS
+        made = {"parts": table, "partial": partial, "handovers": handovers}
+        wanted |= {"most": table.shape[1]} | {name: x.data.ptr for name, x in made.items()}
+        assert set(map(id, bound.scratch)) >= {id(partial), id(handovers)}
+    assert of == wanted
 
 
 @pytest.mark.parametrize("variant", DTYPES)
@@ -147,15 +135,17 @@ def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n,
     along = math.ceil(m / 256), math.ceil(n / 128)
     kernels = [kernel for kernel, *_ in bound.steps]
     at = next(i for i, x in enumerate(kernels) if x.startswith(variant))
-    _, config, arguments = bound.steps[at]
+    _, config, given_ = bound.steps[at]
     assert config.grid == min(132, math.prod(along)) and config.block == 384
     assert config.shmem_size <= 227 * 1024 - 1024 and config.shmem_size == tensor.SHARED[variant]
-    tiles, a = bound.keep[1], bound.keep[2]
-    assert arguments[2:5] == tuple(x.data.ptr for x in tiles)
-    unit = 8 if variant == "bf16" else 4
-    assert arguments[:2] == (a.data.ptr, a.shape[1] if at else m) and m <= arguments[1] and arguments[1] % unit == 0
-    assert bound.prepare_bytes == sum(x.nbytes for x in tiles)
-    assert arguments[-3:] == (*along, min(16, along[1]))
+    (start, index, values), a = bound.keep[1], bound.keep[2]
+    of, unit = arguments(family.HERE, kernels[at], given_), 8 if variant == "bf16" else 4
+    matrices = {"a": a, "start": start, "index": index, "values": values}
+    wanted = {"along_m": along[0], "along_n": along[1], "band": min(16, along[1]), "lda": a.shape[1] if at else m}
+    assert (wanted | {name: x.data.ptr for name, x in matrices.items()}).items() <= of.items()
+    assert m <= of["lda"] and of["lda"] % unit == 0 and bound.prepare_bytes == sum(x.nbytes for x in bound.keep[1])
+    whole = p.device().c if variant == "tf32" else p.device().c.bits
+    assert getattr(of["c"], "address", of["c"]) == whole.data.ptr or bound.scratch[-1].data.ptr == of["c"].address
     copies = (m % unit != 0) * (1 + (variant == "bf16"))
     assert len(bound.steps) == 1 + copies and len(bound.scratch) == copies
 
@@ -185,7 +175,7 @@ def test_the_search_is_among_the_authors_tiles_and_shares_and_keeps_the_fastest(
 
     monkeypatch.setattr(published.autotune, "tune", tune)
     bound = published.prepare("v3_searched", p, device)
-    (name, split), (_, (config, _, _)) = few[-1], launched(bound, device)
+    (name, split), config = few[-1], bound.steps[-1][1]
     tile = published.TILES[name]
     assert config.grid == (math.ceil(128 / tile.columns), math.ceil(64 / tile.rows), split)
     assert bound.accumulates == (split > 1) and bound.prepare_ms == 11.25 and bound.name == "v3_searched"

@@ -155,21 +155,3 @@ def test_a_bound_whose_rung_was_rewritten_says_so(monkeypatch):
     monkeypatch.setitem(bounds.LEFT_OUT, "_unloaded", (None, "no such text", 1, ""))
     says(["wgmma_three.cu", "0 times instead of 1"], lambda: bounds.changed("wgmma_three_unloaded"))
     says(["'wgmma_keep'", "wgmma_rounds"], lambda: bounds.prepare("wgmma_keep", None, None))
-
-
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("persistent<BF16, 2, 1, 96, 4, 2, false>", "up to 256 columns"),
-        ("split_k<BF16, 2, 1, 256, 2, 2, false>", "more stages"),
-        ("rounds<BF16, 2, 1, 128, 5, 1, false>", "two sets of words"),
-        ("refilling<BF16, 3, 1, 256, 2, 1>", "another is there"),
-        ("three<BF16, 2, 1, 256, 4, 1, false>", "160 registers for each of three"),
-        ("last_wave<BF16, 1, 1, 64, 8, 1, false>", "half of the sums"),
-        ("cp_async<BF16, 128, 4, false>", "a row of B is a swizzled row"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(entry, reason):
-    source = tiles.HERE / f"wgmma_{entry.split('<')[0]}.cu"
-    with pytest.raises(jit.CompileError, match=f"(?s){entry}.*{reason}"):
-        jit.compile_cubin(source, f"wgmma_{entry}", "sm_90a")

@@ -1,5 +1,6 @@
 """What the compiler makes of mma_sp.cu: registers, shared memory, and the instructions that the source names."""
 
+import itertools
 import math
 import re
 
@@ -9,6 +10,7 @@ from compiled import count
 
 from kernels import jit
 from kernels import tensor_core_24 as system
+from kernels.formats import half
 from kernels.tensor_core_24 import family
 from kernels.tensor_core_24.family import MMA_SP_FAMILY, PUBLISHED, STUDIES, MmaSp
 
@@ -29,6 +31,12 @@ HARDEST = (
     MmaSp(wn=32, stages=4, group=8).entry("bfloat16", True),
     MmaSp(bm=64, bn=64, bk=128, wm=32, wn=32, stages=4).entry("bfloat16", True),
 )
+#: entry -> its configuration, of all that may be asked for.
+CONFIGS = {
+    c.entry(*of): c
+    for c in (*MMA_SP_FAMILY, *STUDIES.values())
+    for of in itertools.product(half.DTYPES, (False, True), ALIGNS, family.EPILOGUE_OF.values())
+}
 #: All of them for one target; for the others, whose machine code differs in little, the declared and the hardest.
 ENTRIES = {arch: tuple(dict.fromkeys(DECLARED + HARDEST)) for arch in jit.TARGETS}
 ENTRIES["sm_90a"] = tuple(
@@ -60,13 +68,6 @@ def reports(cubins):
     return compiled.reports(cubins)
 
 
-def config_of(name: str) -> MmaSp:
-    """Of an entry: its numbers as `MmaSp.entry` writes them."""
-    given = name[:-1].split("<")[1].split(", ")
-    numbers = [int(x) for x in given[1:7]]
-    return MmaSp(*numbers, given[7].lower(), given[8].lower(), *(int(x) for x in given[9:12]))
-
-
 @pytest.mark.parametrize("arch", jit.TARGETS)
 def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(reports, arch):
     for name in ENTRIES[arch]:
@@ -77,7 +78,7 @@ def test_every_entry_compiles_without_spills_and_a_block_finds_its_registers(rep
         assert mix["EXIT"] >= 1, where
         assert used.shared_bytes in (0, 1024), f"dynamic; 1 KiB may be the driver's: {where}"
         registers = math.ceil(used.registers / 8) * 8
-        assert config_of(name).threads * registers <= 65536, where
+        assert CONFIGS[name].threads * registers <= 65536, where
 
 
 @pytest.mark.parametrize("arch", jit.TARGETS)
@@ -85,7 +86,7 @@ def test_a_step_multiplies_the_whole_tile(reports, arch):
     """One loop, unrolled over a step: the source's 64 instructions a warp for 64 x 64 x 64."""
     for name in ENTRIES[arch]:
         _, mix = reports[name, arch]
-        config, dtype = config_of(name), ".BF16" if "<BF16" in name else ""
+        config, dtype = CONFIGS[name], ".BF16" if "<BF16" in name else ""
         each = config.wm // 16 * (config.wn // 8) * (config.bk // 32)
         found = {op: n for op, n in mix.items() if "MMA" in op}
         assert found == {f"HMMA.SP.16832.F32{dtype}": each}, f"{name} on {arch}"
@@ -122,20 +123,3 @@ def test_narrow_rows_are_copied_in_narrow_pieces(reports, align):
     assert {op for op in mix if re.match(r"LDG\.", op)} == ({"LDG.E.U16.CONSTANT"} if align == 2 else set())
     copies = {op for op in mix if op.startswith("LDGSTS")}
     assert copies == {"LDGSTS.E.BYPASS.LTC128B.128"} | ({f"LDGSTS.E.LTC128B{width}"} if align in (8, 4) else set())
-
-
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        (MmaSp(bk=96), "choose BK as a multiple of 64"),
-        (MmaSp(bm=96), "choose WM and WN as divisors"),
-        (MmaSp(wm=128), "32 or 64 by 32 or 64"),
-        (MmaSp(stages=1), "one stage is filled while another"),
-        (MmaSp(bm=64, bn=64, wm=32, wn=32, ldmatrix=2), "ldmatrix.x2 serves 64 rows"),
-        (MmaSp(selectors=3), "one pair of lanes holds the metadata"),
-    ],
-)
-def test_an_impossible_instantiation_says_why(config, reason, monkeypatch):
-    monkeypatch.setattr(MmaSp, "check", lambda config: config)
-    with pytest.raises(jit.CompileError, match=f"(?s)mma_sp<.*{reason}"):
-        jit.compile_cubin(PUBLISHED.source, config.entry("bfloat16"), "sm_90a")

@@ -67,13 +67,15 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
 
     # The grid and the order of tiles.
     high, wide = (of["high"], of["wide"]) if "high" in of else how.grid
-    below, rounds = config.below, config.stages if config.kind.exchanging else 1
+    below, rounds = max(config.share, config.kind.below), config.stages if config.kind.exchanging else 1
     assert (high - 1) * below * config.m < m <= high * below * config.m and (wide - 1) * config.n < n <= wide * config.n
     assert of["steps"] == ceil(ceil(k / config.K) / rounds) * rounds, "whole rounds of the ring"
     assert how.block == config.threads and how.shmem_size == config.shared_bytes
-    assert getattr(how, "cluster", 1) == config.cluster
+    assert getattr(how, "cluster", 1) == max(below, config.splits, 1 + config.kind.pairs)
     count = of["whole"] + (high * wide - of["whole"]) * ceil(3 / of["groups"]) if "groups" in of else high * wide
-    most = {"gpc": 0, "clusters": CLUSTERS}.get(config.kernel, SMS // config.cluster if config.kind.stays else count)
+    most = {"gpc": 0, "clusters": CLUSTERS}.get(
+        config.kernel, SMS // getattr(how, "cluster", 1) if config.kind.stays else count
+    )
     assert how.grid == ((high, wide) if "high" not in of else min(count, most) or SMS)
     assert getattr(how, "is_cooperative", False) == (config.kernel == "gpc")
     assert 1 <= of.get("band", 1) <= config.band and of.get("kept", 0) == tiles.KEEP[config.keep]
@@ -101,7 +103,7 @@ def test_a_launch_multiplies_all_tiles_of_what_it_is_given(h200, data):
     assert np.array_equal(made, right) and (eight and "packed" not in of or rows >= high * below * config.m)
     if not config.in_order_of_use:
         assert np.array_equal(val[:, : host.val.shape[1]], host.val) and not val[:, host.val.shape[1] :].any()
-        assert len(val) == m and val.data.ptr % 16 == val.strides[0] % 16 == 0
+        assert len(val) == m and val.data.ptr % 16 == val.strides[0] % (16 if eight else 64) == 0, "whole steps"
         rows_of_a = 64 if config.kernel == "pieces" else config.m
         assert not isinstance(first, Mapped) or first.box == (rows_of_a, 64 // val.itemsize)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import racing
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from racing import A100, B200, H100_PCIE, H200, L4
 from kernels import autotune
 from kernels import tensor_core_24 as system
 from kernels.contract import Operands
-from kernels.tensor_core_24 import family, launch, mma_sp, tiles, wgmma
+from kernels.tensor_core_24 import family, fp8, launch, tiles
 from kernels.tensor_core_24.family import Fp8, MmaSp, Wgmma
 
 SMS, MOST = 132, 232448
@@ -36,17 +37,13 @@ def problem(m: int = 512, n: int = 256, k: int = 1024, dtype: str = "bfloat16"):
 @pytest.mark.parametrize("device", [H200, H100_PCIE], ids=lambda device: device.name)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_candidate_takes_the_problem_and_none_is_far_from_the_best(device, shape):
-    found = family.candidates(problem(*shape), device)
-    assert found and len(set(found)) == len(found)
-    sms = device.properties.multiprocessor_count
-    assert all(config.takes(*shape, sms, MOST) for config in found)
-    times = [config.predict(*shape, sms) for config in found]
-    most = tiles.WITHIN * min(times)
-    assert max(times) <= most
-    for config in set(family.WGMMA_FAMILY) - set(found):
-        if config.kernel == "clusters" and family.line_cost(*shape[1:]) == 1:
-            continue
-        assert config.predict(*shape, sms) > most or not config.takes(*shape, sms, MOST)
+    of, apart = (*shape, *tiles.limits(device)), family.line_cost(*shape[1:]) > 1
+    assert family.candidates(problem(*shape), device) == [*family.likely(False, *of)]
+    for eight, members in ((False, family.WGMMA_FAMILY), (True, family.FP8_FAMILY)):
+        taken = [c for c in members if c.takes(*of) and (apart or c.kernel != "clusters")]
+        times = {c: c.predict(*of[:4]) for c in taken}
+        likely = {c for c, time in times.items() if time <= tiles.WITHIN * min(times.values())}
+        assert set(family.likely(eight, *of)) == likely and 0 < len(likely) < len(members)
 
 
 @pytest.mark.parametrize("device", [A100, L4, B200], ids=lambda device: device.name)
@@ -102,10 +99,6 @@ def area(config: Wgmma) -> int:
 def test_the_best_by_prediction_is_what_the_sizes_want(shape, wanted):
     found = family.candidates(problem(*shape), H200)
     assert wanted(min(found, key=lambda c: c.predict(*shape, SMS)))
-    eight = family.likely(True, *shape, SMS, MOST)
-    assert eight and all(c.takes(*shape, SMS, MOST) for c in eight) and len(eight) < len(family.FP8_FAMILY)
-    times = {c: c.predict(*shape, SMS) for c in family.FP8_FAMILY if c.takes(*shape, SMS, MOST)}
-    assert set(eight) == {c for c, time in times.items() if time <= tiles.WITHIN * min(times.values())}
 
 
 def test_pieces_of_the_last_wave_take_less_than_tiles():
@@ -139,43 +132,43 @@ def test_a_last_wave_that_is_cut_counts_half(count, waves):
 def trials(monkeypatch):
     """tune without a GPU: a configuration takes what its place in the family says.
 
-    `bound` has (module, name, config, what was asked for beside) of what is made ready.
+    `bound` has (name, config, what was asked for beside) of what is made ready.
     """
     made = racing.track(monkeypatch, lambda config, rounds: 100.0 + order(config))
     made.bound = []
 
-    def preparer(module):
-        def prepare(name, problem, device, config, **extra):
-            made.bound.append((module, name, config, extra))
-            return SimpleNamespace(name=name, prepare_ms=1.0)
+    def prepare(name, problem, device, config, **extra):
+        made.bound.append((name, config, extra))
+        return SimpleNamespace(name=name, prepare_ms=1.0)
 
-        return prepare
-
-    monkeypatch.setattr(wgmma, "prepare", preparer("wgmma"))
-    monkeypatch.setattr(mma_sp, "prepare", preparer("mma_sp"))
+    monkeypatch.setattr(launch, "prepare_config", prepare)
     return made
 
 
 def order(config) -> int:
-    return (*family.WGMMA_FAMILY, *family.MMA_SP_FAMILY).index(config)
+    return (*family.WGMMA_FAMILY, *family.MMA_SP_FAMILY, *family.FP8_FAMILY).index(config)
 
 
 def ready(*shape, dtype="bfloat16"):
-    """A problem whose operands are asked for their dtype only."""
-    ops = Operands(SimpleNamespace(dtype=dtype), None)
-    return replace(problem(*shape, dtype=dtype), make_device=lambda: ops)
+    """A problem whose operands are asked for their dtypes, and their scales, only."""
+    scale = np.ones((1, 1))
+    ops = Operands(*(SimpleNamespace(dtype=x, scale=scale) for x in (dtype, dtype, "bfloat16")))
+    made = fp8.problem(*shape) if dtype == "e4m3" else problem(*shape, dtype=dtype)
+    return replace(made, make_device=lambda: ops)
 
 
-def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(trials):
-    p = ready(4096, 4096, 4096)
+@pytest.mark.parametrize(("dtype", "reference"), [("bfloat16", "mma_sp"), ("e4m3", "fp8_persistent")])
+def test_the_fastest_candidate_is_chosen_checked_against_a_simple_kernel(trials, dtype, reference):
+    p = ready(4096, 4096, 4096, dtype=dtype)
     found = family.candidates(p, H200)
+    assert {type(c) for c in found} == {Fp8 if dtype == "e4m3" else Wgmma}
     assert launch.tune(p, H200).config == min(found, key=order)
-    (first, second, *others), judge = trials.bound, ("mma_sp", "mma_sp", family.PUBLISHED, {})
+    (first, second, *others), judge = trials.bound, (reference, launch.CONFIGS[reference], {})
     assert first == second == judge, "with and without signs"
-    assert others[-2] == judge and others[-1][2] == min(found, key=order), "on whole numbers"
+    assert others[-2] == judge and others[-1][1] == min(found, key=order), "on whole numbers"
     del others[-2:]
-    assert [(module, config) for module, _, config, _ in others] == [("wgmma", c) for c in found]
-    assert all(extra["cache"] is others[0][3]["cache"] for *_, extra in others), "prepared once"
+    assert [config for _, config, _ in others] == found
+    assert all(extra["cache"] is others[0][2]["cache"] for *_, extra in others), "prepared once"
     assert {job[:2] for job in trials.compiled} == {(c.source, c.entry("bfloat16")) for c in found}
     (first, few), (final, more) = trials.heats
     finalists = family.ROUNDS.finalists * family.ROUNDS.factor
@@ -183,12 +176,16 @@ def test_the_fastest_candidate_is_chosen_checked_against_the_published_kernel(tr
 
 
 def test_where_the_published_kernel_cannot_run_another_one_says_what_is_right(trials, monkeypatch):
-    def refuse(*_, **__):
-        raise ValueError("mma_sp counts within a tile in 32 bits")
+    prepare = launch.prepare_config
 
-    monkeypatch.setattr(mma_sp, "prepare", refuse)
+    def refusing(name, problem, device, config, **extra):
+        if isinstance(config, MmaSp):
+            raise ValueError("mma_sp counts within a tile in 32 bits")
+        return prepare(name, problem, device, config, **extra)
+
+    monkeypatch.setattr(launch, "prepare_config", refusing)
     launch.tune(ready(4096, 4096, 4096), H200)
-    assert trials.bound[0][:3] == ("wgmma", "wgmma_one_stage", system.RUNGS["wgmma_one_stage"][0])
+    assert trials.bound[0][:2] == ("wgmma_one_stage", system.RUNGS["wgmma_one_stage"][0])
 
 
 def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bias(trials, tmp_path):
@@ -199,7 +196,7 @@ def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bia
     (choice,) = read(path).values()
     second = system.prepare("auto", problem(), H200, file=path)
     assert len(trials.heats) == heats and first.prepare_ms > 1.0 == second.prepare_ms, "tried once"
-    assert trials.bound[-2:] == [("wgmma", "auto", choice.config, {"alpha": 2.0}), ("wgmma", "auto", choice.config, {})]
+    assert trials.bound[-2:] == [("auto", choice.config, {"alpha": 2.0}), ("auto", choice.config, {})]
     for other in (ready(512, 256, 2048), ready(dtype="float16")):
         system.prepare("auto", other, H200, file=path)
     assert len(trials.heats) == 3 * heats and len(read(path)) == 3, "other problems"
@@ -211,7 +208,7 @@ def test_prepare_tunes_once_and_what_is_chosen_serves_a_product_with_c_and_a_bia
         ({"beta": 1.0, "c": "one"}, "lean"),
     ):
         system.prepare("auto", problem(), H200, file=path, **extra)
-        assert trials.bound[-1] == ("wgmma", "auto", replace(chosen, kernel=kernel), extra)
+        assert trials.bound[-1] == ("auto", replace(chosen, kernel=kernel), extra)
 
 
 #: What a tuner chooses, or has chosen when the family was another.
@@ -256,16 +253,12 @@ def test_a_choice_that_the_gpu_does_not_take_is_made_again(monkeypatch, tmp_path
         write(folders[1] / "nvidia-h200.csv", p, config)
         assert look_up(p, H200) is None, config
     system.prepare("auto", p, H200)
-    assert trials.heats and trials.bound[-1][2] in family.candidates(p, H200)
-    assert look_up(p, H200) == trials.bound[-1][2], "and the own one comes first from now on"
+    assert trials.heats and trials.bound[-1][1] in family.candidates(p, H200)
+    assert look_up(p, H200) == trials.bound[-1][1], "and the own one comes first from now on"
 
 
 def test_shipped_choices_are_the_shapes_of_the_sweeps_and_fit_their_gpu():
-    swept = {
-        (s["m"], s["n"], s["k"], s.get("dtype", "bfloat16") + (" FF" if "orders" in s else ""))
-        for shapes in system.sweeps("full").values()
-        for s in shapes
-    }
+    swept = {family.key(system.problem(**s)) for shapes in system.sweeps("full").values() for s in shapes}
     for path in family.CHOICES.shipped.glob("*.csv"):
         device, choices = racing.SHIPPED[path.stem], read(path)
         for (m, n, k, dtype), choice in choices.items():

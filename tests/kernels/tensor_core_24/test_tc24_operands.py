@@ -5,12 +5,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+import racing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbers_by_position import random_u32
+from pretend import pretended  # noqa: F401 (a fixture)
 from refused import says
 
-from kernels import formats
+from kernels import formats, jit
 from kernels.formats import half, two_four
 from kernels.tensor_core_24 import fp8, operands
 
@@ -107,6 +109,25 @@ def test_a_problem_counts_its_work_and_is_that_of_its_matrices(dtype):
 )
 def test_what_makes_no_problem_gets_one_sentence(make, change, words):
     says(words, lambda: make(**({"m": 10, "n": 4, "k": 100} | change)))
+
+
+@dtypes
+@pytest.mark.parametrize("orders", operands.ORDERS)
+def test_what_a_gpu_fills_lies_as_on_the_host_and_c_as_the_orders_say(pretended, monkeypatch, dtype, orders):  # noqa: F811
+    pretended(racing.H200)
+    monkeypatch.setattr(jit, "run_on_cupy_stream", lambda *_: None)
+    in_8 = dtype == "e4m3"
+    if in_8 and orders not in ("CC", "FF"):
+        return
+    p = problem_of(dtype)(7, 9, 70, orders=orders)
+    host, there = p.host(), p.device()
+    for one, two in zip(arrays(host), arrays(there), strict=True):
+        assert (one.shape, one.dtype) == (two.shape, two.dtype)
+    assert there.b.bits.flags.f_contiguous == (in_8 or orders[0] == "F") and there.c.shape == (7, 9)
+    assert there.c.bits.flags.f_contiguous == (orders[1] == "F") and there.c.dtype == ("bfloat16" if in_8 else dtype)
+    if in_8 and orders == "CC":  # room for eight standard deviations of sums of 35 products
+        c = fp8.problem(7, 9, 70, out="e4m3").device().c
+        assert float(c.scale[0, 0]) * 448 == pytest.approx(8 * 35**0.5 / 3, rel=1e-5)
 
 
 @pytest.mark.gpu

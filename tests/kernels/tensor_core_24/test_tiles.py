@@ -78,7 +78,7 @@ REFUSED = [
     ("wgmma_split_k", {"stages": 2}, ["128 x 128 sums", "2 stages"]),
     ("wgmma_last_wave", {"n": 64, "blocks": 1}, ["1 x 64 sums", "odd number"]),
     ("wgmma_last_wave", {"stages": 2}, ["half of", "2 stages"]),
-    ("wgmma_gpc", {"groups": 1, "n": 64, "stages": 4}, ["one block for each multiprocessor", "room"]),
+    ("wgmma_gpc", {"n": 128, "stages": 3}, ["one block for each multiprocessor", "room"]),
     ("wgmma_rounds", {"sizes": (512, 512, 320)}, ["5 steps of 64", "use lean"]),
     ("wgmma_cp_async", {"n": 8}, ["n 8"]),
     ("wgmma_cp_async", {"stages": 7, "n": 32}, ["7 stages of 64 x 32", "243712"]),

@@ -1,12 +1,12 @@
 """2:4 on a GPU that is not there: operands as its arrays, and a launch's arguments by their names in the source."""
 
-import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pretend
 from pretend import as_array
 
-from kernels import jit
 from kernels.contract import Operands
 from kernels.formats.half import Eight, Half
 from kernels.tensor_core_24 import RUNGS, family, fp8, operands, tiles
@@ -44,27 +44,16 @@ def problem_of(config: Tile, m: int, n: int, k: int, orders: str = "CC", by: tup
     beyond multiples of 512."""
     eight = isinstance(config, Fp8)
     p = (fp8 if eight else operands).problem(m, n, k, orders=orders, **more)
-    a, b = p.host().a, p.host().b
-    names = ("val", "meta", *(["scale"] if eight else []))
-    a = replace(a, **{name: moved(getattr(a, name), by[0] * (name == "val")) for name in names})
-    zeros = np.zeros((m, n), np.uint8 if more.get("out") == "e4m3" else np.uint16, order=orders[1])
-    c = Half(more.get("out", b.dtype if not eight else "bfloat16"), moved(zeros, by[2]))
-    if eight:
-        b = Eight(b.dtype, moved(b.bits, by[1]), moved(b.scale))
-        c = Eight("e4m3", c.bits, moved(np.ones((1, 1), np.float32))) if zeros.itemsize == 1 else c
-    else:
-        b = Half(b.dtype, moved(np.asarray(b.bits, order=orders[0]), by[1]))
-    ops = Operands(a, b, c)
-    return replace(p, make_device=lambda: ops, _device=None)
+    a, b, out = p.host().a, p.host().b, more.get("out", "bfloat16" if eight else p.host().b.dtype)
+    a = replace(a, **{name: moved(x, by[0] * (name == "val")) for name, x in a.arrays.items()})
+    b = replace(b, bits=np.asarray(b.bits, order="F" if eight else orders[0]))
+    b = replace(b, **{name: moved(x, by[1] * (name == "bits")) for name, x in b.arrays.items()})
+    bits = moved(np.zeros((m, n), np.uint8 if out == "e4m3" else np.uint16, order=orders[1]), by[2])
+    c = Eight(out, bits, moved(np.ones((1, 1), np.float32))) if out == "e4m3" else Half(out, bits)
+    return replace(p, make_device=lambda: Operands(a, b, c), _device=None)
 
 
-def arguments(kernel: str, given: tuple) -> dict:
-    """Name in the signature -> argument. kernel: as a pretended GPU has it."""
-    stem, entry = kernel.split(": ")
-    source = next(path for path in (tiles.HERE / f"{stem}.cu", jit.COMMON / f"{stem}.cu") if path.is_file())
-    text = re.sub(r"//[^\n]*", "", source.read_text())
-    (signature,) = re.findall(rf"\b{entry.split('<')[0]}\(([^{{]*?)\)\s*\{{", text)
-    return dict(zip([re.findall(r"\w+", part)[-1] for part in signature.split(",")], given, strict=True))
+arguments = partial(pretend.arguments, tiles.HERE)
 
 
 def arrays(*kept) -> dict:

@@ -134,6 +134,9 @@ def test_prepare_makes_one_launch_that_covers_the_output(device, variant):
         rows = 32 * launch.vector_width(n) * launch.tiles_per_warp(n)
         tiles = math.ceil(n / rows) if variant in ("column_tiles", "l2_panels") else 1
         assert config.grid == 5 * tiles or not warps
+        if variant in ("rows_per_warp", "in_flight"):
+            columns = launch.NARROW if variant == "rows_per_warp" else launch.WIDE
+            assert (arguments[2], config.grid) == launch.panel_grid(40, n, columns, device)
         assert arguments[-2:] == (ops.b.data.ptr, ops.c.data.ptr)
         assert arguments[0] == 40 and arguments[1] == {"warp_per_row": n // 4, "shared_tiles": 128}.get(variant, n)
         assert all(type(x) in (np.int32, int) for x in arguments)

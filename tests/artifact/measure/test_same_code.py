@@ -9,9 +9,10 @@ from contenders import refused
 from artifact import paths
 from artifact.measure import portable, run, same_code, verification
 from artifact.measure.portable import Point
-from artifact.systems.async_sparse.portable import of_csr
 from kernels import jit
 from kernels.library import routes
+
+CSR = {"dtype": "float32", "format": "csr", "reorder": ""}
 
 
 def test_what_two_trees_make_of_the_entries():
@@ -120,7 +121,7 @@ def test_a_point_of_each_is_right_and_timed(device, monkeypatch, tmp_path):
     async_sparse = importlib.import_module("kernels.async_sparse")
     small = [
         Point("blocks", "blocks_mma", "opt0", lambda: async_sparse.problem(300, 200, 250, 0.3)),
-        Point("csr", "auto_fp32", "auto_fp32", lambda: of_csr(64, "float32")),
+        Point("csr", "auto_fp32", "auto_fp32", lambda: portable.banded("async_sparse", CSR | {"n": 64})),
     ]
     monkeypatch.setattr(portable, "points", lambda: [("async_sparse", point) for point in small])
     df = portable.measure(device, budget_s=0.05, say=lambda _: None)

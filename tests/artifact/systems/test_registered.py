@@ -28,9 +28,8 @@ def system(folder, name: str, text: str = WHOLE) -> None:
 
 
 def test_systems_are_found_in_their_order(tmp_path):
-    system(tmp_path, "zebra", WHOLE.replace("order = 1", "order = 5"))
-    system(tmp_path, "yak", WHOLE.replace("order = 1", "order = 7"))
-    system(tmp_path, "ant", WHOLE.replace("order = 1", "order = 7"))
+    for name, order in (("zebra", 5), ("yak", 7), ("ant", 7)):
+        system(tmp_path, name, WHOLE.replace("order = 1", f"order = {order}"))
     (tmp_path / "no_room").mkdir()
     found = registry.find(tmp_path)
     assert list(found) == ["zebra", "ant", "yak"]
@@ -64,9 +63,9 @@ def test_every_system_brings_the_source_that_it_cites(tmp_path):
     (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
     with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
         registry.references(tmp_path)
-    (tmp_path / "a" / "references.bib").write_text("@misc{a,\n}")
     system(tmp_path, "c", WHOLE.replace('"a"', '"c"'))
-    (tmp_path / "c" / "references.bib").write_text("@misc{c,\n}\n\n")
+    for name, end in (("a", "}"), ("c", "}\n\n")):
+        (tmp_path / name / "references.bib").write_text(f"@misc{{{name},\n{end}")
     assert registry.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
 
 

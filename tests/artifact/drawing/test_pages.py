@@ -100,6 +100,11 @@ def test_the_roofline_tells_formats_apart_and_leaves_tensor_cores_out(gpu_folder
         f"{format}, {kind} bytes" for format in ("CSR", "2:4", "N:M vectors") for kind in ("requested", "least")
     }
     assert {name: every[name] for name in alone} == alone
+    of = gpu_folder / "casper_sparse"
+    df = pd.concat(records.read(of / f"{name}.csv") for name in records.experiments(of))
+    for kind in ("requested", "least"):
+        ratio = df["useful_flops"] / df[f"{kind}_bytes"]
+        assert alone[f"CSR, {kind} bytes"] == pytest.approx((ratio.min(), ratio.max()))
     for here in ({}, alone, every):
         fig, data = machine.roofline(roofs, here)
         assert len(data) == 4 + 2 * len(here) and (data["flop_per_byte"] > 0).all()

@@ -100,8 +100,8 @@ class About:
                 plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
                 for c, v in heads.items()
             ]
-            if said and not (i and self.row == QUANTITY):
-                grid.axes[i, j].set_title(self.titles.format(*said))
+            hidden = not said or (i and self.row == QUANTITY)
+            grid.axes[i, j].set_title("" if hidden else self.titles.format(*said))  # not the titles of seaborn
         if handles is not None:
             self.key(grid.figure, handles, df if keyed is None else keyed, columns)
         return grid.figure

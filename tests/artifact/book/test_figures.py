@@ -80,6 +80,12 @@ def test_a_kind_draws_every_value(kind):
     assert re.fullmatch(r"A figure: .*\d.*", figures.alt(spec, table()))
 
 
+def test_quantities_have_panels_without_titles_of_their_own():
+    spec = {"kind": "lines", "x": "n", "y": ["rate", "share"], "col": "density", "titles": "at {}"}
+    fig = figures.draw(spec, table().rename(columns={"value": "rate"}))
+    assert [ax.get_title() for ax in fig.axes] == ["at 50 %", "at 100 %", "", ""]
+
+
 def test_rows_that_are_drawn_are_those_that_a_specification_names():
     shown = figures.drawn_rows({"where": {"variant": ["cusparse_best"]}}, table())
     assert set(shown["variant"]) == {"cusparse_best", "auto", "copy"}

@@ -101,6 +101,7 @@ def test_the_figure_has_a_row_for_a_race_and_marks_for_each_gpu(two, race, layou
     for colour, side in ((style.PUBLISHED, "published"), (style.BEST, "best")):
         assert filled(ax, colour) == [(pytest.approx(v), i == 0) for i, v in enumerate(df[side])]
     assert [patch.get_width() for patch in bars.patches][:6] == [0.375, 0.125, 0.5] * 2
+    assert [patch.get_x() for patch in bars.patches][:6] == [0, 0.375, 0.5] * 2
     assert data[summary.OWN].tolist() == [4, 4, 0][:gpus]
     assert all(f"{gpu}: " in summary.told(df)["alt"] or gpus == 1 for gpu in df["gpu"])
 

@@ -363,7 +363,8 @@ def test_totals_tell_apart_what_the_sources_own_data_decide(df):
 
 
 def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
-    text = ledger.ledger({GPU: df}).partition("<script")[0]
+    text, script, _ = ledger.ledger({GPU: df}).partition("<script")
+    assert script and "<script" not in ledger.ledger({GPU: df}, beside="ledger.html")
     found = rows(text)
     assert sorted(found) == sorted(df["id"]) and "http" not in text
     for row in df.to_dict("records"):

@@ -216,24 +216,20 @@ def _encoded(x):
 
 
 def step(
-    job: tuple[Path, str], device, grid, block: int, arguments: Iterable, shared: int = 0, cluster=None
+    job: tuple[Path, str], device, grid, block, arguments: Iterable, shared: int = 0, cluster=None
 ) -> tuple[Any, Any, tuple]:
     """Return a launch (kernel, config, arguments) of a template instantiation, compiled and loaded.
 
-    job: (source, entry). arguments: Python's integers become int32, arrays their addresses, None an address of nothing;
-    NumPy's numbers and tensor maps stay. shared: bytes of dynamic shared memory. cluster: its blocks, of which the grid
-    then counts clusters.
+    job: (source, entry). grid, block: numbers, or a tuple of them. arguments: Python's integers become int32, arrays
+    their addresses, None an address of nothing; NumPy's numbers and tensor maps stay. shared: bytes of dynamic shared
+    memory. cluster: its blocks, of which the grid then counts clusters.
     """
     how = workspace.config(grid, block, shared, cluster)
     return jit.loaded(*job, device, shared), how, tuple(map(_argument, arguments))
 
 
 def _argument(x):
-    if isinstance(x, int):
-        return np.int32(x)
-    if x is None:
-        return 0
-    return x if isinstance(x, (np.generic, tma.Mapped)) else x.data.ptr
+    return np.int32(x) if isinstance(x, int) else x if isinstance(x, tma.Mapped) else workspace.argument(x)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,10 +195,13 @@ def launched_with(cubin: Cubin, count: int) -> Cubin:
             f"{cubin.entry} has {had} registers a thread, so it cannot be launched with {count}: compile it with a "
             "larger __maxnreg__"
         )
-    _look_at_registers(cubin, registers.require_before, count)
-    code = bytearray(cubin.code)
-    struct.pack_into("<I", code, place, count)
-    return replace(cubin, code=bytes(code))
+    with _waits_of(cubin):
+        code = _instructions(cubin)
+        if registers.exchange(code) and (used := registers.used_before(code)) > count:
+            raise ValueError(f"it may use {used} registers before setmaxnreg, and begins with {count}")
+    fewer = bytearray(cubin.code)
+    struct.pack_into("<I", fewer, place, count)
+    return replace(cubin, code=bytes(fewer))
 
 
 #: Attributes of .nv.info, as cuobjdump calls them: EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_FRAME_SIZE, EIATTR_MAX_THREADS.
@@ -232,22 +235,32 @@ def require_registers(cubin: Cubin) -> None:
     What it gives is the cubin's count, which the driver reads, to the threads of __launch_bounds__, or as many as an
     SM has registers for. Kernels of other architectures than `registers.ARCH` exchange none.
     """
-    found = _look_at_registers(cubin, registers.exchange) if cubin.arch == registers.ARCH else None
-    if found is None:
+    if cubin.arch != registers.ARCH:
         return
-    (count,) = struct.unpack_from("<I", cubin.code, _info(cubin)[_REGISTER_COUNT])
-    threads = (
-        math.prod(struct.unpack_from("<3I", cubin.code, at))
-        for which, at in _attributes(cubin, f".nv.info.{cubin.symbol}")
-        if which == _MOST_THREADS
-    )
-    _look_at_registers(cubin, lambda _: registers.require_enough(found, count, next(threads, None)))
+    with _waits_of(cubin):
+        found = registers.exchange(_instructions(cubin))
+        if found is None:
+            return
+        (count,) = struct.unpack_from("<I", cubin.code, _info(cubin)[_REGISTER_COUNT])
+        threads = (
+            math.prod(struct.unpack_from("<3I", cubin.code, at))
+            for which, at in _attributes(cubin, f".nv.info.{cubin.symbol}")
+            if which == _MOST_THREADS
+        )
+        warpgroups = next(threads, registers.SM // count) // registers.WARPGROUP
+        needed = found.needed(warpgroups)
+        if count < needed:
+            raise ValueError(
+                f"{warpgroups} warpgroups begin with {count} registers a thread, then one keeps {found.given} and the "
+                f"others take {found.taken}, which needs {needed}"
+            )
 
 
-def _look_at_registers(cubin: Cubin, look: Callable[..., Any], *numbers):
-    """look(machine code, *numbers), and what it finds wrong is said of the entry."""
+@contextlib.contextmanager
+def _waits_of(cubin: Cubin):
+    """Say of the entry what is found wrong with the registers that its warpgroups exchange."""
     try:
-        return look(_instructions(cubin), *numbers)
+        yield
     except ValueError as error:
         raise ValueError(
             f"{cubin.entry}, as NVRTC {nvrtc_version()} compiles it, may wait for registers for ever ({error}): use "

@@ -19,7 +19,7 @@ class Lazy:
     def __getattr__(self, name: str) -> Any:
         with _IMPORT:
             module = importlib.import_module(self._name)
-        if self._name.startswith("cuda."):  # every launch asks: from now on names are looked up in the module's own
+        if self._name.startswith(("cuda.", "torch")):  # every launch asks: now names are looked up in the module's own
             self.__dict__ = vars(module)
         return getattr(module, name)
 

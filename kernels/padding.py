@@ -5,10 +5,9 @@ A "row" is what lies side by side: of a column-major matrix, a column.
 
 from math import ceil
 
-import numpy as np
-
 from . import jit
-from .lazy import core, cupy
+from .contract import step
+from .lazy import cupy
 
 SOURCE = jit.COMMON / "pitch.cu"
 #: Bytes that are copied at once -> the instantiation.
@@ -52,20 +51,7 @@ def copy(source, target, device) -> tuple:
     # What is copied at once divides rows and addresses of both.
     bits = source.data.ptr | target.data.ptr | source.shape[1] * size | target.shape[1] * size
     unit = min(bits & -bits, max(ENTRIES))
-    kernel = jit.loaded(SOURCE, ENTRIES[unit], device)
     lines = source.shape[0]
     from_pitch, to_pitch = (x.shape[1] * size // unit for x in (source, target))
-    length, i32 = min(from_pitch, to_pitch), np.int32
-    config = core.LaunchConfig(grid=ceil(lines / LINES), block=(32, LINES))
-    return (
-        kernel,
-        config,
-        (
-            i32(length),
-            i32(lines),
-            source.data.ptr,
-            i32(from_pitch),
-            target.data.ptr,
-            i32(to_pitch),
-        ),
-    )
+    arguments = min(from_pitch, to_pitch), lines, source, from_pitch, target, to_pitch
+    return step((SOURCE, ENTRIES[unit]), device, ceil(lines / LINES), (32, LINES), arguments)

@@ -13,7 +13,7 @@ import numpy as np
 
 ARCH = "sm_90a"
 WARPGROUP = 128  #: threads
-_SM = 65_536  # registers
+SM = 65_536  #: registers
 _NONE = 255  # RZ
 _EXCHANGE, _BRANCH, _EXIT = 0x9C8, 0x947, 0x94D
 _TOGETHER = 0x945  # BSSY: threads that go apart after it meet where it says, each at a BSYNC
@@ -57,29 +57,6 @@ def exchange(code: bytes) -> Exchange | None:
             "others take, in one number each"
         )
     return Exchange(given.pop(), taken.pop())
-
-
-def require_enough(found: Exchange, count: int, threads: int | None) -> None:
-    """Raise ValueError where the warpgroups of a kernel take more registers than its launch gives them.
-
-    count: registers of a thread at launch; threads: of a block at most, or None where only its registers limit them.
-    """
-    warpgroups = (threads or _SM // count) // WARPGROUP
-    needed = found.needed(warpgroups)
-    if count < needed:
-        raise ValueError(
-            f"{warpgroups} warpgroups begin with {count} registers a thread, then one keeps {found.given} and the "
-            f"others take {found.taken}, which needs {needed}"
-        )
-
-
-def require_before(code: bytes, count: int) -> None:
-    """Raise ValueError where a kernel whose warpgroups exchange registers may use more than `count` before that."""
-    if exchange(code) is None:
-        return
-    used = used_before(code)
-    if used > count:
-        raise ValueError(f"it may use {used} registers before setmaxnreg, and begins with {count}")
 
 
 def used_before(code: bytes) -> int:

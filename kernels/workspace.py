@@ -67,11 +67,10 @@ _making = threading.Lock()
 
 def of(device) -> Workspace:
     """Return the workspace of a current `cuda.core.Device`."""
-    found = _all.get(device.device_id)
-    if found is None:
-        with _making:
-            found = _all.setdefault(device.device_id, Workspace(device))
-    return found
+    with _making:
+        if device.device_id not in _all:
+            _all[device.device_id] = Workspace(device)
+        return _all[device.device_id]
 
 
 @functools.lru_cache(1024)

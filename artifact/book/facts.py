@@ -19,6 +19,7 @@ from artifact.measure import records, run
 
 Value = bool | int | float | str
 Fact = tuple[str, Value]
+Facts = Mapping[str, Any]  #: nested, as `flat` takes them
 FILE = f"{records.FACTS}.csv"
 
 

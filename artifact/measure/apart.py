@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def release(problem: Problem) -> None:
     """Forget a problem's operands, and give their memory back."""
     problem.release()
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+def free() -> None:
+    """Give back what PyTorch keeps of the GPU's memory."""
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
 
 
 @functools.cache

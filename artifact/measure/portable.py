@@ -8,19 +8,22 @@ that the kernels are right, and what they make of the same caches and memory.
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from artifact import command, registry
 from artifact.measure import device as gpus
 from artifact.measure.run import BUDGETS_S, Contender, measure_point, willing
 from kernels import gpu
 from kernels.contract import Problem, require
+from kernels.formats import csr
 
 #: Bytes of shared memory of a block that a GeForce has.
 GEFORCE = 101_376
@@ -37,9 +40,27 @@ class Point(NamedTuple):
 
 
 def points() -> list[tuple[str, Point]]:
-    """(system, point) of the systems that have a portable.py."""
-    systems = [system for system in registry.find() if (registry.FOLDER / system / "portable.py").is_file()]
-    return [(system, point) for system in systems for point in registry.module(system, "portable").points()]
+    """(system, point) of the systems that have a portable.toml."""
+    return [
+        (system, Point(spec["what"], spec["elsewhere"], spec["own"], partial(make, system, spec["problem"] | differs)))
+        for system in registry.find()
+        if (path := registry.FOLDER / system / "portable.toml").is_file()
+        for spec in registry.toml(path)["point"]
+        for differs, make in product(spec["each"], [banded if spec.get("banded") else problem])
+    ]
+
+
+def problem(system: str, options: Mapping[str, Any]) -> Problem:
+    """Make a system's problem."""
+    return importlib.import_module(f"kernels.{system}").problem(**options)
+
+
+def banded(system: str, options: Mapping[str, Any], size: int = 20_000) -> Problem:
+    """Make a system's problem of a matrix in CSR: a band with 12 non-zeros in each row, and a few anywhere."""
+    band = sp.diags_array([1.0] * 12, offsets=range(-6, 6), shape=(size, size))
+    a = sp.csr_array(band + sp.random_array((size, size), density=1e-4, rng=np.random.default_rng(0)))
+    made = importlib.import_module(f"kernels.{system}").problem_from_csr
+    return made(csr.from_scipy(a.astype(np.float32)), **options)
 
 
 def measure(
@@ -52,7 +73,7 @@ def measure(
     """
     rows: list[dict[str, Any]] = []
     for system, point in ((r, p) for r, p in points() if only in ("", p.what)):
-        module, problem = importlib.import_module(f"kernels.{system}"), point.make()
+        module, asked = importlib.import_module(f"kernels.{system}"), point.make()
         dense = registry.contenders([name for name in module.BASELINES if name.startswith("cublas")], opened)
         contenders: dict[str, Contender] = {
             PORTABLE: partial(module.prepare, point.elsewhere, device=gpu.Portable(opened)),
@@ -62,18 +83,18 @@ def measure(
         }
         found = willing(
             contenders,
-            partial(measure_point, problem, opened=opened, budget_s=budget_s),
+            partial(measure_point, asked, opened=opened, budget_s=budget_s),
             lambda _, why: say(f"left out: {why}"),
-            PORTABLE,
+            [PORTABLE],
         )
         fastest = min((t.median_us for n, (_, _, t) in found.items() if n in dense), default=np.nan)
         mine = [
             {
                 "what": point.what,
-                **{name: getattr(problem, name) for name in ("label", "m", "n", "k", "density")},
+                **{name: getattr(asked, name) for name in ("label", "m", "n", "k", "density")},
                 "contender": name,
                 "median_us": timing.median_us,
-                "tflops": problem.useful_flops / timing.median_us / 1e6,
+                "tflops": asked.useful_flops / timing.median_us / 1e6,
                 "over_dense": fastest / timing.median_us,
                 "rel_err": errors.rel_err,
                 "prepare_ms": cost.prepare_ms,

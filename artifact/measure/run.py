@@ -21,7 +21,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -492,13 +492,13 @@ def willing(
     contenders: Mapping[str, Contender],
     work: Callable[[Mapping[str, Contender]], Result],
     left_out: Callable[[str, str], Any],
-    must: str = "",
+    must: Collection[str] = (),
 ) -> Result:
     """Return what `work` makes of the contenders, without those that refuse, or are a library that is wrong.
 
     work: measures all that it is given, and raises what their binding and their check raise. left_out: hears each
-    name, and why. must: the one that is not left out. Raises `verification.WrongResult` for a wrong contender that is
-    no library, ValueError as `must` does, and Refused by the last one where nobody is left.
+    name, and why. must: those that are not left out. Raises `verification.WrongResult` for a wrong contender that is
+    no library, ValueError as those of `must` do, and Refused by the last one where nobody is left.
     """
 
     def refusing(name: str, prepare: Contender, problem: Problem) -> PreparedKernel:
@@ -507,7 +507,7 @@ def willing(
         except ValueError as error:
             raise Refused(name, str(error)) from error
 
-    here = {name: prepare if name == must else partial(refusing, name, prepare) for name, prepare in contenders.items()}
+    here = {name: prepare if name in must else partial(refusing, name, prepare) for name, prepare in contenders.items()}
     while True:
         try:
             return work(here)
@@ -517,6 +517,31 @@ def willing(
             if here.pop(name if library else "", None) is None or not here:
                 raise
             left_out(name, str(error))
+
+
+def measure_willing(
+    run: Run,
+    experiment: str,
+    problems: Sequence[Problem],
+    contenders: Mapping[str, Contender],
+    must: Collection[str] = (),
+) -> None:
+    """Measure problems with the contenders that take them: see `willing`.
+
+    Who is left out has no row of any of these problems, which is said and written down (`records.read_absent`).
+    """
+
+    def left_out(name: str, why: str) -> None:
+        _say(f"{run.room}/{experiment} goes on without it: {why}")
+        leave_out(run.folder / f"{experiment}.csv", name, problems, why)
+
+    willing(contenders, partial(run.measure, experiment, problems), left_out, must)
+
+
+def leave_out(path: Path, contender: str, problems: Iterable[Problem], why: str) -> None:
+    """Write down that a record has no row of a contender at these problems."""
+    for problem in problems:
+        records.leave_out(path, (contender, *(getattr(problem, name) for name in records.POINT)), why)
 
 
 # ---------------------------------------------------------------- what the compiler made

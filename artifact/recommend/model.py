@@ -268,7 +268,6 @@ class Advice:
     guess: Guess
     reordered: tuple[Statistics, Guess] | None  #: after reverse Cuthill-McKee, where it can be
     dense_us: float  #: of a dense multiplication, estimated; NaN where there is nothing to estimate it from
-    known: pd.DataFrame  #: rows of the record that are of this very matrix and N
     evaluated: pd.DataFrame  #: `evaluate` of the pool
 
 
@@ -297,8 +296,7 @@ def advise(
     dense = landscape.dense_us(
         landscape.dense_rates(gpu_folder, folder), precision, a.m, n, a.k, landscape.copy_gbps(gpu_folder)
     )
-    known = chosen.df[(chosen.df["label"] == name) & (chosen.df["n"] == n)]
-    return Advice(name, n, chosen, found, guess(fitted, found, n), reordered, dense, known, evaluate(chosen))
+    return Advice(name, n, chosen, found, guess(fitted, found, n), reordered, dense, evaluate(chosen))
 
 
 def payoff(table: pd.DataFrame) -> tuple[float, str]:
@@ -376,7 +374,8 @@ def _truth(answer: Advice) -> list[str]:
 
     Nothing where they do not have it.
     """
-    times = answer.known.set_index("variant")["median_us"]
+    df = answer.pool.df.set_index("variant")
+    times = df[(df["label"] == answer.name) & (df["n"] == answer.n)]["median_us"]
     mine = [f", the advised {v} {short(us)} µs" for v, us in times.items() if v == answer.guess.variant]
     best = [f"Recorded of this very matrix: {v} {short(us)} µs" for v, us in times.nsmallest(1).items()]
     return [f"{''.join(best + mine)}."] if best else []

@@ -1,7 +1,7 @@
 """What is run of no system, the library and the formats' own kernels, and what the systems' cases share.
 
 Every variant that is a kernel of its own, whatever else its `prepare` takes, on problems with several tiles, ragged
-edges, cut rows and split sums (`artifact/systems/<system>/sanitize.py`).
+edges, cut rows and split sums (`artifact/systems/<system>/sanitize.toml`, or `.py` of what is more than a problem).
 
 A kernel is told of few multiprocessors (`few`), so that blocks that stay have several tiles each of a problem this
 small. Kernels that choose among the others ("auto") are left out, and so are the ceilings, which measure and compute
@@ -13,6 +13,7 @@ runs the cases of a system in one process. It writes a line of JSON to OUT befor
 what came of it, and which kernels it loaded. So a case that hangs or ends the process is known by its name.
 """
 
+import importlib
 import json
 import sys
 import time
@@ -170,6 +171,15 @@ def own(system) -> dict[str, Callable]:
     return {
         name: partial(system.prepare, name) for name in system.VARIANTS if "auto" not in name and name not in CHOOSING
     }
+
+
+def specified(system: str, path: Path, lab: Lab) -> Iterable[Case]:
+    """Yield the cases that a file names: problems, of `scattered` where it says so, and kernels, by default all."""
+    module = importlib.import_module(f"kernels.{system}")
+    for case in registry.toml(path)["case"]:
+        make = partial(module.problem_from_csr, scattered()) if case.get("scattered") else module.problem
+        binds = {name: partial(module.prepare, name) for name in case.get("kernels", own(module))}
+        yield from lab.products(make(**case["problem"]), binds)
 
 
 def configured(prepare: Callable, config, problem, device, **more):
@@ -417,9 +427,13 @@ SHARED = {"library": library, "generated": generated, "conversions": conversions
 def find() -> dict[str, Callable[[Lab], Iterable[Case]]]:
     """Return what one process runs: name -> its cases.
 
-    The systems' own, from their sanitize.py, and those of no system.
+    The systems' own, from their sanitize.toml or sanitize.py, and those of no system.
     """
-    of_systems = (registry.module(system, "sanitize").CASES for system in registry.find())
+    of_systems = (
+        {system: partial(specified, system, toml)} if toml.is_file() else registry.module(system, "sanitize").CASES
+        for system in registry.find()
+        for toml in [registry.FOLDER / system / "sanitize.toml"]
+    )
     return {name: cases for found in (*of_systems, SHARED) for name, cases in found.items()}
 
 

@@ -284,7 +284,7 @@ def measure(
         def work(here: Mapping[str, run.Contender], problem: Problem = problem) -> pd.DataFrame:
             return begun.measure(EXPERIMENT, [problem], here)
 
-        run.willing(everybody, work, left_out, must=contender.name)
+        run.willing(everybody, work, left_out, must=[contender.name])
     return records.read(path)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .. import jit
-from ..contract import Kernel, Launch, require
+from ..contract import Kernel, Launch, require, step
 from ..formats import half, two_four
-from ..lazy import core, cupy
+from ..lazy import cupy
 
 HERE = Path(__file__).parent
 SYSTEM = "ceilings"
@@ -135,12 +135,12 @@ def prepare(variant: str, device, seed: int = 0) -> Ceiling:
     return _BIND[variant](device, np.random.default_rng(seed))
 
 
-def _ready(variant, device, grid, arguments, output, keep, threads=THREADS, shared_bytes=0) -> Launch:
+def _ready(variant, device, grid, *arguments, threads=THREADS, shared_bytes=0) -> Launch:
+    """Return a launch; arguments: numbers and arrays, the last one what it writes."""
     (entry,) = VARIANTS[variant].entries
-    cubin = jit.compile_cubin(VARIANTS[variant].source, entry, jit.arch_of(device))
-    config = core.LaunchConfig(grid=grid, block=threads, shmem_size=shared_bytes)
-    step = (jit.load(cubin, shared_bytes), config, arguments)
-    return Launch(variant, [step], output, keep=keep)
+    *keep, output = (x for x in arguments if not isinstance(x, int))
+    job = VARIANTS[variant].source, entry
+    return Launch(variant, [step(job, device, grid, threads, arguments, shared_bytes)], output, keep=tuple(keep))
 
 
 def _blocks(device) -> int:
@@ -152,9 +152,8 @@ def _prepare_fma(device, rng) -> Ceiling:
     a = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
     b = cupy.asarray(rng.uniform(0.1, 0.9, threads).astype(np.float32))
     out = cupy.empty(threads, cupy.float32)
-    arguments = (np.int32(FMA_ITERATIONS), a.data.ptr, b.data.ptr, out.data.ptr)
     expected = b.astype(np.float64) / (1 - a.astype(np.float64))
-    bound = _ready("fma", device, _blocks(device), arguments, out, (a, b))
+    bound = _ready("fma", device, _blocks(device), FMA_ITERATIONS, a, b, out)
     return Ceiling(bound, 2 * threads * FMA_CHAINS * FMA_ITERATIONS, 0, expected)
 
 
@@ -164,17 +163,16 @@ def _prepare_copy(device, rng) -> Ceiling:
     grid = min(COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 4) // block
     words = cupy.random.RandomState(int(rng.integers(2**31))).rand(grid * block // 4, dtype=np.float32)
     out = cupy.empty_like(words)
-    bound = _ready("copy", device, grid, (words.data.ptr, out.data.ptr), out, (words,), COPY_THREADS)
+    bound = _ready("copy", device, grid, words, out, threads=COPY_THREADS)
     return Ceiling(bound, 0, 2 * words.nbytes, words)
 
 
 def _prepare_l2_read(device, rng) -> Ceiling:
     values = cupy.asarray(rng.random(L2_BYTES // 4, np.float32))
     out = cupy.empty(_blocks(device) * THREADS, cupy.float32)
-    arguments = (np.int32(values.size // 4), np.int32(L2_ROUNDS), values.data.ptr, out.data.ptr)
     # Thread t of a block sums the float4 values t, t + THREADS, ...: the same in every block.
     per_thread = values.astype(np.float64).reshape(-1, THREADS, 4).sum(axis=(0, 2)) * L2_ROUNDS
-    bound = _ready("l2_read", device, _blocks(device), arguments, out, (values,))
+    bound = _ready("l2_read", device, _blocks(device), values.size // 4, L2_ROUNDS, values, out)
     work = values.nbytes * L2_ROUNDS * _blocks(device)
     return Ceiling(bound, 0, work, cupy.tile(per_thread, _blocks(device)))
 
@@ -183,11 +181,10 @@ def _prepare_shared_read(device, rng) -> Ceiling:
     values = cupy.asarray(rng.random(SHARED_WORDS, np.float32))
     threads = _blocks(device) * THREADS
     out = cupy.empty(threads, cupy.float32)
-    arguments = (np.int32(SHARED_ROUNDS), values.data.ptr, out.data.ptr)
     loads = SHARED_ROUNDS * SHARED_UNROLL
     laps = SHARED_WORDS // 4 // THREADS  # a thread comes back to its first value after so many loads
     fours = values.astype(np.float64).reshape(laps, THREADS, 4).sum(axis=(0, 2)) * (loads / laps)
-    bound = _ready("shared_read", device, _blocks(device), arguments, out, (values,))
+    bound = _ready("shared_read", device, _blocks(device), SHARED_ROUNDS, values, out)
     return Ceiling(bound, 0, 16 * loads * threads, cupy.tile(fours, _blocks(device)))
 
 
@@ -223,8 +220,8 @@ def _tensor(
     operands = tuple(cupy.asarray(operand) for operand in operands)
     blocks = device.properties.multiprocessor_count
     out = cupy.empty((blocks, *product.shape), cupy.float32)
-    arguments = (np.int32(iterations), *(operand.data.ptr for operand in operands), out.data.ptr)
-    bound = _ready(variant, device, blocks, arguments, out, operands, TENSOR_THREADS, shared)
+    given = iterations, *operands, out
+    bound = _ready(variant, device, blocks, *given, threads=TENSOR_THREADS, shared_bytes=shared)
     expected = cupy.broadcast_to(cupy.asarray(iterations * product), out.shape)
     flops = 2 * out.size * k * iterations
     return Ceiling(bound, flops, 0, expected, MMA_FLOPS, TENSOR_TOLERANCE)

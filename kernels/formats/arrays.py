@@ -73,28 +73,25 @@ def _moved(x, move: Callable):
     return x if all(made[name] is array for name, array in x.arrays.items()) else replace(x, **made)
 
 
-def require_one_side(kind: str, arrays: dict[str, Any]) -> None:
-    """Raise ValueError, one sentence, unless all of a format's arrays are NumPy's, or CuPy's on one GPU."""
-    sides = {}
-    for name, x in arrays.items():
-        on_gpu = hasattr(x, "__cuda_array_interface__") and not isinstance(x, np.ndarray)
-        require(
-            isinstance(x, np.ndarray) or (on_gpu and hasattr(x, "flags")),
-            f"{kind} {name} is {type(x).__module__}.{type(x).__qualname__}, but must be an array of NumPy or CuPy",
-        )
-        sides[f"GPU {x.device.id}" if on_gpu else "the host"] = name
-    require(
-        len(sides) == 1,
-        f"{kind} has {' and '.join(f'{name} on {side}' for side, name in sides.items())}: copy all to one of them",
-    )
-
-
 def require_arrays(kind: str, x, wanted: dict[str, tuple[Any, tuple]], where: str = "") -> None:
     """Raise ValueError, one sentence, unless a format's arrays are as they must be, without gaps and on one side.
 
     wanted: field -> (dtype, shape), in which a word stands for any length. where: what asks for these.
     """
-    require_one_side(kind, {name: getattr(x, name) for name in wanted})
+    sides = {}
+    for name in wanted:
+        array = getattr(x, name)
+        on_gpu = hasattr(array, "__cuda_array_interface__") and not isinstance(array, np.ndarray)
+        require(
+            isinstance(array, np.ndarray) or (on_gpu and hasattr(array, "flags")),
+            f"{kind} {name} is {type(array).__module__}.{type(array).__qualname__}, but must be an array of NumPy or "
+            "CuPy",
+        )
+        sides[f"GPU {array.device.id}" if on_gpu else "the host"] = name
+    require(
+        len(sides) == 1,
+        f"{kind} has {' and '.join(f'{name} on {side}' for side, name in sides.items())}: copy all to one of them",
+    )
     for name, (kind_of, shape) in wanted.items():
         array, dtype = getattr(x, name), np.dtype(kind_of)
         fits = len(shape) == array.ndim and all(n in (size, str(n)) for n, size in zip(shape, array.shape, strict=True))
@@ -124,9 +121,16 @@ def checked(a, look: tuple | None, check: Callable[[Any], None]):
 
     look: of `first_fault`, which decides whether a matrix on a GPU has to be checked there; None: it has.
     """
-    if a.xp is np or look is None or first_fault(*look):
+    fault = first_fault(*look) if look and a.xp is not np else None
+    if fault or look is None or a.xp is np:
         check(to_host(a))
+    require_both(fault)
     return a
+
+
+def require_both(fault) -> None:
+    """Raise ValueError where a kernel found a fault and the host none."""
+    require(not fault, f"arrays have a fault on the GPU, {fault}, but none on the host: bring some that nobody writes")
 
 
 def require_none(wrong, said: Callable[[int], str]) -> None:

@@ -113,25 +113,31 @@ def require_compressed(
     )
     word, held = "column" if indices == "col_idx" else "row", "blocks" if kind in ("BSR", "BSC") else "values"
     ends = f"there are {index.shape[0]} {word} indices and {stored} {held}: all three must agree"
+    fault = None
     if array_module(ptr) is not np:
         sizes = np.int64(rows), index, np.int64(stored), np.int64(within)
         entry = f"compressed<{_named(kind, pointers, ptr)}, {_named(kind, indices, index)}>"
-        if not indices_too or not arrays.first_fault(entry, max(rows + 1, stored), ptr, *sizes):
+        fault = arrays.first_fault(entry, max(rows + 1, stored), ptr, *sizes) if indices_too else None
+        if not fault:
             return
         ptr, index = ptr.get(), index.get()
     if indices_too or ptr[-1] > stored:
         end = min(int(ptr[-1]), stored)
         csr.require_indices(kind, {pointers: ptr, indices: index[:end]}, end, ends, within, what)
+    arrays.require_both(fault)
 
 
 def require_within(kind: str, name: str, index, count: int, what: str) -> None:
     """Raise ValueError, one sentence, unless indices are 0 to count - 1; NumPy or CuPy."""
+    fault = None
     if array_module(index) is not np:
-        size = index.shape[0]
-        if not arrays.first_fault(f"within<{_named(kind, name, index)}>", size, index, np.int64(size), np.int64(count)):
+        size, entry = index.shape[0], f"within<{_named(kind, name, index)}>"
+        fault = arrays.first_fault(entry, size, index, np.int64(size), np.int64(count))
+        if not fault:
             return
         index = index.get()
     csr.require_within(kind, name, index, count, what)
+    arrays.require_both(fault)
 
 
 def _named(kind: str, name: str, index) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from .. import gpu, jit, workspace
 from ..lazy import cupy, driver
 from . import csr
+from .arrays import require_both
 from .csr import Csr
 
 SOURCE = Path(__file__).with_name("intake.cu")
@@ -100,6 +101,7 @@ def looked(
     if check and (row or entry):
         row_ptr = _copied(arrays.row_ptr, arrays.row_bytes, arrays.m + 1)
         csr.require_right(row_ptr, _copied(arrays.col_idx, arrays.col_bytes, arrays.nnz), arrays.nnz, arrays.k)
+        require_both((row, entry))
     return Facts(longest, falls == starts, fingerprint, shares)
 
 

@@ -29,9 +29,7 @@ import numpy as np
 
 from ..contract import require, require_seed, require_whole
 from . import compress as on_gpu
-from .arrays import Arrays, array_module, checked, require_arrays, require_none, require_share
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
+from .arrays import Arrays, array_module, checked, require_arrays, require_none, require_share, to_device, to_host  # noqa: F401 (for callers)
 from .csr import INT32_MAX
 
 #: Elements of the dense matrix worked on at a time, to bound the temporaries. `random` draws chunk by

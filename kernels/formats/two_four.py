@@ -59,9 +59,7 @@ from ..contract import require, require_seed, require_whole
 from ..lazy import cupy
 from . import compress as on_gpu
 from . import half, layout
-from .arrays import Arrays, array_module, checked, require_arrays, require_known, require_none
-from .arrays import to_device as to_device
-from .arrays import to_host as to_host
+from .arrays import Arrays, array_module, checked, require_arrays, require_known, require_none, to_device, to_host  # noqa: F401 (for callers)
 from .csr import INT32_MAX
 
 SOURCE = Path(__file__).with_name("two_four.cu")

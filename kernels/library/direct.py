@@ -22,7 +22,6 @@ from .dense import Dense, require_no_grad
 SOURCE, SAMPLED = (jit.ROOT / "library" / f"{name}.cu" for name in ("direct", "sddmm"))
 WARPS = 8  #: of a block, each with a row
 LONGEST = 16384  #: entries of a row
-ENTRIES = tuple(f"sddmm<{width}>" for width in (4, 2, 1))
 #: dtype of indices -> their bytes, what direct.cu calls them; of values: what it calls them, how many a word holds.
 _INDICES = {"int32": (4, "int"), "int64": (8, "long long")}
 _NUMBERS = {"float32": ("Float", 1), "bfloat16": ("Sixteen<BF16>", 2), "float16": ("Sixteen<F16>", 2)}

@@ -15,7 +15,7 @@ import numpy as np
 from .. import formats
 from ..contract import require
 from ..formats import arrays, bcsr, compress, csr, foreign, half, intake, nm, two_four, wcsr
-from ..lazy import torch
+from ..lazy import cupy, torch
 from .dense import called, named
 
 FORMATS = (csr.Csr, bcsr.Bcsr, wcsr.Wcsr, two_four.TwoFour, nm.Nm)
@@ -92,9 +92,7 @@ def size_of(a) -> tuple[int, int]:
 
 def values_of(a):
     """float32: every value that a format stores, exact."""
-    if isinstance(a, csr.Csr | nm.Nm):
-        return a.val
-    return a.val if a.dtype == "float32" else half.from_bits(a.val, a.dtype)
+    return a.val if getattr(a, "dtype", "float32") == "float32" else half.from_bits(a.val, a.dtype)
 
 
 def dtype_named(a) -> str:
@@ -169,9 +167,8 @@ def _is_torch(a) -> bool:
 
 
 def _is_sparse(a) -> bool:
-    if _is_torch(a):
-        return is_semi_structured(a) or str(a.layout) != "torch.strided"
-    return is_scipy(a)
+    of_torch = _is_torch(a) and (is_semi_structured(a) or str(a.layout) != "torch.strided")
+    return of_torch or is_scipy(a)
 
 
 is_scipy = foreign.is_sparse
@@ -219,8 +216,6 @@ def array(tensor):
     tensor = tensor.detach().resolve_neg().contiguous()  # a sign that is a flag does not travel
     if not tensor.is_cuda:
         return tensor.numpy()
-    import cupy
-
     # What cupy.from_dlpack does, in a tenth of its time.
     kind, size = np.dtype(named(tensor.dtype)), tensor.numel()
     memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), max(1, size) * kind.itemsize, tensor, tensor.get_device())
@@ -235,8 +230,13 @@ def csr_of(m: int, k: int, row_ptr, col_idx, val) -> csr.Csr:
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
-    row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr, copy=False)
-    return csr.Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
+    return csr.Csr(
+        int(m),
+        int(k),
+        csr.narrowed("CSR", "row_ptr", row_ptr, copy=False),
+        csr.narrowed("CSR", "col_idx", col_idx, copy=False),
+        val,
+    )
 
 
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):

@@ -48,8 +48,7 @@ class Step:
         """Return the arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
         arguments = self.arguments
         for place, whose, mapped in self.places:
-            address = addresses[whose]
-            arguments[place] = address if mapped is None else self._map(place, address, mapped)
+            arguments[place] = addresses[whose] if mapped is None else self._map(place, addresses[whose], mapped)
         return tuple(arguments)
 
     def _map(self, place: int, address: int, said: tma.Mapped):
@@ -239,9 +238,8 @@ class Plan:
         """
         name, rows = ("B", self.k) if whose == B else ("out", self.m)
         x = dense.describe(array, name)
-        shapes = [(rows, self.n)] + [(rows,)] * (self.n == 1)
         require(
-            x.shape in shapes,
+            x.shape == (rows, self.n) or (self.n == 1 and x.shape == (rows,)),
             f"{name} is {' x '.join(map(str, x.shape))}, but the plan is for "
             f"{rows} x {self.n}: plan anew for another size",
         )

@@ -235,9 +235,7 @@ def written(way: Route, choice: str, p: Multiplication, device):
     """
     family, (name, _, knobs) = way.family, choice.partition(" ")
     try:
-        config = choice
-        if family.choices is not None:
-            config = autotune.choices.parse_knobs(knobs, family.choices.families[name])
+        config = choice if not family.choices else autotune.choices.parse_knobs(knobs, family.choices.families[name])
         return config if family.fits(config, p, device) else None
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
@@ -470,9 +468,8 @@ def blocks(m: int, n: int, k: int, count: int, block: tuple[int, int], numbers: 
 
 def vectors(m: int, n: int, k: int, density: float, vector: int, numbers: str) -> Work:
     """N:M; tensor cores multiply 128 rows together, so the union of what their vectors keep."""
-    each = 1.0
-    if numbers != "fp32" and density:
-        each = (1 - (1 - density) ** max(1, 128 // vector)) / density
+    together = numbers != "fp32" and density
+    each = (1 - (1 - density) ** max(1, 128 // vector)) / density if together else 1.0
     return Work(f"nm {numbers}", numbers, m, n, k, m * k * density, more=each)
 
 

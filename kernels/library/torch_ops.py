@@ -34,10 +34,6 @@ _numbers = itertools.count()
 _matrices: weakref.WeakValueDictionary[int, SparseMatrix] = weakref.WeakValueDictionary()
 
 
-#: What a copy of a matrix makes anew, when it is first asked for.
-_OWN = ("number", "device", "_plans", "_spmm", "_transpose", "_sampled", "_dense")
-
-
 class SparseMatrix:
     """A (m, k) on the GPU for C = A · B in PyTorch; plans are made when a number of columns is first met.
 
@@ -98,7 +94,8 @@ class SparseMatrix:
 
     def __getstate__(self) -> dict:
         """Return what makes the matrix, without what is made of it: what copies and files have."""
-        return {name: x for name, x in vars(self).items() if name not in _OWN} | {"a": formats.to_host(self.a)}
+        own = "number", "device", "_plans", "_spmm", "_transpose", "_sampled", "_dense"  # made anew when asked for
+        return {name: x for name, x in vars(self).items() if name not in own} | {"a": formats.to_host(self.a)}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state, device=None)
@@ -106,9 +103,6 @@ class SparseMatrix:
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {type(self.a).__name__}, {self.a.nnz} non-zeros)"
-
-    def __matmul__(self, b):
-        return self.matmul(b)
 
     def matmul(self, b, values=None):
         """C (m, n) = A · B for a tensor B (k, n), row-major, or of a vector (k,) C (m,).
@@ -138,6 +132,8 @@ class SparseMatrix:
             if autocast_dtype(b) is not None:
                 b, values = b.float(), values.float()
         return self._spmm(b, values, self.number, False, self.shape[0])
+
+    __matmul__ = matmul
 
     # ---- what the operators call
 
@@ -290,9 +286,8 @@ def autocast_dtype(x):
     import torch
 
     kind = x.device.type
-    if kind in ("cuda", "cpu") and torch.is_autocast_enabled(kind):  # what torch.compile can follow
-        return torch.get_autocast_dtype(kind)
-    return None
+    on = kind in ("cuda", "cpu") and torch.is_autocast_enabled(kind)  # what torch.compile can follow
+    return torch.get_autocast_dtype(kind) if on else None
 
 
 def cast(x, tensor):

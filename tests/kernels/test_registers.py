@@ -156,9 +156,9 @@ def test_registers_before_the_exchange_bound_a_smaller_launch(of_its_own):
     few = of_its_own(32, 160, 8, limit="__maxnreg__(160)")
     assert 8 <= registers.used_before(jit._instructions(few)) <= 128
     jit.require_registers(jit.launched_with(few, 128))
-    code, used = jit._instructions(few), registers.used_before(jit._instructions(few))
-    registers.require_before(code, used)
-    says([f"may use {used} registers"], lambda: registers.require_before(code, used - 1))
+    used = registers.used_before(jit._instructions(few))
+    jit.launched_with(few, used)
+    says([f"may use {used} registers"], lambda: jit.launched_with(few, used - 1))
     many = of_its_own(32, 160, 130, limit="__maxnreg__(160)")
     assert registers.used_before(jit._instructions(many)) > 128
     says(

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, given, ratio, where
 from artifact.drawing.compiled import HOPPER
 from artifact.drawing.formatting import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
-from artifact.systems.async_sparse import contenders, experiments, scripts
-from artifact.systems.async_sparse.contenders import (
+from artifact.systems.async_sparse import experiments, scripts
+from artifact.systems.async_sparse.experiments import (
     AUTO_FP32,
     AUTO_HALF,
     AUTO_TF32,
@@ -64,7 +64,6 @@ FASTER = 1.1  #: times: what heat and chance do not explain
 SLOW = 0.95  #: times as fast as cuSPARSE: below, a point counts as slower
 NEAR = 1.1  #: times the best time: so near, a proposal is good
 GOAL = {"us": 400, "paid": 25}  #: what a plan without trials was to take, and the multiplications to have paid after
-Facts = Mapping[str, Any]
 
 #: Counter -> column of `profile`.
 COUNTED = {
@@ -111,7 +110,7 @@ def of(run: Run) -> Iterator[Fact]:
         left_out(run, "spmm_tf32", tf32),
         windows(tf32),
         parts(get("wcsr_parts")),
-        [("voltrix.over_csr", value(contenders.apart(), "speedup_csr", kernel="Voltrix", n=N))],
+        [("voltrix.over_csr", value(experiments.apart(), "speedup_csr", kernel="Voltrix", n=N))],
         goal(AUTO_FP32, float32),
         goal(AUTO_TF32, tf32),
         goal(AUTO_HALF, get("spmm_half")),
@@ -140,23 +139,24 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
 
     How a sentence calls a contender.
     """
-    layer = where(table3, quantity="speedup_range").set_index("density")[["low", "high"]]
-    over_bell, implied = contenders.over_bell(table2), contenders.implied(table2)
-    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], contenders.shares(over_bell)
-    registers, stage = contenders.WARPGROUP * sum(contenders.REGISTERS), contenders.STAGE
-    in_stage, wide = sum(stage.values()), contenders.padded(248)
+    over_bell, implied = experiments.over_bell(table2), experiments.implied(table2)
+    ladder, steps = implied[[*THREE, "opt4", KEPT, "opt6"]], experiments.shares(over_bell)
+    registers, stage = experiments.WARPGROUP * sum(experiments.REGISTERS), experiments.STAGE
+    in_stage, wide = sum(stage.values()), experiments.padded(248)
     # TFLOP/s of BCSR by the share of blocks, as section IV defines them.
     latency = where(table3, quantity="latency", variant=KEPT, n=65536).set_index("density")["low"].sort_index()
     rates = 2.0 * 18944 * 3584 * 65536 * latency.index / latency / 1e9
-    of_wcsr = contenders.recomputed(table1)
+    of_wcsr = experiments.recomputed(table1)
     widest, off = where(of_wcsr, n=N, density=0).set_index("kernel"), of_wcsr[~of_wcsr["agrees"]]
     both = {v: value(text, "end_to_end", variant=v, size=65536) for v in (KEPT, "minference", "both")}
     return {
-        "told": {v: told(v) for v in (*contenders.NAMES, *contenders.CSR_ALGORITHMS)},
+        "told": {v: told(v) for v in (*experiments.NAMES, *experiments.CSR_ALGORITHMS)},
         "stated.over_bell": over_bell,
         "stated.gain": where(text, quantity="gain").set_index("variant")["low"],
         "stated.share_of_gain": value(text, "share_of_gain"),
-        "stated.layer": layer.rename(lambda density: round(100 * (1 - density))),
+        "stated.layer": where(table3, quantity="speedup_range")
+        .set_index("density")[["low", "high"]]
+        .rename(lambda density: round(100 * (1 - density))),
         "stated.matrices": table2.drop_duplicates("variant").set_index("variant")["matrices"][[KEPT, "opt7"]],
         "stated.wcsr_over": widest["stated"],
         "stated.wcsr_tflops": value(table1, "tflops", kernel="WCSR", n=N, density=0.01),
@@ -165,10 +165,10 @@ def stated(table1: pd.DataFrame, table2: pd.DataFrame, table3: pd.DataFrame, tex
         "stated.share": {"difference": steps["by difference"], "factor": steps["by factor"]},
         "block": {
             **{"registers": registers, "stage_kib": in_stage // 1024},
-            "by_registers": contenders.SM_REGISTERS // registers,
-            "by_shared": contenders.SM_SHARED // (contenders.STAGES * in_stage + contenders.RESERVED),
+            "by_registers": experiments.SM_REGISTERS // registers,
+            "by_shared": experiments.SM_SHARED // (experiments.STAGES * in_stage + experiments.RESERVED),
         },
-        "sm.registers": contenders.SM_REGISTERS,
+        "sm.registers": experiments.SM_REGISTERS,
         "stage": {"a_kib": stage["A"] // 1024, "b_kib": stage["B"] // 1024},
         "multicast.saves": 1 - (stage["A"] / 2 + stage["B"]) / in_stage,  # A read once for two blocks
         "stated.tflops.fig7": value(text, "tflops", variant="opt5_n256"),
@@ -190,12 +190,12 @@ def compiled(report: pd.DataFrame, text: pd.DataFrame) -> Facts:
     """Of the compile report: registers that TMA frees and that are moved."""
     here, said = where(report, target=HOPPER), where(text, quantity="registers_freed").iloc[0]
     most = here.groupby("variant")["registers"].max().astype(int)
-    threads = (1 + CONSUMERS) * contenders.WARPGROUP
+    threads = (1 + CONSUMERS) * experiments.WARPGROUP
     return {
         "compiled.spilling": listed(dict.fromkeys(here.loc[here["spills"].astype(bool), "variant"])),
         "registers": most[THREE],
         "freed": {"here": most["opt1"] - most["opt2"], "low": said["low"], "high": said["high"]},
-        "sm.registers": contenders.SM_REGISTERS,
+        "sm.registers": experiments.SM_REGISTERS,
         "start": {"threads": threads, "registers": threads * most["opt3"]},
     }
 
@@ -214,7 +214,7 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
     """How large the matrices are, and what each step, each branch and each library is worth, beside what is stated."""
     one, ahead = df.drop_duplicates("label"), ratio(df, CSR, KEPT, list(records.POINT)) > 1
     over_bell, branches = means(df, STEPS, BELL), means(df, BRANCHES, KEPT)
-    shares = {"here": contenders.shares(over_bell), "stated": contenders.shares(contenders.over_bell(table2))}
+    shares = {"here": experiments.shares(over_bell), "stated": experiments.shares(experiments.over_bell(table2))}
     here, hows = shares["here"], ("difference", "factor")
     return {
         "real": {"matrices": len(one), "bell": where(df, variant=BELL)["label"].nunique()},
@@ -235,9 +235,11 @@ def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> Facts:
 @part
 def left_out(run: Run, experiment: str, df: pd.DataFrame) -> Facts:
     """Who has no number at how many matrices, and the first reason."""
-    absent = sorted(records.read_absent(run.folder).get(experiment, {}).items())
     names = ["who", "matrix", "why"]
-    rows = pd.DataFrame([(*key[:2], why) for key, why in absent], columns=names).drop_duplicates(names[:2], keep="last")
+    rows = pd.DataFrame(
+        [(*key[:2], why) for key, why in sorted(records.read_absent(run.folder).get(experiment, {}).items())],
+        columns=names,
+    ).drop_duplicates(names[:2], keep="last")
     return {
         f"left_out.{experiment}": {"contenders": rows["who"].nunique(), "matrices": df["label"].nunique()},
         f"left_out.{experiment}.on": rows.groupby("who").size(),
@@ -263,8 +265,8 @@ def profile(counters: Counters) -> pd.DataFrame | None:
     rows = counters.rows.assign(reason=counters.rows["metric"].str.extract(STALLED, expand=False))
     worst = rows.dropna(subset="reason").sort_values("value").groupby("variant").last()
     waits = worst["reason"].str.replace("_", " ") + worst["value"].map(" {:.1f}".format)
-    rates = {"us": df["ns"] / 1e3, "tbps": df["bytes"] / df["ns"] / 1e3, "busy": 100 * df["cycles"] / df["most_cycles"]}
-    df = df.assign(**rates, reason=worst["reason"], waits=waits, kernel=df.index.map(contenders.name))
+    df = df.assign(us=df["ns"] / 1e3, tbps=df["bytes"] / df["ns"] / 1e3, busy=100 * df["cycles"] / df["most_cycles"])
+    df = df.assign(reason=worst["reason"], waits=waits, kernel=df.index.map(experiments.name))
     return df.sort_index(key=lambda names: names.map({v: i for i, v in enumerate(LADDER)}), kind="stable")
 
 
@@ -272,11 +274,12 @@ def profile(counters: Counters) -> pd.DataFrame | None:
 def counted(df: pd.DataFrame, study: Study) -> Facts:
     """Why each step is faster, by the profile of gate_proj, and how near our last rung is to what L2 can move."""
     steps, moved = df[df.index.isin(STEPS)], df["tbps"].get("auto", np.nan)
-    known = df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1)  # the busiest unit
     return {
         "busy": steps["the tensor pipe"],
         "waits": {reason: listed(rows.index) for reason, rows in steps.groupby("reason", sort=False)},
-        "busiest": first(known.rename_axis("unit").reset_index(name="share")),
+        "busiest": first(
+            df.reindex([KEPT])[UNITS].iloc[0].dropna().nlargest(1).rename_axis("unit").reset_index(name="share")
+        ),
         "l2": {"tbps": moved, "share": 1e3 * moved / study.ceiling("l2_read", "gbps")},
     }
 
@@ -302,8 +305,7 @@ def overlap(frame: pd.DataFrame) -> float:
 def covered(rows: pd.DataFrame) -> float:
     """Return the time, in ns, in which any of the rows' intervals runs."""
     rows = rows.sort_values("begin_ns")
-    begin = np.fmax(rows["begin_ns"], rows["end_ns"].cummax().shift())
-    return (rows["end_ns"] - begin).clip(lower=0).sum()
+    return (rows["end_ns"] - np.fmax(rows["begin_ns"], rows["end_ns"].cummax().shift())).clip(lower=0).sum()
 
 
 # ---------------------------------------------------------------- tiles and layers
@@ -312,12 +314,12 @@ def covered(rows: pd.DataFrame) -> float:
 @part
 def tiles(df: pd.DataFrame) -> Facts:
     """Return the best width, and what the source's rule costs or gains."""
-    rule = f"opt5_n{contenders.RULE}"
+    rule = f"opt5_n{experiments.RULE}"
     rates = df.groupby("variant")["tflops"].agg(records.geomean)
     each = df.pivot_table(index="label", columns="variant", values="tflops")
     return {
         "tile": {
-            **{"rule": contenders.RULE, "n": N, "best": TILES[rates.idxmax()]},
+            **{"rule": experiments.RULE, "n": N, "best": TILES[rates.idxmax()]},
             "best_over_rule": rates.max() / rates[rule],
             "own_over_rule": records.geomean((each.max(axis=1) / each[rule]).dropna()),
             "widths": each.idxmax(axis=1).nunique(),
@@ -331,10 +333,16 @@ def pays(df: pd.DataFrame) -> pd.DataFrame:
 
     Geometric mean over N with the range; the share below which the mean is above 1.
     """
-    of = speedups(df, LAYER, TORCH).groupby(["variant", "density"], sort=False)["speedup"]
-    data = of.agg(speedup=records.geomean, least="min", most="max").reset_index()
-    even = data.set_index("density").groupby("variant")["speedup"].agg(break_even)
-    return data.assign(pays_from=data["variant"].map(even), kept=100 * data["density"])
+    data = (
+        speedups(df, LAYER, TORCH)
+        .groupby(["variant", "density"], sort=False)["speedup"]
+        .agg(speedup=records.geomean, least="min", most="max")
+        .reset_index()
+    )
+    return data.assign(
+        pays_from=data["variant"].map(data.set_index("density").groupby("variant")["speedup"].agg(break_even)),
+        kept=100 * data["density"],
+    )
 
 
 @given
@@ -356,11 +364,13 @@ def layer(df: pd.DataFrame, ladder: pd.DataFrame, sides: pd.DataFrame) -> Facts:
     linear layer wants, and our last rung over Triton's kernel by the side of a block.
     """
     found, lines, of_blocks = speedups(df, LAYER, TORCH), pays(df), speedups(sides, ["auto"], TRITON)
-    kept = where(found, variant=KEPT).groupby("density", sort=False)["speedup"].agg(low="min", high="max")
     densest = where(lines, density=found["density"].max()).set_index("variant")
     even = (1 - densest["pays_from"]).dropna()
     return {
-        "gate": kept.rename(lambda density: round(100 * (1 - density))),
+        "gate": where(found, variant=KEPT)
+        .groupby("density", sort=False)["speedup"]
+        .agg(low="min", high="max")
+        .rename(lambda density: round(100 * (1 - density))),
         "dense": means(df, [DENSE], TORCH),
         "pays.densest": densest["speedup"],
         "pays.sparsity": 1 - found["density"].max(),
@@ -387,8 +397,7 @@ def statistics(df: pd.DataFrame) -> pd.DataFrame:
     """
     m, n, size = df["m"].astype(float), df["n"].astype(float), SIZES["tf32"]
     each = -(-df["n"] // operands.WINDOW_TILE) * (operands.WINDOW * size + 4) + n * size
-    columns = (df["requested_bytes"] - size * m * n) / each
-    return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / columns)
+    return df.assign(per_row=df["nnz"] / m, shared=df["nnz"] / ((df["requested_bytes"] - size * m * n) / each))
 
 
 @part
@@ -411,8 +420,11 @@ def windows(df: pd.DataFrame) -> Facts:
 @part
 def parts(df: pd.DataFrame) -> Facts:
     """Return what cutting windows, their heights and the tasks' lengths are worth."""
-    lengths = where(df, variant=("wcsr_c256", WCSR, "wcsr_c1024", "wcsr_c2048"))
-    rates = lengths.groupby("variant")["tflops"].agg(records.geomean)
+    rates = (
+        where(df, variant=("wcsr_c256", WCSR, "wcsr_c1024", "wcsr_c2048"))
+        .groupby("variant")["tflops"]
+        .agg(records.geomean)
+    )
     return {
         "cutting": means(df, [WCSR], WHOLE),
         "height": means(df, ("windows_64", "windows_32", WINDOWS, "windows_8"), WCSR),
@@ -451,9 +463,9 @@ def tasks() -> Facts:
     middle, ends = df["loaded"].median(), {"best": df["gain"].idxmax(), "worst": df["gain"].idxmin()}
     heavy = df["loaded"] >= middle
     counted = apart.read(scripts.NEIGHBOURS).pivot(index="side", columns="tasks")
-    many, one = (counted.xs(count, axis=1, level="tasks") for count in scripts.COUNTED_TASKS)
-    mesh = pd.DataFrame({"gain": many["ms"] / one["ms"]})
-    mesh = mesh.assign(many_gb=many["dram_read_bytes"] / 1e9, one_gb=one["dram_read_bytes"] / 1e9)
+    ms, (many, one) = counted["ms"], scripts.COUNTED_TASKS
+    gb = (counted["dram_read_bytes"] / 1e9).rename(columns={many: "many_gb", one: "one_gb"})
+    mesh = pd.DataFrame({"gain": ms[many] / ms[one]}).join(gb[["many_gb", "one_gb"]])
     most, least = mesh["gain"].idxmax(), mesh["gain"].idxmin()
     return {
         "in_blocks": {"gaining": len(gaining), "matrices": len(gain), "first": listed(gaining.index[:4])},
@@ -481,7 +493,6 @@ def proposals() -> Facts:
     measured, df = scripts.read(), scripts.paid(apart.read(scripts.PLANS))
     middle, parts = df[["plan_us", "saved_us", "cost_us"]].median(), apart.read(scripts.PLAN_PARTS)
     paid = df.groupby(pd.cut(df["nnz"], [0, 100_000, 1_000_000, np.inf], right=False, labels=["few", "many", "most"]))
-    found = {v: scripts.held_out(measured, values, any_csr.MOST) for v, values in any_csr.ACCURACIES.items()}
     return {
         "plans": {"origin": apart.origin(scripts.PLANS), "matrices": len(df), **middle},
         "plans.goal": GOAL,
@@ -491,10 +502,11 @@ def proposals() -> Facts:
         "model": {"matrices": measured["matrix"].nunique(), "tried": any_csr.MOST, "launches": any_csr.LAUNCHES},
         "proposals": {
             v: {
-                "pool": len(any_csr.POOLS[any_csr.ACCURACIES[v]]),
+                "pool": len(any_csr.POOLS[values]),
                 **{"first": (df["first"] <= NEAR).mean(), "best": (df["regret"] <= NEAR).mean()},
             }
-            for v, df in found.items()
+            for v, values in any_csr.ACCURACIES.items()
+            for df in [scripts.held_out(measured, values, any_csr.MOST)]
         },
     }
 
@@ -523,8 +535,8 @@ def maps(float32: pd.DataFrame, tf32: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
     A map has two of the `KINDS`.
     """
-    here = {values: where(df, n=df["n"].max()) for values, df in {"float32": float32, "TF32": tf32}.items()}
-    found = {values: fastest(df, KINDS[values]) for values, df in here.items()}
+    of = {"float32": float32, "TF32": tf32}
+    found = {values: fastest(where(df, n=df["n"].max()), KINDS[values]) for values, df in of.items()}
     return {values: points for values, points in found.items() if len(points["winner"].cat.categories) > 1}
 
 
@@ -557,8 +569,7 @@ def split(points: pd.DataFrame) -> dict[str, Any]:
             at = float(np.sqrt(x[i] * x[i + 1]))
             found.append((before[i].min() + after[i].min(), statistic, axis, at, below, above))
     one = groups[before[-1].argmin()]
-    none = (0.0, "shared", STATISTICS["shared"], 0.0, one, one)
-    best = min(found, key=lambda lost: lost[0], default=none)
+    best = min(found, key=lambda lost: lost[0], default=(0.0, "shared", STATISTICS["shared"], 0.0, one, one))
     return dict(zip(("statistic", "axis", "at", "below", "above"), best[1:], strict=True))
 
 
@@ -619,6 +630,10 @@ def gains(as_given: pd.DataFrame, rcm: pd.DataFrame) -> pd.DataFrame:
 @part
 def reordered(gained: pd.DataFrame) -> Facts:
     """Return what reverse Cuthill-McKee brings; gained: of `gains`."""
-    counts = {"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()}
-    of = gained.groupby("variant", sort=False)["gain"]
-    return {"reordered": of.agg(mean=records.geomean, matrices="size", **counts)}
+    return {
+        "reordered": gained.groupby("variant", sort=False)["gain"].agg(
+            mean=records.geomean,
+            matrices="size",
+            **{"helps": lambda gain: (gain > 1.02).sum(), "hurts": lambda gain: (gain < 0.98).sum()},
+        )
+    }

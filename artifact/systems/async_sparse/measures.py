@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.systems.async_sparse.contenders import BLOCK, KEPT, TILES
+from artifact.systems.async_sparse.experiments import BLOCK, KEPT, TILES
 from artifact.verdicts.evidence import Evidence, need
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
 from artifact.verdicts.quantities import Values, by_variant, contenders, denser, rows
@@ -39,8 +39,9 @@ def blocks_over(e: Evidence, experiments, of: str) -> Values:
     Without the column-major copy of B that is made for the blocks, 4 bytes an element.
     """
     df = rows(e, experiments, KEPT, of)
-    copies = np.where(df["variant"] == KEPT, 4.0 * df["k"] * df["n"], 0.0)
-    bytes_of = by_variant(df, df["prepare_bytes"] - copies, (KEPT, of))
+    bytes_of = by_variant(
+        df, df["prepare_bytes"] - np.where(df["variant"] == KEPT, 4.0 * df["k"] * df["n"], 0.0), (KEPT, of)
+    )
     blocks, own = bytes_of[KEPT].align(bytes_of[of], join="inner")
     need(len(own) > 0 and min(*own, *blocks) > 0, f"The records do not say how many bytes blocks and {of} store.")
     return Values({of: blocks / own}, unit="×")
@@ -66,8 +67,7 @@ def stored_over_blocks(e: Evidence, experiments, of: str) -> Values:
     df = rows(e, experiments, of)
     m, n, k = (df[size].astype(float) for size in ("m", "n", "k"))
     blocks = df["least_bytes"] - 2 * n * (m + k)
-    copies = sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
-    stored = df["prepare_bytes"] - copies
+    stored = df["prepare_bytes"] - sum(2 * n * np.ceil(size / BLOCK) * BLOCK * (size % BLOCK > 0) for size in (m, k))
     need(min(*blocks, *stored) > 0, f"The records do not say how many bytes {of} stores.")
     return Values(by_variant(df, stored / blocks, [of]), unit="×")
 
@@ -81,8 +81,7 @@ def share_of_gain(v: Values, part: Sequence[str], whole: Sequence[str]) -> Reduc
     added, of = (mean[b] - mean[a] for a, b in (part, whole))
     need(of > 0, f"From {whole[0]} to {whole[1]} nothing is gained.")
     logs = [np.log(mean[b] / mean[a]) for a, b in (part, whole)]
-    data = {"means": mean, "factors": logs[0] / logs[1]}
-    return Reduced(replace(v, unit=""), pd.Series([added / of]), data=data)
+    return Reduced(replace(v, unit=""), pd.Series([added / of]), data={"means": mean, "factors": logs[0] / logs[1]})
 
 
 def within_and_each_step_gains(
@@ -94,8 +93,11 @@ def within_and_each_step_gains(
     """
     judged, mean = within(r, between, tolerance, partly), means(r.of, steps)
     idle = [f"{a} to {b}" for a, b in itertools.pairwise(steps) if mean[b] <= mean[a]]
-    verdict = PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict
-    return replace(judged, verdict=verdict, data={**judged.data, "idle": idle})
+    return replace(
+        judged,
+        verdict=PARTLY if idle and judged.verdict == REPRODUCED else judged.verdict,
+        data={**judged.data, "idle": idle},
+    )
 
 
 def crosses(r: Reduced, limit: float) -> Judged:

@@ -26,8 +26,7 @@ def async_csr(lab: Lab) -> Iterable[Case]:
         *(("float32", 264, every), ("tf32", 264, every), ("bfloat16", 100, every), ("float16", 264, every)),
         *(("float32", 6, narrow), ("float32", 7, narrow)),
     ):
-        problem = system.problem_from_csr(scattered(), n, dtype=dtype, reorder="", format="csr")
-        yield from lab.products(problem, binds)
+        yield from lab.products(system.problem_from_csr(scattered(), n, dtype=dtype, reorder="", format="csr"), binds)
 
 
 def async_blocks(lab: Lab) -> Iterable[Case]:
@@ -56,9 +55,11 @@ def two_lists(gate: bcsr.Bcsr, up: bcsr.Bcsr) -> tuple[np.ndarray, np.ndarray, n
     """Make the lists of blocks of two matrices one, row by row: blocks, (row, begin, end, begin of `up`), columns."""
     place = np.concatenate([2 * bcsr.block_rows_of(gate), 2 * bcsr.block_rows_of(up) + 1])
     order, ends = np.argsort(place, kind="stable"), np.searchsorted(np.sort(place), range(2 * gate.block_rows + 1))
-    index = np.stack([np.arange(gate.block_rows), ends[:-1:2], ends[2::2], ends[1::2]], axis=1)
-    columns = np.concatenate([gate.col_idx, up.col_idx])[order]
-    return np.concatenate([gate.val, up.val])[order], index.astype(np.int32), columns.astype(np.int32)
+    return (
+        np.concatenate([gate.val, up.val])[order],
+        np.stack([np.arange(gate.block_rows), ends[:-1:2], ends[2::2], ends[1::2]], axis=1).astype(np.int32),
+        np.concatenate([gate.col_idx, up.col_idx])[order].astype(np.int32),
+    )
 
 
 def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) -> None:
@@ -75,8 +76,8 @@ def _gated(lab: Lab, dtype: str, m: int = 200, k: int = 264, tokens: int = 300) 
         made(lab.stream, at_x, out.bits.data.ptr, *rest, counter.data.ptr)
         lab.stream.sync()
     of_gate, of_up = (half.from_bits(x, dtype) @ bcsr.to_dense(a).astype(np.float64).T for a in (gate, up))
-    right = of_gate / (1 + np.exp(-of_gate)) * of_up
     # Both factors are rounded to the dtype, and their product.
+    right = of_gate / (1 + np.exp(-of_gate)) * of_up
     require_close("gated", half.to_dense(here(out)), right, 3 * verification.LIMITS[dtype].max_err)
 
 

@@ -55,8 +55,7 @@ from artifact import registry
 from artifact.baselines import cusparse
 from artifact.measure import apart, matrices, records
 from artifact.measure import device as gpu
-from artifact.systems.async_sparse import experiments
-from artifact.systems.async_sparse.contenders import CSR_ALGORITHMS, until_even
+from artifact.systems.async_sparse.experiments import CSR_ALGORITHMS, present, until_even
 from kernels import distributed, library
 from kernels.async_sparse import any_csr, operands, windows
 from kernels.async_sparse.any_csr import HEIGHTS, Statistics, statistics
@@ -100,7 +99,7 @@ def real(listed: bool = True) -> Iterator[tuple[str, csr.Csr]]:
     where = matrices.folder()
     if where is None:
         raise SystemExit(f"{matrices.VARIABLE} names no folder of matrices: set it")
-    for name in experiments.present(where, MATRICES) if listed else sorted(path.stem for path in where.glob("*.npz")):
+    for name in present(where, MATRICES) if listed else sorted(path.stem for path in where.glob("*.npz")):
         yield name, matrices.load(name, where)
 
 
@@ -136,9 +135,10 @@ def planned(device: Any, plans: int = 25, launches: int = 15) -> Iterator[tuple]
                 made = library.plan(there, N, tune=False)
                 us.append((time.perf_counter() - begin) * 1e6)
             family, _, chosen = made.choice.partition(" ")
-            config = choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
             bounds: dict[str, Any] = {key: every[key](p) for key in CSR_ALGORITHMS}
-            bounds["plan"] = any_csr.prepare_config("plan", p, device, config)
+            bounds["plan"] = any_csr.prepare_config(
+                "plan", p, device, choices.parse_knobs(chosen, any_csr.CHOICES.families[family])
+            )
             found = search.race(bounds, device, launches)
             ours = round(np.median(us[2:]), 2), round(found.pop("plan"), 2)
             best = min(found, key=found.__getitem__)
@@ -158,8 +158,12 @@ def price(df: pd.DataFrame) -> pd.DataFrame:
     """
     ratio, auto = df["in_order_us"] / df["us"], df["auto"]
     table = ratio.groupby(auto, sort=False).agg(matrices="size", mean=records.geomean, largest="max", worst="idxmax")
-    cut = ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean)
-    return table.assign(worst=table["worst"].map(df["matrix"])).join(cut).fillna({"cut": 0}).reset_index()
+    return (
+        table.assign(worst=table["worst"].map(df["matrix"]))
+        .join(ratio[df["parts"] > 2].groupby(auto).agg(cut="size", cut_mean=records.geomean))
+        .fillna({"cut": 0})
+        .reset_index()
+    )
 
 
 def ordered(device: Any, launches: int = 21) -> Iterator[tuple]:
@@ -197,9 +201,10 @@ def gains(df: pd.DataFrame) -> pd.DataFrame:
     """
     wide = df.pivot_table(index=list(df)[:-2], columns="tasks", values="us").reset_index()
     # Of a panel of columns: loads are of 4 values for each of 32 lanes.
-    loaded = wide["columns"] * (128 * wide["loads"]).clip(upper=wide["n"]) * 4
-    each = {f"gain_{most}": wide[MOST[-1]] / wide[most] for most in MOST[:-1]}
-    return wide.assign(loaded=loaded, **each).drop(columns=list(MOST))
+    return wide.assign(
+        loaded=wide["columns"] * (128 * wide["loads"]).clip(upper=wide["n"]) * 4,
+        **{f"gain_{most}": wide[MOST[-1]] / wide[most] for most in MOST[:-1]},
+    ).drop(columns=list(MOST))
 
 
 def ruled(df: pd.DataFrame) -> pd.DataFrame:
@@ -208,8 +213,8 @@ def ruled(df: pd.DataFrame) -> pd.DataFrame:
     How many times as fast a launch is with the largest number of `MOST` that the rule allows.
     """
     made = gains(df).assign(gain_8=1.0)
-    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
     allowed = np.searchsorted(MOST, (windows.WORK / made["loaded"]).clip(lower=1), side="right") - 1
+    each = made[[f"gain_{most}" for most in MOST]].to_numpy()
     return made.assign(gain=each[np.arange(len(made)), allowed])
 
 
@@ -268,8 +273,7 @@ def multiply(side: int, most: int) -> None:
 def neighbours(device: Any) -> Iterator[tuple]:
     """Count the launches of neighbours.csv, each in a process of its own."""
     for side, most in product(COUNTED_SIDES, COUNTED_TASKS):
-        this = [sys.executable, "-m", __spec__.name, "multiply", str(side), str(most)]
-        command = [*NCU, ",".join(METRICS), *this]
+        command = [*NCU, ",".join(METRICS), sys.executable, "-m", __spec__.name, "multiply", str(side), str(most)]
         said = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
         yield side, COUNTED_WIDTH, most, *(f"{x:.6g}" for x in counted(said.splitlines()))
 
@@ -300,11 +304,11 @@ def fit(measured: pd.DataFrame) -> dict[str, tuple[float, ...]]:
 
     measured: of `read`.
     """
-    found = {
-        kernel: nnls(np.stack(rows["terms"]) / rows[["us"]].to_numpy(), np.ones(len(rows)))[0]
+    return {
+        kernel: tuple(float(f"{weight:.4g}") for weight in weights)
         for kernel, rows in measured.groupby("kernel")
+        for weights, _ in [nnls(np.stack(rows["terms"]) / rows[["us"]].to_numpy(), np.ones(len(rows)))]
     }
-    return {kernel: tuple(float(f"{w:.4g}") for w in weights) for kernel, weights in found.items()}
 
 
 def held_out(measured: pd.DataFrame, accuracy: str, most: int = 5, folds: int = 10) -> pd.DataFrame:

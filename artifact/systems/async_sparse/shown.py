@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from matplotlib import pyplot as plt
-from matplotlib.collections import PatchCollection
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 
 from artifact.book.study import Study, by, given, pivot, where
 from artifact.drawing import plot, sketch
@@ -21,8 +20,8 @@ from artifact.drawing.compiled import HOPPER
 from artifact.drawing.formatting import shape, times
 from artifact.drawing.style import BASELINE, BEST, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
 from artifact.measure import apart, records
-from artifact.systems.async_sparse import contenders, scripts
-from artifact.systems.async_sparse.contenders import (
+from artifact.systems.async_sparse import experiments, scripts
+from artifact.systems.async_sparse.experiments import (
     AUTO_FP32,
     AUTO_TF32,
     BEFORE,
@@ -74,8 +73,9 @@ PREPARED = (WCSR, WINDOWS, AUTO_TF32, UNION, EXACT, AUTO_FP32)
 DENSITIES = {"all": 0.0, **{f"> {plot.percent(d)}": d for d in (0.001, 0.005, 0.01)}}
 #: What the source says of an H100 (Fig. 1, section IV).
 SOURCE = {"SMs": "132", "L2": "50 MB", "memory": "80 GB, section IV: 96 GB", "from memory": "3.35 TB/s"}
-PADDING: dict[str, Any] = {"fill": False, "edgecolor": BOUND, "linewidth": 0.5, "hatch": "//////", "alpha": 0.7}
-BARE: dict[str, Any] = {"frame_on": False, "xticks": [], "yticks": []}  #: no axes
+PADDING: dict[str, Any] = {"edgecolor": BOUND, "linewidth": 0.5, "hatch": "//////", "alpha": 0.7}
+FILLED: dict[str, Any] = {"fill": True, "facecolor": INK, "linewidth": 0}
+THIN = {"linewidth": 0.5, "alpha": 0.35}
 Drawn = tuple[Any, pd.DataFrame]
 CLASSES = [0, 10_000, 100_000, 1_000_000, np.inf]  #: of non-zeros
 
@@ -93,19 +93,25 @@ def ideas(shown: Iterable[str], bases: Mapping[str, str], **records_of: pd.DataF
     The speedup over its base by each record. bases: kernel -> whom it is to gain over; records_of: column -> record.
     """
     offered = {v: async_sparse.VARIANTS[v] for v in shown if v in async_sparse.VARIANTS}
-    rows = [
-        (v, k.idea, times(k.prediction) or None, "the paper" if k.published else "ours") for v, k in offered.items()
-    ]
-    came = {column: [over(df, v, bases.get(v)) for v in offered] for column, df in records_of.items()}
-    return pd.DataFrame(rows, columns=["variant", "idea", "predicted", "by"]).assign(**came)
+    return pd.DataFrame(
+        [(v, k.idea, times(k.prediction) or None, "the paper" if k.published else "ours") for v, k in offered.items()],
+        columns=["variant", "idea", "predicted", "by"],
+    ).assign(**{column: [over(df, v, bases.get(v)) for v in offered] for column, df in records_of.items()})
 
 
 def compiled(report: pd.DataFrame, shown: Iterable[str] = LADDER) -> pd.DataFrame:
     """Return what each kernel compiles to for Hopper; report: the system's compile report."""
     of = where(report, target=HOPPER, variant=shown).groupby("variant")
-    ends = of["registers"].agg(lambda r: " to ".join(map(str, dict.fromkeys([r.min(), r.max()]))))
-    most = of[[op for op in (*OPS, "instructions") if op in report]].max()
-    table = most.assign(kernels=of.size(), registers=ends, spills=of["spills"].sum().astype(int)).replace(0, np.nan)
+    table = (
+        of[[op for op in (*OPS, "instructions") if op in report]]
+        .max()
+        .assign(
+            kernels=of.size(),
+            registers=of["registers"].agg(lambda r: " to ".join(map(str, dict.fromkeys([r.min(), r.max()])))),
+            spills=of["spills"].sum().astype(int),
+        )
+        .replace(0, np.nan)
+    )
     return table.reindex([v for v in shown if v in table.index]).dropna(axis=1, how="all").reset_index()
 
 
@@ -114,23 +120,27 @@ def compiled(report: pd.DataFrame, shown: Iterable[str] = LADDER) -> pd.DataFram
 
 def implied(table2: pd.DataFrame) -> pd.DataFrame:
     """Return of Table II the rate of cuSPARSE that each stated speedup is over."""
-    return contenders.implied(table2).reset_index().assign(kernel=_named)
+    return experiments.implied(table2).reset_index().assign(kernel=_named)
 
 
 @given
 def ablation(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup of each step over cuSPARSE Blocked-ELL, at each matrix, and the stated one (Fig. 6)."""
     data = speedups(df, (*STEPS, *BRANCHES, CSR, BSR, TRITON, *OURS), BELL)
-    stated = contenders.over_bell(table2).rename("speedup").reset_index()
-    return plot.behind(data, where(stated, variant=data["variant"]))
+    return plot.behind(
+        data, where(experiments.over_bell(table2).rename("speedup").reset_index(), variant=data["variant"])
+    )
 
 
 def table2(df: pd.DataFrame | None, stated: pd.DataFrame) -> pd.DataFrame:
     """Return Table II, and beside it the geometric means here; without a record its own columns alone."""
     order = [*LADDER, TRITON, BSR, CSR, BELL]
-    told, bases = contenders.over_bell(stated).reindex(order), {v: BEFORE.get(v) for v in order}
-    rate = where(stated, quantity="tflops").drop_duplicates("variant").set_index("variant")["low"]
-    found = {"stated": rate, "stated_over": told, "stated_step": told / told.reindex(bases.values()).to_numpy()}
+    told, bases = experiments.over_bell(stated).reindex(order), {v: BEFORE.get(v) for v in order}
+    found = {
+        "stated": where(stated, quantity="tflops").drop_duplicates("variant").set_index("variant")["low"],
+        "stated_over": told,
+        "stated_step": told / told.reindex(bases.values()).to_numpy(),
+    }
     if df is not None:
         found |= {
             "here": df.groupby("variant")["tflops"].agg(records.geomean),
@@ -147,9 +157,12 @@ def shares(df: pd.DataFrame, table2: pd.DataFrame) -> pd.DataFrame:
 
     By difference of speedups, as the source counts, and by factor; stated and measured.
     """
-    found = {"stated": contenders.over_bell(table2), "measured": means(df, STEPS, BELL)}
-    parts = pd.concat({source: contenders.shares(of) for source, of in found.items()}, names=["source", "step"])
-    return parts.reset_index().melt(["source", "step"], ["by difference", "by factor"], "counted", "share")
+    found = {"stated": experiments.over_bell(table2), "measured": means(df, STEPS, BELL)}
+    return (
+        pd.concat({source: experiments.shares(of) for source, of in found.items()}, names=["source", "step"])
+        .reset_index()
+        .melt(["source", "step"], ["by difference", "by factor"], "counted", "share")
+    )
 
 
 @given
@@ -161,11 +174,17 @@ def tiles(df: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
     of = df.groupby(df["variant"].map(TILES).rename("width"))["tflops"]
     data = pd.DataFrame({"tflops": of.agg(records.geomean), "low": of.quantile(0.25), "high": of.quantile(0.75)})
     data = data.reset_index().assign(extra=lambda df: padded(df["width"]) / N - 1)
-    rate = data.assign(what="useful TFLOP/s", value=data["tflops"], least=data["low"], most=data["high"])
-    extra = data.assign(what="work beyond N (%)", value=100 * data["extra"])
     said = where(text, quantity="tflops").dropna(subset=["size"])[["size", "low"]].set_axis(["width", "tflops"], axis=1)
     said = said.assign(what="useful TFLOP/s", value=said["tflops"])
-    return plot.behind(pd.concat([rate, extra]), said).assign(variant=KEPT)
+    return plot.behind(
+        pd.concat(
+            [
+                data.assign(what="useful TFLOP/s", value=data["tflops"], least=data["low"], most=data["high"]),
+                data.assign(what="work beyond N (%)", value=100 * data["extra"]),
+            ]
+        ),
+        said,
+    ).assign(variant=KEPT)
 
 
 # ---------------------------------------------------------------- a layer, and past it
@@ -182,8 +201,8 @@ def gate(df: pd.DataFrame, table3: pd.DataFrame, study: Study) -> pd.DataFrame:
     least = np.fmax(dense["median_us"] * dense["density"], dense["least_bytes"] / study.ceiling("copy", "gbps") / 1e3)
     limit = dense[["n", "density"]].assign(limit=dense["median_us"] / least)
     data = speedups(df, LAYER, TORCH).merge(limit, on=["n", "density"], how="left")
-    stated = where(table3, quantity="speedup_cublas").rename(columns={"low": "speedup"})
     found = pd.concat([data, limit.assign(variant="limit", speedup=limit["limit"])])
+    stated = where(table3, quantity="speedup_cublas").rename(columns={"low": "speedup"})
     found = plot.behind(found, stated[["variant", "n", "density", "speedup"]])
     return found.assign(kept=100 * found["density"], N=found["n"].astype(int)).sort_values("n", kind="stable")
 
@@ -192,10 +211,15 @@ def gate(df: pd.DataFrame, table3: pd.DataFrame, study: Study) -> pd.DataFrame:
 def table3(df: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
     """Return Table III: speedups over dense cuBLAS, stated and here, by N and share of blocks."""
     key = ["n", "density"]
-    said = where(stated, quantity="speedup_cublas").set_index(key)["low"]
-    found = speedups(df, LAYER, TORCH).pivot(index=key, columns="variant", values="speedup")
-    table = found.assign(stated=said, dense_ms=by(df, TORCH, key=key) / 1e3)
-    return table.sort_index(ascending=[True, False]).reset_index()
+    return (
+        speedups(df, LAYER, TORCH)
+        .pivot(index=key, columns="variant", values="speedup")
+        .assign(
+            stated=where(stated, quantity="speedup_cublas").set_index(key)["low"], dense_ms=by(df, TORCH, key=key) / 1e3
+        )
+        .sort_index(ascending=[True, False])
+        .reset_index()
+    )
 
 
 @given
@@ -207,12 +231,16 @@ def ladder(df: pd.DataFrame, table3: pd.DataFrame) -> pd.DataFrame:
     mean, base = means(df, LADDER, TORCH), pd.Series(BEFORE)
     said = where(table3, quantity="speedup_cublas", n=df["n"].unique()).assign(variant=KEPT)
     said = said[np.isclose(said["density"], df["density"].median(), rtol=0.05)].rename(columns={"low": "speedup"})
-    found = pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)}).assign(
-        gain=mean / base.map(mean).reindex(mean.index),
-        prediction=[times(async_sparse.VARIANTS[variant].prediction) for variant in mean.index],
-        stated=said.set_index("variant")["speedup"],
+    return plot.behind(
+        pd.DataFrame({"speedup": mean, "over": base.reindex(mean.index)})
+        .assign(
+            gain=mean / base.map(mean).reindex(mean.index),
+            prediction=[times(async_sparse.VARIANTS[variant].prediction) for variant in mean.index],
+            stated=said.set_index("variant")["speedup"],
+        )
+        .reset_index(names="variant"),
+        said[["variant", "speedup"]],
     )
-    return plot.behind(found.reset_index(names="variant"), said[["variant", "speedup"]])
 
 
 @given
@@ -255,16 +283,19 @@ def blocks(df: pd.DataFrame) -> pd.DataFrame:
 def layers(df: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over dense cuBLAS at each shape and density."""
     data = speedups(df, LAYER, TORCH)
-    points = data[["m", "n", "k", "density"]].itertuples(index=False)
-    return data.assign(problem=[f"{m} × {n} × {k}, {d:.0%}" for m, n, k, d in points])
+    return data.assign(
+        problem=[f"{m} × {n} × {k}, {d:.0%}" for m, n, k, d in data[["m", "n", "k", "density"]].itertuples(index=False)]
+    )
 
 
 @given
 def beside_dense(df: pd.DataFrame) -> pd.DataFrame:
     """Return auto at each point, its shape and what its values are, and its speedup over the dense library."""
     found = where(df, variant="auto").merge(speedups(df, ["auto"], DENSE), on=["variant", *records.POINT], how="left")
-    values = found["label"].str.split(",").str[0].map({"float16": "FP16", "tf32": "TF32"}).fillna("BF16")
-    return found.assign(values=values, shape=[shape(sizes) for sizes in found[["m", "n", "k"]].values.tolist()])
+    return found.assign(
+        values=found["label"].str.split(",").str[0].map({"float16": "FP16", "tf32": "TF32"}).fillna("BF16"),
+        shape=[shape(sizes) for sizes in found[["m", "n", "k"]].values.tolist()],
+    )
 
 
 # ---------------------------------------------------------------- real matrices in CSR
@@ -284,20 +315,28 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
         rates = here.groupby("variant")["tflops"].agg(records.geomean).reset_index()
         known.append(rates.assign(wcsr_speedup=[over(here, WCSR, v) for v in rates["variant"]], density=d))
     table = pd.concat(known).fillna({"source": "here"})
-    ratio = table["wcsr_speedup"].map(" ({:.2f}×)".format, na_action="ignore").fillna("")
-    cells = table.assign(cell=table["tflops"].map("{:.2f}".format) + ratio)
+    cells = table.assign(
+        cell=table["tflops"].map("{:.2f}".format)
+        + table["wcsr_speedup"].map(" ({:.2f}×)".format, na_action="ignore").fillna("")
+    )
     wide = cells.pivot(index=["variant", "source"], columns="density", values="cell")
     wide = wide.loc[[v for v in dict.fromkeys((*SHOWN, *said["variant"])) if v in wide.index]].reset_index()
-    kernels = [called(v) + OTHERWISE.get(v, "") for v in wide["variant"]]
-    return wide.assign(kernel=kernels).rename(columns={d: head for head, d in DENSITIES.items()})
+    return wide.assign(kernel=[called(v) + OTHERWISE.get(v, "") for v in wide["variant"]]).rename(
+        columns={d: head for head, d in DENSITIES.items()}
+    )
 
 
 @given
 def matrices(df: pd.DataFrame) -> pd.DataFrame:
     """Return how many matrices stand behind each threshold of Table I, and behind those that not all fit."""
     parts = [df[filled(df) > d] for d in DENSITIES.values()]
-    of = {v: [where(part, variant=v)["label"].nunique() for part in parts] for v in (BELL, TRITON, BSR)}
-    return pd.DataFrame({"density": list(DENSITIES), "matrices": [part["label"].nunique() for part in parts], **of})
+    return pd.DataFrame(
+        {
+            "density": list(DENSITIES),
+            "matrices": [part["label"].nunique() for part in parts],
+            **{v: [where(part, variant=v)["label"].nunique() for part in parts] for v in (BELL, TRITON, BSR)},
+        }
+    )
 
 
 @given
@@ -309,8 +348,14 @@ def fig5(df: pd.DataFrame, table1: pd.DataFrame, apart: pd.DataFrame) -> pd.Data
     here = [speedups(df, SHOWN, base).assign(over=base, source="measured") for base in (BELL, CSR)]
     rates = where(table1, quantity="tflops", density=0).pivot(index="kernel", columns="n", values="low")
     stated = (rates / rates.loc["cuSPARSE"]).drop("cuSPARSE").stack().rename("speedup").reset_index()
-    beside = where(apart, quantity="speedup_csr")[["kernel", "n", "low"]].rename(columns={"low": "speedup"})
-    known = pd.concat([stated.assign(over=BELL, source="stated"), beside.assign(over=CSR, source="measured apart")])
+    known = pd.concat(
+        [
+            stated.assign(over=BELL, source="stated"),
+            where(apart, quantity="speedup_csr")[["kernel", "n", "low"]]
+            .rename(columns={"low": "speedup"})
+            .assign(over=CSR, source="measured apart"),
+        ]
+    )
     data = pd.concat([*here, known.rename(columns={"kernel": "variant"})], ignore_index=True).query("variant != over")
     data = data.assign(contender=data["variant"].replace(OF_TABLE1), base=data["over"].map(CALLED))
     place = data["contender"].map({variant: i for i, variant in enumerate((*SHOWN, *rates.index))})
@@ -332,8 +377,12 @@ def over_csr(df: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
 
 def voltrix(found: pd.DataFrame) -> pd.DataFrame:
     """Return what was measured apart, over cuSPARSE's CSR of the same run."""
-    over = where(found, quantity="speedup_csr")
-    return over.pivot(index=["kernel", "matrices"], columns="n", values="low").add_prefix("N = ").reset_index()
+    return (
+        where(found, quantity="speedup_csr")
+        .pivot(index=["kernel", "matrices"], columns="n", values="low")
+        .add_prefix("N = ")
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- choices, errors, costs
@@ -342,8 +391,9 @@ def voltrix(found: pd.DataFrame) -> pd.DataFrame:
 def tasks() -> pd.DataFrame:
     """Return the speed with at most 1, 2 and 4 tasks a warp over that with 8, by what a task loads of B in KiB."""
     df = scripts.gains(apart.read(scripts.TASKS))
-    parts = [df.assign(most=f"at most {most}", gain=df[f"gain_{most}"]) for most in (1, 2, 4)]
-    return pd.concat(parts).assign(kib=lambda df: df["loaded"] / 1024)
+    return pd.concat([df.assign(most=f"at most {most}", gain=df[f"gain_{most}"]) for most in (1, 2, 4)]).assign(
+        kib=lambda df: df["loaded"] / 1024
+    )
 
 
 def neighbours() -> pd.DataFrame:
@@ -369,11 +419,13 @@ def accuracy(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     Geometric means over matrices and N with quartiles, speed over cuSPARSE's CSR in the same experiment. TF32's values
     hold 11 bits, so rounding operands is in no error.
     """
-    methods = {
-        "float32 values": speedups(float32, ACCURATE["float32"], CSR).merge(float32),
-        "values that TF32 holds": speedups(tf32, (*ACCURATE["tf32"], AUTO_TF32), CSR).merge(tf32),
-    }
-    df = pd.concat(methods, names=["values"]).assign(rel_err=lambda df: df["rel_err"].clip(lower=1e-12))
+    df = pd.concat(
+        {
+            "float32 values": speedups(float32, ACCURATE["float32"], CSR).merge(float32),
+            "values that TF32 holds": speedups(tf32, (*ACCURATE["tf32"], AUTO_TF32), CSR).merge(tf32),
+        },
+        names=["values"],
+    ).assign(rel_err=lambda df: df["rel_err"].clip(lower=1e-12))
     of = df.rename(columns={"rel_err": "err"}).groupby(["values", "variant"], sort=False)[["err", "speedup"]]
     ends = [of.quantile(share).add_suffix(f"_{end}") for end, share in (("low", 0.25), ("high", 0.75))]
     return of.agg(records.geomean).join(ends).rename(columns={"err": "rel_err"}).reset_index()
@@ -386,9 +438,10 @@ def errors(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     With what the values were.
     """
     of = _both(float32, tf32).groupby(["values", "variant"], sort=False)
-    table = of["rel_err"].agg(["median", "max"]).assign(element=of["max_err"].max())
-    shown = dict.fromkeys((*SHOWN, UNION, EXACT, AUTO_FP32))
-    return _in_order(table, shown).assign(kernel=lambda df: df["variant"].map(called))
+    return _in_order(
+        of["rel_err"].agg(["median", "max"]).assign(element=of["max_err"].max()),
+        dict.fromkeys((*SHOWN, UNION, EXACT, AUTO_FP32)),
+    ).assign(kernel=lambda df: df["variant"].map(called))
 
 
 @given
@@ -401,17 +454,22 @@ def pays_off(float32: pd.DataFrame, tf32: pd.DataFrame) -> pd.DataFrame:
     df, at = _both(float32, tf32), ["values", *records.POINT]
     theirs = where(df, variant=CSR)[[*at, "median_us", "prepare_ms"]]
     df = where(df, variant=PREPARED).merge(theirs, on=at, suffixes=("", "_base"))
-    saved_ms = (df["median_us_base"] - df["median_us"]) / 1e3
-    df = df.assign(count=until_even(saved_ms, df["prepare_ms"] - df["prepare_ms_base"]))
-    cells = df.groupby(["values", "variant", "n"])["count"].agg(_often).unstack().add_prefix("N = ")
-    table = cells.assign(ms=df.groupby(["values", "variant"])["prepare_ms"].median())
-    return _in_order(table, PREPARED).assign(kernel=_named)
+    df = df.assign(
+        count=until_even((df["median_us_base"] - df["median_us"]) / 1e3, df["prepare_ms"] - df["prepare_ms_base"])
+    )
+    return _in_order(
+        df.groupby(["values", "variant", "n"])["count"]
+        .agg(_often)
+        .unstack()
+        .add_prefix("N = ")
+        .assign(ms=df.groupby(["values", "variant"])["prepare_ms"].median()),
+        PREPARED,
+    ).assign(kernel=_named)
 
 
 def _in_order(table: pd.DataFrame, variants: Iterable[str]) -> pd.DataFrame:
     """Return a table by values and contender, TF32's first, contenders as given."""
-    order = [at for at in product(("TF32", "float32"), variants) if at in table.index]
-    return table.loc[order].reset_index()
+    return table.loc[[at for at in product(("TF32", "float32"), variants) if at in table.index]].reset_index()
 
 
 def _often(count: pd.Series) -> str:
@@ -425,20 +483,15 @@ def planned() -> pd.DataFrame:
     ends = [f"from {plot.number(low)} to {plot.number(high)}" for low, high in zip(CLASSES, CLASSES[1:], strict=False)]
     df = scripts.paid(apart.read(scripts.PLANS)).assign(over=lambda df: df["cusparse_us"] / df["us"])
     sizes = pd.cut(df["nnz"], CLASSES, right=False, labels=[end.removesuffix(" to infM") for end in ends])
-    parts = df.groupby(sizes.rename("size"), observed=True)
-    return parts.agg(
-        **{"matrices": ("us", "size"), "plan_us": ("plan_us", "median"), "over": ("over", records.geomean)},
-        paid=("count", lambda count: np.ceil(count.median())),
-        never=("count", lambda count: f"{np.isinf(count).sum()} of {len(count)}"),
-    ).reset_index()
-
-
-def in_one_order() -> pd.DataFrame:
-    """Return what it costs to add parts in one order."""
-    return scripts.price(apart.read(scripts.IN_ORDER))
-
-
-# ---------------------------------------------------------------- pictures
+    return (
+        df.groupby(sizes.rename("size"), observed=True)
+        .agg(
+            **{"matrices": ("us", "size"), "plan_us": ("plan_us", "median"), "over": ("over", records.geomean)},
+            paid=("count", lambda count: np.ceil(count.median())),
+            never=("count", lambda count: f"{np.isinf(count).sum()} of {len(count)}"),
+        )
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- pictures: Fig. 1
@@ -460,33 +513,27 @@ def machine(study: Study) -> Drawn:
         "WGMMA, all SMs": f"{study.ceiling('wgmma', 'tflops'):.0f} TFLOP/s",
         **{what: f"{study.ceiling(name, 'gbps') / 1e3:.1f} TB/s" for what, name in read.items()},
     }
-    fig, ax = plt.subplots(figsize=(WIDTH, 4.2))
-    for box in (
-        *((3.9 + 0.185 * (i % 22), 0.2 + 0.26 * (i // 22), "", RUNGS[3], 0.15, 0.2) for i in range(sms)),
-        (0, 0, "", RUNGS[3], 3.4, 2.3),
-        *((0.12 + 0.8 * i, 0.38, "tensor\ncore", PUBLISHED, 0.74, 0.5) for i in range(4)),
-        (0.12, 1.0, f"registers {facts['registers']}", BEST, 2.0, 0.36),
-        (2.24, 1.0, "TMA", CLAIM, 1.04, 0.36),
-        (
-            0.12,
-            1.52,
-            f"shared memory {facts['shared memory']}\n{facts['from shared memory']}, all SMs",
-            BASELINE,
-            3.16,
-            0.62,
-        ),
-        (0, 2.9, f"L2 {facts['L2']}", RUNGS[1], 7.96, 0.5, 9),
-        (0, 4.0, f"memory {facts['memory']}", BOUND, 7.96, 0.5, 9),
-    ):
-        sketch.box(ax, *box)
-    sketch.put(ax, 5.9, 0.2 + 0.26 * (-(-sms // 22)) + 0.18, f"{sms} SMs", fontsize=9)
-    sketch.put(ax, 1.7, 0.18, "an SM", fontweight="bold")
-    for top, bottom, rate in ((2.32, 2.88, "from L2"), (3.42, 3.98, "from memory")):
-        sketch.arrow(ax, (1.7, bottom), (1.7, top), INK)
-        sketch.put(ax, 1.82, (top + bottom) / 2, f"{facts[rate]} measured", ha="left")
-    sketch.put(ax, 5.9, 2.4, f"WGMMA on all of them: {facts['WGMMA, all SMs']}")
-    ax.set(xlim=(-0.05, 8.0), ylim=(4.6, -0.05), **BARE)
-    return fig, pd.DataFrame({"what": facts, "here": facts, "the source": SOURCE}).assign(what=list(facts))
+    at, quarter = np.arange(sms), np.arange(4)
+    inside = f"shared memory {facts['shared memory']}\n{facts['from shared memory']}, all SMs"
+    rates = f"{facts['from L2']} measured", f"{facts['from memory']} measured"
+    return sketch.picture(
+        (-0.05, 8.0),
+        (4.6, -0.05),
+        (sketch.box, 3.9 + 0.185 * (at % 22), 0.2 + 0.26 * (at // 22), "", RUNGS[3], 0.15, 0.2),
+        (sketch.box, 0, 0, "", RUNGS[3], 3.4, 2.3),
+        (sketch.box, 0.12 + 0.8 * quarter, 0.38, "tensor\ncore", PUBLISHED, 0.74, 0.5),
+        (sketch.box, 0.12, 1.0, f"registers {facts['registers']}", BEST, 2.0, 0.36),
+        (sketch.box, 2.24, 1.0, "TMA", CLAIM, 1.04, 0.36),
+        (sketch.box, 0.12, 1.52, inside, BASELINE, 3.16, 0.62),
+        (sketch.box, 0, 2.9, f"L2 {facts['L2']}", RUNGS[1], 7.96, 0.5, 9),
+        (sketch.box, 0, 4.0, f"memory {facts['memory']}", BOUND, 7.96, 0.5, 9),
+        (sketch.put, 5.9, 0.2 + 0.26 * (-(-sms // 22)) + 0.18, f"{sms} SMs", {"fontsize": 9}),
+        (sketch.put, 1.7, 0.18, "an SM", {"fontweight": "bold"}),
+        (sketch.pointer, 1.7, [2.88, 3.98], 1.7, [2.32, 3.42], INK),
+        (sketch.put, 1.82, [2.6, 3.7], rates, {"ha": "left"}),
+        (sketch.put, 5.9, 2.4, f"WGMMA on all of them: {facts['WGMMA, all SMs']}"),
+        height=4.2,
+    ), pd.DataFrame({"what": facts, "here": facts, "the source": SOURCE}).assign(what=list(facts))
 
 
 # ---------------------------------------------------------------- pictures: Fig. 2
@@ -497,12 +544,14 @@ def mesh(side: int = 8, seed: int = 0) -> csr.Csr:
 
     Symmetric, (side², side²), five non-zeros in most rows, all 1; the same for the same arguments.
     """
-    draws = splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side)))
-    number = np.argsort(draws, kind="stable")
+    number = np.argsort(
+        splitmix.random_u32(splitmix.key(seed, 0), splitmix.positions(range(side * side))), kind="stable"
+    )
     line, one = sp.diags_array([1.0] * 3, offsets=(-1, 0, 1), shape=(side, side)), sp.eye_array(side)
     grid = sp.coo_array(sp.kron(line, one) + sp.kron(one, line))
-    at = number[grid.row], number[grid.col]
-    return csr.from_scipy(sp.csr_array((np.ones(grid.nnz, np.float32), at), shape=grid.shape))
+    return csr.from_scipy(
+        sp.csr_array((np.ones(grid.nnz, np.float32), (number[grid.row], number[grid.col])), shape=grid.shape)
+    )
 
 
 def examples() -> dict[str, csr.Csr]:
@@ -520,37 +569,38 @@ def formats(cases: Mapping[str, csr.Csr], block: int = 16, window: int = 16, pad
     """
     stored = {t: (a, bcsr.from_csr(a, block=block), wcsr.from_csr(a, window=window, pad=pad)) for t, a in cases.items()}
     size = max(a.k for a in cases.values())
-    lefts = (0, size + 10, 2 * (size + 10))
-    width, step = lefts[2] + max(int(np.diff(w.row_ptr).max()) for *_, w in stored.values()), size + 22
-    fig, ax = plt.subplots(figsize=(WIDTH, WIDTH * (step * len(cases) - 2) / (width + 4)))
-    data = []
-    for top, (title, (a, b, w)) in enumerate(stored.items()):
-        top = 9 + step * top
-        rows = _places(a, b, w)
-        in_window = rows["packed"] - np.asarray(w.row_ptr)[rows["window"]]
-        for edge in range(block, size, block):
-            sketch.rule(ax, (0, size), (top + edge, top + edge), False)
-            sketch.rule(ax, (edge, edge), (top, top + size), False)
-        for row, col in zip(bcsr.block_rows_of(b), b.col_idx, strict=True):
-            sketch.box(ax, lefts[1] + col * block, top + row * block, "", ROWS[row % len(ROWS)], block, block)
-        for i, (first, end) in enumerate(zip(w.row_ptr[:-1], w.row_ptr[1:], strict=True)):
-            used, y = int((w.col_idx[first:end] >= 0).sum()), top + i * window
-            sketch.box(ax, lefts[2], y, "", ROWS[i % len(ROWS)], used, window)
-            ax.add_patch(Rectangle((lefts[2] + used, y), end - first - used, window, **PADDING))
-        for left, x in zip(lefts, (rows["column"], rows["column"], in_window), strict=True):
-            cells = (Rectangle((left + at, top + y), 1, 1) for at, y in zip(x, rows["row"], strict=True))
-            ax.add_collection(PatchCollection([*cells], facecolor=INK, linewidth=0))
-        for left in lefts[:2]:
-            ax.add_patch(Rectangle((left, top), size, size, fill=False, edgecolor=INK, linewidth=1))
-        for left, *head, kept in (
-            (lefts[0], title, f"{a.m} × {a.k}, {len(rows)} non-zeros", None),
-            (lefts[1], "BCSR", f"{b.blocks} of {b.block_rows * b.block_columns} blocks of {block} × {block}", b),
-            (lefts[2], "WCSR", f"{w.columns} columns of {window}, padded to {pad}", w),
-        ):
-            _say(ax, left, top, top + size, head, kept)
+    lefts, step = (size + 10) * np.arange(3), size + 22
+    width = lefts[2] + max(int(np.diff(w.row_ptr).max()) for *_, w in stored.values())
+    edges, data, marks = np.arange(block, size, block), [], []
+    for top, (title, (a, b, w)) in zip(9 + step * np.arange(len(cases)), stored.items(), strict=True):
+        rows, row, wide = _places(a, b, w), bcsr.block_rows_of(b), np.diff(w.row_ptr)
+        used = np.bincount(csr.owners(w.row_ptr, w.columns), np.asarray(w.col_idx) >= 0, len(wide))
+        windows, in_window = np.arange(len(wide)), rows["packed"] - np.asarray(w.row_ptr)[rows["window"]]
+        places = np.r_[rows["column"], lefts[1] + rows["column"], lefts[2] + in_window]
+        said = (
+            f"{a.m} × {a.k}, {len(rows)} non-zeros",
+            f"{b.blocks} of {b.block_rows * b.block_columns} blocks of {block} × {block}",
+            f"{w.columns} columns of {window}, padded to {pad}",
+        )
+        pointers = [f"row_ptr {' '.join(map(str, kept.row_ptr))}" for kept in (b, w)]
+        fills = [f"fill {kept.nnz} / {kept.val.size} = {kept.fill_ratio:.1%}" for kept in (b, w)]
+        tints = np.take(ROWS, row, mode="wrap"), np.take(ROWS, windows, mode="wrap")
+        marks += [
+            (sketch.segment, 0, top + edges, size, top + edges, THIN),
+            (sketch.segment, edges, top, edges, top + size, THIN),
+            (sketch.box, lefts[1] + b.col_idx * block, top + row * block, "", tints[0], block, block),
+            (sketch.box, lefts[2], top + windows * window, "", tints[1], used, window),
+            (sketch.frame, lefts[2] + used, top + windows * window, wide - used, window, PADDING),
+            (sketch.frame, places, top + np.tile(rows["row"], 3), 1, 1, FILLED),
+            (sketch.frame, lefts[:2], top, size, size, {"linewidth": 1}),
+            (sketch.put, lefts, top - 5.6, (title, "BCSR", "WCSR"), {"ha": "left", "weight": "bold"}),
+            (sketch.put, lefts, top - 2, said, {"ha": "left", "fontsize": 8}),
+            # Few rows keep row_ptr short; the ratio stands with its terms.
+            (sketch.put, lefts[1:], top + size + 2.6, pointers, {"ha": "left", "fontsize": 8}),
+            (sketch.put, lefts[1:], top + size + 6.4, fills, {"ha": "left", "fontsize": 8}),
+        ]
         data.append(rows.assign(case=title)[["case", *rows.columns]])
-    ax.set(xlim=(-2, width + 2), ylim=(step * len(cases) - 3, -1), aspect="equal", **BARE)
-    return fig, pd.concat(data, ignore_index=True)
+    return sketch.picture((-2, width + 2), (step * len(cases) - 3, -1), *marks), pd.concat(data, ignore_index=True)
 
 
 def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
@@ -560,22 +610,11 @@ def _places(a: csr.Csr, b: bcsr.Bcsr, w: wcsr.Wcsr) -> pd.DataFrame:
     blocks = bcsr.block_rows_of(b) * b.block_columns + b.col_idx
     block = np.searchsorted(blocks, row // b_row * b.block_columns + column // b_col)
     # Padding goes where no column is, behind all of its window.
-    packed = csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx)
-    at = np.searchsorted(packed, window * (a.k + 1) + column)
+    at = np.searchsorted(
+        csr.owners(w.row_ptr, w.columns) * (a.k + 1) + np.where(w.col_idx < 0, a.k, w.col_idx),
+        window * (a.k + 1) + column,
+    )
     return pd.DataFrame({"row": row, "column": column, "block": block, "window": window, "packed": at})
-
-
-def _say(ax: Any, left: float, top: float, bottom: float, head: Sequence[str], stored: Any) -> None:
-    """Write a title and a line above a matrix, and row_ptr and the fill ratio below it.
-
-    Few rows keep row_ptr short; the ratio stands with its terms.
-    """
-    sketch.put(ax, left, top - 5.6, head[0], ha="left", weight="bold")
-    sketch.put(ax, left, top - 2, head[1], ha="left", fontsize=8)
-    if stored is not None:
-        fill = f"fill {stored.nnz} / {stored.val.size} = {stored.fill_ratio:.1%}"
-        sketch.put(ax, left, bottom + 2.6, f"row_ptr {' '.join(map(str, stored.row_ptr))}", ha="left", fontsize=8)
-        sketch.put(ax, left, bottom + 6.4, fill, ha="left", fontsize=8)
 
 
 # ---------------------------------------------------------------- pictures: Figs. 3 and 4
@@ -586,34 +625,31 @@ def thread_block() -> Drawn:
 
     A producer and two consumers, a ring of three stages, and what each consumer computes.
     """
-    stage, (producer, consumer, _) = contenders.STAGE, contenders.REGISTERS
-    fig, ax = plt.subplots(figsize=(WIDTH, 3.9))
+    stage, (producer, consumer, _) = experiments.STAGE, experiments.REGISTERS
     a, b = f"A\n64 × 64\n{stage['A'] // 1024} KiB", f"B\n64 × 256\n{stage['B'] // 2048} KiB"
-    consumers = [(f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread", 1.6 * i - 1.4) for i in (1, 2)]
-    for box in (
-        (0, 0.9, f"warpgroup 0\nproducer: one thread\n{producer} registers a thread", CLAIM, 1.75, 1.3),
-        *((5.0, y, text, PUBLISHED, 1.6, 1.1) for text, y in consumers),
-        *((7.1, y, "C\n64 × 256", BEST, 0.85, 1.1) for _, y in consumers),
-        *((2.35 + 0.82 * q, 0.2, a, RUNGS[3], 0.72, 0.7) for q in range(contenders.STAGES)),
-        *((2.35 + 0.82 * q, y, b, BASELINE, 0.72, 0.8) for q in range(contenders.STAGES) for y in (1.0, 1.85)),
-    ):
-        sketch.box(ax, *box)
-    for start, end, colour, at, said in (
-        *(((6.62, y + 0.55), (7.08, y + 0.55), INK, (0, 0), "") for _, y in consumers),
-        ((4.83, 1.4), (4.98, 0.75), INK, (0, 0), ""),
-        ((4.83, 2.25), (4.98, 2.35), INK, (0, 0), ""),
-        ((1.77, 1.55), (2.3, 1.55), INK, (2.04, 1.38), "TMA"),
-        ((4.98, 3.15), (0.9, 3.15), BOUND, (2.95, 3.32), "empty[q]: a consumer has read the stage"),
-        ((0.9, 2.9), (4.98, 2.9), BOUND, (2.95, 2.76), "full[q]: both tiles have landed"),
-    ):
-        sketch.arrow(ax, start, end, colour)
-        sketch.put(ax, *at, said)
-    for q in range(contenders.STAGES):
-        sketch.put(ax, 2.71 + 0.82 * q, 0.05, f"stage {q}")
-    ax.set(xlim=(-0.05, 8.0), ylim=(3.5, -0.1), **BARE)
-    registers = contenders.WARPGROUP * sum(contenders.REGISTERS)
-    table = pd.DataFrame({"stage": range(contenders.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]})
-    return fig, table.assign(registers=registers, shared_bytes=3 * sum(stage.values()))
+    ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
+    texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
+    producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
+    fig = sketch.picture(
+        (-0.05, 8.0),
+        (3.5, -0.1),
+        (sketch.box, 0, 0.9, producing, CLAIM, 1.75, 1.3),
+        (sketch.box, 5.0, twice, texts, PUBLISHED, 1.6, 1.1),
+        (sketch.box, 7.1, twice, "C\n64 × 256", BEST, 0.85, 1.1),
+        (sketch.box, ring, 0.2, a, RUNGS[3], 0.72, 0.7),
+        (sketch.box, ring, [[1.0], [1.85]], b, BASELINE, 0.72, 0.8),
+        (sketch.pointer, 6.62, twice + 0.55, 7.08, twice + 0.55, INK),
+        (sketch.pointer, [4.83, 4.83, 1.77], [1.4, 2.25, 1.55], [4.98, 4.98, 2.3], [0.75, 2.35, 1.55], INK),
+        (sketch.pointer, [4.98, 0.9], [3.15, 2.9], [0.9, 4.98], [3.15, 2.9], BOUND),
+        (sketch.put, 2.04, 1.38, "TMA"),
+        (sketch.put, 2.95, 3.32, "empty[q]: a consumer has read the stage"),
+        (sketch.put, 2.95, 2.76, "full[q]: both tiles have landed"),
+        (sketch.put, ring + 0.36, 0.05, [f"stage {q}" for q in range(experiments.STAGES)]),
+        height=3.9,
+    )
+    return fig, pd.DataFrame({"stage": range(experiments.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
+        registers=experiments.WARPGROUP * sum(experiments.REGISTERS), shared_bytes=3 * sum(stage.values())
+    )
 
 
 ROLES = {"load": BASELINE, "multiply": PUBLISHED, "store": BEST}
@@ -627,8 +663,8 @@ def timeline(frame: pd.DataFrame, variants: Sequence[str], steps: int = 8) -> Dr
     lane for each role and warpgroup, over the first steps of its loop and its stores; nanoseconds from its first row
     on. frame: of `experiments.trace`, in which a kernel has a row for each step.
     """
-    first = frame["block"] == frame.groupby("variant")["block"].transform("min")
-    data = where(frame[first], variant=variants).query("step < @steps or role == 'store'")
+    first = frame[frame["block"] == frame.groupby("variant")["block"].transform("min")]
+    data = where(first, variant=variants).query("step < @steps or role == 'store'")
     order = {"variant": list(variants).index, "role": list(ROLES).index, "warpgroup": int}
     data = data.sort_values(list(order), key=lambda s: s.map(order[s.name]), kind="stable")
     begin = data.groupby("variant")["begin_ns"].transform("min")

@@ -7,19 +7,17 @@ the chapter that they stand in.
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, by, given, mean, ratio, repeated, rungs, where
 from artifact.measure import durations, matrices, records
 from artifact.measure.run import Run
 from artifact.profiling import ncu
 from kernels import casper_sparse as system
 
-Facts = Mapping[str, Any]
 PUBLISHED, BEST = "warp_per_row", "cusparse_best"
 POINT = ["experiment", *records.POINT]
 #: Odd numbers of columns, M = K = 4096, 1%.
@@ -67,12 +65,16 @@ def ragged(run: Run) -> pd.DataFrame:
 
     Return the library's time and speedups over it at each N.
     """
-    four = (PUBLISHED, "no_staging", "shared_tiles")
-    contenders = run.variants(v for v in system.VARIANTS if v not in four) | run.baselines()
+    contenders = (
+        run.variants(v for v in system.VARIANTS if v not in ((PUBLISHED, "no_staging", "shared_tiles")))
+        | run.baselines()
+    )
     problems = [partial(system.problem, m=4096, n=n, k=4096, density=0.01, seed=run.seed) for n in RAGGED[run.preset]]
     df = records.best_of(run.measure("ragged", problems, contenders))
-    speedups = {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
-    return pd.DataFrame({"library": by(df, BEST, key="n")} | speedups).reset_index()
+    return pd.DataFrame(
+        {"library": by(df, BEST, key="n")}
+        | {v: ratio(df, v, BEST, "n") for v in ("any_n", "in_flight", "split_rows", "auto")}
+    ).reset_index()
 
 
 def real(study: Study) -> pd.DataFrame | None:
@@ -89,9 +91,15 @@ def real(study: Study) -> pd.DataFrame | None:
     if (df := study.read("real")) is None:
         return None
     df = where(records.best_of(df), label=listed.index)
-    table = df.drop_duplicates("label").set_index("label")[["m", "nnz"]].join(listed["domain"])
     speedups = {v: ratio(df, v, BEST, "label") for v in (PUBLISHED, "in_flight", "split_rows", "auto")}
-    return table.assign(**speedups).rename_axis("matrix").reset_index()
+    return (
+        df.drop_duplicates("label")
+        .set_index("label")[["m", "nnz"]]
+        .join(listed["domain"])
+        .assign(**speedups)
+        .rename_axis("matrix")
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- tables of the sweeps
@@ -104,8 +112,12 @@ def last_rung(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
     multiplied_us = df["useful_flops"] / study.ceiling("fma", "tflops") / 1e6
     share = np.maximum(moved_us, multiplied_us) / df["median_us"]
     groups = df.assign(speedup=ratio(everything, "auto", BEST, POINT), share=share).groupby("experiment", sort=False)
-    spread = groups["speedup"].agg(mean=records.geomean, least="min", most="max", points="count")
-    return spread.assign(share=groups["share"].median()).reset_index()
+    return (
+        groups["speedup"]
+        .agg(mean=records.geomean, least="min", most="max", points="count")
+        .assign(share=groups["share"].median())
+        .reset_index()
+    )
 
 
 def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
@@ -113,16 +125,25 @@ def preprocessing(everything: pd.DataFrame) -> pd.DataFrame:
     library = where(everything, variant=BEST).set_index(POINT)[["median_us", "prepare_ms"]].add_suffix("_library")
     df = where(everything, variant=("split_rows", "shared_tiles", "auto", "in_flight")).join(library, on=POINT)
     gain_us, extra_us = df["median_us_library"] - df["median_us"], 1e3 * (df["prepare_ms"] - df["prepare_ms_library"])
-    even = np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf)
-    groups = df.assign(even=even, mib=df["prepare_bytes"] / 2**20).groupby("variant", sort=False)
-    ends = {"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")}
-    return groups.agg(**ends, mib=("mib", "max"), even=("even", "median")).reset_index()
+    groups = df.assign(
+        even=np.select([extra_us <= 0, gain_us > 0], [0, np.ceil(extra_us / gain_us)], np.inf),
+        mib=df["prepare_bytes"] / 2**20,
+    ).groupby("variant", sort=False)
+    return groups.agg(
+        **{"median": ("prepare_ms", "median"), "largest": ("prepare_ms", "max")},
+        mib=("mib", "max"),
+        even=("even", "median"),
+    ).reset_index()
 
 
 def errors(everything: pd.DataFrame) -> pd.DataFrame:
     """Return the largest errors of each contender over all points."""
-    df = everything[everything["variant"] != BEST]
-    return df.groupby("variant", sort=False)[["rel_err", "max_err"]].max().reset_index()
+    return (
+        everything[everything["variant"] != BEST]
+        .groupby("variant", sort=False)[["rel_err", "max_err"]]
+        .max()
+        .reset_index()
+    )
 
 
 # ---------------------------------------------------------------- counters
@@ -158,10 +179,9 @@ def counted(counters: Counters) -> pd.DataFrame:
     return table[(table["density"] == table["density"].max()) & (table["m"] > 1024)]
 
 
-def at_most_dense(counters: Counters) -> pd.DataFrame | None:
-    """Return what the table of counters shows; None without counters."""
-    if not counters:
-        return None
+@given
+def at_most_dense(counters: Counters) -> pd.DataFrame:
+    """Return what the table of counters shows."""
     df = where(counted(counters), variant=(PUBLISHED, "in_flight", "shared_tiles", "cusparse_alg2", "cusparse_alg3"))
     shape = df[["m", "n", "k"]].astype(str).agg(" × ".join, axis=1)
     return df.assign(shape=shape.where(~shape.duplicated(), ""))
@@ -170,10 +190,13 @@ def at_most_dense(counters: Counters) -> pd.DataFrame | None:
 def traffic(counters: Counters) -> pd.DataFrame:
     """Return SIZES, variant, group (the sweep that a shape is of), memory and its TB/s."""
     rows, key = counters.rows, [*SIZES, "variant"]
-    time_ns = where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns")
     memory, size = (rows["metric"].map({metric: what[i] for metric, what in TRAFFIC.items()}) for i in (0, 1))
     df = rows.assign(memory=memory, bytes=rows["value"] * size).groupby([*key, "memory"], sort=False)["bytes"].sum()
-    df = df.reset_index().join(time_ns, on=key).sort_values("memory", kind="stable")
+    df = (
+        df.reset_index()
+        .join(where(rows, metric=ncu.TIME).set_index(key)["value"].rename("time_ns"), on=key)
+        .sort_values("memory", kind="stable")
+    )
     square, tall = (df["m"] == df["n"]) & (df["n"] == df["k"]), df["m"] > df["k"]
     return df.assign(
         tbps=df["bytes"] / df["time_ns"] / 1e3, group=np.select([square, tall], ["square", "tall"], "wide")
@@ -188,13 +211,16 @@ def sweep(everything: pd.DataFrame, study: Study, experiment: str) -> pd.DataFra
     df = where(everything, experiment=experiment).join(by(everything, BEST, key=POINT).rename("best_us"), on=POINT)
     df = df.assign(speedup=df["best_us"] / df["median_us"], source="measured")
     copy, stated = study.ceiling("copy", "gbps"), study.published(SWEEPS[experiment]).set_index("quantity")
-    said = [{"quantity": "speedup", "source": "stated"} | stated.loc["speedup", ["low", "high"]].to_dict()]
-    if "vram_throughput" in stated.index:
-        share = stated.loc["vram_throughput", ["low", "high"]].astype(float).fillna(100) / 100 * copy
-        said.append({"quantity": "gbps", "source": "stated"} | share.to_dict())
-    said.append({"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy})
-    of_panels = pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)
-    return pd.concat([df, of_panels], ignore_index=True)
+    share = stated.loc[stated.index == "vram_throughput", ["low", "high"]].fillna(100) / 100 * copy
+    said = [
+        {"quantity": "speedup", "source": "stated"} | stated.loc["speedup", ["low", "high"]].to_dict(),
+        *({"quantity": "gbps", "source": "stated"} | ends for ends in share.to_dict("records")),
+        {"quantity": "gbps", "source": "ceiling", "variant": "copy", "low": copy, "high": copy},
+    ]
+    return pd.concat(
+        [df, pd.DataFrame(row | {"density": d} for d in sorted(df["density"].unique()) for row in said)],
+        ignore_index=True,
+    )
 
 
 def _ranges(rates: pd.DataFrame, ceilings: list[tuple[str, str, float]]) -> pd.DataFrame:
@@ -222,16 +248,22 @@ def asked(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         )
         for memory, column in ((gather, "requested_bytes"), (once, "least_bytes"))
     )
-    tops = ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
-    return _ranges(rates, [(what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3) for what, memory in tops])
+    return _ranges(
+        rates,
+        [
+            (what, memory, study.ceiling(MEMORIES[memory], "gbps") / 1e3)
+            for what, memory in ((gather, "L2"), (gather, "shared memory"), (once, "DRAM"))
+        ],
+    )
 
 
-def memories(study: Study) -> pd.DataFrame | None:
-    """Return what Nsight Compute counted at each memory; None without its counters."""
-    if not study.counters:
-        return None
-    tops = [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()]
-    return _ranges(traffic(study.counters), tops)
+@given
+def memories(study: Study, counters: Counters) -> pd.DataFrame:
+    """Return what Nsight Compute counted at each memory."""
+    return _ranges(
+        traffic(counters),
+        [(memory, "ceiling", study.ceiling(name, "gbps") / 1e3) for memory, name in MEMORIES.items()],
+    )
 
 
 def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
@@ -244,15 +276,26 @@ def ladder(everything: pd.DataFrame, study: Study) -> pd.DataFrame:
         study.stated(figure, "speedup")[["low", "high"]].assign(variant=next(iter(predictions)), experiment=sweep)
         for sweep, figure in SWEEPS.items()
     ]
-    both = {"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}
-    return pd.concat(both, names=["source"]).reset_index("source").reset_index(drop=True)
+    return (
+        pd.concat({"measured": rungs(everything, predictions, BEST), "stated": pd.concat(stated)}, names=["source"])
+        .reset_index("source")
+        .reset_index(drop=True)
+    )
 
 
 @given
 def by_matrix(table: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup on each matrix of `real`, the largest of `auto` on top."""
-    speeds = table.set_index("matrix").drop(columns=["domain", "m", "nnz"]).sort_values("auto", ascending=False)
-    return speeds.rename_axis(index="row", columns="variant").stack().rename("value").dropna().reset_index()
+    return (
+        table.set_index("matrix")
+        .drop(columns=["domain", "m", "nnz"])
+        .sort_values("auto", ascending=False)
+        .rename_axis(index="row", columns="variant")
+        .stack()
+        .rename("value")
+        .dropna()
+        .reset_index()
+    )
 
 
 @given
@@ -270,7 +313,7 @@ def of(run: Run) -> Iterator[Fact]:
     df = records.best_of(raw)
     return chain(
         over_library(df, study),
-        limits(study.counters),
+        limits(study.counters or None),
         gains(df, run.machine),
         behind(ragged(run)),
         on_matrices(real(study)),
@@ -327,9 +370,7 @@ def over_library(df: pd.DataFrame, study: Study) -> Facts:
 
 @part
 def limits(counters: Counters) -> Facts:
-    """Return what Nsight Compute counted at the largest density, per cent; nothing without it."""
-    if not counters:
-        return {}
+    """Return what Nsight Compute counted at the largest density, per cent."""
     dense, ends = counted(counters), {"min": "low", "max": "high"}
     ordered = where(dense, variant=("l2_panels", "in_flight", "cusparse_alg2"))
     tiles = where(dense, variant="shared_tiles")

@@ -21,7 +21,7 @@ def csr_picture(csr) -> tuple[Any, pd.DataFrame]:
     cells = data.assign(text=values).groupby(["row", "column"])["text"].agg(["first", "size"]).reset_index()
     texts = cells["first"].where(cells["size"] == 1, cells["size"].astype(str) + "×")
     names = "row_ptr", "col_idx", "val"
-    fig = sketch.picture(
+    return sketch.picture(
         (0, width),
         (height + 0.4, 0),
         (sketch.frame, columns[None] + 1, rows[:, None] + 1, 1, 1, {"linewidth": 0.5, "alpha": 0.35}),
@@ -36,8 +36,7 @@ def csr_picture(csr) -> tuple[Any, pd.DataFrame]:
         # An arrow from a row's pointer to its first nonzero; an empty row has none.
         (sketch.pointer, left + some + 0.5, 2.02, left + starts[some] + 0.5, 4.26, colours[some], {"linewidth": 1}),
         (sketch.put, left - 0.3, (1.5, 4.8, 6.8), names, {"ha": "right", "family": "monospace"}),
-    )
-    return fig, data.rename_axis("position").reset_index()
+    ), data.rename_axis("position").reset_index()
 
 
 def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
@@ -64,7 +63,7 @@ def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
     named = {"ha": "left", "color": np.take(ROWS, chunk), "weight": "bold"}
     lane, lanes, upright = np.arange(32), np.tile([RUNGS[1], BEST], 16), {"height": 1.7, "rotation": 90}
     parts = (lane * step)[:, None] + step * 0.23 * np.arange(1, 4)
-    fig = sketch.picture(
+    return sketch.picture(
         (-0.3, 40.5),
         (12.95, 0),
         (sketch.put, *zip(*heads.values(), strict=True), [*heads], {"ha": "left"}),
@@ -80,5 +79,4 @@ def warp_picture(csr) -> tuple[Any, pd.DataFrame]:
         (sketch.segment, step * (lane + 0.46), 10.27, step * (lane + 0.46), 11.13, {"color": lanes, "linewidth": 0.8}),
         (sketch.put, 32 * step, 12.5, "column 127", {"ha": "right"}),
         height=5.4,
-    )
-    return fig, data
+    ), data

@@ -82,16 +82,13 @@ def second(study: Study) -> pd.DataFrame | None:
 class Fit(NamedTuple):
     """A run time as constant + square·n² + cube·n³, in seconds; residuals: model over time, − 1."""
 
-    constant: float
-    square: float
-    cube: float
+    weights: np.ndarray  #: constant, square, cube
     residuals: np.ndarray
 
     def terms(self, sizes: Sequence[int] | pd.Index) -> pd.DataFrame:
         """Return what each of the terms takes at each size, ms."""
-        n = np.asarray(sizes, float)
-        terms = {"constant_ms": self.constant * n**0, "square_ms": self.square * n**2, "cube_ms": self.cube * n**3}
-        return 1e3 * pd.DataFrame(terms, pd.Index(sizes, dtype=int))
+        terms = self.weights * np.asarray(sizes, float)[:, None] ** (0, 2, 3)
+        return 1e3 * pd.DataFrame(terms, pd.Index(sizes, dtype=int), ["constant_ms", "square_ms", "cube_ms"])
 
     @property
     def rates(self) -> dict[str, float]:
@@ -100,8 +97,11 @@ class Fit(NamedTuple):
         The rates at which three float32 matrices would move in the time of the n² term, GB/s, and of 2·n³ FLOP in that
         of the n³ term, TFLOP/s; NaN without one.
         """
-        gbps, tflops = 12 / (self.square or np.nan) / 1e9, 2 / (self.cube or np.nan) / 1e12
-        return {"constant_us": 1e6 * self.constant, "gbps": gbps, "tflops": tflops}
+        constant, square, cube = self.weights.tolist()
+        return {
+            **{"constant_us": 1e6 * constant, "gbps": 12 / (square or np.nan) / 1e9},
+            "tflops": 2 / (cube or np.nan) / 1e12,
+        }
 
 
 def fit(times: pd.Series) -> Fit:
@@ -110,9 +110,7 @@ def fit(times: pd.Series) -> Fit:
     The three terms, none negative, are what a timed cuBLAS call may contain: a cost per call (launch, handle,
     allocation), per element of a matrix (transfers) and per multiplication (the kernel).
     """
-    weights, residuals = _nearest(times.index.to_numpy(float)[:, None] ** (0, 2, 3), times)
-    constant, square, cube = weights.tolist()
-    return Fit(constant, square, cube, residuals)
+    return Fit(*_nearest(times.index.to_numpy(float)[:, None] ** (0, 2, 3), times))
 
 
 def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -128,8 +126,9 @@ def _nearest(columns: np.ndarray, times: pd.Series) -> tuple[np.ndarray, np.ndar
 
 def stated(study: Study) -> pd.Series:
     """Return the report's run time of cuBLAS in seconds, by size, from its TFLOP/s (2·n³ over the time)."""
-    rows = study.stated("fig2", "tflops", variant="cublas").astype({"size": int})
-    rate = rows.set_index("size")["value"].sort_index()
+    rate = (
+        study.stated("fig2", "tflops", variant="cublas").astype({"size": int}).set_index("size")["value"].sort_index()
+    )
     return 2.0 * rate.index.to_numpy(float) ** 3 / (rate * 1e12)
 
 
@@ -210,5 +209,6 @@ def prefetch(targets: Iterable[str]) -> pd.DataFrame:
 def own(problem: Problem, target: str) -> pd.DataFrame:
     """List every variant as it is compiled for a reader's own pattern: see `compiled.own`."""
     b = problem.host().b
-    entries = {v: (kernel.source, system.entry(v, b.keep, b.group)) for v, kernel in system.VARIANTS.items()}
-    return compiled.own(entries, target)
+    return compiled.own(
+        {v: (kernel.source, system.entry(v, b.keep, b.group)) for v, kernel in system.VARIANTS.items()}, target
+    )

@@ -5,7 +5,6 @@ in: nested, as its text reads them.
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,22 +54,24 @@ def of(run: Run) -> Iterator[Fact]:
     study = Study(run)
     scaling, published = (experiments.measure(study, name) for name in ("scaling", "published"))
     sequential = experiments.on_cpu(study)
-    parts = (
-        library(scaling, published, sequential),
-        contains(study, published),
-        of_variants(scaling),
-        counted(study),
-        beyond(scaling, experiments.measure(study, "element_wise"), study.ceiling("fma", "tflops")),
-        runs(study, scaling, experiments.second(study), sequential),
+    return flat(
+        library(scaling, published, sequential)
+        | contains(study, published)
+        | of_variants(scaling)
+        | counted(study)
+        | beyond(scaling, experiments.measure(study, "element_wise"), study.ceiling("fma", "tflops"))
+        | runs(study, scaling, experiments.second(study), sequential)
     )
-    return chain.from_iterable(map(flat, parts))
 
 
 def by_size(speedup: pd.Series) -> dict[str, Any]:
     """Return the spread of a speedup over all sizes and on both sides of 1024³, and how often it is above 1."""
     small, ahead = speedup.index < 1024, int((speedup > 1).sum())
-    sides = {"below_1024": summary(speedup[small]), "from_1024": summary(speedup[~small]), "at": speedup}
-    return summary(speedup) | sides | {"largest": speedup.iloc[-1], "ahead": ahead, "behind": len(speedup) - ahead}
+    return (
+        summary(speedup)
+        | {"below_1024": summary(speedup[small]), "from_1024": summary(speedup[~small]), "at": speedup}
+        | {"largest": speedup.iloc[-1], "ahead": ahead, "behind": len(speedup) - ahead}
+    )
 
 
 # ---------------------------------------------------------------- which index, machine code
@@ -85,10 +86,18 @@ def which_index(run: Run) -> Iterator[Fact]:
     a, b, vectors = case.host().a.astype(np.float64), case.host().b, shared.host().b
     right, gathered = a @ nm.to_dense(b), a @ nm.to_dense(system.as_gathered(b))
     columns = np.flatnonzero(np.abs(gathered - right).max(axis=0) <= 1e-6 * np.abs(right).max())
-    same = np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors))
-    found = {"error": _off(gathered, right), "right": len(columns), "same_if_shared": same}
     here = run_here(run, case, {"from_right": right, "from_gathered": gathered}) if run.device else {}
-    return flat({"gather": found | {"where": ", ".join(f"column {c}" for c in columns[:4])}, "run_here": here})
+    return flat(
+        {
+            "gather": {
+                "error": _off(gathered, right),
+                "right": len(columns),
+                "same_if_shared": np.array_equal(nm.to_dense(system.as_gathered(vectors)), nm.to_dense(vectors)),
+            }
+            | {"where": ", ".join(f"column {c}" for c in columns[:4])},
+            "run_here": here,
+        }
+    )
 
 
 def run_here(run: Run, case: Problem, references: dict[str, np.ndarray]) -> dict[str, float]:
@@ -117,11 +126,6 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
     here = where(report, target=HOPPER, entry=[system.entry(v) for v in VARIANTS])
     cubins = [jit.compile_cubin(system.VARIANTS[v].source, system.entry(v), HOPPER) for v in names]
     kinds = {"stores": "STG", "generic_loads": "LD.", "global_loads": "LDG."}
-    made = {
-        name: {"registers": used.registers, "stack_bytes": used.stack_bytes}
-        | {what: sum(n for op, n in mix.items() if op.startswith(kind)) for what, kind in kinds.items()}
-        for name, (used, mix) in zip(names, jit.reports(cubins), strict=True)
-    }
     return flat(
         {
             "compiled": {
@@ -131,7 +135,12 @@ def compiled(report: pd.DataFrame, prefetch: pd.DataFrame) -> Iterator[Fact]:
                 "spilling": int(distinct["spills"].astype(bool).sum()),
             },
             "registers": here.set_index("variant")["registers"],
-            "code": made | {"target": HOPPER, "prefetch": {"targets_that_differ": (prefetch["same"] == "no").sum()}},
+            "code": {
+                name: {"registers": used.registers, "stack_bytes": used.stack_bytes}
+                | {what: sum(n for op, n in mix.items() if op.startswith(kind)) for what, kind in kinds.items()}
+                for name, (used, mix) in zip(names, jit.reports(cubins), strict=True)
+            }
+            | {"target": HOPPER, "prefetch": {"targets_that_differ": (prefetch["same"] == "no").sum()}},
         }
     )
 
@@ -202,9 +211,11 @@ def counted(study: Study) -> dict[str, Any]:
     get, machine, launches = study.counters.get, study.machine, ncu.launches(study.run.folder)
     traffic = study.stated("fig3", "l1_traffic", variant="baseline").drop_duplicates("size").set_index("size")["value"]
     base = get("baseline", TRAFFIC, m=2048)
-    profile = {"launches": len(launches), "kernels": launches["kernel"].nunique()}
     return {
-        "profile": profile | {"metrics": study.counters.rows["metric"].nunique()} if len(launches) else {},
+        "profile": {"launches": len(launches), "kernels": launches["kernel"].nunique()}
+        | {"metrics": study.counters.rows["metric"].nunique()}
+        if len(launches)
+        else {},
         "machine": {"sm_count": machine["sm_count"], "l2_mib": machine["l2_bytes"] / 2**20},
         "idle": {
             v: {"time_us": get(v, ncu.TIME, m=256) / 1e3, "drain": stalled(study, v, 256, "drain")}
@@ -274,10 +285,12 @@ def runs(
     The largest error; how far a second run is from the first, and two names of one program within a run.
     """
     off = pd.Series(dtype=float) if second is None else durations.apart(scaling, second)
-    over = () if sequential is None else ("cpu_loop", "cpu_blas")
     return {
         "host": {name: study.machine.get(key) for name, key in (("cpu", "cpu"), ("cores", "cpu_cores"))},
-        **{f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1] for v in over},
+        **{
+            f"over_{v}": ratio(sequential, LETTER[0], v).iloc[-1]
+            for v in (() if sequential is None else ("cpu_loop", "cpu_blas"))
+        },
         "error": {"most": scaling["max_err"].max()},
         "again": {"count": len(off) or None, "median": off.median(), "most": off.max()},
         "twins": {"most": (ratio(scaling, "prefetch", "baseline") - 1).abs().max()},
@@ -290,8 +303,9 @@ def runs(
 def _beside(measured: pd.DataFrame, study: Study, figure: str, *quantities: str) -> pd.DataFrame:
     """Put what the report states of these quantities at a size below what was measured."""
     stated = pd.concat(study.stated(figure, quantity) for quantity in quantities).dropna(subset=["size"])
-    kernel = stated["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True)))
-    stated = stated.drop(columns="value").assign(source="stated", gpu="RTX 4070", kernel=kernel)
+    stated = stated.drop(columns="value").assign(
+        source="stated", gpu="RTX 4070", kernel=stated["variant"].replace(dict(zip(PUBLISHED, LETTER, strict=True)))
+    )
     return pd.concat([measured.assign(source="measured"), stated], ignore_index=True)
 
 
@@ -335,8 +349,15 @@ def parts_of_a_call(study: Study, published: pd.DataFrame) -> pd.DataFrame:
     here["part"] = here["variant"].map(PARTS)
     terms = fit.terms(theirs.index)
     ms = {"time_ms": 1e3 * theirs, "stated_ms": 1e3 * theirs, "fitted_ms": terms.sum(axis=1)}
-    each = (terms.assign(**ms, size=theirs.index, part=part, part_ms=terms[term]) for term, part in TERMS.items())
-    df = pd.concat([here, pd.concat(each).assign(source="stated", variant="cublas")], ignore_index=True)
+    df = pd.concat(
+        [
+            here,
+            pd.concat(
+                terms.assign(**ms, size=theirs.index, part=part, part_ms=terms[term]) for term, part in TERMS.items()
+            ).assign(source="stated", variant="cublas"),
+        ],
+        ignore_index=True,
+    )
     df = df.assign(row=df["size"].map("{}³, ".format) + np.where(df["source"] == "stated", "fit", "here"))
     whole = df.groupby("row")["part_ms"].transform("sum")
     return df.assign(share=100 * df["part_ms"] / whole, whole_ms=whole).sort_values(["size", "source"], kind="stable")
@@ -372,18 +393,25 @@ def stalls(study: Study) -> pd.DataFrame:
     apart = share[(share >= 0.05) | (share > 0) & named].index[:9]
     table = table[apart].assign(other=table.drop(columns=apart).sum(axis=1)).reindex(VARIANTS, level="variant")
     df = table.rename_axis(columns="reason").stack().rename("warps_stalled_per_issue").reset_index()
-    total = df.groupby(["m", "variant"])["warps_stalled_per_issue"].transform("sum")
-    return df.rename(columns={"m": "size"}).assign(total=total)
+    return df.rename(columns={"m": "size"}).assign(
+        total=df.groupby(["m", "variant"])["warps_stalled_per_issue"].transform("sum")
+    )
 
 
 def element_wise(scaling: pd.DataFrame, element: pd.DataFrame) -> pd.DataFrame:
     """Return the time of what is right for elements over that of the baseline, which is on vectors of 32 columns."""
-    lines = {
-        "element_wise on vectors of 32": by(scaling, "element_wise"),
-        "element_wise on element-wise 2:4": by(element, "element_wise"),
-        "cuBLAS, dense": by(scaling, "cublas"),
-    }
-    table = pd.DataFrame(lines).div(by(scaling, "baseline"), axis=0).rename_axis("size").reset_index()
+    table = (
+        pd.DataFrame(
+            {
+                "element_wise on vectors of 32": by(scaling, "element_wise"),
+                "element_wise on element-wise 2:4": by(element, "element_wise"),
+                "cuBLAS, dense": by(scaling, "cublas"),
+            }
+        )
+        .div(by(scaling, "baseline"), axis=0)
+        .rename_axis("size")
+        .reset_index()
+    )
     table = table.melt("size", var_name="line", value_name="time_over_baseline")
     return table.assign(variant=np.where(table["line"] == "cuBLAS, dense", "cublas", "element_wise"))
 
@@ -396,16 +424,21 @@ def over_cublas(published: pd.DataFrame, scaling: pd.DataFrame, fma: float) -> p
 
     With shares of the FMA ceiling, TFLOP/s.
     """
-    columns = {
-        "handle": ratio(published, LETTER[0], "cublas_handle"),
-        "call": ratio(published, LETTER[0], "cublas"),
-        "kernel": ratio(scaling, LETTER[0], "cublas"),
-        "double_buffer": ratio(scaling, LETTER[2], "cublas"),
-        "share": by(scaling, LETTER[0], "tflops") / fma,
-        "ours": ratio(scaling, "baseline", "cublas"),
-        "our_share": by(scaling, "baseline", "tflops") / fma,
-    }
-    return pd.DataFrame(columns).rename_axis("size").reset_index()
+    return (
+        pd.DataFrame(
+            {
+                "handle": ratio(published, LETTER[0], "cublas_handle"),
+                "call": ratio(published, LETTER[0], "cublas"),
+                "kernel": ratio(scaling, LETTER[0], "cublas"),
+                "double_buffer": ratio(scaling, LETTER[2], "cublas"),
+                "share": by(scaling, LETTER[0], "tflops") / fma,
+                "ours": ratio(scaling, "baseline", "cublas"),
+                "our_share": by(scaling, "baseline", "tflops") / fma,
+            }
+        )
+        .rename_axis("size")
+        .reset_index()
+    )
 
 
 def metrics(study: Study) -> pd.DataFrame:
@@ -413,8 +446,7 @@ def metrics(study: Study) -> pd.DataFrame:
     table, held = study.published("table1"), set(study.counters.rows["metric"])
     # What the report calls smps__ is smsp__, and its stalls are the .pct of what is counted as .ratio here.
     ours = table["metric"].str.replace("smps__", "smsp__").str.replace("issue_active.pct", "issue_active.ratio")
-    here = np.where(ours == table["metric"], "yes", "ratio")
-    return table.assign(here=np.where(ours.isin(held), here, "–"))
+    return table.assign(here=np.where(ours.isin(held), np.where(ours == table["metric"], "yes", "ratio"), "–"))
 
 
 def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -429,9 +461,15 @@ def fig3(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = where(study.counters.rows, variant=LETTER, m=SIZES, metric=factors)
     value = rows["value"] * rows["metric"].map(factors)
     theirs = study.published("fig3").replace({"variant": dict(zip(PUBLISHED, LETTER, strict=True))})
-    kind = np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
     ours = rows.assign(source="measured", size=rows["m"], quantity="value", low=value, high=value)
-    values = pd.concat([ours, theirs.assign(source="stated", quantity=kind)])
+    values = pd.concat(
+        [
+            ours,
+            theirs.assign(
+                source="stated", quantity=np.where(theirs["quantity"].str.endswith("_ratio"), "ratio", "value")
+            ),
+        ]
+    )
     values["metric"] = values["metric"].str.rpartition(".")[0].map(stems)
     exact = where(values, quantity="value").query("low == high")
     base = where(exact, variant=LETTER[0]).drop_duplicates(NUMBER)
@@ -471,13 +509,19 @@ def pipes(study: Study) -> pd.DataFrame:
 
 def patterns(df: pd.DataFrame) -> pd.DataFrame:
     """Return speedups over cuBLAS at one size, by pattern, beside what skipping the zeros alone would give."""
-    speed = {v: ratio(df, v, "cublas", ["label", "density"]) for v in PATTERN_KERNELS}
-    table = pd.DataFrame(speed).reset_index().replace({"label": {"": "2:4"}})
+    table = (
+        pd.DataFrame({v: ratio(df, v, "cublas", ["label", "density"]) for v in PATTERN_KERNELS})
+        .reset_index()
+        .replace({"label": {"": "2:4"}})
+    )
     return table.assign(ideal=1 / table["density"])
 
 
 def on_cpu(sequential: pd.DataFrame) -> pd.DataFrame:
     """Return the ms of the CPUs and of the published kernel by size, and its speedup over one thread and all cores."""
     times = pd.DataFrame({v: by(sequential, v) / 1e3 for v in (*ON_CPU, LETTER[0])})
-    over = {f"over_{v}": times[v] / times[LETTER[0]] for v in ("cpu_loop", "cpu_blas")}
-    return times.assign(**over).rename_axis("size").reset_index()
+    return (
+        times.assign(**{f"over_{v}": times[v] / times[LETTER[0]] for v in ("cpu_loop", "cpu_blas")})
+        .rename_axis("size")
+        .reset_index()
+    )

@@ -14,8 +14,8 @@ def stall(e: Evidence, experiments: Sequence[str], reason: str, of: str | Sequen
 
     Above 1, it is why most warps that do not issue wait. One that issues, "selected", is no stall.
     """
-    known = set(e.counters["metric"])
-    metrics = {why: STALLED.format(why) for why in STALLS if why != "selected" and STALLED.format(why) in known}
+    known = {*e.counters["metric"]} - {STALLED.format("selected")}
+    metrics = {why: STALLED.format(why) for why in STALLS if STALLED.format(why) in known}
     need({reason} < set(metrics), f"The stalls were not profiled, {reason} among others.")
     tables = {
         v: pd.DataFrame({why: e.counter(v, metric, experiments) for why, metric in metrics.items()})

@@ -22,7 +22,7 @@ def nm_picture(b: nm.Nm):
     lefts, colours = (b.n + 2.6) * np.arange(3), np.take(ROWS, data["group"], mode="wrap")
     texts, columns = data["value"].map(sketch.short), np.arange(b.n)
     titles = (f"B: {b.k} × {b.n}, {b.keep}:{b.group} along K", f"values: {b.w} × {b.n}", "index: rows of B")
-    fig = sketch.picture(
+    return sketch.picture(
         (-1.1, lefts[2] + b.n + 0.3),
         (b.k + 1.8, -1.8),
         (sketch.box, column, index, texts, colours),
@@ -32,8 +32,7 @@ def nm_picture(b: nm.Nm):
         (sketch.put, lefts[:, None] + columns + 0.5, -0.45, columns, sketch.FAINT),
         (sketch.grid, lefts, [b.k, b.w, b.w], b.n, [b.group, b.keep, b.keep], b.n),
         (sketch.put, 0, b.k + 1.2, "element-wise: every column has indices of its own", {"ha": "left"}),
-    )
-    return fig, data
+    ), data
 
 
 def gather_picture(b: nm.Nm, block: int):
@@ -50,7 +49,7 @@ def gather_picture(b: nm.Nm, block: int):
     names = *(f"row {r} of B" for r in lines), "column of the block", "it needs row", "it gets row"
     said = f"{(~right).sum()} of {block} columns are multiplied with the wrong column of A"
     whole = {"fill": True, "facecolor": BOUND, "alpha": 0.22, "linewidth": 0}
-    fig = sketch.picture(
+    return sketch.picture(
         (0, width),
         (y + 5.3, -1.1),
         (sketch.frame, label, needs[0], block * step, 1, whole),
@@ -64,5 +63,4 @@ def gather_picture(b: nm.Nm, block: int):
         (sketch.put, label, y + 4.75, said, {"ha": "left", "weight": "bold"}),
         (sketch.put, label, -0.55, f"grey: row {needs[0]}, the one that the block gathers", {"ha": "left"}),
         height=6.225 * (b.group + 6.6) / width,
-    )
-    return fig, data
+    ), data

@@ -4,13 +4,14 @@ A pattern is named as the field does, N:M with M = 32: "share.v3.16:32" is what 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 
 from artifact import registry
-from artifact.book.facts import Fact, flat, part, summary
+from artifact.book.facts import Fact, Facts, flat, part, summary
 from artifact.book.study import given, pivot
 from artifact.drawing.formatting import listed, shape
 from artifact.measure import external, records
@@ -48,9 +49,8 @@ from artifact.systems.nm_spmm.model import (
 from kernels import jit
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, published
+from kernels.nm_spmm import analysis, banks, family, packing, published
 
-Facts = Mapping[str, Any]
 #: How far from the speed of what it rebuilds a rebuilding may be to count as near it, a prediction from what came.
 NEAR = 0.05
 AIM, AIM_SHARE = 1.10, 0.80  #: over the authors' kernels; of the FMA ceiling
@@ -67,18 +67,19 @@ def of(run: Run) -> Iterator[Fact]:
 def measured(study: Spmm) -> Iterator[Fact]:
     """Return the facts of experiments, of counters, and of what others measured."""
     df: dict[str, Any] = {name: study.measure(name) for name in CONTENDERS if not name.startswith("tensor")}
-    parts = (
-        figures(study, df),
-        authors(study, df["anchors"], df["stepwise"]),
-        side_by_side(study),
-        ladder(study, df["stepwise"]),
-        counted(study, df["anchors"]),
-        fig10(study),
-        beyond(df),
-        tensor(study.tensor()),
-        behind(df["anchors"], df["llama"]),
+    return flat(
+        {
+            **figures(study, df),
+            **authors(study, df["anchors"], df["stepwise"]),
+            **side_by_side(study),
+            **ladder(study, df["stepwise"]),
+            **counted(study, df["anchors"]),
+            **fig10(study),
+            **beyond(df),
+            **(tensor(study.tensor()) or {}),
+            **behind(df["anchors"], df["llama"]),
+        }
     )
-    return chain.from_iterable(flat(found or {}) for found in parts)
 
 
 def nm_of(density: float) -> str:
@@ -98,14 +99,17 @@ def ends(values: pd.Series) -> dict[str, float]:
 
 def ranged(values: pd.Series) -> dict[str, Any]:
     """Return the summary of a series by point, and where its ends are; nothing of an empty one."""
-    at = {"low_at": point_of(values.idxmin()), "high_at": point_of(values.idxmax())} if len(values) else {}
-    return summary(values) | at
+    return summary(values) | (
+        {"low_at": point_of(values.idxmin()), "high_at": point_of(values.idxmax())} if len(values) else {}
+    )
 
 
 def places(values: pd.Series) -> dict[str, Any]:
     """Return how many points a series has, and each of them."""
-    points = ({"where": point_of(at), "value": value} for at, value in values.items())
-    return {"count": len(values), "points": dict(enumerate(points))}
+    return {
+        "count": len(values),
+        "points": {i: {"where": point_of(at), "value": value} for i, (at, value) in enumerate(values.items())},
+    }
 
 
 def code(names: Iterable[str]) -> str:
@@ -134,16 +138,20 @@ def analysed(study: Spmm, patterns: Mapping[float, nm.Nm]) -> Facts:
     memory becomes the limit, what the analysis proposes, and parts of a step over its arithmetic.
     """
     here, block, whole = study.here, (model.BLOCK.rows, model.BLOCK.columns), published.DEPTH
-    said = study.stated("text", "col_info_memory").iloc[0]
     one = analysis.propose(here, BIG, BIG, BIG, kept(HALF), GROUP)
     size = analysis.shared_bytes(one.rows, one.columns, one.windows, kept(HALF), GROUP)
     moved = [
         label for label, (name, (m, n, _)) in analysis.TABLE_2.items() if analysis.class_of(here.sm_count, m, n) != name
     ]
     steps = {d: model.durations(study, d) for d in DENSITIES}
+    convert = partial(packing.convert, columns=128, windows=1, packed=True, slot=VECTOR)
+    made = {d: convert(b) for d, b in patterns.items() if 1 - d > analysis.HIGH}
     return {
         "left_out": by_nm({d: 1 - model.needed(b, 4) for d, b in patterns.items()}),
-        "col_info": {"added": by_nm(model.col_info_shares(patterns)), "stated": said[["low", "high"]]},
+        "col_info": {
+            "added": by_nm({d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}),
+            "stated": study.stated("text", "col_info_memory").iloc[0][["low", "high"]],
+        },
         "transition": {
             "stated": study.stated("text", "transition")["low"].iloc[0],
             "block": {
@@ -293,11 +301,12 @@ def rebuilt(beside: pd.DataFrame, us: pd.DataFrame) -> dict[str, Any]:
     """Return our rebuildings over the authors' own kernels, in two runs. us: their times."""
     ported, from_m = beside[["v3", "v3_split_k", "v3_searched"]].max(axis=1), BIG // 2
     large = ported.index.get_level_values("m") >= from_m
-    parts = {name: summary(ported[rows]).get("mean") for name, rows in (("large", large), ("small", ~large))}
     return {
         "style": geomean(beside["nm_baseline"]),
         "nmsparse": ranged(beside["nmsparse_vw32"]),
-        "ported": ranged(ported) | parts | {"from_m": from_m},
+        "ported": ranged(ported)
+        | {name: summary(ported[rows]).get("mean") for name, rows in (("large", large), ("small", ~large))}
+        | {"from_m": from_m},
         "apart": {v: apart(beside[v], us[v]) for v in ("v3_searched", "nmsparse_vw32")},
     }
 
@@ -320,10 +329,9 @@ def side_by_side(study: Spmm) -> Facts:
     speeds = {gpu: m.numbers().set_index(PLACE).groupby("library", sort=False)["speedup"] for gpu, m in found.items()}
     ratios = {gpu: {v: ranged(own) for v, own in each} for gpu, each in speeds.items()}
     near = {v: {"near": ((own - 1).abs() <= NEAR).sum(), "within": NEAR} for v, own in speeds[here.gpu]}
-    short = records.short_gpus(found)
     return {
         "beside": {v: ratios[here.gpu][v] | near[v] for v in near},
-        "beside_elsewhere": {short[gpu]: both for gpu, both in ratios.items() if gpu != here.gpu},
+        "beside_elsewhere": {records.short_gpus(found)[gpu]: both for gpu, both in ratios.items() if gpu != here.gpu},
     }
 
 
@@ -338,13 +346,13 @@ def ladder(study: Spmm, stepwise: pd.DataFrame, rung: str = "rolled") -> Facts:
     judged, sms = study.outcome.dropna(subset=["predicted"]), study.here.sm_count
     near = (judged["came"] / judged["predicted"] - 1).abs() < NEAR
     one, (down, across), last = RUNGS[rung][0], model.schedule(rung)[0], model.last_steps(rung, sms)
-    tile = {"rows": one.bm, "columns": one.bn, "depth": one.depth, "tiles": down * across, "sms": sms}
-    steps = {"waves": down * across / sms, "steps": last["waves"], "evened": last["stream-K"]}
     return {
         "rungs.absent": code(v for v in RUNGS if v not in study.rungs),
         "predictions": {"count": len(judged), "near": near.sum(), "within": NEAR}
         | {"wrong": code(judged.loc[~near, "rung"])},
-        "waves": tile | steps | {"gain": last["waves"] / last["stream-K"]},
+        "waves": {"rows": one.bm, "columns": one.bn, "depth": one.depth, "tiles": down * across, "sms": sms}
+        | {"waves": down * across / sms, "steps": last["waves"], "evened": last["stream-K"]}
+        | {"gain": last["waves"] / last["stream-K"]},
         "stream_over_bulk": by_nm(by_density(over(stepwise, "stream", "bulk"))),
         "trials": trials(study.trials),
     }
@@ -372,7 +380,6 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
     stalled = half.loc["v3", ["dispatch", "shared", "memory", "barrier", "instructions"]].astype(float)
     names = {"issue slots [%]": "issuing", "useful": "ffma", "dispatch": "dispatch"}
     fetches = half["instructions"].reindex(["bulk", "stream", "rolled"])
-    rows = {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))}
     intensity, v3 = model.by_eq3(study)["v3", SPARSE], sparse.loc["v3"]
     memories, nmsparse = {"dram": study.here, "l2": model.at_l2(study)}, half.loc["nm_baseline"]
     return {
@@ -383,7 +390,9 @@ def counted(study: Spmm, anchored: pd.DataFrame) -> Facts:
             "nm_baseline": {"fma": nmsparse["FMA pipe [%]"], "shared": nmsparse["shared memory [%]"]},
             **{v: half.loc[v, [*names]].rename(names) for v in ("v3", "auto")},
         },
-        "fetches": fetches.to_dict() | {"stream_high": sparse["instructions"].get("stream")} | rows,
+        "fetches": fetches.to_dict()
+        | {"stream_high": sparse["instructions"].get("stream")}
+        | {f"rows{of}": family.rows(RUNGS["stream"][0], kept(d), GROUP) for of, d in (("", HALF), ("_high", SPARSE))},
         **cuts,
         "roofline": {name: min(at.peak_tflops, intensity * at.bandwidth_gbs / 1e3) for name, at in memories.items()}
         | {"pattern": nm_of(SPARSE), "intensity": intensity, "tflops": v3["tflops"]}
@@ -431,13 +440,18 @@ def tensor(df: pd.DataFrame) -> Facts:
     """Return what tensor cores reach, and from which sparsity on each line wins, 1 where it never does."""
     rows = compared(df)
     most = rows.loc[rows.groupby(["variant", "vector", "m", "n", "k"], sort=False)["speedup"].idxmax()]
-    lines = [
-        {"variant": at.variant, "vector": at.vector, "size": shape((at.m, at.n, at.k)), "crossing": at.crossing}
-        | {"most": at.speedup, "most_at": nm_of(at.density)}
-        for at in most.fillna({"crossing": 1}).itertuples()
-    ]
     rate, never = rows.groupby("variant", sort=False)["tflops"].max(), most["crossing"].isna().sum()
-    return {"tensor_rate": rate, "tensor": {"never": never, "lines": dict(enumerate(lines))}}
+    return {
+        "tensor_rate": rate,
+        "tensor": {
+            "never": never,
+            "lines": {
+                i: {"variant": at.variant, "vector": at.vector, "size": shape((at.m, at.n, at.k))}
+                | {"crossing": at.crossing, "most": at.speedup, "most_at": nm_of(at.density)}
+                for i, at in enumerate(most.fillna({"crossing": 1}).itertuples())
+            },
+        },
+    }
 
 
 def behind(anchored: pd.DataFrame, llama: pd.DataFrame) -> Facts:

@@ -81,8 +81,10 @@ def rank_correlation(v: Values, against: str) -> Reduced:
     Over the points that both have, for each contender.
     """
     tables = {who: s.unstack("experiment") for who, s in v.by.items()}
-    both = all(against in table and table.shape[1] > 1 for table in tables.values())
-    need(both, f"There is nothing to hold against {against}.")
+    need(
+        all(against in table and table.shape[1] > 1 for table in tables.values()),
+        f"There is nothing to hold against {against}.",
+    )
     return Reduced(
         replace(v, unit=""),
         pd.Series(

@@ -23,7 +23,7 @@ from kernels import autotune, jit
 from kernels import nm_spmm as system
 from kernels.contract import Problem
 from kernels.formats import nm
-from kernels.nm_spmm import analysis, banks, family, packing, published
+from kernels.nm_spmm import analysis, banks, family, published
 from kernels.nm_spmm import launch as launching
 
 GROUP = VECTOR = 32  #: the paper's window and vector
@@ -96,8 +96,11 @@ class Spmm(study.Study):
 
     def takes(self, name: str) -> bool:
         """Tell whether a contender is for this GPU: libraries are, and kernels compiled for it or for all."""
-        usual = family.HOPPER if name in TRIALS else jit.TARGETS
-        targets = set(system.VARIANTS[name].targets if name in system.VARIANTS else usual)
+        targets = set(
+            system.VARIANTS[name].targets
+            if name in system.VARIANTS
+            else (family.HOPPER if name in TRIALS else jit.TARGETS)
+        )
         return name == "auto" or self.arch in targets or targets == set(jit.TARGETS)  # `auto` tries what the GPU has
 
     def measure(self, experiment: str) -> pd.DataFrame | None:
@@ -383,16 +386,6 @@ def asked(b: nm.Nm) -> np.ndarray:
 def needed(b: nm.Nm, vectors: int) -> float:
     """Return the share of A's rows that a block of so many vectors needs of a step, over all blocks and steps."""
     return asked(b)[:, : b.q // vectors * vectors].reshape(b.k, -1, vectors).any(axis=2).mean()
-
-
-def col_info_shares(patterns: Mapping[float, nm.Nm]) -> dict[float, float]:
-    """Return bytes of `col_info` over those of B's values, for blocks of 128 columns, at sparsities that are packed."""
-    made = {
-        d: packing.convert(b, columns=128, windows=1, packed=True, slot=VECTOR)
-        for d, b in patterns.items()
-        if 1 - d > analysis.HIGH
-    }
-    return {d: packed.col_info_bytes / packed.val.nbytes for d, packed in made.items()}
 
 
 def at_l2(spmm: Spmm) -> analysis.Device:

@@ -73,7 +73,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         "framed: one vector in all three",
         "position in\nthe window",
     )
-    fig = sketch.picture(
+    return sketch.picture(
         (-2.6, right + cell * b.q + 0.3),
         (b.k + 1.9, -1.5),
         (sketch.box, data["column"], data["row"], *what),
@@ -88,8 +88,7 @@ def format_picture(b: nm.Nm) -> Drawn:
         (sketch.segment, [-1.35, 0.1], [0.1, b.k + 0.4], [-1.35, b.vector - 0.1], [b.group - 0.1, b.k + 0.4], THIN),
         (sketch.put, -1.75, b.group / 2, f"window: {kept} of {b.group} rows", {"rotation": 90, "fontsize": 8}),
         (sketch.put, [0, *lefts], [b.k + 0.8, b.w + 0.4, b.w + 0.4], named, {"ha": "left", "va": "top", "fontsize": 8}),
-    )
-    return fig, data
+    ), data
 
 
 def working_set(cases: Mapping[str, nm.Nm], vectors: int = 4, depth: int = 64) -> Drawn:
@@ -149,9 +148,11 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         marks.append((sketch.box, x, y, texts, np.take(colours[i], row, mode="wrap"), *sides))
         chosen.append(place(i, int(not i), column.max()))
     for i, (x, y, width, height) in enumerate(chosen[:3], 1):
-        marks.append((sketch.box, x, y, "", PUBLISHED, width, height))
         ends = [y, y + height], xs[i] - 1.2 * (i == 3), [ys[i], ys[i] + tall[i]]
-        marks.append((dashed, x + width, *ends, {"color": PUBLISHED, "linewidth": 0.8}))
+        marks += [
+            (sketch.box, x, y, "", PUBLISHED, width, height),
+            (dashed, x + width, *ends, {"color": PUBLISHED, "linewidth": 0.8}),
+        ]
     for i, (x, y, width, height), which in ((0, chosen[0], "s"), (3, (xs[3], ys[3], broad[3], tall[3]), "t")):
         marks += [
             (sketch.box, xs[i] - 1.1, y, "", RUNGS[3], 0.8, height),
@@ -165,8 +166,10 @@ def blocking(tile: Tile, title: str = "") -> Drawn:
         f"a warp tile by lane,\nm_t × n_t = {thread[0]} × {thread[1]} each",
         f"a thread: {thread[0] * thread[1]} FMA\nfor {sum(thread)} values read",
     )
-    marks.append((sketch.put, middles, high + 0.8, captions, {"va": "top"}))
-    marks.append((sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}))
+    marks += [
+        (sketch.put, middles, high + 0.8, captions, {"va": "top"}),
+        (sketch.put, -1.7, -1.0, title, {"ha": "left", "weight": "bold"}),
+    ]
     fig = sketch.picture((-1.9, wide.sum() - 1.8), (high + 3.8, -1.8), *marks)
     row, column = np.indices((warp[0] // thread[0], warp[1] // thread[1])).reshape(2, -1)
     return fig, pd.DataFrame(
@@ -239,9 +242,13 @@ def packing_picture(b: nm.Nm, packed: Packed) -> Drawn:
         "index, reordered:\nin col_info": x_again + wide / 2,
         "where each block and\nstep begins (floats)": middle,
     }
-    marks.append((sketch.put, [*titles.values()], -1.3, [*titles]))
-    xlim, ylim = (-0.5, x_layout + 3 * block + 0.8), (high + 0.6, -2.6)
-    return sketch.picture(xlim, ylim, *marks, height=0.235 * (high + 4.2)), data
+    return sketch.picture(
+        (-0.5, x_layout + 3 * block + 0.8),
+        (high + 0.6, -2.6),
+        *marks,
+        (sketch.put, [*titles.values()], -1.3, [*titles]),
+        height=0.235 * (high + 4.2),
+    ), data
 
 
 # ---------------------------------------------------------------- Fig. 5 and 6: a block's steps; stream-K's shares
@@ -333,8 +340,10 @@ def shares(tiles: tuple[int, int], steps: int, blocks: int, shown: int = 12) -> 
     tiles: of C along m and n; steps: of a tile along k. A tile that is cut has the same number in all its parts. The
     data is of all blocks, in steps.
     """
-    waves = [(tile % blocks, tile // blocks * steps, tile) for tile in range(tiles[0] * tiles[1])]
-    rows = [("waves", block, tile, "whole", start, start + steps) for block, start, tile in waves]
+    rows = [
+        ("waves", tile % blocks, tile, "whole", tile // blocks * steps, (tile // blocks + 1) * steps)
+        for tile in range(tiles[0] * tiles[1])
+    ]
     for block, parts in enumerate(launching.parts(*tiles, steps, blocks)):
         for (name, _, start, others), after in zip(parts, parts[1:], strict=False):
             what = "gives" if others < 0 else "adds" if others else "whole"

@@ -160,8 +160,10 @@ def stepwise(spmm: Spmm, df: pd.DataFrame) -> pd.DataFrame:
     With the shares of its own peak that the source states.
     """
     rows, stated = useful(df), model.peak_shares(spmm)
-    base = rows["density"].map(by(rows, "v1", "tflops", "density"))
-    rows = rows.assign(per_cent=100 * rows["tflops"] / spmm.fma, over_base=rows["tflops"] / base)
+    rows = rows.assign(
+        per_cent=100 * rows["tflops"] / spmm.fma,
+        over_base=rows["tflops"] / rows["density"].map(by(rows, "v1", "tflops", "density")),
+    )
     stated = worded(stated.assign(per_cent=100 * stated["stated"]))
     return joined(rows, stated, pd.DataFrame({"variant": [f"FMA, {spmm.fma:.1f} TFLOP/s"], "per_cent": 100}))
 

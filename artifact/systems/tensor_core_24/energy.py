@@ -108,8 +108,7 @@ def fit(rows: pd.DataFrame) -> pd.Series:
     """
     from scipy.optimize import nnls
 
-    per_clock = rows[list(TERMS)].div(rows["clocks"], axis=0)
-    weights, _ = nnls(per_clock.to_numpy(), (rows["ghz"] ** -2).to_numpy())
+    weights, _ = nnls(rows[list(TERMS)].div(rows["clocks"], axis=0).to_numpy(), (rows["ghz"] ** -2).to_numpy())
     return pd.Series(weights, index=list(TERMS))
 
 

@@ -99,13 +99,10 @@ class Chapter(Study):
 
     def __getitem__(self, experiment: str) -> pd.DataFrame:
         """Return an experiment's records, a row for each shape of its sweep and each contender."""
-        if experiment not in self._known:
-            self._known[experiment] = self._records(experiment)
-        return self._known[experiment]
-
-    @cached_property
-    def _known(self) -> dict[str, pd.DataFrame]:
-        return {}
+        known = self.__dict__.setdefault("_known", {})
+        if experiment not in known:
+            known[experiment] = self._records(experiment)
+        return known[experiment]
 
     def _records(self, experiment: str) -> pd.DataFrame:
         run, names, eight = self.run, CONTENDERS.get(experiment, MAIN), experiment in EIGHT
@@ -216,11 +213,6 @@ class Chapter(Study):
         )
 
 
-def start(*how: Any) -> Chapter:
-    """Open the chapter by the parameters of a notebook; see `artifact.measure.run.start`."""
-    return Chapter(harness.start(SYSTEM, *how))
-
-
 def measure(
     run: Run, experiment: str, names: Iterable[str], shapes: Sequence[dict] | None = None, timer: Timer = bench.time
 ) -> pd.DataFrame:
@@ -269,20 +261,12 @@ def of_the_willing(
     A library that refuses a shape has no row there, which is written down where it is measured
     (`records.read_absent`).
     """
-    path = run.folder / f"{experiment}.csv"
-    points = [tuple(getattr(problem, column) for column in records.POINT) for problem in asked]
-    for problem, point in zip(asked, points, strict=True) if run.mode == "measure" else ():
+    points = pd.DataFrame([[getattr(p, x) for x in records.POINT] for p in asked], columns=records.POINT)
+    for problem, point in zip(asked, points.itertuples(index=False), strict=True) if run.mode == "measure" else ():
         absent = records.read_absent(run.folder).get(experiment, {})
-
-        def left_out(name: str, why: str, point: tuple = point) -> None:
-            records.leave_out(path, (name, *point), why)
-
-        harness.willing(
-            {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent},
-            partial(run.measure, experiment, [problem]),
-            left_out,
-        )
-    df = pd.DataFrame(points, columns=records.POINT).merge(where(records.read(path), variant=contenders))
+        here = {v: prepare for v, prepare in contenders.items() if (v, *point) not in absent}
+        harness.measure_willing(run, experiment, [problem], here)
+    df = points.merge(where(records.read(run.folder / f"{experiment}.csv"), variant=contenders))
     return df[list(records.COLUMNS)]
 
 
@@ -306,13 +290,15 @@ def launches(counters: Counters, machine: Machine) -> pd.DataFrame:
     Its size and variant, the columns of `COUNTED`, clocks (millions, of the GPU), and port_per_clock: bytes that
     arrive at an SM in a clock.
     """
-    cubes = Counters(counters.rows.query("m == n and n == k"))
-    table = cubes.wide({metric: name for name, (metric, _) in COUNTED.items()}, "m").rename(columns={"m": "size"})
+    table = (
+        Counters(counters.rows.query("m == n and n == k"))
+        .wide({metric: name for name, (metric, _) in COUNTED.items()}, "m")
+        .rename(columns={"m": "size"})
+    )
     table = table.reindex(columns=["size", "variant", *COUNTED])
     table[[*COUNTED]] = table[[*COUNTED]] / [float(unit) for _, unit in COUNTED.values()]
     clocks = table["us"] * table["ghz"]
-    port = table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3
-    return table.assign(clocks=clocks / 1e3, port_per_clock=port)
+    return table.assign(clocks=clocks / 1e3, port_per_clock=table["port"] * 1e3 / (clocks * machine["sm_count"]) * 1e3)
 
 
 # ---------------------------------------------------------------- what fits where, and what was chosen
@@ -448,8 +434,7 @@ def step_of_persistent() -> str:
     """Return a step of a warpgroup of `wgmma_persistent`, without the address arithmetic."""
     ops = [op for op in instructions(system.VARIANTS["wgmma_persistent"]) if re.match(_PERSISTENT_LOOP, op)]
     where = [i for i, op in enumerate(ops) if op.startswith("HGMMA")]
-    start = next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i])
-    return "\n".join(ops[start : where[3] + 3])
+    return "\n".join(ops[next(i for i in range(where[2], -1, -1) if "TRYWAIT" in ops[i]) : where[3] + 3])
 
 
 # ---------------------------------------------------------------- pruning and compressing

@@ -1,6 +1,6 @@
 """The chapter's facts, by the part of it that they stand in. Sizes are named as a page writes them, "4096³"."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.book.facts import Fact, part, summary
+from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import by, pivot, ratio, where
 from artifact.drawing.formatting import cube, listed, shape
 from artifact.measure import apart, ceilings, records, verification
@@ -26,7 +26,6 @@ from artifact.systems.tensor_core_24.experiments import (
 from kernels.formats import two_four
 from kernels.tensor_core_24 import bounds, family
 
-Facts = Mapping[str, Any]
 #: The post's RTX 4070: SMs, and Hz of boost clock (its data sheet).
 POST_SMS, POST_CLOCK = 46, 2.475e9
 #: Clocks of an SM's tensor cores, in dense-equivalent FLOP.
@@ -266,7 +265,6 @@ def energies(post: Chapter) -> Facts:
     view = energy.view(post)
     told, rows, largest, size = view.joules, view.rows, view.largest, view.size
     points = sorted(set(zip(told["m"], told["experiment"], strict=True)))
-    auto = where(told, variant="auto").sort_values("m").drop_duplicates("m", keep="last").set_index("m").rename(cube)
     asked = energy.asked(view.records).sort_values("ms")
     short = asked[[at not in points for at in zip(asked["m"], asked["experiment"], strict=True)]].iloc[[0, -1]]
     limit = {"limit": post.machine.get("power_limit_w"), "points": listed(f"{cube(m)} ({name})" for m, name in points)}
@@ -274,7 +272,11 @@ def energies(post: Chapter) -> Facts:
         "energy": {
             "near": 1 - energy.NEAR_LIMIT,
             "bar": energy.BAR,
-            "auto": auto[["low_j", "high_j", "low_pj", "high_pj"]],
+            "auto": where(told, variant="auto")
+            .sort_values("m")
+            .drop_duplicates("m", keep="last")
+            .set_index("m")
+            .rename(cube)[["low_j", "high_j", "low_pj", "high_pj"]],
             "short": {f"{cube(r.m)} ({r.experiment})": {"ms": r.ms, "times": r.times} for r in short.itertuples()},
             **(limit if points else {}),
         },
@@ -284,14 +286,19 @@ def energies(post: Chapter) -> Facts:
         return found
     sms, at = post.machine["sm_count"], where(post.ladder, m=size).set_index("variant")
     judged, clocks = energy.held_out(rows), energy.clocks(rows, sms)
-    seen = {"harness": (largest["clocks"] * 1e3 / at["median_us"]).dropna(), "profile": largest["ghz"]}
     ends = {"least": 0, "quarter": 0.25, "three_quarters": 0.75, "most": 1}
     best, row = post.loops.iloc[-1], largest.loc["auto"]
     peak, rate = post.peak[best], 2e-6 * size**3 / row["us"]  # TFLOP/s
     tile, larger, came = energy.THREE_GROUPS, energy.larger_tile(rows, size, sms), largest.loc[energy.LARGER]
     gain = row["us"] / came["us"]
     return found | {
-        "ghz": {name: clock.quantile([*ends.values()]).set_axis([*ends]) for name, clock in seen.items()}
+        "ghz": {
+            name: clock.quantile([*ends.values()]).set_axis([*ends])
+            for name, clock in {
+                "harness": (largest["clocks"] * 1e3 / at["median_us"]).dropna(),
+                "profile": largest["ghz"],
+            }.items()
+        }
         | {"nvml": at["sm_mhz"].min() / 1e3},
         "clocks": _judged(clocks) | {"rungs": clocks["variant"].nunique(), "shared_reached": family.SHARED_REACHED},
         "model": _judged(judged)

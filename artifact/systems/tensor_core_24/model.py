@@ -12,7 +12,6 @@ hold 1,024 positions. model_host.csv: what a call costs the host, without a comp
 
 import argparse
 import copy
-import gc
 import itertools
 import time
 import timeit
@@ -257,17 +256,17 @@ def race(stacks: dict, ends: tuple, model: Model, phase: Phase) -> dict[tuple[st
     return ms
 
 
-def host_rows() -> list[tuple]:
-    """Return the rows of model_host.csv: eager calls, none of which waits for the GPU."""
-    linear, rows = nn.Linear(*HOST_SIZE, bias=False, **BF16), []
+def host_rows() -> Iterator[tuple]:
+    """Yield the rows of model_host.csv: eager calls, none of which waits for the GPU."""
+    linear = nn.Linear(*HOST_SIZE, bias=False, **BF16)
     layers = {"nn.Linear": linear, "SemiStructuredLinear": SemiStructuredLinear.of(linear)}
     layers |= {"DenseFP8": DenseFP8(linear), "SemiStructuredLinearFP8": SemiStructuredLinearFP8.of(linear)}
     for tokens, (name, layer) in itertools.product(HOST_TOKENS, layers.items()):
         call, wait = partial(layer, torch.randn(tokens, HOST_SIZE[0], **BF16)), torch.cuda.synchronize
         s = timeit.repeat(call, wait, repeat=HOST_BATCHES + 1, number=HOST_CALLS)[1:]
-        rows.append((name, *HOST_SIZE, tokens, round(float(np.median(s)) * 1e6 / HOST_CALLS, 2)))
-        print(*rows[-1], flush=True)
-    return rows
+        row = name, *HOST_SIZE, tokens, round(float(np.median(s)) * 1e6 / HOST_CALLS, 2)
+        print(*row, flush=True)
+        yield row
 
 
 def model_rows(model: Model) -> Iterator[tuple]:
@@ -307,8 +306,7 @@ def measure(folder: Path, names: list[str], small: bool) -> None:
                 print(*row, f"# {time.perf_counter() - begin:.0f} s", flush=True)
             apart.write(folder / WHOLE_MODEL.name, __file__, opened, COLUMNS, rows)
             torch._dynamo.reset()
-            gc.collect()
-            torch.cuda.empty_cache()
+            apart.free()
             cupy.get_default_memory_pool().free_all_blocks()
 
 

@@ -89,8 +89,9 @@ def _activated(lab: Lab, problem, prepare: Callable, configs: Iterable) -> Itera
     def made(name: str, problem, device, config):
         return prepare(name, problem, device, config, bias=cupy.asarray(normal(16, problem.m)), activation="gelu")
 
-    binds = _each(made, configs, "{c.kernel} {c.m} x {c.n} {c.splits} with gelu")
-    return lab.products(problem, binds, _right(problem, "gelu"))
+    return lab.products(
+        problem, _each(made, configs, "{c.kernel} {c.m} x {c.n} {c.splits} with gelu"), _right(problem, "gelu")
+    )
 
 
 def _right(problem, activation: str, inputs: np.ndarray | None = None) -> verification.Reference:

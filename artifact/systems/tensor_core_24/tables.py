@@ -73,8 +73,11 @@ def chosen(post: Chapter) -> pd.DataFrame:
 def ragged(post: Chapter) -> pd.DataFrame:
     """Return TFLOP/s at any size, and per cent of the same contender's at 4096³."""
     rate = post.by_shape("ragged", "tflops")
-    of = 100 * rate / post.by_shape("square", "tflops").loc[4096, 4096, 4096]
-    return shapes(rate.assign(over=rate["auto"] / rate["cublaslt"]).join(of.add_suffix("_of")))
+    return shapes(
+        rate.assign(over=rate["auto"] / rate["cublaslt"]).join(
+            (100 * rate / post.by_shape("square", "tflops").loc[4096, 4096, 4096]).add_suffix("_of")
+        )
+    )
 
 
 def rows(post: Chapter) -> pd.DataFrame:
@@ -98,9 +101,8 @@ def linear(post: Chapter, experiment: str) -> pd.DataFrame:
 
 def float16(post: Chapter) -> pd.DataFrame:
     """Return FP16 beside BF16 at 4096³."""
-    fp, bf = (df.set_index("variant")[["tflops", "rel_err"]] for df in (post["float16"], where(post["square"], m=4096)))
-    both = bf.join(fp.add_suffix("_fp"))
-    return both.assign(over=both["tflops_fp"] / both["tflops"]).reset_index()
+    both = where(post["square"], m=4096).merge(post["float16"], "left", on="variant", suffixes=("", "_fp"))
+    return both.assign(over=both["tflops_fp"] / both["tflops"])
 
 
 def eight_rungs(post: Chapter) -> pd.DataFrame:
@@ -156,17 +158,24 @@ def stated(post: Chapter, quantity: str) -> pd.DataFrame:
 
 def throughput(post: Chapter) -> pd.DataFrame:
     """Return TFLOP/s by size, and what loops of one instruction sustain."""
-    roofs = post.peak[post.loops].rename("tflops").to_frame().assign(variant=post.loops.index, source="ceiling")
-    return together(post["square"].assign(size=post["square"]["m"], source="measured"), roofs)
+    return together(
+        post["square"].assign(size=post["square"]["m"], source="measured"),
+        post.peak[post.loops].rename("tflops").to_frame().assign(variant=post.loops.index, source="ceiling"),
+    )
 
 
 def per_cent(post: Chapter) -> pd.DataFrame:
     """Return throughput by size, in per cent of cuSPARSELt's best algorithm's."""
     us = pivot(post["square"], "median_us")
     share = 100 * us[["cusparselt"]].to_numpy() / us.drop(columns="cusparselt")
-    df = share.melt(ignore_index=False, value_name="per_cent").rename_axis("size").reset_index()
     said = stated(post, "speedup_cusparselt")
-    return together(df.assign(source="measured"), said.assign(per_cent=100 * said.pop("value")))
+    return together(
+        share.melt(ignore_index=False, value_name="per_cent")
+        .rename_axis("size")
+        .reset_index()
+        .assign(source="measured"),
+        said.assign(per_cent=100 * said.pop("value")),
+    )
 
 
 def share_of_peak(post: Chapter) -> pd.DataFrame:
@@ -204,9 +213,16 @@ def ladder(post: Chapter) -> pd.DataFrame:
     share = post.post("speedup_cusparselt") * rates["cusparselt"]
     said = df["size"].map(share).where(df["variant"] == "mma_sp")
     df = df.assign(prediction=df["variant"].map(experiments.PREDICTIONS), stated=said, source="measured")
-    libraries = rates[list(LIBRARIES)].melt(ignore_index=False, value_name="tflops").rename_axis("size").reset_index()
     hollow = df.dropna(subset="stated").assign(source="stated", tflops=said, stated=pd.NA)
-    return together(df, libraries.assign(source="ceiling"), hollow)
+    return together(
+        df,
+        rates[list(LIBRARIES)]
+        .melt(ignore_index=False, value_name="tflops")
+        .rename_axis("size")
+        .reset_index()
+        .assign(source="ceiling"),
+        hollow,
+    )
 
 
 def layers(df: pd.DataFrame, best: str) -> pd.DataFrame | None:

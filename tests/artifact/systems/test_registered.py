@@ -28,9 +28,8 @@ def system(folder, name: str, text: str = WHOLE) -> None:
 
 
 def test_systems_are_found_in_their_order(tmp_path):
-    system(tmp_path, "zebra", WHOLE.replace("order = 1", "order = 5"))
-    system(tmp_path, "yak", WHOLE.replace("order = 1", "order = 7"))
-    system(tmp_path, "ant", WHOLE.replace("order = 1", "order = 7"))
+    for name, order in (("zebra", 5), ("yak", 7), ("ant", 7)):
+        system(tmp_path, name, WHOLE.replace("order = 1", f"order = {order}"))
     (tmp_path / "no_room").mkdir()
     found = registry.find(tmp_path)
     assert list(found) == ["zebra", "ant", "yak"]
@@ -64,9 +63,9 @@ def test_every_system_brings_the_source_that_it_cites(tmp_path):
     (tmp_path / "a" / "references.bib").write_text("@misc{b,\n}\n")
     with pytest.raises(ValueError, match="a/references.bib: there is no entry 'a'"):
         registry.references(tmp_path)
-    (tmp_path / "a" / "references.bib").write_text("@misc{a,\n}")
     system(tmp_path, "c", WHOLE.replace('"a"', '"c"'))
-    (tmp_path / "c" / "references.bib").write_text("@misc{c,\n}\n\n")
+    for name, end in (("a", "}"), ("c", "}\n\n")):
+        (tmp_path / name / "references.bib").write_text(f"@misc{{{name},\n{end}")
     assert registry.references(tmp_path) == "@misc{a,\n}\n\n@misc{c,\n}\n"
 
 
@@ -79,6 +78,15 @@ def test_chapters_are_the_systems_with_a_notebook(tmp_path, monkeypatch):
     (tmp_path / "book" / "_toc.yml").write_text((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
     monkeypatch.setattr(build, "ROOT", tmp_path)
     assert build.contents()["parts"][0]["chapters"] == [{"file": known[0]}, {"file": known[2]}]
+
+
+def test_a_table_that_is_like_another_has_what_it_does_not_say_itself(tmp_path):
+    first, second = '[[claim]]\nid = "a"\nnote = "its own"\nrule = 1\n', '[[claim]]\nid = "b"\nlike = "a"\nwhere = 2\n'
+    (tmp_path / "claims.toml").write_text(first + second)
+    assert registry.toml(tmp_path / "claims.toml")["claim"][1] == {"id": "b", "rule": 1, "where": 2}
+    (tmp_path / "claims.toml").write_text(second + first)
+    with pytest.raises(ValueError, match="'b' is like 'a', which is no table above it"):
+        registry.toml(tmp_path / "claims.toml")
 
 
 def test_the_sources_are_in_one_bibliography_each_once():
@@ -108,5 +116,5 @@ def test_the_harness_names_no_system():
 def test_no_system_needs_another_s_trial():
     for system in registry.find():
         for path in (registry.FOLDER / system).rglob("*.py"):
-            of = re.findall(r"artifact\.rooms\.(\w+)", path.read_text(encoding="utf-8"))
+            of = re.findall(r"artifact\.systems\.(\w+)", path.read_text(encoding="utf-8"))
             assert set(of) <= {system}, f"{path}: a system can be taken away only with those it needs"

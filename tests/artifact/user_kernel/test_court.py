@@ -170,6 +170,7 @@ def record() -> pd.DataFrame:
         (0.90, 0.97, 1.0, "level"),
         (0.995, 1.03, 1.1, "level"),
         (0.97, 0.98, 0.99, "level"),  # quartiles that touch
+        (1.01, 1.02, 1.03, "level"),
     ],
 )
 def test_level_is_whose_quartiles_overlap(low, median, high, verdict):

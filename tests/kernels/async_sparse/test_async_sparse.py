@@ -478,9 +478,10 @@ def tile_of(kernel: str, of: list[str]) -> tuple[int, int]:
 @pytest.mark.parametrize("name", ["unit_ring", *published.KERNELS, "opt5_n136", "blocks_mma"])
 def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, layout):
     """And maps have boxes of a step, of lines that TMA takes, swizzled as these lie."""
-    for m, n, k, block in ((300, 1536, 200, 64), (301, 77, 133, (128, 32)), (64, 1, 64, 64), (1, 8, 1, 16)):
+    for m, n, k, block in ((300, 1536, 200, 64), (301, 77, 133, (128, 32)), (64, 1, 64, 64), (1, 8, 1, 32)):
         p = system.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
         shape, of_block = family.shape_of(p), 64 if name == "unit_ring" else 1
+        assert 1 in (m, n) or shape.b_order + shape.c_order == operands.LAYOUTS[layout]
         try:
             bound = system.prepare(name, p, device)
         except ValueError as error:
@@ -501,24 +502,36 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
             assert x.swizzle == (0 if line <= 16 else min(128, line)) and not x.strides[0] % 16 | x.address % 16
         step = 128 // shape.size // shape.pieces
         assert not maps or maps[0].box == (64, step) and maps[1].box in ((width, step), (step, 64))
+        assert not maps or maps[0].shape[0] % 64 == 0, "lower blocks are stacked"
+        assert [x.size for x in bound.scratch if x.dtype == np.uint32] == [2] * (name == "unit_ring")
+        counters = [x.size for x in bound.keep[3] if np.ndim(x) and getattr(x, "dtype", 0) == np.uint32]
+        expected = {"unit_ring": [2], **dict.fromkeys(("opt6_atomic", "opt6_stealing"), [np.prod(how.grid) + 1])}
+        assert counters == expected.get(name, [])
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bfloat16"])
-@pytest.mark.parametrize("name", [*windows.KERNELS, "opt0", "unit_ring"])
+@pytest.mark.parametrize("name", [*windows.KERNELS, "windows_16_similar", "opt0", "unit_ring"])
 def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
     if not name.startswith("wcsr") and (dtype == "bfloat16") != (name in ("union_half", "unit_ring")):
         return
-    for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 512)):
+    for which, n in (("random", 77), ("a heavy row", 260), ("none", 1), ("empty windows", 128)):
         p = system.problem_from_csr(pattern(which), n, dtype=dtype, format="csr", reorder="")
         bound = system.prepare(name, p, device)
-        *_, how, arguments = step_of(bound)
+        main, _, how, arguments = step_of(bound)
         assert bound.prepare_bytes > 0 and bound.result() is p.device().c
+        of_cut = [given for kernel, _, given in bound.named if "_cut<" in kernel]
+        turns = [kernel.split(": ")[1].split("<")[0] for kernel, *_ in bound.named if "pitch" not in kernel]
+        assert turns == sorted(turns, key=["clear_cut", main, "round_cut"].index)
+        first = arguments[7] if name.startswith("windows") else arguments[6] if dtype == "bfloat16" else 0
+        assert all(given[1] == first for given in of_cut), "the order of rows, or sums"
         if name.startswith("wcsr"):
-            work = windows.CONFIGS[name].convert(p.device().a, dtype)[1]
+            made, work = windows.CONFIGS[name].convert(p.device().a, dtype)
+            sums = len(work.cut) * 64 * (n + -n % 8) * 4 * (dtype == "bfloat16")  # of whole lines in float32
+            assert bound.prepare_bytes == made.nbytes + work.nbytes + sums
             assert how.grid == (len(work.table), ceil(n / 128))
             assert len(bound.named) == 1 + bool(len(work.cut)) + 2 * (n * (4 if dtype == "tf32" else 2) % 16 > 0)
         elif name.startswith("windows"):
-            groups = 1 + (n > 128)
+            groups = windows.CONFIGS[name].groups or 1 + (n > 128)
             count, panels = map(int, arguments[3:5])
             assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
             assert count >= ceil(p.m / 16)
@@ -536,12 +549,23 @@ def test_what_adds_up_in_order_is_another_kernel_where_three_parts_meet(device, 
         usual, ordered = (c.prepare("in order", p, device) for c in (config, in_order(config)))
         assert (step_of(usual)[:2] != step_of(ordered)[:2]) == different
         assert len(ordered.scratch) - len(usual.scratch) == 2 * different
+        assert not different or len(ordered.named) == 1, "nothing is cleared"
+        assert not different or isinstance(config, Windows) or not ordered.scratch[0].size, "nobody waits for a part"
         made = [c.convert(p.device().a, *[1, 1] * isinstance(c, Windows)) for c in (config, in_order(config))]
         assert [x.parts is not None for x in made] == [False, different]
         assert np.array_equal(*(x.work.table for x in made))
 
 
-def test_what_kernels_do_not_take_says_who_does(device):
+def test_warps_have_many_tasks_where_rows_of_b_are_far(pretended):  # noqa: F811
+    device = pretended(racing.gpu_of("small", (9, 0), 1, MOST))
+    p = system.problem_from_csr(of_lengths([30] * 2000 + [3000]), 128, dtype="float32", format="csr", reorder="")
+    for l2, of_a_warp in ((50 * 2**20, 2), (2**17, 8)):
+        device.properties.l2_cache_size = l2
+        *_, arguments = step_of(Union(1).prepare("single rows", p, device))
+        assert arguments[2] == of_a_warp * windows.WARPS
+
+
+def test_what_kernels_do_not_take_says_who_does(device, monkeypatch):
     row, low = (system.problem(130, 64, 130, 0.5, **x) for x in ({"layout": "row"}, {"block": 32}))
     tall = replace(system.problem(64, 8, 64, 0), n=2**26, make_device=system.problem(64, 8, 64, 0).device)
     float32, tf32, half_ = (
@@ -558,6 +582,8 @@ def test_what_kernels_do_not_take_says_who_does(device):
     cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
     for name, p, words in cases:
         says([name, *words], lambda name=name, p=p: system.prepare(name, p, device))
+    monkeypatch.setattr(launch, "prepare_auto", lambda name, p, device: p)
+    assert all(system.prepare(name, float32, device) is float32 for name in any_csr.KERNELS), "as it is, not in blocks"
     says(["groups of 3 rows"], lambda: Union(3).prepare("union_rows", float32, device))
     assert system.prepare("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
 
@@ -572,6 +598,7 @@ def test_lines_are_what_tma_takes(device, layout):
             assert array.data.ptr % 16 == array.strides[0] % 16 == array.shape[1] % 8 == 0
             assert array.strides[0] >= 2 * array.shape[1] and array.size >= array_of(given_).size
         assert len(dense.copies) == len(dense.before) + len(dense.after)
+        assert not dense.after or (dense.c == 0xFFFF).all(), "NaN, so that what is not written shows"
 
 
 # ------------------------------------------------------------------------------------ slots
@@ -606,10 +633,7 @@ def test_every_family_has_configurations_that_repeat(kept):
         assert autotune.choices.parse_knobs(autotune.knobs(config), make) == config
     for config in (Union(), Windows()):
         assert in_order(config) != config and "in_order" not in autotune.knobs(config)
-
-
-def test_whole_rows_are_in_order():
-    assert in_order(Union(chunk=0)) == Union(chunk=0)
+    assert in_order(Union(chunk=0)) == Union(chunk=0), "whole rows"
     assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
 
 

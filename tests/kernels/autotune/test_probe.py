@@ -17,6 +17,7 @@ from kernels.contract import Operands, Problem
 from kernels.formats import half
 from kernels.formats.csr import Csr
 from kernels.formats.half import DTYPES, Eight, Half
+from kernels.formats.half import array_of as array
 from kernels.lazy import cupy
 from kernels.tensor_core_24 import fp8
 
@@ -53,10 +54,6 @@ def sizes(dtype: str = "float32", shape=(37, 50), order="C", value=10.0):
 def copy(x):
     """Of an output of the host, in its order."""
     return made_of(half.from_bits(array(x), probe.dtype_of(x)), probe.dtype_of(x), order(x))
-
-
-def array(x):
-    return half.array_of(x)
 
 
 def order(x) -> str:

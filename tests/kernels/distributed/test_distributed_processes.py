@@ -28,7 +28,10 @@ def watched(errors: Path, environment: dict[str, str], how: str, arrival: float)
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
     os.environ.update(environment)
     at = distributed.place()
+    comm.ECHO *= 9 if "echoes" in how else 1
     with comm.watched(at, arrival=arrival):
+        if "echoes" in how and at.rank == 1:
+            raise ValueError("what another's death made")
         time.sleep(0.3)
         if at.rank == (0 if "first" in how else 2):
             if "killed" in how:
@@ -40,6 +43,7 @@ def watched(errors: Path, environment: dict[str, str], how: str, arrival: float)
         if how == "says well":
             sys.exit(at.rank and None)
         time.sleep(at.rank / 2 if how == "well" else 60)
+    time.sleep(at.rank / 4)  # rank 0 ends before
 
 
 class Job:
@@ -77,6 +81,7 @@ def job(tmp_path):
     [
         ("first is killed", f"rank 0 died: {comm.SILENT}"),
         ("killed", f"rank 2 died: {comm.SILENT}"),
+        ("killed, and another echoes it", f"rank 2 died: {comm.SILENT}"),
         ("first raises", "rank 0 died: ValueError: row 3 is wrong"),
         ("raises", "rank 2 died: ValueError: row 3 is wrong"),
         ("says why", "rank 2 died: SystemExit: no more data"),
@@ -105,7 +110,8 @@ def test_ranks_that_end_well_end_well_whatever_strangers_say(job, how, host):
     with socket.socket() as other:
         assert (other.connect_ex(("127.0.0.2", job.port + 1)) != 0) == (host == "localhost")
     job.start(how, 1, 2, MASTER_ADDR=host)
-    assert job.ended() == ([0, 0, 0], [])
+    begin = time.monotonic()
+    assert job.ended() == ([0, 0, 0], []) and time.monotonic() - begin < comm.SILENCE
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """N:M and 2:4: what is kept, drawn, refused, and in which order kernels and instructions read it."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import compiled
@@ -278,6 +279,11 @@ def test_eight_bits_are_of_the_scaled_numbers(monkeypatch, dtype, by):
     assert np.array_equal(formats.to_dense(a), half.to_dense(half.Eight(dtype, kept, whole.scale)))
     monkeypatch.setattr(two_four, "_CHUNK", 100)
     alike(two_four.compress(x, dtype, prune=True, scale=by), a)
+    meta = a.meta.copy()
+    meta[41, 0] = 0
+    says(["row 41, group 0"], lambda: two_four.validate(replace(a, meta=meta)))
+    x[:41] = 0
+    says(["row 41, group 0"], lambda: two_four.compress(x, dtype, scale=by))
 
 
 def test_random_positions_and_values_are_uniform_and_never_change():

@@ -105,8 +105,7 @@ def dominant(q, k):
     """
     heads, n, d = q.shape[1:]
     at = torch.linspace(n // 2, n - 1, min(256, n // 2), device=q.device).long()
-    keys = k[0].repeat_interleave(heads // k.shape[1], 0)
-    score = torch.matmul(q[0, :, at], keys.transpose(1, 2)).float() * d**-0.5
+    score = torch.matmul(q[0, :, at], k[0].repeat_interleave(heads // k.shape[1], 0).transpose(1, 2)).float() * d**-0.5
     score.masked_fill_(torch.arange(n, device=q.device) > at[:, None], float("-inf"))
     score = torch.softmax(score, -1).view(heads, len(at), n // BLOCK, BLOCK).sum(-1)
     held = [(score * pattern(q, k)[:, at // BLOCK]).sum((1, 2)) for pattern in (vertical_slash, block_sparse)]
@@ -128,7 +127,6 @@ def block_mask(kept):
     whole = kept & (row[:, None] > row)
     # Those that are kept first, in their order: a sort of numbers that are all different.
     order = torch.where(whole, row, row + rows).sort(-1).values
-    full = torch.where(order >= rows, order - rows, order).int()
     diagonal = torch.zeros(heads, rows, rows, dtype=torch.int32, device=kept.device)
     diagonal[:, :, 0] = row
     known = inspect.signature(flex.BlockMask.from_kv_blocks).parameters
@@ -136,7 +134,7 @@ def block_mask(kept):
         torch.ones(1, heads, rows, dtype=torch.int32, device=kept.device),
         diagonal[None],
         whole.sum(-1, dtype=torch.int32)[None],
-        full[None],
+        torch.where(order >= rows, order - rows, order).int()[None],
         BLOCK_SIZE=BLOCK,
         mask_mod=causal,
         **{name: False for name in ("compute_q_blocks",) if name in known},  # of gradients alone
@@ -153,9 +151,10 @@ def over(q, k, v, kept):
     """Return attention over the blocks that are kept, (1, heads, n, d); on the CPU by a mask, slowly."""
     if q.is_cuda:
         return compiled()(q, k, v, block_mask=block_mask(kept), enable_gqa=q.shape[1] != k.shape[1])
-    whole = kept.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2).tril()
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=whole[None])
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=kept.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2).tril()[None]
+    )
 
 
 def dense(q, k, v, backend: str):
@@ -164,8 +163,9 @@ def dense(q, k, v, backend: str):
     if repeat:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     with sdpa.sdpa_kernel([getattr(sdpa.SDPBackend, name)]):
-        grouped = q.shape[1] != k.shape[1]
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
+        )
 
 
 def fastest_backend(q, k, v) -> str:

@@ -15,7 +15,7 @@ from artifact.drawing.formatting import listed
 from artifact.drawing.provenance import folders
 from artifact.measure import records
 from artifact.measure.run import Run
-from artifact.systems.async_sparse.contenders import SYSTEM, means, speedups
+from artifact.systems.async_sparse.experiments import SYSTEM, means, speedups
 from artifact.systems.async_sparse.prefill.model import (
     BOTH,
     BOTH_OURS,
@@ -43,16 +43,20 @@ def read(study: Study, record: str) -> pd.DataFrame | None:
 
 def elsewhere(run: Run) -> dict[str, pd.DataFrame]:
     """Return name of a GPU → its record of the whole model: this page's first, then the others that have one."""
-    of = {gpu: folder / SYSTEM / f"{WHOLE}.csv" for gpu, folder in folders(run.folder.parent).items()}
-    read = {gpu: where(records.read(path), label="") for gpu, path in of.items() if path.is_file()}
+    read = {
+        gpu: where(records.read(path), label="")
+        for gpu, folder in folders(run.folder.parent).items()
+        if (path := folder / SYSTEM / f"{WHOLE}.csv").is_file()
+    }
     return {gpu: df for gpu, df in read.items() if len(df)}
 
 
 def stated(text: pd.DataFrame) -> pd.DataFrame:
     """Return what the source states of Fig. 8: variant (ours of that name), n, low, high."""
     rows, ours = where(text, quantity="end_to_end"), {c.stated: name for name, c in CONFIGURATIONS.items() if c.stated}
-    df = rows.assign(variant=rows["variant"].map(ours), n=rows["size"])[["variant", "n", "low", "high"]]
-    return df.astype({"n": int, "low": float, "high": float})
+    return rows.assign(variant=rows["variant"].map(ours), n=rows["size"])[["variant", "n", "low", "high"]].astype(
+        {"n": int, "low": float, "high": float}
+    )
 
 
 # ---------------------------------------------------------------- tables and figures
@@ -74,23 +78,31 @@ def abreast(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
     if len(of) < 2:
         return None
     wide = pd.concat({gpu: over_dense(df).set_index("n") for gpu, df in of.items()}, axis=1, join="inner")
-    written = wide.apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
-    return written.T.groupby(level=1, sort=False).agg(" / ".join).T.reset_index()
+    return (
+        wide.apply(lambda values: values.map(("{:,.1f}" if values.name[1] == "ms" else "{:.2f}").format))
+        .T.groupby(level=1, sort=False)
+        .agg(" / ".join)
+        .T.reset_index()
+    )
 
 
 @given
 def chosen(attention: pd.DataFrame) -> pd.DataFrame:
     """Return what attention was at each length: SDPA's backend, how much of the causal blocks the patterns kept."""
-    called = attention["backend"].str.removesuffix("_ATTENTION").str.lower()
-    return attention.assign(backend=called).drop_duplicates("n", keep="last").sort_values("n")
+    return (
+        attention.assign(backend=attention["backend"].str.removesuffix("_ATTENTION").str.lower())
+        .drop_duplicates("n", keep="last")
+        .sort_values("n")
+    )
 
 
 @given
 def along(df: pd.DataFrame, dense: str, text: pd.DataFrame) -> pd.DataFrame:
     """Return the speedup over the dense contender at each length, and of the whole model what the source states."""
     found = speedups(df, [name for name in CALLED if name != dense], dense)[["variant", "n", "density", "speedup"]]
-    about = {"density": DENSITIES[0], "source": "stated", "gpu": "H100"}
-    said = stated(text).assign(speedup=lambda df: df["low"], to=lambda df: df["high"], **about)
+    said = stated(text).assign(
+        speedup=lambda df: df["low"], to=lambda df: df["high"], density=DENSITIES[0], source="stated", gpu="H100"
+    )
     return pd.concat([found.assign(source="measured"), said[said["variant"].isin(found["variant"])]], ignore_index=True)
 
 
@@ -130,15 +142,17 @@ def claimed(text: pd.DataFrame):
 
     What the source states of Fig. 8, by configuration and tokens.
     """
-    called = {name: c.called for name, c in CONFIGURATIONS.items()}
-    return {"called": called, "part": PARTS, "prefill.stated": _by_point(stated(text))[["low", "high"]]}
+    return {
+        "called": {name: c.called for name, c in CONFIGURATIONS.items()},
+        "part": PARTS,
+        "prefill.stated": _by_point(stated(text))[["low", "high"]],
+    }
 
 
 @part
 def whole(df: pd.DataFrame, text: pd.DataFrame):
     """Speedups of the whole model over the dense one with the first share of blocks, by configuration and tokens."""
-    own = speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE)
-    over, longest = _by_point(own)["speedup"], df["n"].max()
+    over, longest = _by_point(speedups(where(df, density=DENSITIES[0]), SPARSE, DENSE))["speedup"], df["n"].max()
     return {
         "prefill.over": over,
         "prefill.found": _by_point(stated(text)).assign(here=over).dropna(subset=["here"])[["here", "low", "high"]],
@@ -163,8 +177,12 @@ def beside(of: Mapping[str, pd.DataFrame]):
     lengths = set.intersection(*(set(df["n"]) for df in own.values()))
     gains = {gpu: means(where(df, n=lengths), SPARSE, DENSE) for gpu, df in own.items()}
     home, *others = gains
-    changed = {gpu: pd.DataFrame({"mean": gains[gpu], "change": gains[gpu] / gains[home] - 1}) for gpu in others}
-    return {"prefill.home": home, "prefill.beside": changed}
+    return {
+        "prefill.home": home,
+        "prefill.beside": {
+            gpu: pd.DataFrame({"mean": gains[gpu], "change": gains[gpu] / gains[home] - 1}) for gpu in others
+        },
+    }
 
 
 @part
@@ -191,8 +209,7 @@ def shares(parts: pd.DataFrame):
 
 def _us(parts: pd.DataFrame, n: int, configuration: str) -> pd.Series:
     """Part → µs, as last measured."""
-    own = where(parts, n=n, configuration=configuration)
-    return own.drop_duplicates("part", keep="last").set_index("part")["us"]
+    return where(parts, n=n, configuration=configuration).drop_duplicates("part", keep="last").set_index("part")["us"]
 
 
 @part

@@ -9,7 +9,6 @@ contenders in turns, after a flush of the L2.
 """
 
 import copy
-import gc
 import importlib.util
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ import pandas as pd
 
 from artifact.book.study import where
 from artifact.measure import bench, device, records, verification
-from artifact.measure.apart import captured
+from artifact.measure.apart import captured, free
 from artifact.measure.run import Prepared, Run, row
 from artifact.systems.async_sparse.prefill import model as of
 from artifact.systems.async_sparse.prefill.model import (
@@ -86,15 +85,9 @@ def measure(run: Run) -> None:
         for density, record in product(made.densities, PLANS):
             for n in made.missing(record, density):
                 made.point(record, n, density)
-                _free()
+                free()
         for table in (made.checks, made.parts, made.attention):
             made.write(table)
-
-
-def _free() -> None:
-    gc.collect()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
 
 
 @lru_cache(1)
@@ -165,8 +158,8 @@ class Prefill:
             if not bool(torch.isfinite(output).all()):
                 raise verification.WrongResult(f"{name} at {n} tokens: the output is not finite.")
         every = [module for name, module in ffns["gated"][0].items() if record == WHOLE or name == first]
-        blocks = (m.col_idx.numel() for ffn in every for m in ffn.modules() if hasattr(m, "col_idx"))
-        nnz, prepared = sum(blocks) * 64 * 64, dict.fromkeys(ffns, Prepared(0.0, 0))
+        nnz = 64 * 64 * sum(m.col_idx.numel() for ffn in every for m in ffn.modules() if hasattr(m, "col_idx"))
+        prepared = dict.fromkeys(ffns, Prepared(0.0, 0))
         work, said, least = 2 * nnz * n, FFN_DEF, 2 * nnz + 4 * n * K
         if record == WHOLE:
             work, said, least = int(flops(model.config.to_dict(), n)), FLOPS_DEF, _bytes(model.parameters())
@@ -190,11 +183,13 @@ class Prefill:
             make_host=none,
             make_device=none,
         )
-        rows = [
-            row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
-            for name, c in PLANS[record].items()
-        ]
-        records.append(self.run.folder / f"{record}.csv", rows)
+        records.append(
+            self.run.folder / f"{record}.csv",
+            [
+                row(problem, name, record, prepared[c.ffn], errors[c.ffn], times[name], **self.about())
+                for name, c in PLANS[record].items()
+            ],
+        )
         print(f"{SYSTEM}/{record}: {n} tokens, {density:g} of the blocks, SDPA's {backend}", flush=True)
 
     def about(self) -> dict[str, str]:
@@ -208,9 +203,9 @@ class Prefill:
         path, count = self.run.folder / FOLDER / f"{make.__name__}.csv", self.sizes["num_hidden_layers"]
         old = [pd.read_csv(path)] if path.is_file() else []
         if not any((df["layers"] == count).any() for df in old):
-            new = make().assign(layers=count, **self.about())
-            records.write_text(path, pd.concat([*old, new], ignore_index=True).to_csv(index=False, lineterminator="\n"))
-            _free()
+            df = pd.concat([*old, make().assign(layers=count, **self.about())], ignore_index=True)
+            records.write_text(path, df.to_csv(index=False, lineterminator="\n"))
+            free()
 
     def attention(self) -> pd.DataFrame:
         """Return what attention was at each length: SDPA's backend, patterns, the share of causal blocks kept."""
@@ -241,7 +236,7 @@ class Prefill:
                 rows += [(name, n, density, part, us) for part, us in found.items()]
             else:
                 print(f"{name} at {n} tokens is left out: profiled, it took {over:.2f} times as long as timed")
-            _free()
+            free()
         return pd.DataFrame(rows, columns=["configuration", "n", "density", "part", "us"])
 
     def checks(self) -> pd.DataFrame:
@@ -250,8 +245,13 @@ class Prefill:
         Raises `verification.WrongResult` where a sparse model is further off than NOISES times the dense one.
         """
         density, ids = self.densities[0], of.tokens(self.model, CHECK_LENGTH, self.run.seed + 4)
-        modules = {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()}
-        found, noise = hidden_errors(self.model, modules, density, self.run.seed, ids)
+        found, noise = hidden_errors(
+            self.model,
+            {ffn: made for ffn, (made, _) in sparse_ffns(self.model, density, self.run.seed).items()},
+            density,
+            self.run.seed,
+            ids,
+        )
         if not all(off <= NOISES * noise for off in found.values()):
             raise verification.WrongResult(
                 f"The last hidden state differs from float32's by {found}, and that of the dense model with the same "

@@ -123,10 +123,17 @@ def build(seed: int, device, sizes: Mapping[str, Any] = SIZES):
     else:
         torch.manual_seed(seed)
         with torch.device(device):
-            config = transformers.Qwen2Config(**sizes)
-            made = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+            made = transformers.AutoModelForCausalLM.from_config(
+                transformers.Qwen2Config(**sizes), dtype=torch.bfloat16
+            )
     made.eval().requires_grad_(False)
-    _compile_passes(made)
+    # Norms, rotary embedding and SwiGLU of a Qwen2- or Llama-like model are one compiled pass each.
+    for module in made.modules():
+        if hasattr(module, "variance_epsilon"):
+            module.forward = functools.partial(_norm, module)
+    for module in layers.ffns(made).values():
+        module.forward = functools.partial(_ffn, module)
+    _compile_rotary(sys.modules[type(made).__module__])
     transformers.AttentionInterface.register(NAME, _attend)
     made.set_attn_implementation(NAME)
     for module in attentions(made):
@@ -172,16 +179,6 @@ def as_pass(function: Callable, on_gpu: bool) -> Callable:
     return torch.compile(function) if on_gpu else function
 
 
-def _compile_passes(model) -> None:
-    """Make norms, rotary embedding and SwiGLU of a Qwen2- or Llama-like model one compiled pass each."""
-    for module in model.modules():
-        if hasattr(module, "variance_epsilon"):
-            module.forward = functools.partial(_norm, module)
-    for module in layers.ffns(model).values():
-        module.forward = functools.partial(_ffn, module)
-    _compile_rotary(sys.modules[type(model).__module__])
-
-
 @functools.cache
 def _compile_rotary(source) -> None:
     rotary = source.apply_rotary_pos_emb
@@ -225,8 +222,11 @@ def _attend(module, query, key, value, attention_mask, **_):
         if module.seen is not None:
             module.seen.append(kept)
     with _range("attention"):
-        dense = kept is None
-        made = attention.dense(query, key, value, module.backend) if dense else attention.over(query, key, value, kept)
+        made = (
+            attention.dense(query, key, value, module.backend)
+            if kept is None
+            else attention.over(query, key, value, kept)
+        )
     return made.transpose(1, 2).contiguous(), None
 
 
@@ -308,8 +308,10 @@ def summed(events: Sequence) -> dict[str, float]:
     """
     host, device = ([e for e in events if str(e.device_type).endswith("CPU") == here] for here in (True, False))
     called = {part: sum(e.device_time_total for e in host if e.name == PREFIX + part) for part in PARTS}
-    spans = {part: sum(e.time_range.elapsed_us() for e in device if e.name == PREFIX + part) for part in PARTS}
-    found = {part: float(called[part] or spans[part]) for part in PARTS}
+    found = {
+        part: float(us or sum(e.time_range.elapsed_us() for e in device if e.name == PREFIX + part))
+        for part, us in called.items()
+    }
     if not found["ffn"] > 0:
         raise RuntimeError("the profiler saw no kernel in an FFN: it needs CUPTI, which a container may withhold")
     total = sum(e.device_time_total for e in host if e.cpu_parent is None)

@@ -10,7 +10,6 @@ from artifact.book.study import start
 from artifact.measure import records
 from artifact.systems.async_sparse.prefill import attention, facts, measure
 from artifact.systems.async_sparse.prefill.model import (
-    CONFIGURATIONS,
     DENSITIES,
     LENGTHS,
     WHOLE,
@@ -62,8 +61,7 @@ def test_nothing_is_measured_without_hopper_or_the_libraries(study, tmp_path, mo
     ready.machine["compute_capability"] = "8.0"
     assert not measure.can_measure(ready)
     monkeypatch.setattr(measure.importlib.util, "find_spec", lambda name: None)
-    measure.measure(fresh(tmp_path))
-    assert not list(tmp_path.iterdir())
+    assert not measure.can_measure(fresh(tmp_path))
 
 
 def test_patterns_keep_all_of_a_short_sequence_and_a_fifth_of_a_long_one():
@@ -76,21 +74,6 @@ def test_patterns_keep_all_of_a_short_sequence_and_a_fifth_of_a_long_one():
 
 
 # ------------------------------------------------------------------------------------- what is read, shown and said
-
-
-def test_gpus_stand_beside_each_other_at_the_lengths_that_all_have(study):
-    home, slower = study.read("prefill"), study.read("prefill").query("n < 65536").copy()
-    slower.loc[slower["variant"] == "ffn", "median_us"] *= 2
-    table = facts.abreast({"A": home, "B": slower})
-    assert table["n"].tolist() == list(LENGTHS[:-1])
-    for row in table["sparse FFN, as published"]:
-        a, b = map(float, row.split(" / "))
-        assert a == pytest.approx(2 * b, abs=0.02)
-    said = dict(facts.beside({"A": home, "B": slower}))
-    assert said.pop("prefill.home") == "A"
-    changes = [round(value, 6) for name, value in said.items() if name.endswith("change")]
-    assert changes.count(-0.5) == 1 and changes.count(0) == len(CONFIGURATIONS) - 2
-    assert facts.abreast({"A": home}) is None
 
 
 def test_what_faster_parts_are_worth(parts):

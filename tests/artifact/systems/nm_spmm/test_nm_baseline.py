@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from fake_libraries import DEVICE, nm_problem
@@ -12,21 +14,16 @@ from kernels.nm_spmm import operands
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the other system is asked to bind: it answers with a launch of the same name."""
-    asked = []
-
-    def prepare(variant, problem, device):
-        asked.append((variant, problem, device))
-        return Launch(variant, [("kernel", "config", ())], problem.device().c, 2.5, 40)
-
+    """The other system's `prepare`, which answers with a launch of the same name."""
+    prepare = Mock(side_effect=lambda v, problem, _: Launch(v, [("kernel", "config", ())], problem.device().c, 2.5, 40))
     monkeypatch.setattr(nm_cuda_core, "prepare", prepare)
-    return asked
+    return prepare
 
 
 def test_the_other_systems_kernel_has_a_name_of_its_own(asked):
     problem = nm_problem(64, 32, 64)
     bound = registry.contenders(["nm_baseline"], DEVICE)["nm_baseline"](problem)
-    assert asked == [("baseline", problem, DEVICE)]
+    asked.assert_called_once_with("baseline", problem, DEVICE)
     assert (bound.name, bound.prepare_ms, bound.prepare_bytes) == ("nm_baseline", 2.5, 40)
     assert bound.steps == [("kernel", "config", ())] and bound.result() is problem.device().c
 
@@ -41,7 +38,7 @@ def test_the_same_operands_in_16_bits_or_another_order_are_refused(asked):
     problem._device = Operands(problem.device().a, nm.to_dense(problem.host().b))
     with pytest.raises(ValueError, match="nm_baseline takes B in N:M form"):
         nm_baseline.prepare(problem, DEVICE)
-    assert not asked
+    asked.assert_not_called()
 
 
 @pytest.mark.gpu

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from artifact.book.study import where
+from artifact.measure.run import start
 from artifact.systems.tensor_core_24 import experiments
 
 
 @pytest.fixture(scope="session")
 def post():
-    return experiments.start("recorded")
+    return experiments.Chapter(start("tensor_core_24", "recorded"))
 
 
 @pytest.fixture(scope="session")

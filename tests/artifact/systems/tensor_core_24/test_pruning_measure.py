@@ -80,18 +80,9 @@ def test_a_measurement_is_one_row_per_size(tmp_path, kernel):
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path, kernel):
-    assert list(experiments.pruning(a_run(tmp_path, preset="kick"))["m"]) == [32]
-    assert list(experiments.pruning(a_run(tmp_path))["m"]) == [32, 80]
-    assert list(experiments.pruning(a_run(tmp_path))["m"]) == [32, 80]
+    for preset, sizes in (("kick", [32]), ("full", [32, 80]), ("full", [32, 80])):
+        assert list(experiments.pruning(a_run(tmp_path, preset=preset))["m"]) == sizes
     assert kernel.sizes == [32, 80]
-
-
-def test_no_recorded_times(tmp_path, kernel):
-    with pytest.raises(FileNotFoundError, match="prepare.csv"):
-        experiments.pruning(a_run(tmp_path, "recorded"))
-    experiments.pruning(a_run(tmp_path, preset="kick"))
-    with pytest.raises(ValueError, match="prepare on nvidia-h200 have no prune_compress at m=80"):
-        experiments.pruning(a_run(tmp_path, "recorded"))
 
 
 @pytest.mark.parametrize(("name", "place"), [("val", (31, 15)), ("meta", (0, 1)), ("val", (7, 0))])

@@ -35,7 +35,7 @@ def test_what_takes_a_size(post, ada, variant, size, hopper):
 
 def test_every_part_finds_what_there_is(post, ada):
     """On a kick, which has few sizes, and on a GPU without wgmma, the parts say less and raise nothing."""
-    kick = experiments.start("recorded", "nvidia-h200", "kick")
+    kick = experiments.Chapter(harness.start("tensor_core_24", "recorded", preset="kick"))
     known = tree(dict(facts_.read(post.run.folder / facts_.FILE)))
     assert {name.split(".")[0] for name, _ in facts.of(kick.run)} <= {*known}
     for part in (facts.published, facts.climbed, facts.profiled, facts.energies, facts.tuned, facts.rows, facts.eight):
@@ -92,7 +92,9 @@ def test_a_library_that_refuses_a_shape_has_no_row_there(post, tmp_path):
         assert not [prepare for prepare in here.values() if prepare(*shapes)]
 
     records.write(tmp_path / "fp8.csv", post["fp8"])
-    run = SimpleNamespace(mode="measure", folder=tmp_path, preset="kick", seed=0, device=None, measure=point)
+    run = SimpleNamespace(
+        room="tensor_core_24", mode="measure", folder=tmp_path, preset="kick", seed=0, device=None, measure=point
+    )
     problems = experiments.in_eight(run)["fp8"]
     for _ in range(2):  # what refused is not asked again
         found = experiments.of_the_willing(run, "fp8", problems, binds)

@@ -10,11 +10,6 @@ WEIGHTS = {"clocks": 0.2, "tensor": 0.1, "slices": 0.02, "port": 0.01, "dram": 0
 SMS = 132
 
 
-@pytest.fixture(scope="module")
-def view(post):
-    return energy.view(post)
-
-
 def launches(seed=0, count=12) -> pd.DataFrame:
     """Launches that keep to `WEIGHTS`."""
     rows = pd.DataFrame(np.random.default_rng(seed).uniform(0.5, 2, (count, len(WEIGHTS))), columns=[*WEIGHTS])
@@ -35,16 +30,11 @@ def test_the_fit_finds_the_weights():
     assert (energy.fit(rows) >= 0).all()
 
 
-# ---------------------------------------------------------------- what was counted
-
-
-# ---------------------------------------------------------------- NVML
-
-
 # ---------------------------------------------------------------- the chapter
 
 
-def test_the_prediction_does_not_know_what_came(view):
+def test_the_prediction_does_not_know_what_came(post):
+    view = energy.view(post)
     found = energy.larger_tile(view.rows, view.size, SMS)
     assert found.index.tolist() == list(energy.ANCHORS)
     mine = view.rows["variant"].isin(energy.OF_THREE)

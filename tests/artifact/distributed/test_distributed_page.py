@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from scaled import rows
 
 from artifact import paths
-from artifact.book import charts, figures, study, tables, text
+from artifact.book import charts, figures, study, text
 from artifact.distributed import page, scaling
 from artifact.distributed.scaling import OURS
 from artifact.measure import records
@@ -172,8 +172,8 @@ def test_every_table_and_figure_is_drawn_as_specified(shipped):
     shown |= {"beyond": page.load(SHIPPED, page.BEYOND), "schedules": page.schedules(SHIPPED, df)}
     shown |= {"agreement": page.agreement_table(page.agrees(SHIPPED))}
     for name, data in shown.items():
-        spec = tables.specs("distributed")[name]
-        assert "nan" not in tables.styled(data, spec).to_html()
+        spec = figures.specs("distributed", "tables")[name]
+        assert "nan" not in figures.styled(data, spec).to_html()
         assert all(column["of"] in data for column in spec.get("columns", ()))
 
 

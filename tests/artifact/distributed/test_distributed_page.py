@@ -114,6 +114,8 @@ def test_more_than_all_of_a_gpus_rate_is_said(tmp_path):
 
 
 PAIR = rows(nvlink=1e6, gpus=(1, 2))
+#: A mesh that takes as long on any number of GPUs, of which nothing is claimed.
+SMALLER = FAST[(FAST["case"] == "mesh") & (FAST["size"] == 256)].assign(size=100, nnz=10**6, median_ms=1.0)
 NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
 
 
@@ -122,6 +124,7 @@ NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
     [
         (FAST, [YES] * 4),
         (changed(FAST, 1.1, gpus=4), [YES] * 4),
+        (pd.concat([FAST, SMALLER], ignore_index=True), [YES] * 4),
         (changed(FAST, 1.25, gpus=4), [YES, NO, NO, YES]),
         (changed(FAST, 3, gpus=4), [NO] * 3 + [YES]),
         (page.derived(FAST.assign(sent_bytes=2 * FAST["sent_bytes"])), [YES] * 3 + [NO]),

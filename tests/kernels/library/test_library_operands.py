@@ -385,6 +385,8 @@ def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words, torc
     whole = torch.eye(3) if layout in ("csr", "csc") else torch.kron(torch.eye(3), torch.ones(2, 2))
     spoiled = remade(torch, whole, layout, 2, pointers=lambda _: torch.tensor(pointers))
     says(words, lambda: operands.operand(spoiled))
+    longer = remade(torch, whole, layout, 2, values=lambda val: torch.cat([val, val[:1]]))
+    says(["4"], lambda: operands.operand(longer))
 
 
 def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order(torch):

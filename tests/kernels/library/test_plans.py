@@ -419,6 +419,7 @@ def changed(path, resigned: bool = True, **given):
     ("given", "words"),
     [
         ({"val": np.zeros(3, np.float32), "resigned": False}, ["damaged"]),
+        ({"val": MATRICES[0].val[:, None], "resigned": False}, ["damaged"]),
         ({"choice": "scalar", "resigned": False}, ["damaged"]),
         ({"n": 25, "resigned": False}, ["damaged"]),
         ({"version": 1}, ["version 1", "2"]),

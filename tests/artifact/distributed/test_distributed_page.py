@@ -132,7 +132,6 @@ NO, YES, NOT_YET = "does not hold", "holds", "not measured yet"
         (PAIR, [NOT_YET] * 3 + [YES]),
         (changed(PAIR, 1.5, gpus=2), [f"{NOT_YET}, missed on fewer"] * 3 + [YES]),
     ],
-    ids=str,
 )
 def test_claims_are_judged_by_their_bars_and_what_fewer_gpus_reach_is_said(df, verdicts):
     table = page.claims(df)

@@ -23,9 +23,8 @@ from typing import Any
 import yaml
 
 from artifact import command, paths, registry
-from artifact.drawing.formatting import listed
-from artifact.drawing.pages import examples
-from artifact.drawing.pages.sources import linked
+from artifact.book.text import listed
+from artifact.drawing.pages import sources
 from artifact.measure import device, records, run
 from artifact.paths import BUILD, FIGURES, ROOT, TABLES
 
@@ -159,7 +158,7 @@ def book(notebooks: Path, target: Path) -> None:
         said = yaml.safe_load(config.read_text(encoding="utf-8"))
         said["parse"]["myst_substitutions"] = {
             "sources": listed(f"{{cite:t}}`{system.cite}`" for system in registry.find().values()),
-            "examples": examples.tables(),
+            "examples": sources.tables(),
         }
         config.write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
         if FIGURES.is_dir():
@@ -180,7 +179,7 @@ def book(notebooks: Path, target: Path) -> None:
             print(result.stdout.replace(str(source), "book"), file=sys.stderr)
             raise BuildError("the book does not build without warnings: see the lines above")
         for page in html.glob("*.html"):
-            text, files = linked(page.read_text(encoding="utf-8"), page.stem)
+            text, files = sources.linked(page.read_text(encoding="utf-8"), page.stem)
             for path, content in ({page.name: text} | files).items():
                 records.write_text(html / path, content)
         # DataTables, of the package itables, as base64: a page that is opened as a file may import a module from a blob

@@ -23,7 +23,7 @@ from artifact import command, paths, registry
 from artifact.command import BAD_INPUT, Argument, Options, option
 from artifact.measure import bench, device, durations, matrices, records, run, verification
 from artifact.recommend import landscape
-from artifact.verdicts import compare, judge, load, measures, page
+from artifact.verdicts import compare, judge, load, measures
 from kernels.contract import require
 from kernels.formats.csr import INT32_MAX
 
@@ -186,7 +186,7 @@ def _claims(options: Options) -> int:
         "short": lambda: df[["id", "verdict", "measured"]].to_csv(index=False),
         "csv": lambda: df.to_csv(index=False),
         "json": lambda: df.to_json(orient="records", indent=1, force_ascii=False) + "\n",
-        "markdown": lambda: page.markdown(df, folder.name) + "\n",
+        "markdown": lambda: judge.markdown(df, folder.name) + "\n",
         "text": lambda: f"GPU: {folder.name}\n\n{(_one if options.id and len(df) else _all)(chosen, df)}\n",
     }
     print(written[options.format](), end="")
@@ -200,8 +200,8 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
         ("verdict", measures.said(row["verdict"], claim.extension)),
         *((key, row[key]) for key in ("close", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
-        *((key, page.written(value)) for key, value in claim.rule.written.items()),
-        *(("", f"{rule.name}: {rule.definition}") for rule in page.rules([claim]).itertuples()),
+        *((key, judge.written(value)) for key, value in claim.rule.written.items()),
+        *(("", f"{rule.name}: {rule.definition}") for rule in judge.rules([claim]).itertuples()),
     ]
     return "\n".join(f"{key:<11} {value}" for key, value in lines if value)
 
@@ -214,7 +214,7 @@ def _all(_, df) -> str:
         + f"\n{'':<62}{row.close}" * bool(row.close)
         for row in df.itertuples()
     ]
-    return "\n".join([*lines, "", page.totals(df)])
+    return "\n".join([*lines, "", judge.totals(df)])
 
 
 def _compare(options: Options) -> int:
@@ -227,7 +227,7 @@ def _compare(options: Options) -> int:
     shipped = _side(options.shipped or same, paths.RECORDED)
     result = compare.compare(fresh, shipped, options.room, options.tolerance, options.time_tolerance)
     print(compare.report(result))
-    return result.exit_code
+    return compare.AGREE if result.agrees else compare.DIFFER
 
 
 def _side(given: str, root: Path) -> Path:

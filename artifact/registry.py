@@ -236,9 +236,7 @@ def keys(must: Mapping[str, Any], may: Mapping[str, Any], config: ConfigDict = S
     return create_model("Table", __config__=config, **fields)
 
 
-@cache
-def _adapter(schema: Any) -> TypeAdapter:
-    return TypeAdapter(schema)
+_adapter = cache(TypeAdapter)
 
 
 # ---------------------------------------------------------------- baselines

@@ -229,11 +229,7 @@ def step(
 
 
 def _argument(x):
-    if isinstance(x, int):
-        return np.int32(x)
-    if x is None:
-        return 0
-    return x if isinstance(x, (np.generic, tma.Mapped)) else x.data.ptr
+    return np.int32(x) if isinstance(x, int) else x if isinstance(x, tma.Mapped) else workspace.argument(x)
 
 
 @dataclass(frozen=True)

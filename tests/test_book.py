@@ -65,10 +65,14 @@ def parsed(page: Path) -> bs4.BeautifulSoup:
 @each
 def test_a_page_loads_nothing_from_elsewhere_and_its_pictures_have_words(page):
     soup = parsed(page)
-    loaded = [element.get(attribute, "") for tag, attribute in LOADED.items() for element in soup.find_all(tag)]
-    assert not [url for url in loaded if re.match(r"(https?:)?//", url)]
-    ids = Counter(element["id"] for element in soup.find_all(id=True))
-    assert {i for i, number in ids.items() if number > 1} <= {"pst-search-dialog"}
+    assert not [
+        url
+        for url in [element.get(attribute, "") for tag, attribute in LOADED.items() for element in soup.find_all(tag)]
+        if re.match(r"(https?:)?//", url)
+    ]
+    assert {i for i, number in Counter(element["id"] for element in soup.find_all(id=True)).items() if number > 1} <= {
+        "pst-search-dialog"
+    }
     assert all(image.get("alt") is not None for image in soup.find_all("img"))
     assert all(image["alt"].strip() for image in soup.select(".bd-article figure img"))
     # A figure that a cell leaves open is drawn once more, as it is named, for one mode of the page.
@@ -87,8 +91,7 @@ def test_local_links_lead_somewhere(page):
         target = (page.parent / unquote(url.path)).resolve() if url.path else page
         assert target.exists(), f"{page.name} links to {link}, which does not exist"
         if url.fragment and target.suffix == ".html":
-            ids = anchors(target)
-            assert unquote(url.fragment) in ids, f"{page.name} links to {link}: no such place there"
+            assert unquote(url.fragment) in anchors(target), f"{page.name} links to {link}: no such place there"
 
 
 @functools.cache
@@ -106,8 +109,9 @@ def test_figures_and_tables_are_numbered_in_order_and_have_captions(page):
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, numbers
     assert all(figure.figcaption for figure in parsed(page).select("article .cell_output figure:has(img)"))
     # The front page's tables are told by the heads of their sections.
-    tables = parsed(page).select("article .cell_output table") if page.stem != "index" else []
-    assert all(table.caption for table in tables)
+    assert all(
+        table.caption for table in (parsed(page).select("article .cell_output table") if page.stem != "index" else [])
+    )
 
 
 def test_stylesheets_load_nothing_from_elsewhere():
@@ -118,14 +122,14 @@ def test_stylesheets_load_nothing_from_elsewhere():
 
 def test_every_page_is_in_the_table_of_contents():
     sources = [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    listed = re.findall(r"'(?:file|root)': '([^']+)'", str(build.contents()))
-    assert sorted(listed) == sorted(path.stem for path in sources)
+    assert sorted(re.findall(r"'(?:file|root)': '([^']+)'", str(build.contents()))) == sorted(
+        path.stem for path in sources
+    )
     assert {path.stem for path in sources} <= {page.stem for page in PAGES}
 
 
 def test_figures_are_there_with_their_data():
-    wide = (path for path in (BUILD / "figures").rglob("*.svg") if not path.stem.endswith("-narrow"))
-    for svg in wide:
+    for svg in (path for path in (BUILD / "figures").rglob("*.svg") if not path.stem.endswith("-narrow")):
         for suffix in (".svg", ".csv"):
             assert (HTML / "figures" / svg.relative_to(BUILD / "figures")).with_suffix(suffix).is_file()
 
@@ -140,8 +144,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    handler = functools.partial(Quiet, directory=str(HTML))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(HTML))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()
@@ -225,8 +228,7 @@ def test_page_in_browser(browser, site, page):
     for theme in ("dark", "light"):
         prefer(browser, theme)
         assert browser.execute_script("return document.documentElement.dataset.theme") == theme
-        low = browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST)
-        assert low == [], theme
+        assert browser.execute_script(LOW_CONTRAST, LEAST_CONTRAST) == [], theme
     assert browser.execute_script(BROKEN_PICTURES) == []
     formulas, typeset, wrong = browser.execute_script(MATH)
     assert typeset >= formulas, f"{formulas} formulas, {typeset} typeset"

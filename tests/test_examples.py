@@ -12,7 +12,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from artifact.drawing.pages import examples
+from artifact.drawing.pages import sources as examples
 from artifact.paths import ROOT
 
 EXAMPLES = ROOT / "examples"

@@ -16,11 +16,8 @@ drawn hollow and in violet, and "ceiling", drawn as a dashed line with its name.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from numbers import Real
-from types import MappingProxyType
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -39,6 +36,7 @@ DASHES = ((), (6, 2), (2, 2), (5, 1, 1, 1), (1, 1), (3, 1, 1, 1, 1, 1))
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++")
 STATED, CEILING, MEASURED, QUANTITY = "stated", "ceiling", "measured", "quantity"
 DASHED: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.2, "color": BOUND}
+EDGE: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
 ARROW = {"arrowstyle": "<|-", "color": CLAIM, "shrinkA": 0, "shrinkB": 3}
 #: Inches of a row, of a panel's title and axis, of a legend.
 ROW, FRAME, LEGEND = 0.24, 0.75, 0.35
@@ -65,8 +63,7 @@ class About:
 
     def called(self, level: Any) -> str:
         """Return what a level is called: by the figure's own names, as a contender, or as a number."""
-        usual = plot.number(float(level)) if isinstance(level, Real) else style.name(str(level))
-        return self.names.get(str(level), usual)
+        return self.names.get(str(level), style.name(level) if isinstance(level, str) else plot.number(float(level)))
 
     def label(self, column: str) -> str:
         """Return how a column's name is written."""
@@ -90,7 +87,7 @@ class About:
         rows, cols = _levels(df, self.row), _levels(df, self.col)
         shape = {"height": height, "aspect": width / max(1, len(cols)) / height}
         of = {"row": self.row or None, "col": self.col or None, "row_order": rows or None, "col_order": cols or None}
-        with matplotlib.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
+        with plt.rc_context({"figure.constrained_layout.use": False}):  # seaborn lays out by itself
             grid = sns.FacetGrid(df, sharex=self.sharex, sharey=self.sharey, **shape, **of)
         grid.figure.set_layout_engine("constrained")
         for (i, j, _), part in grid.facet_data():
@@ -98,18 +95,16 @@ class About:
                 grid.axes[i, j].axis("off")
                 continue
             draw(grid.facet_axis(i, j), part)
-            grid.axes[i, j].set_title("" if i and self.row == QUANTITY else self._title(part))
+            heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
+            said = [
+                plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
+                for c, v in heads.items()
+            ]
+            if said and not (i and self.row == QUANTITY):
+                grid.axes[i, j].set_title(self.titles.format(*said))
         if handles is not None:
             self.key(grid.figure, handles, df if keyed is None else keyed, columns)
         return grid.figure
-
-    def _title(self, part: pd.DataFrame) -> str:
-        heads = {c: part[c].iloc[0] for c in (self.row, self.col) if c and c != QUANTITY}
-        said = [
-            plot.percent(v) if c == "density" else v if isinstance(v, float) else self.called(v)
-            for c, v in heads.items()
-        ]
-        return self.titles.format(*said) if said else ""
 
     def key(self, fig, handles: Mapping[str, object], df: pd.DataFrame, columns: int = 4, bands: bool = False) -> None:
         """Write the legend: `handles`, and what is stated and which ceilings there are in the table.
@@ -167,15 +162,6 @@ def parts(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     return df[~source.isin([STATED, CEILING])], df[source == STATED], df[source == CEILING]
 
 
-def _long(df: pd.DataFrame, quantities: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each value of each quantity; rows that name their quantity have it in `low` and `high`."""
-    df = df.assign(**{QUANTITY: df.get(QUANTITY)})
-    long = df[df[QUANTITY].isna()].drop(columns=QUANTITY)
-    long = long.melt([c for c in long if c not in quantities], quantities, QUANTITY, "value").dropna(subset=["value"])
-    own = df[df[QUANTITY].isin(quantities)]
-    return pd.concat([long, own.assign(value=own["low"].where(own["low"] == own["high"]))]) if len(own) else long
-
-
 def _values(df: pd.DataFrame, *columns: str) -> list[float]:
     """All numbers in columns that the table may have."""
     return [v for c in dict.fromkeys(columns) if c in df for v in df[c].dropna()]
@@ -231,8 +217,11 @@ def lines(
     of so many points that markers would hide them; what is stated is then told apart by its dashes.
     """
     scale, value = scale or {}, y if isinstance(y, str) else "value"
-    if not isinstance(y, str):
-        df, about = _long(df, y), replace(about, row=QUANTITY, sharey="row")
+    if not isinstance(y, str):  # a row for each value; rows that name their quantity have it in `low` and `high`
+        df, about = df.assign(**{QUANTITY: df.get(QUANTITY)}), replace(about, row=QUANTITY, sharey="row")
+        wide, own = df[df[QUANTITY].isna()].drop(columns=QUANTITY), df[df[QUANTITY].isin(y)]
+        long = wide.melt([c for c in wide if c not in y], y, QUANTITY, "value").dropna(subset=["value"])
+        df = pd.concat([long, *([own.assign(value=own["low"].where(own["low"] == own["high"]))] if len(own) else [])])
     elif QUANTITY in df:
         df = df[df[QUANTITY].isna() | (df[QUANTITY] == y)]
     measured, stated, _ = parts(df)
@@ -256,8 +245,7 @@ def lines(
         _stated_along(ax, said, x, value, of, hue, dashed)
         _roofs(ax, tops, value, hue, about)
         ax.set(xlabel=about.label(x), ylabel=about.label(what))
-        last = [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]
-        named.append((ax, last))
+        named.append((ax, [*_ends(here, x, value, hue, of, about), *_ends(said, x, value, hue, {}, about)]))
 
     handles = {} if ends else _handles(of, about, line=True)
     handles |= {
@@ -304,8 +292,9 @@ def _stated_along(
         if pd.isna(row[x]):
             if edges:
                 bottom, top = ax.get_ylim()
-                band = (low if low > 0 else bottom, high if high == high else top)
-                ax.axhspan(*band, facecolor=CLAIM, alpha=0.2, linewidth=0)
+                ax.axhspan(
+                    low if low > 0 else bottom, high if high == high else top, facecolor=CLAIM, alpha=0.2, linewidth=0
+                )
             for edge in edges:
                 ax.axhline(edge, color=CLAIM, linewidth=0.9, linestyle=(0, (2, 2)))
         elif low < high:
@@ -339,7 +328,7 @@ def _in_rows(
     reference: float | None = None,
     text: Text = (),
     tops: bool = False,
-    handles: Mapping[str, object] = MappingProxyType({}),
+    handles: Mapping[str, object],
     columns: int = 4,
 ):
     """Return a figure of rows so many inches high, one for each level of `y`, the first on top.
@@ -360,7 +349,13 @@ def _in_rows(
         mark(ax, here)
         if scale:
             _scaled(ax, "x", scale, _values(df if about.sharex else part, x, *interval, "low", "high"), reference)
-        _stated_across(ax, said.dropna(subset=["_at"]), x)
+        for row in said.dropna(subset=["_at"]).to_dict("records"):  # hollow; a range with a bar, one end with an arrow
+            low, high = row.get("low", row.get(x)), row.get("high", row.get(x))
+            known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
+            ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
+            if len(known) == 1 and not low == high:
+                off = (22 if low == low else -22, 0)
+                ax.annotate("", (known[0], row["_at"]), off, textcoords="offset points", arrowprops=ARROW)
         ax.set_yticks(range(len(levels)), [about.called(level) for level in levels])
         ax.set_ylim(len(levels) - 0.4, -1.05 if tops and len(ceilings) else -0.6)
         ax.tick_params(axis="y", length=0)
@@ -375,19 +370,9 @@ def _in_rows(
             ax.annotate(f"{about.called(top[y])} {top[x]:.3g}", (top[x], -0.62), **how)
         _beside(ax, here, y, text)
 
-    keyed = df if tops else df.drop(parts(df)[2].index)
-    return about.panels(df, len(levels) * inches + frame, draw, handles, columns, keyed)
-
-
-def _stated_across(ax, said: pd.DataFrame, x: str) -> None:
-    """Draw what is stated of rows: hollow, with a bar where it is a range, with an arrow where it is one end of it."""
-    for row in said.to_dict("records"):
-        low, high = row.get("low", row.get(x)), row.get("high", row.get(x))
-        known = list(dict.fromkeys(v for v in (low, high) if v == v and v is not None))
-        ax.plot(known, [row["_at"]] * len(known), **plot.hollow() | {"linestyle": "-", "color": CLAIM})
-        if len(known) == 1 and not low == high:
-            away = (22 if low == low else -22, 0)
-            ax.annotate("", (known[0], row["_at"]), away, textcoords="offset points", arrowprops=ARROW)
+    return about.panels(
+        df, len(levels) * inches + frame, draw, handles, columns, df if tops else df.drop(parts(df)[2].index)
+    )
 
 
 def _beside(ax, df: pd.DataFrame, y: str, columns: Text) -> None:
@@ -435,17 +420,29 @@ def dots(
 
     def mark(ax, here: pd.DataFrame) -> None:
         if interval:
-            colour = [of[level]["color"] for level in here[colours]]
-            ax.hlines(here["_at"], here[interval[0]], here[interval[1]], color=colour, linewidth=1.6, alpha=0.55)
+            ax.hlines(
+                here["_at"],
+                here[interval[0]],
+                here[interval[1]],
+                color=[of[level]["color"] for level in here[colours]],
+                linewidth=1.6,
+                alpha=0.55,
+            )
         if stems:
             ax.hlines(here["_at"], reference or 0, here[x], color=INK, linewidth=1, alpha=0.3)
         how = {"s": 46, "clip_on": False, "zorder": 3, "linewidth": 0} | _semantics(of, colours)
         sns.scatterplot(here, x=x, y="_at", ax=ax, **how)
 
-    inches = max(height, 0.03 + 0.15 * len(_levels(measured, hue)) * lanes)
-    rows: dict[str, Any] = {"scale": scale, "interval": interval, "reference": reference, "text": text}
-    handles = _handles(of, about) if hue else {}
-    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.75 * lanes, tops=True, handles=handles, **rows)
+    return _in_rows(
+        *(df, about, mark, max(height, 0.03 + 0.15 * len(_levels(measured, hue)) * lanes), x, y, hue),
+        lane=0.75 * lanes,
+        scale=scale,
+        interval=interval,
+        reference=reference,
+        text=text,
+        tops=True,
+        handles=_handles(of, about) if hue else {},
+    )
 
 
 def bars(
@@ -468,9 +465,8 @@ def bars(
     measured, _, ceilings = parts(df)
     rows, groups = _levels(measured, y), _levels(measured, hue)
     of, top = looks(rows, about.order), measured.loc[measured[x].idxmax(), y]
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
     handles: dict[str, object] = {
-        f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **edge)
+        f"{about.label(hue)} {about.called(group)}".strip(): Patch(facecolor=BOUND, hatch=hatch, **EDGE)
         for group, hatch in zip(groups, HATCHES, strict=False)
     }
     lines: dict[float, dict[str, Any]] = {}
@@ -485,13 +481,20 @@ def bars(
         for hatch, container in zip(HATCHES, ax.containers, strict=False):
             for level, bar in zip(rows, container, strict=False):
                 own = (BEST if level == top else BOUND) if best else ROWS[3] if hue else of[level]["color"]
-                bar.set(facecolor=own, hatch=hatch, **edge)
+                bar.set(facecolor=own, hatch=hatch, **EDGE)
         for at, how in lines.items():
             ax.axvline(at, **how)
 
-    inches = max(height, 0.19 * max(1, len(groups)) + 0.1)
-    how: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": handles, "columns": 3}
-    return _in_rows(df, about, mark, inches, x, y, hue, lane=0.8, frame=FRAME + LEGEND, **how)
+    return _in_rows(
+        *(df, about, mark, max(height, 0.19 * max(1, len(groups)) + 0.1), x, y, hue),
+        lane=0.8,
+        frame=FRAME + LEGEND,
+        scale=scale,
+        reference=reference,
+        text=text,
+        handles=handles,
+        columns=3,
+    )
 
 
 def stacked(
@@ -507,10 +510,9 @@ def stacked(
     """Draw parts that add up, a bar for each level of `y`, hatched by `hue`."""
     df, _, _ = parts(df)
     groups = _levels(df, hue)
-    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.5}
     palette = dict(zip(groups, [style.PALETTE.get(c, c) for c in colours] or [*ROWS, BOUND], strict=False))
     looks = {g: {"facecolor": palette[g], "hatch": hatch} for g, hatch in zip(groups, cycle(HATCHES), strict=False)}
-    how = {"multiple": "stack", "shrink": 0.72, "alpha": 0.85, "legend": False, "palette": palette} | edge
+    how = {"multiple": "stack", "shrink": 0.72, "alpha": 0.85, "legend": False, "palette": palette} | EDGE
 
     def mark(ax, here: pd.DataFrame) -> None:
         sns.histplot(here, y="_row", weights=x, hue=hue, hue_order=groups[::-1], ax=ax, **how)
@@ -518,7 +520,7 @@ def stacked(
             for bar in container:
                 bar.set(**looks[group])
 
-    handles = {about.called(g): Patch(**look, **edge) for g, look in looks.items()}
+    handles = {about.called(g): Patch(**look, **EDGE) for g, look in looks.items()}
     return _in_rows(df, about, mark, ROW, x, y, frame=FRAME + LEGEND, text=text, handles=handles, columns=5)
 
 
@@ -548,9 +550,20 @@ def boxes(
         means = here.drop_duplicates("_at").sort_values("_at")
         ax.plot(means["mean"], means["_at"], "|", color=INK, markersize=13, markeredgewidth=1.8, zorder=5)
 
-    mean = Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
-    rows: dict[str, Any] = {"scale": scale, "reference": reference, "text": text, "handles": {"geometric mean": mean}}
-    return _in_rows(df, about, mark, height, x, y, **rows)
+    return _in_rows(
+        df,
+        about,
+        mark,
+        height,
+        x,
+        y,
+        scale=scale,
+        reference=reference,
+        text=text,
+        handles={
+            "geometric mean": Line2D([], [], color=INK, marker="|", linestyle="", markersize=10, markeredgewidth=1.8)
+        },
+    )
 
 
 # ---------------------------------------------------------------- points and tables
@@ -593,8 +606,16 @@ def cloud(
                 span(here[at], here[ends[0]], here[ends[1]], color=[of[v]["color"] for v in here[hue]], alpha=0.55)
         if len(said):
             ax.plot(said[x], said[y], **plot.hollow())
-        if len(tops):
-            _under(ax, tops, x, y, hue, about, measured)
+        if len(tops):  # roofs, named where they end
+            level, left, right = tops[y].min(), measured[x].min() / 2.5, measured[x].max() * 3
+            ax.set(xscale="log", yscale="log")
+            for top in tops.dropna(subset=["slope"]).to_dict("records"):
+                ridge = level / top["slope"]
+                reach = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
+                ax.plot(reach, [reach[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
+                side = "left" if top["slope"] == tops["slope"].min() else "right"
+                look = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
+                ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **look)
             ax.set_ylim(measured[y].min() / 2, ceilings[y].max() * 1.4)
             plot.log(ax.xaxis)
             plot.log(ax.yaxis)
@@ -616,19 +637,6 @@ def cloud(
         side.xaxis.set_major_locator(MaxNLocator(2, prune="upper"))
     about.key(fig, _handles(of, about), df)
     return fig
-
-
-def _under(ax, tops: pd.DataFrame, x: str, y: str, hue: str, about: About, measured: pd.DataFrame) -> None:
-    """Draw the roofs of a panel, named where they end, on logarithmic axes."""
-    level, left, right = tops[y].min(), measured[x].min() / 2.5, measured[x].max() * 3
-    ax.set(xscale="log", yscale="log")
-    for top in tops.dropna(subset=["slope"]).to_dict("records"):
-        ridge = level / top["slope"]
-        ends = [min(left, ridge / 2), ridge, max(right, 2 * ridge)]
-        ax.plot(ends, [ends[0] * top["slope"], level, level], color=BOUND, linewidth=1.6)
-        side = "left" if top["slope"] == tops["slope"].min() else "right"
-        how = {"textcoords": "offset points", "ha": side, "fontsize": 8.1}
-        ax.annotate(about.called(top[hue]), (ridge, level), xytext=(0, 3), **how)
 
 
 def heat(
@@ -659,8 +667,16 @@ def heat(
     how = {"center": 0, "vmin": -1.5, "vmax": 1.5, "cbar": False, "annot_kws": {"color": INK, "fontsize": 8.5}}
     sns.heatmap(np.log2(table), annot=written, fmt="", cmap=colours, ax=ax, **how)
     for row in measured[measured[frame].astype(bool)].to_dict("records") if frame else ():
-        place = columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05
-        ax.add_patch(Rectangle(place, 0.92, 0.9, fill=False, edgecolor=INK, linewidth=1.4))
+        ax.add_patch(
+            Rectangle(
+                (columns.index(row[x]) + 0.04, rows.index(row[y]) + 0.05),
+                0.92,
+                0.9,
+                fill=False,
+                edgecolor=INK,
+                linewidth=1.4,
+            )
+        )
     ax.set_xticklabels([about.called(c) for c in columns], rotation=0)
     ax.set_yticklabels([about.called(r) for r in rows], rotation=0)
     ax.tick_params(length=0)

@@ -117,8 +117,7 @@ class Study:
     @cached_property
     def verdicts(self) -> pd.DataFrame:
         """The verdict on each claim of the source, as `judge.judge` gives it."""
-        mine = [claim for claim in load.claims() if claim.room == self.run.room]
-        return judge.kept(mine, self.run.folder.parent)
+        return judge.kept([claim for claim in load.claims() if claim.room == self.run.room], self.run.folder.parent)
 
     def _open(self, system: str, repeat: bool = False) -> harness.Run:
         how = (self.run.mode, self.run.gpu, self.run.preset, self.run.seed, self.run.folder.parent.parent)
@@ -182,9 +181,12 @@ def rungs(df: pd.DataFrame, variants: Mapping[str, str], baseline: str) -> pd.Da
 
     variants: contender → what was predicted of it, in their order.
     """
-    speeds = pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
-    groups = speeds.groupby(["variant", "experiment"], sort=False)["speedup"]
-    table = groups.agg(speedup=records.geomean, least="min", most="max", points="count").reset_index()
+    table = (
+        pd.concat(records.speedup(df, v, baseline).to_frame().assign(variant=v) for v in variants)
+        .groupby(["variant", "experiment"], sort=False)["speedup"]
+        .agg(speedup=records.geomean, least="min", most="max", points="count")
+        .reset_index()
+    )
     return table.assign(prediction=table["variant"].map(variants))
 
 
@@ -207,5 +209,4 @@ def pivot(df: pd.DataFrame, column: str, key: str | list[str] = "m") -> pd.DataF
     """
     values = df.set_index([*([key] if isinstance(key, str) else key), "variant"])[column]
     # Not `unstack(sort=False)`, with which pandas 3.0 gives rows the names of others.
-    table = values.unstack("variant")
-    return table.loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]
+    return values.unstack("variant").loc[values.index.droplevel("variant").unique(), values.index.unique("variant")]

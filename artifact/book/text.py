@@ -1,11 +1,15 @@
-"""Render a chapter's text: a Markdown template of named blocks, filled with the facts of one GPU.
+"""Render a chapter's text, a Markdown template of named blocks, with the facts of one GPU, and the HTML of pages.
 
     {% block wide %} … {{ ratio.wide.mean|x }} … {% endblock %}    text("wide") is this Markdown
     {% holds CONDITION %} … {% endholds %}                         an explanation and what it stands on
 
+    made("ledger", rows=…)                                         html/ledger.html.j2, filled
+    part("badge", verdict)                                         a macro of html/parts.html.j2
+
 Numbers come by name from facts (see `facts`); none is typed. A block that names a fact which was not measured says so.
 An explanation is shown where its condition is true; where it is not, the page says that it does not hold there, with
 the numbers. Templates have loops, blocks and `holds`: what a sentence says is in the template, for writers to edit.
+Those of HTML, in the folder `html`, escape what they show.
 """
 
 import re
@@ -19,13 +23,14 @@ import jinja2
 import pandas as pd
 from jinja2 import nodes
 from jinja2.ext import Extension
+from markupsafe import Markup, escape
 
 from artifact import paths, registry
 from artifact.book.facts import Value, tree
-from artifact.drawing import formatting
-from artifact.measure import records
+from artifact.measure import durations, records
+from artifact.verdicts import judge, measures
 
-PAGES = Path(__file__).parent / "pages"
+PAGES, HTML = Path(__file__).parent / "pages", Path(__file__).parent / "html"
 NOT_MEASURED = "*This was not measured on this GPU: no record gives {}.*"
 _HOLDS = re.compile(r"\{%(-?)\s*holds\s+(.+?)\s*(-?)%\}", re.DOTALL)
 
@@ -47,8 +52,7 @@ class Text:
         Raises KeyError for a block that the template has not.
         """
         self.add(facts)
-        render = self.template.blocks[block]
-        return _filled(lambda: "".join(render(self.template.new_context(tree(self.facts)))))
+        return _filled(lambda: "".join(self.template.blocks[block](self.template.new_context(tree(self.facts)))))
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -89,6 +93,29 @@ def rendered(template: str, facts: Mapping[str, Value]) -> str:
     return _filled(lambda: _environment().from_string(template).render(tree(facts)))
 
 
+# ---------------------------------------------------------------- HTML
+
+
+def code(text: object) -> Markup:
+    """Return text with `backticks` as HTML, everything else escaped but for quotes."""
+    return Markup(
+        re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(str(text))).replace("&#34;", '"').replace("&#39;", "'"))
+    )
+
+
+def made(name: str, **known: Any) -> Markup:
+    """Return a template, filled with what it may name."""
+    return Markup(_environment().get_template(f"{name}.html.j2").render(known).strip())
+
+
+def part(name: str, *given: Any, **named: Any) -> Markup:
+    """Return what a macro of parts.html.j2 makes of arguments."""
+    return Markup(getattr(_environment().get_template("parts.html.j2").module, name)(*given, **named).strip())
+
+
+# ---------------------------------------------------------------- what a page shows
+
+
 def kept(system: str, name: str, df: pd.DataFrame) -> Path:
     """Keep the data behind a figure or a table where links in pages lead, and return where."""
     return records.write_text(paths.FIGURES / system / f"{name}.csv", df.to_csv(index=False, lineterminator="\n"))
@@ -114,8 +141,9 @@ class Shown:
     @property
     def markdown(self) -> str:
         """The directive with its link, as it unfolds."""
-        link = f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
-        linked = self.directive.replace("{data}", link)
+        linked = self.directive.replace(
+            "{data}", f"{{download}}`data (CSV) <{paths.FROM_PAGES}/{self.csv.parent.name}/{self.csv.name}>`"
+        )
         return f"::::{{dropdown}} {self.fold}\n{linked}\n::::" if self.fold else linked
 
 
@@ -126,8 +154,11 @@ def chapters() -> list[tuple[str, str]]:
 
 def conditions(system: str, name: str = "chapter") -> list[tuple[str, str]]:
     """List (block, condition) of every explanation in a system's template, in their order."""
-    source = (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock", source, re.DOTALL)
+    blocks = re.findall(
+        r"\{%-?\s*block\s+(\w+)(.*?)\{%-?\s*endblock",
+        (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     return [(block, " ".join(said.split())) for block, body in blocks for _, said, _ in _HOLDS.findall(body)]
 
 
@@ -154,6 +185,49 @@ def _number(form: str, digits: int) -> Callable[..., str]:
     return write
 
 
+def listed(words: Iterable[object]) -> str:
+    """Return "a, b and c"; nothing for nothing."""
+    said = [str(word) for word in words]
+    return "".join(said) if len(said) < 2 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+#: Letters that are spoken with a vowel first: an H200, an RTX 4090.
+SPOKEN = "AEFHILMNORSX"
+
+
+def article(name: str) -> str:
+    """Return a name with its indefinite article: "an NVIDIA H200", "a GeForce GTX 1080"."""
+    word = name.split()[0]
+    return f"{'an' if word[0] in (SPOKEN if word.upper() == word else 'AEIOU') else 'a'} {name}"
+
+
+def cube(size: int) -> str:
+    """Return the name of a cube: "4096³"."""
+    return f"{size}³"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """(M, N, K): "4096³" or "4096 × 512 × 128"."""
+    return cube(sizes[0]) if len(set(sizes)) == 1 else " × ".join(map(str, sizes))
+
+
+def more(share: float, what: str) -> str:
+    """Return a difference: "12% more bytes"."""
+    return f"{abs(share):.0%} {'more' if share >= 0 else 'fewer'} {what}"
+
+
+def change(ratio: float) -> str:
+    """Return a speedup: "12% faster"; less than 2% is none."""
+    if abs(ratio - 1) < 0.02:
+        return "the same within 2%"
+    return f"{abs(ratio - 1):.0%} {'faster' if ratio > 1 else 'slower'}"
+
+
+def times(text: str) -> str:
+    """Return a prediction as a page writes it: in the sources it is plain ASCII, "1.3x over mma_sp at 512 cubed"."""
+    return re.sub(r"(?<=\d)x(?=[ :,;.)]|$)", "×", text).replace(" cubed", "³")
+
+
 x = _number("{:.{}f}×", 2)  # 1.234 as "1.23×"
 pct = _number("{:.{}%}", 0)  # 0.123 as "12%"
 signed = _number("{:+.{}%}", 0)  # 0.123 as "+12%"
@@ -175,8 +249,7 @@ def sparsity(pattern: str) -> str:
 
 def by_sparsity(values: Mapping[str, float], form: str = "x", *digits: int) -> str:
     """Values by pattern, in the form of a filter: "1.20× at 50% and 1.10× at 75%"; nothing for none."""
-    each = [f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()]
-    return formatting.listed(each)
+    return listed([f"{FILTERS[form](value, *digits)} at {sparsity(pattern)}" for pattern, value in values.items()])
 
 
 def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
@@ -186,7 +259,7 @@ def thousands(value: float, digits: int = 0, mark: str = ",") -> str:
 
 def at(ratios: Mapping[str, float]) -> str:
     """Ratios by where they are: "1.00× at 4096³ and 2.00× at 8192³"."""
-    return formatting.listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
+    return listed(f"{x(ratio)} at {where}" for where, ratio in ratios.items())
 
 
 def between(loop: jinja2.runtime.LoopContext) -> str:
@@ -202,10 +275,7 @@ def ends(spread: Mapping[str, float], digits: int = 2) -> str:
 
 FILTERS: dict[str, Callable[..., str]] = {"x": x, "pct": pct, "signed": signed, "n": n, "sci": sci} | {
     form.__name__: form
-    for form in (
-        *(span, thousands, at, between, sparsity, by_sparsity, ends),
-        *(formatting.listed, formatting.more, formatting.change, formatting.times),
-    )
+    for form in (*(span, thousands, at, between, sparsity, by_sparsity, ends, listed, more, change, times),)
 }
 
 
@@ -228,8 +298,9 @@ class _Holds(Extension):
         said = parser.parse_expression()
         body = parser.parse_statements(("name:endholds",), drop_needle=True)
         named = nodes.List([nodes.Tuple([nodes.Const(_path(at)), at], "load") for at in _numbers_of(condition)])
-        otherwise = nodes.Output([self.call_method("denied", [said, named])])
-        return nodes.If(condition, body, [], [otherwise]).set_lineno(line)
+        return nodes.If(condition, body, [], [nodes.Output([self.call_method("denied", [said, named])])]).set_lineno(
+            line
+        )
 
     @staticmethod
     def denied(condition: str, named: Sequence[tuple[str, Value]]) -> str:
@@ -250,11 +321,8 @@ def _path(node: nodes.Node) -> str:
     """Return a fact as a template names it; "" for what is none."""
     if isinstance(node, nodes.Name):
         return node.name
-    if isinstance(node, nodes.Getattr):
-        return f"{_path(node.node)}.{node.attr}"
-    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-        return f"{_path(node.node)}.{node.arg.value}"
-    return ""
+    last = getattr(node, "attr", None) or getattr(getattr(node, "arg", None), "value", None)
+    return f"{_path(node.node)}.{last}" if isinstance(node, nodes.Getattr | nodes.Getitem) and last is not None else ""
 
 
 class _Environment(jinja2.Environment):
@@ -266,7 +334,10 @@ class _Environment(jinja2.Environment):
 
 @cache
 def _environment() -> jinja2.Environment:
-    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "autoescape": False}
-    made = _Environment(undefined=_Undefined, extensions=[_Holds], **how)
-    made.filters |= FILTERS
+    escaped = jinja2.select_autoescape(["html.j2"], default_for_string=False)
+    how: Any = {"trim_blocks": True, "lstrip_blocks": True, "loader": jinja2.FileSystemLoader(HTML)}
+    made = _Environment(undefined=_Undefined, extensions=[_Holds], autoescape=escaped, **how)
+    made.filters |= FILTERS | {"code": code, "minutes": durations.said, "article": article}
+    made.globals |= {name: getattr(judge, name) for name in ("LOOKS", "OWN_DATA", "VERDICTS")}
+    made.globals["said"] = measures.said
     return made

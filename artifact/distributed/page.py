@@ -230,8 +230,12 @@ def times(df: pd.DataFrame) -> pd.DataFrame:
 
 def _ordered(df: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Sorted by case, in the order of CASES, and by these columns."""
-    place = df["case"].map(list(CASES).index)
-    return df.assign(_place=place).sort_values(["_place", *by], kind="stable", ignore_index=True)
+    return df.sort_values(
+        ["case", *by],
+        key=lambda x: x.map(list(CASES).index) if x.name == "case" else x,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def schedules(where: Path, df: pd.DataFrame) -> pd.DataFrame:

@@ -34,8 +34,14 @@ def table(report: pd.DataFrame, shown: Iterable[str], by: str = "entry") -> pd.D
     """
     df = report.drop_duplicates([by, "target"])
     used = registers(df.pivot(index=by, columns="target", values="registers")[df["target"].unique()])
-    hopper = df[df["target"] == HOPPER].set_index(by).drop(columns="registers")
-    return hopper.join(used).loc[list(dict.fromkeys(shown))].reset_index()
+    return (
+        df[df["target"] == HOPPER]
+        .set_index(by)
+        .drop(columns="registers")
+        .join(used)
+        .loc[list(dict.fromkeys(shown))]
+        .reset_index()
+    )
 
 
 def own(entries: Mapping[str, tuple[Path, str]], target: str) -> pd.DataFrame:

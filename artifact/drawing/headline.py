@@ -13,7 +13,6 @@ from artifact.drawing.pages import front
 from artifact.measure import records
 from artifact.verdicts import judge, load
 
-REDRAW = "python -m artifact.drawing.headline readme"
 README_FIGURE = paths.ROOT / "book" / "_static" / "readme.svg"
 #: A picture in a README follows the reader's colour scheme by itself.
 _SCHEME = "@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }"
@@ -32,8 +31,11 @@ def readme(folder: Path, target: Path = README_FIGURE) -> Path:
             f"{folder.name} has no records of a kernel beside a library of the vendor: make measure"
         )
     plt.close(drawn[2])
-    text = figures.to_svg(drawn[0], "readme").replace('<style type="text/css">', f'<style type="text/css">{_SCHEME}', 1)
-    text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(said["alt"])}" ', 1)
+    text = (
+        figures.to_svg(drawn[0], "readme")
+        .replace('<style type="text/css">', f'<style type="text/css">{_SCHEME}', 1)
+        .replace("<svg ", f'<svg role="img" aria-label="{html.escape(said["alt"])}" ', 1)
+    )
     return records.write_text(target, text + "\n")
 
 

@@ -8,16 +8,17 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 
 from artifact import paths, registry
-from artifact.book import figures, study, tables
-from artifact.book.text import Text, kept
-from artifact.drawing import formatting, provenance, style, summary
+from artifact.book import figures, study
+from artifact.book.facts import flat
+from artifact.book.text import Text, kept, listed, page, part
+from artifact.drawing import provenance, style, summary
 from artifact.drawing.pages import elsewhere, ledger, which
 from artifact.measure import records
 from artifact.measure.run import BUDGETS_S, Run, measure_point
+from artifact.verdicts import judge, load
 from kernels.contract import Problem
 
-#: The GPU that the prose of the chapters was written for.
-WRITTEN_FOR = paths.HOME
+#: Of a page whose GPU is another than the one that the prose of the chapters was written for.
 ELSEWHERE = (
     "*The numbers on this page are of the GPU named above. The explanations between them were written for an "
     "NVIDIA H200, and have to be read against these numbers.*"
@@ -46,34 +47,33 @@ def of(
     facts that `text` knows by then; None, or a table without rows, shows nothing. order: the published kernel first and
     our best last, for their looks; by default the system's variants. names: what figures call them.
     """
-    ranked = tuple(order or registry.variants(system))
-    return say, tables.tabler(system, text), figures.shower(system, text, ranked, names)
+    return (
+        say,
+        figures.tabler(system, text),
+        figures.shower(system, text, tuple(order or registry.variants(system)), names),
+    )
 
 
 def banner(run: Run, part: bool = False) -> None:
-    """Where a page's numbers come from, and that its prose was written for another GPU, if it was.
+    """Where a page's numbers come from, and the files of its kernels, which the built book links to.
+
+    That its prose was written for another GPU, or that its machine code is another compiler's than what was measured,
+    if so.
 
     part: the page is of a part of the system, and has neither its races nor its claims.
     """
-    say(provenance.banner(run), ELSEWHERE if run.gpu != WRITTEN_FOR else "", compiler(run), sources(run.room))
+    here, offered = metadata.version(NVRTC), importlib.import_module(f"kernels.{run.room}").VARIANTS
+    there = (run.machine.get("packages") or {}).get(NVRTC, here)
+    code = f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
+    files = dict.fromkeys(f"`{k.source.name}`" for k in offered.values() if k.source.suffix == ".cu")
+    say(
+        provenance.banner(run),
+        ELSEWHERE if run.gpu != paths.HOME else "",
+        code if run.mode != "measure" and there != here else "",
+        f"The kernels, in `kernels/{run.room}/`: {', '.join(files)}.",
+    )
     if not part:
         beside(run)
-
-
-def sources(system: str) -> str:
-    """Return the files of a system's kernels, which the built book links to, in Markdown."""
-    offered = importlib.import_module(f"kernels.{system}").VARIANTS
-    files = dict.fromkeys(k.source.name for k in offered.values() if k.source.suffix == ".cu")
-    return f"The kernels, in `kernels/{system}/`: {', '.join(f'`{file}`' for file in files)}."
-
-
-def compiler(run: Run) -> str:
-    """Which compiler the machine code on a page is of, where what was measured is another's; else nothing."""
-    here = metadata.version(NVRTC)
-    there = (run.machine.get("packages") or {}).get(NVRTC, here)
-    if run.mode == "measure" or there == here:
-        return ""
-    return f"*Machine code on this page is of NVRTC {here}, which made the page; what was measured is of {there}.*"
 
 
 def beside(run: Run) -> None:
@@ -87,13 +87,12 @@ def beside(run: Run) -> None:
         return
     df, show = summary.table(found, run.room), figures.shower(run.room)
     if df["gpu"].nunique() > 1:
-        show(
-            "gpus",
-            summary.drawn(df),
-            alt=summary.alt(df),
-            caption=f"On {formatting.listed(found)}. {summary.caption(df)}",
-        )
-    say(elsewhere.summary(provenance.changed(provenance.judged(found, run.room)), found))
+        said = summary.told(df)
+        show("gpus", summary.drawn(df), alt=said["alt"], caption=f"On {listed(found)}. {said['caption']}")
+    mine = [claim for claim in load.claims() if claim.room == run.room]
+    changed = provenance.changed(judge.everywhere(mine, found))["id"].tolist()
+    told = {"gpus": listed(found), "count": len(changed), "links": part("links", changed, elsewhere.LEDGER)}
+    say(page("elsewhere")("differ" if changed else "same", flat(told)))
 
 
 def data(system: str, name: str, df: pd.DataFrame) -> str:
@@ -108,8 +107,9 @@ def verdicts(run: Run) -> pd.DataFrame:
     """
     judged = study.Study(run).verdicts
     head = judged.loc[judged["where"].str.contains("abstract", case=False), "id"].tolist()
-    first = head if len(head) >= FEW else ()
-    display(HTML(ledger.ledger({run.machine["gpu"]: judged}, "ledger.html", first)))
+    display(
+        HTML(ledger.ledger({run.machine["gpu"]: judged}, beside="ledger.html", first=head if len(head) >= FEW else ()))
+    )
     return judged
 
 
@@ -128,9 +128,8 @@ def run_own(run: Run, problem: Problem, names: list[str]) -> None:
         say("There is no GPU here, so it was compiled and not run.")
         return
     every = run.variants() | run.baselines()
-    contenders = {name: every[name] for name in names}
-    found = measure_point(problem, contenders, run.device, BUDGETS_S[run.preset])
+    found = measure_point(problem, {name: every[name] for name in names}, run.device, BUDGETS_S[run.preset])
     last = found[names[-1]][2].median_us
     timed = [(name, t.median_us, last / t.median_us, errors.rel_err) for name, (_, errors, t) in found.items()]
     spec = {"caption": f"Over: {style.name(names[-1])}.", "columns": [{"of": of, "as": how} for of, how in OWN.items()]}
-    display(HTML(tables.styled(pd.DataFrame(timed, columns=list(OWN)), spec).to_html()))
+    display(HTML(figures.styled(pd.DataFrame(timed, columns=list(OWN)), spec).to_html()))

@@ -1,8 +1,8 @@
 """What the axes of several figures need: ticks, lines, legends."""
 
 import itertools
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,17 +22,6 @@ def number(value: float, _=None) -> str:
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
 
 
-def size_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels for sizes, one notation for the whole axis.
-
-    2ⁿ if all are powers of two and the largest is at least 2¹⁵, else digits in groups of three.
-    """
-    powers = [round(np.log2(tick)) for tick in ticks]
-    if max(ticks) >= 2**15 and all(t == 2**p for t, p in zip(ticks, powers, strict=True)):
-        return ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
-    return [f"{tick:,.0f}".replace(",", "\u202f") for tick in ticks]
-
-
 def ticks(axis, at: Sequence[float], form=number) -> None:
     """Put ticks of an axis at these places and nowhere else, which `form` writes."""
     axis.set_major_locator(FixedLocator(at))
@@ -47,19 +36,25 @@ def log(axis, fine: bool = False) -> None:
     usual = (1, 2, 5) if fine or decades < 1.6 else (1,)
     steps = (1, 1.5, *range(2, 10)) if decades < 0.45 else (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else usual
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    places = [step * 10.0**power for power in powers for step in steps]
-    ticks(axis, [t for t in places if low * 0.999 <= t <= high * 1.001])
+    ticks(
+        axis,
+        [t for t in [step * 10.0**power for power in powers for step in steps] if low * 0.999 <= t <= high * 1.001],
+    )
 
 
 def sizes(ax, values: Sequence[float], most: int = 4) -> None:
     """Make the x axis logarithmic, with ticks at the measured sizes.
 
-    Where there are many, every second or third tick is labelled.
+    Where there are many, every second or third tick is labelled: by 2ⁿ if all are powers of two and the largest is at
+    least 2¹⁵, else by digits in groups of three.
     """
     values = sorted(set(values))
     labelled = values[::-1][:: -(-len(values) // most)][::-1]
+    powers, labels = np.log2(labelled).round().astype(int), [f"{x:,.0f}".replace(",", "\u202f") for x in labelled]
+    if labelled[-1] >= 2**15 and np.array_equal(labelled, 2.0**powers):
+        labels = ["2" + f"{p}".translate(SUPERSCRIPTS) for p in powers]
     ax.set_xscale("log", base=2)
-    ticks(ax.xaxis, labelled, FixedFormatter(size_labels(labelled)))
+    ticks(ax.xaxis, labelled, FixedFormatter(labels))
     ax.xaxis.set_minor_locator(FixedLocator(values))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
@@ -118,8 +113,9 @@ def hollow(marker="o") -> dict:
 def behind(data: pd.DataFrame, *stated: pd.DataFrame) -> pd.DataFrame:
     """Return the table behind a figure: what was measured, and below it what was stated."""
     parts = [data.assign(source="measured"), *(rows.assign(source="stated") for rows in stated if len(rows))]
-    columns = dict.fromkeys(c for part in parts for c in part.columns if c != "source")
-    return pd.concat(parts, ignore_index=True)[["source", *columns]]
+    return pd.concat(parts, ignore_index=True)[
+        ["source", *dict.fromkeys(c for part in parts for c in part.columns if c != "source")]
+    ]
 
 
 def right(ax, y: float, points: float, text: str, **how) -> None:
@@ -138,18 +134,8 @@ def right(ax, y: float, points: float, text: str, **how) -> None:
     )
 
 
-class End(NamedTuple):
-    """Where a line ends, and what it is called there; `alone` is a point that no line leads to."""
-
-    name: str
-    x: float
-    y: float
-    colour: str
-    alone: bool = False
-
-
-#: From this share of the axes' width on, there is no room for a name beside a point.
-NEAR = 0.8
+#: Where a line ends, and what it is called there; `alone` is a point that no line leads to.
+End = namedtuple("End", "name x y colour alone", defaults=[False])
 
 
 def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
@@ -166,16 +152,21 @@ def ends(ax, lines: Sequence[End], apart: float = 11.0) -> None:
 
     def place(line: End) -> tuple[float, bool]:
         """Where a name stands, the margin first, and whether on the left of there."""
-        return (-np.inf, False) if at[line][0] > NEAR else (line.x, line.alone and at[line][0] > 0.4)
+        # From there on, there is no room for a name beside a point.
+        return (-np.inf, False) if at[line][0] > 0.8 else (line.x, line.alone and at[line][0] > 0.4)
 
-    ordered = sorted(lines, key=lambda line: (place(line), at[line][1]))
-    for (x, left), group in itertools.groupby(ordered, place):
+    for (x, left), group in itertools.groupby(sorted(lines, key=lambda line: (place(line), at[line][1])), place):
         here, side = list(group), -1 if left else 1
         near, name = (ax.transAxes + ScaledTranslation(side * p / 72, 0, fig.dpi_scale_trans) for p in (16, 19))
         for line, level in zip(here, spaced([at[line][1] for line in here], apart / height), strict=True):
             where = {"xytext": (1 if x == -np.inf else at[line][0], level), "annotation_clip": False}
-            to = {"arrowstyle": "-", "color": line.colour, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 4}
-            ax.annotate("", line[1:3], **where, textcoords=near, arrowprops=to)
+            ax.annotate(
+                "",
+                line[1:3],
+                **where,
+                textcoords=near,
+                arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 4},
+            )
             how = {"va": "center", "ha": "right" if left else "left", "fontsize": 8.5}
             ax.annotate(line.name, line[1:3], **where, textcoords=name, **how)
 

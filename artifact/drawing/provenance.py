@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.book import html
+from artifact.book import text
 from artifact.measure import device, records, run
-from artifact.verdicts import evidence, judge, load, measures
+from artifact.verdicts import evidence, measures
 
 # ---------------------------------------------------------------- where a page's numbers come from
 
@@ -42,8 +39,16 @@ class Origin:
         other.
         """
         found = folders(self.folder, paths.RECORDED)
-        made = {gpu: _made(at) for gpu, at in found.items() if not alone or at == self.folder}
-        return html.part("banner", made, self.fresh) if made else html.part("nothing_yet", self.missing)
+        made = {}
+        for gpu, at in ((gpu, at) for gpu, at in found.items() if not alone or at == self.folder):
+            machines = (records.read_machine(at / system) for system in records.systems(at))
+            parts = sorted((part for machine in machines for part in records.made(machine)), key=lambda part: part.date)
+            days, commits = ([*dict.fromkeys(of)] for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
+            made[gpu] = {
+                "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
+                "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
+            }
+        return text.part("banner", made, self.fresh) if made else text.part("nothing_yet", self.missing)
 
 
 def banner(here: run.Run) -> str:
@@ -52,7 +57,7 @@ def banner(here: run.Run) -> str:
     An admonition as HTML, because Markdown in a cell's output knows none, here or in the book.
     """
     first, *later = records.made(here.machine)
-    return html.part("of_run", here, first, later)
+    return text.part("of_run", here, first, later)
 
 
 def name(folder: Path) -> str:
@@ -72,17 +77,6 @@ def folders(own: Path | None, shipped: Path = paths.RECORDED) -> dict[str, Path]
     return {name(first[slug]): first[slug] for slug in dict.fromkeys(folder.name for folder in every)}
 
 
-def _made(folder: Path) -> dict[str, str]:
-    """Tell when and by which commits the systems of a GPU were measured, which may be several."""
-    machines = (records.read_machine(folder / system) for system in records.systems(folder))
-    parts = sorted((part for machine in machines for part in records.made(machine)), key=attrgetter("date"))
-    days, commits = (list(dict.fromkeys(of)) for of in zip(*((p.date[:10], p.commit) for p in parts), strict=True))
-    return {
-        "when": " to ".join(dict.fromkeys((days[0], days[-1]))),
-        "by": f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}",
-    }
-
-
 def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     """Resolve a notebook's parameters to a GPU's folder, as `run.start` does, without measuring.
 
@@ -97,10 +91,6 @@ def origin(mode: str, gpu: str, folder: str | Path = "") -> Origin:
     known = records.list_gpus(root)
     own = None if not known or (here and slug not in known) else records.resolve(slug, root)
     return Origin(own.name if own else slug, own, bool(here))
-
-
-#: Two columns, name and value, as HTML without a head: rows of them, and a caption.
-facts = partial(html.part, "facts")
 
 
 # ---------------------------------------------------------------- how GPUs differ
@@ -126,8 +116,6 @@ ROOFS = {
 #: What was sampled while kernels ran, at squares of at least LARGE: column -> what it is called, its unit.
 LOADS = {"power_w": ("power", "W"), "sm_mhz": ("SM clock", "MHz")}
 LARGE = 4096
-#: What a record says of a clock that nothing held back.
-FREE = ("", "none")
 _KEY = ["room", "experiment", *records.KEY]
 
 
@@ -151,40 +139,30 @@ def changed(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return given[given.mask(given == measures.NOT_MEASURED).nunique(axis=1) > 1].reset_index()
 
 
-def judged(found: Mapping[str, Path], system: str) -> dict[str, pd.DataFrame]:
-    """Return verdicts on the claims of a system, of each GPU that has records of it."""
-    having = {gpu: folder for gpu, folder in found.items() if system in records.systems(folder)}
-    return judge.everywhere([claim for claim in load.claims() if claim.room == system], having)
-
-
 def machines(found: Mapping[str, Path]) -> pd.DataFrame:
     """Tell the GPUs apart.
 
     A row for each quantity that any of them states, a column for each GPU with its value and, behind the first, the
     ratio to that of the first.
     """
-    rows = [(what, gpu, *value) for gpu, folder in found.items() for what, *value in _told(folder)]
+    rows = []
+    for gpu, folder in found.items():
+        machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
+        stated = ((what, machine.get(key), unit, one) for key, (what, unit, one) in TOLD.items())
+        rows += [(what, gpu, n / one, unit) for what, n, unit, one in stated if isinstance(n, int | float)]
+        for what, (loops, column, unit) in ROOFS.items():
+            rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
+            if rates:
+                rows.append((what, gpu, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)))
     df = pd.DataFrame([*rows, *loads(found)], columns=["what", "gpu", "value", "unit"])
     order = [what for what in (*(told[0] for told in TOLD.values()), *ROOFS, *df["what"]) if what in set(df["what"])]
     ratio = df["value"] / df["what"].map(df[df["gpu"] == next(iter(found), "")].set_index("what")["value"])
     cells = [
-        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < np.inf)
+        f"{value:,.0f} {unit}".strip() + f" ({by:.2f}×)" * (gpu != next(iter(found)) and 0 < by < float("inf"))
         for gpu, value, unit, by in zip(df["gpu"], df["value"], df["unit"], ratio, strict=True)
     ]
     table = df.assign(cell=cells).pivot(index="what", columns="gpu", values="cell").reindex(columns=list(found))
     return table.loc[list(dict.fromkeys(order))].fillna("not recorded").rename_axis(columns=None).reset_index()
-
-
-def _told(folder: Path) -> Iterator[tuple[str, float, str]]:
-    """Yield what it is called, value and unit of what a GPU's machine states and its ceilings were measured at."""
-    machine, known = records.read_machine(folder / records.systems(folder)[0]), evidence.ceilings(folder)
-    for key, (what, unit, one) in TOLD.items():
-        if isinstance(machine.get(key), int | float):
-            yield what, machine[key] / one, unit
-    for what, (loops, column, unit) in ROOFS.items():
-        rates = {known[loop][column]: loop for loop in reversed(loops) if loop in known}
-        if rates:
-            yield what, max(rates), unit + f", `{rates[max(rates)]}`" * (len(loops) > 1)
 
 
 def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
@@ -196,12 +174,9 @@ def loads(found: Mapping[str, Path]) -> Iterator[tuple[str, str, float, str]]:
     for unit in registry.UNITS:
         systems = [system.room for system in registry.find().values() if system.unit == unit]
         each = {gpu: df for gpu, folder in found.items() if len(df := _large(folder, systems))}
-        if not each:
-            continue
-        df = pd.concat(each, names=["gpu"])
-        shared = df.groupby(_KEY)["m"].transform("size") == len(each)
-        for gpu, own in df[shared].groupby(level="gpu", sort=False):
-            held = 100 * (~own["throttle"].isin(FREE)).mean()
+        df = pd.concat(each or {"": pd.DataFrame(columns=[*_KEY, "throttle", *LOADS])}, names=["gpu"])
+        for gpu, own in df[df.groupby(_KEY)["m"].transform("size") == len(each)].groupby(level="gpu", sort=False):
+            held = 100 * (~own["throttle"].isin(["", "none"])).mean()
             yield from ((f"{said} under load, {unit}", gpu, own[c].median(), of) for c, (said, of) in LOADS.items())
             yield f"clock held back, {unit}", gpu, held, f"% of {len(own)} rows"
 
@@ -210,5 +185,4 @@ def _large(folder: Path, systems: Sequence[str]) -> pd.DataFrame:
     """Return rows of these systems that are of large squares and whose power was sampled, by what they are of."""
     paths = [folder / system / f"{e}.csv" for system in systems for e in records.experiments(folder / system)]
     df = pd.concat([pd.DataFrame(columns=list(records.COLUMNS)), *map(records.read, paths)], ignore_index=True)
-    square = (df["m"] == df["n"]) & (df["n"] == df["k"]) & (df["m"] >= LARGE)
-    return df[square & df["power_w"].notna()].drop_duplicates(_KEY)
+    return df.query("m == n and n == k and m >= @LARGE and power_w.notna()").drop_duplicates(_KEY)

@@ -19,9 +19,17 @@ THICK = {"linewidth": 1.8, "solid_capstyle": "projecting"}
 Mark = tuple[Any, ...]
 
 
-def picture(xlim: tuple[float, float], ylim: tuple[float, float], *marks: Mark, height: float = 0.0) -> Any:
-    """Return a figure of marks without axes: as high as its limits ask for, or so many inches."""
-    fig, ax = plt.subplots(figsize=(WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])))
+def picture(
+    xlim: tuple[float, float], ylim: tuple[float, float], *marks: Mark, height: float = 0.0, whole: bool = False
+) -> Any:
+    """Return a figure of marks without axes: as high as its limits ask for, or so many inches.
+
+    whole: the limits are the edges of the figure.
+    """
+    size = WIDTH, height or WIDTH * abs(ylim[1] - ylim[0]) / (xlim[1] - xlim[0])
+    fig, ax = plt.subplots(figsize=size, layout="none" if whole else None)
+    if whole:
+        fig.subplots_adjust(0, 0, 1, 1)
     ax.set(xlim=xlim, ylim=ylim, aspect="auto" if height else "equal")
     ax.axis("off")
     draw(ax, *marks)
@@ -75,14 +83,9 @@ def grid(ax, x: float, rows: int, columns: int, down: int, across: int, cell: fl
 
 
 def pointer(ax, x0: float, y0: float, x1: float, y1: float, colour: str, **how) -> None:
-    """Draw an `arrow` from one point to another."""
-    arrow(ax, (x0, y0), (x1, y1), colour, **how)
-
-
-def arrow(ax, start, end, colour, **how) -> None:
-    """Draw an arrow between two points, (x, y) each."""
-    more = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
-    ax.add_patch(FancyArrowPatch(start, end, shrinkA=0, shrinkB=0, **more))
+    """Draw an arrow from one point to another."""
+    more: Any = {"arrowstyle": "-|>", "mutation_scale": 7, "linewidth": 0.9, "color": colour} | how
+    ax.add_patch(FancyArrowPatch((x0, y0), (x1, y1), shrinkA=0, shrinkB=0, **more))
 
 
 def short(value: float) -> str:

@@ -5,15 +5,15 @@ ours, and a library of the vendor. Its summary.toml names them; a system without
 have all three, those with the most points first.
 """
 
+import fnmatch
 import importlib
 import re
 import textwrap
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
-from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,12 +24,10 @@ from pydantic import with_config
 
 from artifact import registry
 from artifact.book import facts, study, text
-from artifact.drawing import formatting, plot, style
+from artifact.drawing import plot, style
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, page
+from artifact.verdicts import evidence, judge, load, measures
 
-#: What the vendor's libraries are called in records.
-VENDOR = ("cusparse*", "cublas*")
 #: Races of a system that says nothing of them.
 MOST = 2
 COLUMNS = (
@@ -52,7 +50,7 @@ class Race:
     best: Sequence[str]  #: ours
     otherwise: Sequence[str] = ()  #: experiments, where not all GPUs with records of the system have those
     at: Mapping[str, list] = field(default_factory=dict)  #: column of the records -> values
-    vendor: Sequence[str] = VENDOR
+    vendor: Sequence[str] = ("cusparse*", "cublas*")  #: the vendor's libraries
     ceiling: str = ""  #: microbenchmark that limits the useful work; else bytes alone
     stated: Sequence[str] = ()  #: claims whose published numbers are speedups over the library
     stated_at: str = ""  #: over what or where, if that is not what is raced
@@ -63,22 +61,14 @@ def races(system: str, folder: Path) -> list[Race]:
 
     Raises ValueError for a key of summary.toml that is none.
     """
-    if (declared := registry.races(system)) is None:
-        return _found(system, folder)
-    return [
-        registry.checked(Race, {"room": system} | race, registry.FOLDER / system / registry.RACES) for race in declared
-    ]
-
-
-def _found(system: str, folder: Path) -> list[Race]:
+    if (declared := registry.races(system)) is not None:
+        path = registry.FOLDER / system / registry.RACES
+        return [registry.checked(Race, {"room": system} | race, path) for race in declared]
     variants = importlib.import_module(f"kernels.{system}").VARIANTS
-    published = [name for name, kernel in variants.items() if kernel.published]
-    ours = [name for name, kernel in variants.items() if not kernel.published]
-    made = [
-        Race(system, experiment, [experiment], published, ours) for experiment in records.experiments(folder / system)
-    ]
-    raced = [(len(points(race, folder)), race) for race in made]
-    return [race for n, race in sorted(raced, key=lambda pair: -pair[0])[:MOST] if n]
+    published, ours = ([n for n, kernel in variants.items() if kernel.published == theirs] for theirs in (True, False))
+    found = [Race(system, name, [name], published, ours) for name in records.experiments(folder / system)]
+    count = {race.says: len(points(race, folder)) for race in found}
+    return [race for race in sorted(found, key=lambda race: -count[race.says])[:MOST] if count[race.says]]
 
 
 def points(race: Race, folder: Path) -> pd.DataFrame:
@@ -88,21 +78,18 @@ def points(race: Race, folder: Path) -> pd.DataFrame:
     point.
     """
     files = [folder / race.room / f"{e}.csv" for e in race.experiments]
-    found = [records.read(path) for path in files if path.is_file()] or [pd.DataFrame(columns=list(records.COLUMNS))]
-    df = study.where(pd.concat(found, ignore_index=True), **race.at)
-    sides = ("published", "best", "vendor")
-    times = pd.DataFrame({side: _fastest(df, getattr(race, side)) for side in sides}).dropna()
-    work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(times.index)
+    read = [records.read(path) for path in files if path.is_file()] or [pd.DataFrame(columns=list(records.COLUMNS))]
+    df, times = study.where(pd.concat(read, ignore_index=True), **race.at), {}
+    for side in ("published", "best", "vendor"):
+        named = {n for pattern in getattr(race, side) for n in fnmatch.filter(df["variant"].unique(), pattern)}
+        times[side] = df[df["variant"].isin(named)].groupby(KEY)["median_us"].min()
+    made = pd.DataFrame(times).dropna()
+    work = df.groupby(KEY)[["least_bytes", "useful_flops"]].max().reindex(made.index)
     known = evidence.ceilings(folder)
     gbps = known.get("copy", {}).get("gbps", np.nan)
     tflops = known.get(race.ceiling, {}).get("tflops", np.nan) if race.ceiling else np.inf
     # The least time: every operand once at the rate of a copy, and the useful work at the ceiling.
-    return times.assign(limit=np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6))
-
-
-def _fastest(df: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    chosen = df["variant"].map(lambda v: any(fnmatch(v, name) for name in names))
-    return df[chosen.astype(bool)].groupby(KEY)["median_us"].min()
+    return made.assign(limit=np.maximum(work["least_bytes"] / gbps / 1e3, work["useful_flops"] / tflops / 1e6))
 
 
 def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
@@ -125,16 +112,16 @@ def table(folders: Mapping[str, Path], only: str = "") -> pd.DataFrame:
                 "instead_of": "" if race is asked else ", ".join(asked.experiments),
                 "stated_at": race.stated_at,
             } | _stated([claims[i] for i in asked.stated if i in claims])
-            rows += [told | {"gpu": gpu, "points": len(df)} | _speeds(df) for gpu, df in raced.items()]
+            for gpu, df in raced.items():
+                over = df[["published", "best", "limit"]].rdiv(df["vendor"], axis=0)
+                # NaN of the limit where no ceiling is known.
+                ends = {"": np.exp(np.log(over).mean(skipna=False)), "_least": over.min(), "_most": over.max()}
+                rows.append(
+                    told
+                    | {"gpu": gpu, "points": len(df)}
+                    | {f"{side}{end}": of[side] for end, of in ends.items() for side in over}
+                )
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _speeds(df: pd.DataFrame) -> dict[str, float]:
-    """Return means and ends of the speedups over the vendor; NaN of the limit where no ceiling is known."""
-    over = df[["published", "best", "limit"]].rdiv(df["vendor"], axis=0)
-    means = {side: records.geomean(values) if values.notna().all() else np.nan for side, values in over.items()}
-    ends = {"least": over.min(), "most": over.max()}
-    return means | {f"{side}_{end}": of[side] for side in ("published", "limit") for end, of in ends.items()}
 
 
 def _raced(race: Race, having: Mapping[str, Path]) -> tuple[Race, dict[str, pd.DataFrame]]:
@@ -145,9 +132,10 @@ def _raced(race: Race, having: Mapping[str, Path]) -> tuple[Race, dict[str, pd.D
     tried = []
     for one in (race, *([replace(race, experiments=race.otherwise)] if race.otherwise else [])):
         found = {gpu: df for gpu, folder in having.items() if len(df := points(one, folder))}
-        first = next(iter(found.values()), pd.DataFrame()).index
-        shared = {gpu: df for gpu, df in found.items() if df.index.isin(first).any()}
-        index = reduce(lambda index, df: index[index.isin(df.index)], shared.values(), first)
+        index = next(iter(found.values()), pd.DataFrame()).index
+        shared = {gpu: df for gpu, df in found.items() if df.index.isin(index).any()}
+        for df in shared.values():
+            index = index[index.isin(df.index)]
         tried.append((one, {gpu: df.loc[index] for gpu, df in shared.items() if len(index)}))
     return max(tried, key=lambda pair: len(pair[1]))  # the first of them, if they are alike
 
@@ -160,25 +148,34 @@ def _stated(claims: Sequence[load.Claim]) -> dict[str, Any]:
     found = [float(n) for c in claims for n in re.findall(r"\d+(?:\.\d+)?", c.published)]
     if not found:
         return {"stated": "", "stated_at": ""}
-    low, high = min(found), max(found)
-    said = claims[0].published if len(claims) == 1 else f"{low:g}–{high:g}×"
-    return {"stated": said, "stated_low": low, "stated_high": high}
+    return {
+        "stated": claims[0].published if len(claims) == 1 else f"{min(found):g}–{max(found):g}×",
+        "stated_low": min(found),
+        "stated_high": max(found),
+    }
 
 
 # ---------------------------------------------------------------- the figure
 
-#: side -> what the legend says, and how it is drawn.
-SIDES: dict[str, tuple[str, dict[str, str]]] = {
-    "published": ("as published, rebuilt here", {"color": style.PUBLISHED, "marker": "o"}),
-    "best": ("our best kernel", {"color": style.BEST, "marker": "D"}),
-    "limit": ("the limit of the GPU", {"color": style.BOUND, "marker": "|"}),
+#: How a mark of the first GPU is drawn, and one of another.
+FILLED, HOLLOW = {"markersize": 7}, {"markersize": 5, "markerfacecolor": "none", "markeredgewidth": 1.3}
+#: side -> what the legend says, and how it is drawn, for the first GPU and for the others.
+SIDES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "published": ("as published, rebuilt here", {"color": style.PUBLISHED, "marker": "o"}, FILLED, HOLLOW),
+    "best": ("our best kernel", {"color": style.BEST, "marker": "D"}, FILLED, HOLLOW),
+    "limit": (
+        "the limit of the GPU",
+        {"color": style.BOUND, "marker": "|", "markeredgewidth": 1.6},
+        {"markersize": 11},
+        {"markersize": 7},
+    ),
 }
 #: Claims that a series of the source's own decides, and no record of a GPU here: counted apart from all verdicts.
 OWN = "the source's own data"
 #: Verdict -> sign, and how its part of a bar is drawn: half transparent, so that the ink on it can be read in both
 #: modes of the page; in a frame if nothing was measured here.
 VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
-    verdict: (page.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
+    verdict: (judge.LOOKS[verdict][0], {"facecolor": colour, "alpha": 0.45, "linewidth": 0})
     for verdict, colour in (
         (measures.REPRODUCED, style.BASELINE),
         (measures.PARTLY, style.RUNGS[3]),
@@ -191,75 +188,58 @@ VERDICTS: dict[str, tuple[str, dict[str, Any]]] = {
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
 #: Inches of a row: what the source states, the marks of each GPU, the gap to the next row; a line of words.
 STATED, STEP, GAP, LINE = 0.13, 0.175, 0.08, 0.17
-#: A verdict's number is written into its part of a bar where it has so many inches.
-ROOM_FOR_NUMBER = 0.3
-
-
-class Layout(NamedTuple):
-    """A figure for a page, or for a narrow one, where the verdicts lie below the races and not beside them."""
-
-    width: float  #: inches
-    letters: int  #: of a line of words above the marks
-    around: float  #: inches for the legend above and the axis below
-    legend: float  #: inches for the legend of the verdicts
-    columns: int  #: of the legends
-    bar: float  #: inches of a bar of verdicts, about
-    lines: int  #: of words above the marks: the finding; narrow, the system and two lines for the finding
-
-
-WIDE = Layout(style.WIDTH, 200, 1.0, 0.4, 4, 1.5, 1)
-NARROW = Layout(4.1, 54, 1.3, 0.75, 2, 3.2, 3)
+#: A figure for a page, or for a narrow one, where the verdicts lie below the races and not beside them. width: inches;
+#: letters: of a line of words above the marks; around: inches for the legend above and the axis below; legend: inches
+#: for the legend of the verdicts; columns: of the legends; bar: inches of a bar of verdicts, about; lines: of words
+#: above the marks, the finding, or narrow, the system and two lines for the finding.
+Layout = namedtuple("Layout", "width letters around legend columns bar lines")
+WIDE, NARROW = Layout(style.WIDTH, 200, 1.0, 0.4, 4, 1.5, 1), Layout(4.1, 54, 1.3, 0.75, 2, 3.2, 3)
 
 
 def drawn(df: pd.DataFrame, verdicts: Counts | None = None) -> tuple | None:
     """Draw `figure` for a page, return the data behind it, and `figure` for a narrow page; None for no rows."""
-    made = figure(df, verdicts)
-    return None if made is None else (*made, figure(df, verdicts, NARROW)[0])
+    return None if df.empty else (*figure(df, verdicts), figure(df, verdicts, NARROW)[0])
 
 
-def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WIDE) -> Any:
+def figure(df: pd.DataFrame, verdicts: Counts | None = None, layout: Layout = WIDE) -> tuple[Any, pd.DataFrame]:
     """Draw a row for each race of `table`.
 
     Speedups over the vendor's fastest on a log axis, the first GPU's in filled marks, below them those of the others,
     smaller and hollow. verdicts: a bar for each system and GPU, beside the system's first row. (fig, data), with a
-    column for each verdict; None for no rows.
+    column for each verdict.
     """
-    if df.empty:
-        return None
     gpus = list(dict.fromkeys([*(gpu for _, gpu in verdicts or ()), *df["gpu"]]))
-    marks, words = STEP * len(gpus), layout.lines * LINE + STATED
+    marks, words, narrow = STEP * len(gpus), layout.lines * LINE + STATED, layout is NARROW
     top = df.groupby(["room", "race"], sort=False).ngroup() * (words + marks + GAP)
     #: All places are inches from the top of the axes: where a row begins, its marks begin and end, a GPU's are.
     rows = df.assign(top=top, begin=top + words, low=top + words + marks)
     rows["at"] = rows["begin"] + STEP * (df["gpu"].map(gpus.index) + 0.5)
-    below = (LINE + marks + GAP) * df["room"].nunique()
-    fig, axes = _axes(rows["low"].max() + GAP / 2, below if verdicts else 0, layout)
-    handles = _race(axes[0], rows, gpus)
-    _words(axes[0], rows, gpus, layout)
-    if verdicts:
-        _bars(axes[1], rows.drop_duplicates("room"), gpus, verdicts, layout)
-        counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
-        df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
-    plot.legend(fig, handles, columns=layout.columns)
-    return fig, df
-
-
-def _axes(high: float, below: float, layout: Layout) -> tuple[Any, Sequence[Any]]:
-    """Return the figure, and the axes of the races and of the verdicts, so many inches high.
-
-    below: of the bars of verdicts where they lie below the races; 0 where none are drawn.
-    """
-    ends = [high, below if layout is NARROW else high][: 2 if below else 1]
-    size = (layout.width, layout.around + high + (below * (layout is NARROW) + layout.legend) * bool(below))
-    wide = {"ncols": len(ends), "width_ratios": (3.1, 1)[: len(ends)]}
-    cells: Any = {"nrows": len(ends), "height_ratios": ends} if layout is NARROW else wide
-    fig, axes = plt.subplots(**cells, figsize=size, squeeze=False)
-    for ax, end in zip(axes.flat, ends, strict=True):
+    #: Inches of the races, and of the verdicts below or beside them.
+    high = [rows["low"].max() + GAP / 2]
+    high += [(LINE + marks + GAP) * df["room"].nunique() if narrow else high[0]] * bool(verdicts)
+    cells: Any = (
+        {"nrows": len(high), "height_ratios": high}
+        if narrow
+        else {"ncols": len(high), "width_ratios": (3.1, 1)[: len(high)]}
+    )
+    fig, axes = plt.subplots(
+        **cells,
+        figsize=(layout.width, layout.around + (sum(high) if narrow else high[0]) + layout.legend * bool(verdicts)),
+        squeeze=False,
+    )
+    for ax, end in zip(axes.flat, high, strict=True):
         ax.set_ylim(end, 0)
         ax.grid(visible=False)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-    return fig, axes.flat
+    handles = _race(axes.flat[0], rows, gpus)
+    _words(axes.flat[0], rows, gpus, layout)
+    if verdicts:
+        _bars(axes.flat[1], rows.drop_duplicates("room"), gpus, verdicts, layout)
+        counts = [verdicts.get(key, {}) for key in zip(df["room"], df["gpu"], strict=True)]
+        df = df.assign(**{verdict: [of.get(verdict, 0) for of in counts] for verdict in VERDICTS})
+    plot.legend(fig, handles, columns=layout.columns)
+    return fig, df
 
 
 def _line(ax: Any, at: float, said: str, **how: Any) -> None:
@@ -270,16 +250,20 @@ def _line(ax: Any, at: float, said: str, **how: Any) -> None:
 
 def _words(ax: Any, rows: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> None:
     """Write what was found, above the marks of a row; system and race left of them, or narrow, above that."""
-    first = rows.drop_duplicates(["room", "race"])
-    for (_, own), row in zip(rows.groupby(["room", "race"], sort=False), first.itertuples(), strict=True):
-        said = "\n".join(textwrap.wrap(finding(own, gpus), layout.letters))
+    ax.set_yticks([])
+    short = records.short_gpus(gpus)
+    for _, own in rows.groupby(["room", "race"], sort=False):
+        # What a race finds by the first GPU that ran it, and which GPUs did not.
+        row, absent = own.iloc[0], text.listed(short[gpu] for gpu in gpus if gpu not in set(own["gpu"]))
+        found = text.page("races")("finding", facts.flat({"of": row.to_dict(), "absent": absent}))
+        said = "\n".join(textwrap.wrap(found, layout.letters))
         if layout is NARROW:
             _line(ax, row.top + LINE / 2, f"{row.system}: {row.race}", weight="bold")
             _line(ax, row.top + LINE, said, va="top")
         else:
             _line(ax, row.top + LINE / 2, said)
-    ax.set_yticks([])
     if layout is WIDE:
+        first = rows.drop_duplicates(["room", "race"])
         names = ["\n".join(textwrap.wrap(race, 22)) for race in first["race"]]
         ax.set_yticks(first["top"] + LINE / 2, first["system"], weight="bold")
         ax.set_yticks(first["top"] + LINE, names, minor=True, va="top", fontsize=8.2, linespacing=1.2)
@@ -289,87 +273,64 @@ def _words(ax: Any, rows: pd.DataFrame, gpus: Sequence[str], layout: Layout) -> 
 def _race(ax: Any, rows: pd.DataFrame, gpus: Sequence[str]) -> dict[str, object]:
     """Draw the marks of all rows, and return what the legend says of them."""
     first, ends = rows.drop_duplicates(["room", "race"]), ["published_least", "published_most", "best", "limit"]
-    every = rows[[*ends, "stated_low", "stated_high"]].assign(vendor=1).to_numpy(float)
+    every, top = rows[[*ends, "stated_low", "stated_high"]].assign(vendor=1).to_numpy(float), first["begin"] - STATED
     ax.set_xscale("log")
-    ax.set_xlim(np.nanmin(every) / 1.15, np.nanmax(every) * 1.45)
+    ax.set_xlim(np.nanmin(every) / 1.15, right := np.nanmax(every) * 1.45)
     plot.log(ax.xaxis, fine=True)
     ax.set_xlabel("times as fast as the vendor's fastest library")
     # The words between the rows stay free of lines.
     for tick in ax.get_xticks():
-        at = ([tick] * len(first), first["begin"] - STATED, first["low"])
-        ax.vlines(*at, color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
+        ax.vlines([tick] * len(first), top, first["low"], color=style.INK, alpha=0.16, linewidth=0.6, zorder=0)
     blue: dict[str, Any] = {"color": style.BASELINE, "linewidth": 1.6}
-    ax.vlines([1] * len(first), first["begin"] - STATED, first["low"], zorder=1, **blue)
+    ax.vlines([1] * len(first), top, first["low"], zorder=1, **blue)
     handles: dict[str, object] = {"the vendor's fastest library": Line2D([], [], **blue)}
-    for row in first[first["stated_low"].notna()].itertuples():
+    for row in first[first["stated_low"].notna()].itertuples():  # a value, from one to another, or from one on
         handles["stated by the source"] = Line2D([], [], **plot.hollow())
-        _said(ax, row)
-    for one in rows.itertuples():
-        handles |= _marks(ax, one, one.gpu == gpus[0])
+        place = row.begin - STATED / 2
+        how = plot.hollow() | {"linestyle": "-", "color": style.CLAIM, "markersize": 6}
+        ax.plot([row.stated_low, row.stated_high], [place] * 2, **how)
+        if re.match(r"(above|over|at least)\b", row.stated):
+            to = {"arrowstyle": "->", "color": style.CLAIM, "linewidth": 1.3, "shrinkA": 4, "shrinkB": 0}
+            ax.annotate("", (row.stated_high * 1.35, place), (row.stated_high, place), arrowprops=to)
+    # At points of microseconds the limit is hundreds of times as fast and says little: the axis ends before.
+    grey: dict[str, Any] = {"color": style.BOUND, "alpha": 0.6, "zorder": 1}
+    orange: dict[str, Any] = {"color": style.PUBLISHED, "alpha": 0.4}
+    home, shown = rows["gpu"] == gpus[0], rows["limit_most"].clip(upper=right / 1.03)
+    beyond, wide = shown < rows["limit_most"], np.where(home, 5, 2.5)
+    ax.hlines(rows["at"], rows["limit_least"], shown, linewidth=1.2, capstyle="projecting", **grey)
+    ax.plot(shown[beyond], rows["at"][beyond], marker=">", markersize=4, linestyle="none", **grey)
+    ax.hlines(rows["at"], rows["published_least"], rows["published_most"], linewidth=wide, zorder=2, **orange)
+    for side, (called, how, *sizes) in SIDES.items():
+        if side == "best":
+            handles["its range"] = Line2D([], [], linewidth=5, solid_capstyle="butt", **orange)
+        for one in rows[rows[side].notna()].itertuples():
+            looks = {"linestyle": "none", "zorder": 3} | how | sizes[one.gpu != gpus[0]]
+            (mark,) = ax.plot(getattr(one, side), one.at, **looks)
+            handles |= {called: mark} if one.gpu == gpus[0] else {}
     for i, name in enumerate(records.short_gpus(gpus).values() if len(gpus) > 1 else ()):
         below = "hollow, below" if len(gpus) == 2 else f"hollow, {i} below"
-        how: Any = {"color": style.INK, "linestyle": "none"} | _size(not i, "o")
-        handles[f"{name}: {below if i else 'filled'}"] = Line2D([], [], **how)
+        look: Any = {"color": style.INK, "linestyle": "none", "marker": "o"} | (HOLLOW if i else FILLED)
+        handles[f"{name}: {below if i else 'filled'}"] = Line2D([], [], **look)
     return handles
-
-
-def _said(ax: Any, row: Any) -> None:
-    """Draw what the source states: a value, from one to another, or from one on."""
-    at = row.begin - STATED / 2
-    how = plot.hollow() | {"linestyle": "-", "color": style.CLAIM, "markersize": 6}
-    ax.plot([row.stated_low, row.stated_high], [at] * 2, **how)
-    if re.match(r"(above|over|at least)\b", row.stated):
-        to = {"arrowstyle": "->", "color": style.CLAIM, "linewidth": 1.3, "shrinkA": 4, "shrinkB": 0}
-        ax.annotate("", (row.stated_high * 1.35, at), (row.stated_high, at), arrowprops=to)
-
-
-def _size(home: bool, marker: str) -> dict[str, Any]:
-    """Return how a mark of the first GPU is drawn, or one of another."""
-    if marker == "|":
-        return {"marker": marker, "markersize": 11 if home else 7, "markeredgewidth": 1.6}
-    hollow = {"markersize": 5, "markerfacecolor": "none", "markeredgewidth": 1.3}
-    return {"marker": marker} | ({"markersize": 7} if home else hollow)
-
-
-def _marks(ax: Any, one: Any, home: bool) -> dict[str, object]:
-    """Draw a GPU's line of a row: the ranges of the published kernel and of the limit, and the three means."""
-    grey = {"color": style.BOUND, "alpha": 0.6, "zorder": 1}
-    orange: dict[str, Any] = {"color": style.PUBLISHED, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 2}
-    # At points of microseconds the limit is hundreds of times as fast and says little: the axis ends before.
-    ends = min(one.limit_most, ax.get_xlim()[1] / 1.03)
-    ax.plot([one.limit_least, ends], [one.at] * 2, linewidth=1.2, **grey)
-    if ends < one.limit_most:
-        ax.plot(ends, one.at, marker=">", markersize=4, **grey)
-    ax.plot([one.published_least, one.published_most], [one.at] * 2, linewidth=5 if home else 2.5, **orange)
-    handles: dict[str, object] = {}
-    for side, (called, how) in SIDES.items():
-        if side == "best":
-            handles["its range"] = Line2D([], [], linewidth=5, **orange)
-        if np.isfinite(value := getattr(one, side)):
-            looks = {"linestyle": "none", "zorder": 3} | how | _size(home, how["marker"])
-            (handles[called],) = ax.plot(value, one.at, **looks)
-    return handles if home else {}
 
 
 def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts, layout: Layout) -> None:
     """Draw shares of the verdicts, their numbers written into the larger parts, and what the colours mean."""
-    short, ticks = records.short_gpus(gpus), {}
+    short, ticks, narrow = records.short_gpus(gpus), {}, layout is NARROW
+    ink = {"color": style.INK, "fontsize": 8, "weight": "bold", "ha": "center", "va": "center"}
     for i, row in enumerate(systems.itertuples()):
-        begin = row.begin
-        if layout is NARROW:
-            begin = (LINE + STEP * len(gpus) + GAP) * i + LINE
+        begin = (LINE + STEP * len(gpus) + GAP) * i + LINE if narrow else row.begin
+        if narrow:
             _line(ax, begin - LINE / 2, row.system, weight="bold")
-        places = {gpu: begin + STEP * (j + 0.5) for j, gpu in enumerate(gpus) if verdicts.get((row.room, gpu))}
-        for gpu, at in places.items():
-            shares, left = pd.Series(verdicts[row.room, gpu]) / sum(verdicts[row.room, gpu].values()), 0.0
+        for gpu in (gpu for gpu in gpus if verdicts.get((row.room, gpu))):
+            counts = pd.Series(verdicts[row.room, gpu]).reindex(list(VERDICTS)).dropna()
+            at, shares = begin + STEP * (gpus.index(gpu) + 0.5), counts / counts.sum()
             ticks[at] = short[gpu] if len(gpus) > 1 else ""
-            for verdict, (sign, how) in ((v, looks) for v, looks in VERDICTS.items() if shares.get(v)):
-                ax.barh(at, shares[verdict], STEP * 0.82, left=left, **how)
-                if shares[verdict] * layout.bar > ROOM_FOR_NUMBER:
-                    ink = {"color": style.INK, "fontsize": 8, "weight": "bold", "ha": "center", "va": "center"}
-                    said = f"{sign}\u2009{verdicts[row.room, gpu][verdict]}"
-                    ax.text(left + shares[verdict] / 2, at, said, **ink)
-                left += shares[verdict]
+            for verdict, share, end in zip(counts.index, shares, shares.cumsum(), strict=True):
+                sign, how = VERDICTS[verdict]
+                ax.barh(at, share, STEP * 0.82, left=end - share, **how)
+                if share * layout.bar > 0.3:  # inches that a number needs
+                    ax.text(end - share / 2, at, f"{sign}\u2009{counts[verdict]:g}", **ink)
     ax.set(xlim=(0, 1), xticks=[], xlabel="verdicts on its claims")
     ax.set_yticks(list(ticks), list(ticks.values()))
     ax.spines["bottom"].set_visible(False)
@@ -378,7 +339,7 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
         [Patch(**VERDICTS[v][1]) for v in seen],
         [f"{VERDICTS[v][0]} {re.sub(' (?:on|to) this.*', '', v)}" for v in seen],
         loc="outside lower left",
-        ncols=layout.columns - 1 + (layout is NARROW),
+        ncols=layout.columns - 1 + narrow,
         handlelength=1.2,
         columnspacing=1.4,
         borderaxespad=0.2,
@@ -388,27 +349,12 @@ def _bars(ax: Any, systems: pd.DataFrame, gpus: Sequence[str], verdicts: Counts,
 # ---------------------------------------------------------------- in words
 
 
-def finding(of: pd.DataFrame, gpus: Sequence[str]) -> str:
-    """Say what a race finds, by the first GPU that ran it.
+def told(df: pd.DataFrame) -> dict[str, str]:
+    """Return alternative text and caption of `figure`.
 
-    What is stated, the range of the published kernel here, the mean of our best; and which GPUs did not run it.
+    What it shows; and how it is read, and which race is not in the experiment that was asked for, in three lines.
     """
-    short = records.short_gpus(gpus)
-    absent = formatting.listed(short[gpu] for gpu in gpus if gpu not in set(of["gpu"]))
-    return text.page("races")("finding", facts.flat({"of": of.iloc[0].to_dict(), "absent": absent}))
-
-
-def _told(df: pd.DataFrame, block: str) -> str:
-    gpus = records.short_gpus(df["gpu"])
-    told = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
-    return text.page("races")(block, facts.flat(told | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
-
-
-def alt(df: pd.DataFrame) -> str:
-    """Say what `figure` shows."""
-    return _told(df, "alt")
-
-
-def caption(df: pd.DataFrame) -> str:
-    """Say how `figure` is read, and which race is not in the experiment that was asked for; three lines of a page."""
-    return _told(df, "caption")
+    gpus, made = records.short_gpus(df["gpu"]), text.page("races")
+    known = {"several": len(gpus) > 1, "first": next(iter(gpus.values()), ""), "home": next(iter(gpus), "")}
+    made.add(facts.flat(known | {"races": {str(i): dict(row) for i, row in df.iterrows()}}))
+    return {block: made(block) for block in ("alt", "caption")}

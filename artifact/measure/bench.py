@@ -231,30 +231,22 @@ def timings(
 ) -> dict[str, Timing]:
     """Sum up the times of every contender (µs), and what was seen of the machine.
 
-    graphs: names of those that ran from one.
+    That is median clock and power, and every throttle reason that any of the samples saw. graphs: names of those that
+    ran from one.
     """
-    machine = summarise_samples(seen)._asdict()
+    clock, power = (
+        statistics.median([x for x in values if not math.isnan(x)] or [math.nan])
+        for values in ([s.sm_mhz for s in seen], [s.power_w for s in seen])
+    )
+    reasons = [reason for s in seen for reason in s.throttle.split(" + ") if reason]
+    # Between two batches the GPU may report "idle", which is no throttling.
+    words = sorted(set(reasons) - {NOT_THROTTLED, "idle"})
+    machine = Sample(clock, power, " + ".join(words) if words else (NOT_THROTTLED if reasons else ""))._asdict()
     found = {name: [float(x) for x in np.quantile(times, (0.5, 0.25, 0.75))] for name, times in taken.items()}
     return {
         name: Timing(median, q25, q75, samples[name], graph=name in graphs, **machine)
         for name, (median, q25, q75) in found.items()
     }
-
-
-def summarise_samples(samples: Sequence[Sample]) -> Sample:
-    """Median clock and power, and every throttle reason that any of the samples saw."""
-
-    def median(values: list[float]) -> float:
-        return statistics.median([v for v in values if not math.isnan(v)] or [math.nan])
-
-    reasons = [reason for s in samples for reason in s.throttle.split(" + ") if reason]
-    # Between two batches the GPU may report "idle", which is no throttling.
-    words = sorted(set(reasons) - {NOT_THROTTLED, "idle"})
-    return Sample(
-        sm_mhz=median([s.sm_mhz for s in samples]),
-        power_w=median([s.power_w for s in samples]),
-        throttle=" + ".join(words) if words else (NOT_THROTTLED if reasons else ""),
-    )
 
 
 def watch(look: Callable[[], Sample], done: Callable[[], bool]) -> list[Sample]:

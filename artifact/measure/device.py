@@ -296,7 +296,9 @@ def sources(system: str) -> str:
     asked = getattr(importlib.import_module(f"kernels.{system}"), "BASELINES", ())
     systems, baselines = {system} | shared, list(dict.fromkeys(name.partition(".")[0] for name in asked))
     for baseline in baselines:  # which grows meanwhile
-        for name in _imported(paths.ROOT / f"{modules[baseline]}.py"):
+        nodes = ast.walk(ast.parse((paths.ROOT / f"{modules[baseline]}.py").read_text(encoding="utf-8")))
+        taken = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        for name in {f"{getattr(x, 'module', '')}.{alias.name}".lstrip(".") for x in taken for alias in x.names}:
             match name.split("."):
                 case ["artifact", "baselines", other, *_] if other in {*modules} - {*baselines}:
                     baselines.append(other)
@@ -315,12 +317,6 @@ def sources(system: str) -> str:
     for file in sorted(f for f in files if f.suffix in (".py", ".c", ".cu", ".cuh") or f.match("choices/*.csv")):
         digest.update(f"{file.relative_to(paths.ROOT).as_posix()}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _imported(file: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    taken = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
-    return {f"{getattr(x, 'module', '')}.{alias.name}".lstrip(".") for x in taken for alias in x.names}
 
 
 def _total_memory() -> int:

@@ -48,40 +48,29 @@ def durations(folder: Path) -> pd.DataFrame:
             "notebook": NOTEBOOKS.get(system, system),
             "points": len(df.drop_duplicates(list(records.POINT))),
             "rows": len(df),
-            "minutes": wall_s(df) / 60,
-            "told": tells(df),
-            "kernel_s": _kernel_s(df),
+            "minutes": wall_s / 60,
+            "told": told,
+            "kernel_s": kernel_s,
             "gpu": df["gpu"].iloc[0],
         }
         for system, repeat, experiment, df in found
+        for wall_s, told, kernel_s in [took(df)]
     ]
     return pd.DataFrame(rows)
 
 
-def wall_s(df: pd.DataFrame) -> float:
-    """Seconds that a record took.
+def took(df: pd.DataFrame) -> tuple[float, bool, float]:
+    """Seconds that a record took, whether its stamps tell them, and seconds of its kernels alone.
 
     Rows are stamped when their point is done, so the first point is taken to have cost as much as the mean of the
-    others; at least the kernels' own time.
+    others; at least the kernels' own time. One stamp alone tells nothing, nor does a gap that is a pause.
     """
-    gaps = _gaps_s(df)
-    return max(float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0, _kernel_s(df))
-
-
-def _kernel_s(df: pd.DataFrame) -> float:
-    return float((df["samples"] * df["median_us"]).sum() / 1e6)
-
-
-def tells(df: pd.DataFrame) -> bool:
-    """Whether a record tells how long it took: one stamp alone does not."""
-    return len(_gaps_s(df)) > 0
-
-
-def _gaps_s(df: pd.DataFrame) -> pd.Series:
-    """Seconds between the stamps of a record that follow each other without a pause."""
     when = pd.to_datetime(df["when"], utc=True, format="ISO8601").drop_duplicates().sort_values()
     gaps = when.diff().dt.total_seconds().dropna()
-    return gaps[gaps <= PAUSE_S]
+    gaps = gaps[gaps <= PAUSE_S]
+    kernel_s = float((df["samples"] * df["median_us"]).sum() / 1e6)
+    wall_s = float(gaps.sum() + gaps.mean()) if len(gaps) else 0.0
+    return max(wall_s, kernel_s), len(gaps) > 0, kernel_s
 
 
 def of_record(path: Path) -> float | None:
@@ -91,8 +80,8 @@ def of_record(path: Path) -> float | None:
 
 @functools.lru_cache(maxsize=512)  # some claims share an experiment
 def _of_record(path: Path, _written: int) -> float | None:
-    df = records.read(path)
-    return wall_s(df) / 60 if tells(df) else None
+    wall_s, told, _ = took(records.read(path))
+    return wall_s / 60 if told else None
 
 
 def said(minutes: float) -> str:

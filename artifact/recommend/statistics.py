@@ -6,7 +6,6 @@ The book is built from that file; the matrices are needed to make it, and not af
 """
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,19 +84,8 @@ def ordered(a: Csr, order: str) -> Csr:
     return a if order == GIVEN or a.m != a.k else reorder.permuted(a, reorder.rcm(a)[0])
 
 
-def table(names: Iterable[str], where: Path) -> pd.DataFrame:
-    """COLUMNS of the named matrices in a folder, a row for each order."""
-    found = []
-    for name in names:
-        a = matrices.load(name, where)
-        found += [{"name": name, "order": order} | vars(of(ordered(a, order))) for order in (GIVEN, RCM)]
-        print(name, flush=True)
-    df = pd.DataFrame(found, columns=list(COLUMNS))
-    return df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)
-
-
 def read(path: Path) -> dict[tuple[str, str], Statistics]:
-    """(name, order) -> statistics, of a file as `table` has it.
+    """(name, order) -> statistics, of a file as `write` makes it.
 
     Raises FileNotFoundError, or ValueError that names the missing column.
     """
@@ -110,11 +98,17 @@ def read(path: Path) -> dict[tuple[str, str], Statistics]:
 
 
 def write(system: str) -> Path:
-    """Make a system's statistics.csv of those of its listed matrices that are in the folder of matrices."""
+    """Make a system's statistics.csv of those of its listed matrices that are in the folder, a row for each order."""
     where = matrices.folder()
     if where is None:
         raise FileNotFoundError(f"{matrices.VARIABLE} is not set: let it name a folder.")
-    df = table(matrices.present(matrices.listed(registry.FOLDER / system / registry.MATRICES), where)["name"], where)
+    found = []
+    for name in matrices.present(matrices.listed(registry.FOLDER / system / registry.MATRICES), where)["name"]:
+        a = matrices.load(name, where)
+        found += [{"name": name, "order": order} | vars(of(ordered(a, order))) for order in (GIVEN, RCM)]
+        print(name, flush=True)
+    df = pd.DataFrame(found, columns=list(COLUMNS))
+    df = df.apply(lambda c: c.map(lambda x: float(f"{x:.6g}")) if c.dtype.kind == "f" else c)
     head = (
         f"# Statistics of the system's real matrices as they come and in reverse Cuthill-McKee order, made by\n"
         f"# SPARSITY_MATRICES=… python -m artifact.recommend.statistics --room {system}\n"

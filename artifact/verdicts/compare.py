@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures, quantities
+from artifact.verdicts import evidence, judge, load, measures
 from artifact.verdicts.evidence import CEILINGS
 
 SPEEDUP_TOLERANCE = 0.05  #: median difference of the speedups of a variant in an experiment
@@ -45,7 +45,9 @@ class Comparison:
     extension, of each side its verdict, `_measured` and `_value`, agrees; basis: what the two rest on, OWN, NO_GPU or
     TWO_KINDS where both are given; times: name -> ratio of the times of each contender that the claim names. covered:
     of the `total` points (shapes and densities) of the shipped records, those that the fresh ones have too. ceilings:
-    of each that both have, the ratio of its rates.
+    of each that both have, the ratio of its rates. same_gpu: both sides are of one kind of GPU. agrees: on the same GPU
+    every experiment and variant is within tolerance; on another every verdict is the same that both could give, which
+    are enough.
     """
 
     fresh: str
@@ -55,25 +57,9 @@ class Comparison:
     verdicts: pd.DataFrame
     covered: int
     total: int
+    same_gpu: bool
+    agrees: bool
     ceilings: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def same_gpu(self) -> bool:
-        """Tell whether both sides are of one kind of GPU."""
-        return self.fresh == self.shipped
-
-    @property
-    def agrees(self) -> bool:
-        """On the same GPU: every experiment and variant within tolerance.
-
-        On another: every verdict the same that both could give, which are enough.
-        """
-        return bool(self.summary["agrees"].all() if self.same_gpu else self.verdicts["agrees"].all())
-
-    @property
-    def exit_code(self) -> int:
-        """Return 0 if both sides agree, else 1."""
-        return AGREE if self.agrees else DIFFER
 
 
 def compare(
@@ -96,31 +82,53 @@ def compare(
     for folder in sides:
         if not records.systems(folder):
             raise FileNotFoundError(f"{folder}: there are no records of any system; `make measure` makes them.")
-    common = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
-    systems = [name for name in common if system in (None, name)]
+    both = [name for name in records.systems(fresh) if name in records.systems(shipped) and name != CEILINGS]
+    systems = [name for name in both if system in (None, name)]
     if not systems:
-        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(common) or "none"
+        which, known = f"The system {system!r} has no" if system else "No system has", ", ".join(both) or "none"
         raise ValueError(f"{which} records on both sides; those that have: {known}.")
     gpus = [[records.read_machine(side / name) for name in systems][0]["gpu"] for side in sides]
     every = [system] if system else [name for name in records.systems(shipped) if name != CEILINGS]
     total = _rows(shipped, [(name, experiment) for name in every for experiment in records.experiments(shipped / name)])
-    points, rows = _points(fresh, shipped, systems), total[total["room"].isin(systems)]
+    rows, key = total[total["room"].isin(systems)], ["variant", *_POINT]
+    common = [
+        (name, e)
+        for name in systems
+        for e in sorted({*records.experiments(fresh / name)} & {*records.experiments(shipped / name)})
+    ]
+    one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in sides)
+    points = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
+    points["time_ratio"] = points["median_us_fresh"] / points["median_us_shipped"]
+    points["speedup_ratio"] = points["speedup_fresh"] / points["speedup_shipped"]
     shared = int((~points["variant"].isin([f"{name}_best" for name in BASELINES])).sum())
     _enough(shared, len(rows), f"{fresh} has", f"rows of {', '.join(systems)} in {shipped}", "`make measure` measures")
-    verdicts = _verdicts([claim for claim in load.claims() if claim.room in systems], sides, points)
-    if gpus[0] != gpus[1]:
+    mine = [claim for claim in load.claims() if claim.room in systems]
+    each = dict(zip(SIDES, (judge.kept(mine, side) for side in sides), strict=True))
+    verdicts = each["fresh"][["id", "room", "says", "extension"]]
+    for side, own in each.items():
+        of = {side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]}
+        verdicts = verdicts.assign(**of)
+    verdicts = verdicts.assign(
+        agrees=agreeing(verdicts),
+        basis=list(map(_basis, each["fresh"]["rests"], each["shipped"]["rests"])),
+        times=[_times(claim, points) for claim in mine],
+    )
+    same_gpu = gpus[0] == gpus[1]
+    if not same_gpu:
         known = verdicts[verdicts["shipped"] != measures.NOT_MEASURED]
         given, how = int((known["fresh"] != measures.NOT_MEASURED).sum()), "`make measure` and `make profile` measure"
         _enough(given, len(known), f"{fresh} gives", f"verdicts that {shipped} gives", how)
-    ours, theirs = map(evidence.ceilings, sides)
+    (ours, theirs), summary = map(evidence.ceilings, sides), _summary(points, tolerances, same_gpu)
     return Comparison(
         fresh=gpus[0],
         shipped=gpus[1],
         points=points,
-        summary=_summary(points, tolerances, gpus[0] == gpus[1]),
+        summary=summary,
         verdicts=verdicts,
         covered=len(points[_POINT].drop_duplicates()),
         total=len(total[_POINT].drop_duplicates()),
+        same_gpu=same_gpu,
+        agrees=bool((summary if same_gpu else verdicts)["agrees"].all()),
         ceilings={
             name: ours[name][unit] / theirs[name][unit]
             for name in ours
@@ -142,26 +150,15 @@ def _rows(folder: Path, places: Iterable[tuple[str, str]], read: Callable = reco
     return pd.concat(made or [pd.DataFrame(columns=["variant", *_POINT, "median_us", "speedup"])], ignore_index=True)
 
 
-def _points(fresh: Path, shipped: Path, systems: Iterable[str]) -> pd.DataFrame:
-    """Return what both have, with the ratios of times and of speedups over the library."""
-    having = {name: {*records.experiments(fresh / name)} & {*records.experiments(shipped / name)} for name in systems}
-    common, key = [(name, e) for name, both in having.items() for e in sorted(both)], ["variant", *_POINT]
-    one, other = (_rows(side, common, _timed)[[*key, "median_us", "speedup"]] for side in (fresh, shipped))
-    both = one.merge(other, on=key, suffixes=[f"_{side}" for side in SIDES])
-    return both.assign(
-        time_ratio=both["median_us_fresh"] / both["median_us_shipped"],
-        speedup_ratio=both["speedup_fresh"] / both["speedup_shipped"],
-    )
-
-
 def _timed(path: Path) -> pd.DataFrame:
     """Return a record with the speedup of each row over the library's fastest, NaN where there is none."""
     df = records.complete(records.read(path), path)
     library = next((b for b in BASELINES if df["variant"].str.startswith(b).any()), "")
     df = records.best_of(df, library, f"{library}_best") if library else df
     best = df[df["variant"] == f"{library}_best"].set_index(list(records.POINT))["median_us"]
-    at = pd.MultiIndex.from_frame(df[list(records.POINT)])
-    return df.assign(speedup=best.reindex(at).to_numpy() / df["median_us"].to_numpy())
+    return df.assign(
+        speedup=best.reindex(pd.MultiIndex.from_frame(df[list(records.POINT)])).to_numpy() / df["median_us"].to_numpy()
+    )
 
 
 def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bool) -> pd.DataFrame:
@@ -175,19 +172,11 @@ def _summary(points: pd.DataFrame, tolerances: Mapping[str, float], same_gpu: bo
         **{column: (column, lambda v: np.exp(np.log(v.astype(float)).mean())) for column in means},
     )
     apart = table[list(tolerances)] > pd.Series(tolerances)
-    agrees = ~(apart["speedup"] | (apart["time"] & same_gpu))
-    return table.drop(columns=list(tolerances)).assign(agrees=agrees).reset_index()
-
-
-def _verdicts(judged: list[load.Claim], folders: tuple[Path, Path], points: pd.DataFrame) -> pd.DataFrame:
-    """Return `Comparison.verdicts`."""
-    sides = dict(zip(SIDES, (judge.kept(judged, folder) for folder in folders), strict=True))
-    df = sides["fresh"][["id", "room", "says", "extension"]]
-    for side, own in sides.items():
-        df = df.assign(**{side: own["verdict"], f"{side}_measured": own["measured"], f"{side}_value": own["value"]})
-    rests = zip(*(own["rests"] for own in sides.values()), strict=True)
-    times = [_times(claim, points) for claim in judged]
-    return df.assign(agrees=agreeing(df), basis=[_basis(*each) for each in rests], times=times)
+    return (
+        table.drop(columns=list(tolerances))
+        .assign(agrees=~(apart["speedup"] | (apart["time"] & same_gpu)))
+        .reset_index()
+    )
 
 
 def _basis(here: tuple[str, ...], there: tuple[str, ...]) -> str:
@@ -203,7 +192,7 @@ def _times(claim: load.Claim, points: pd.DataFrame) -> dict[str, float]:
     It is the geometric mean over the points of its experiments.
     """
     given = claim.rule.quantity.keywords
-    named = [name for key in ("of", "over") for name in quantities.contenders(given.get(key) or ())]
+    named = [name for key in ("of", "over") for name in evidence.contenders(given.get(key) or ())]
     df = points[(points["room"] == claim.room) & points["experiment"].isin(claim.experiment)]
     found = df[df["variant"].isin(named)].groupby("variant")["time_ratio"].agg(records.geomean)
     return {name: float(found[name]) for name in named if name in found}
@@ -223,8 +212,12 @@ def counted(verdicts: pd.DataFrame) -> dict[str, Any]:
     """
     given = verdicts[(verdicts[["fresh", "shipped"]] != measures.NOT_MEASURED).all(axis=1)]
     own = given[given["basis"] != NO_GPU]
-    kinds = tuple(own.loc[own["basis"] == TWO_KINDS, "id"])
-    return {"own": len(own), "kept": int(own["agrees"].sum()), "no_gpu": len(given) - len(own), "two_kinds": kinds}
+    return {
+        "own": len(own),
+        "kept": int(own["agrees"].sum()),
+        "no_gpu": len(given) - len(own),
+        "two_kinds": tuple(own.loc[own["basis"] == TWO_KINDS, "id"]),
+    }
 
 
 def report(comparison: Comparison) -> str:
@@ -234,14 +227,14 @@ def report(comparison: Comparison) -> str:
     shown = table if c.same_gpu else table.drop(columns=["time_ratio", "agrees"])
     changes = [
         f"  {row.id}: shipped {row.shipped} ({row.shipped_measured}),\n    fresh {row.fresh} ({row.fresh_measured})"
-        + f"\n    times fresh over shipped: {ratios(row.times)}" * bool(row.times)
+        + "\n    times fresh over shipped: " * bool(row.times)
+        + ", ".join(f"{name} {ratio:.2f}×" for name, ratio in row.times.items())
         for row in c.verdicts[c.verdicts["fresh"] != c.verdicts["shipped"]].itertuples()
     ]
-    others = "Different GPUs: times are not held against each other, the claims decide.\n"
     parts = {
         f"fresh: {c.fresh}    shipped: {c.shipped}    "
         f"the fresh records cover {c.covered} of the {c.total} shipped points\n": True,
-        others: not c.same_gpu,
+        "Different GPUs: times are not held against each other, the claims decide.\n": not c.same_gpu,
         shown.to_string(index=False, float_format="{:.3f}".format, na_rep="-") + "\n": True,
         f"Claims: of {n['own']} that the records of both decide {n['kept']} have the same verdict, and "
         f"{n['no_gpu']} that no GPU decides.": len(c.verdicts),
@@ -250,8 +243,3 @@ def report(comparison: Comparison) -> str:
         "\nThe records agree." if c.agrees else "\nThe records DIFFER.": True,
     }
     return "\n".join(text for text, holds in parts.items() if holds)
-
-
-def ratios(of: Mapping[str, float]) -> str:
-    """Return ratios by name as text: "v1 1.20×, v2 0.90×"."""
-    return ", ".join(f"{name} {ratio:.2f}×" for name, ratio in of.items())

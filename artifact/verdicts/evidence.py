@@ -1,23 +1,27 @@
-"""The records of one GPU for one system, as the evidence for its claims."""
+"""The records of one GPU for one system, as the evidence for its claims, and quantities, read from them at every point.
 
-from __future__ import annotations
+A quantity is a function of the evidence, of the experiments and of what the claim says of it:
+`quantity = { speedup = "v3", over = "cublas" }` calls `speedup(evidence, experiments, of="v3", over="cublas")`;
+the value of the quantity's own name is the first parameter. A list of contenders is several, each named in what
+is shown; a string is one. What a quantity is called, and where it comes from, `words.j2` says.
+"""
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from artifact import registry
-from artifact.measure import external, records
-from artifact.measure.device import slug
+from artifact.measure import device, external, records
+from kernels.contract import require
 
 CEILINGS = "ceilings"  #: its own system, used by claims of any system
-NOT_SWEEPS = (records.COUNTERS, CEILINGS)  #: may stand among a claim's experiments, but hold no times of kernels
 #: Contenders that exist point by point only: the fastest algorithm of cuSPARSE, the fastest variant of the system.
 BEST, ROOM_BEST = "cusparse_best", "room_best"
 SERIES = "@"  #: in the name of an experiment that is a published series: <figure>@<gpu>
@@ -37,19 +41,6 @@ def need(held: bool, otherwise: str) -> None:
         raise NotMeasured(otherwise)
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Records of some experiments, and the times in them, which take pandas milliseconds to arrange."""
-
-    df: pd.DataFrame
-
-    @cached_property
-    def times(self) -> pd.DataFrame:
-        """Median times, a row for each point (INDEX) in the order of the records, a column for each contender."""
-        values = self.df.set_index([*INDEX, "variant"])["median_us"]
-        return values.unstack("variant").loc[values.index.droplevel("variant").unique()]
-
-
 @dataclass
 class Evidence:
     """The records of one GPU for one system, read when first needed.
@@ -61,7 +52,9 @@ class Evidence:
     folder: Path  #: of the GPU
     room: str
     read: dict[str, pd.DataFrame] = field(default_factory=dict)
-    frames: dict[tuple, Frame] = field(default_factory=dict)  #: many claims ask for the same
+    #: Records of experiments, and their median times, a row for each point and a column for each contender, which take
+    #: milliseconds to arrange: many claims ask for the same.
+    frames: dict[tuple, tuple[pd.DataFrame, pd.DataFrame]] = field(default_factory=dict)
     where: Mapping[str, object] = field(default_factory=dict)  #: column: value, or list of values
     repeats: bool = False  #: experiments are runs of one measurement
     seen: set[str] = field(default_factory=set)  #: experiments, COUNTERS, CEILINGS: what was used
@@ -70,7 +63,7 @@ class Evidence:
         # A system that was not measured has no machine; counters may lie there before its records.
         records.check_system(self.folder / self.room)
 
-    def only(self, where: Mapping[str, object], repeats: bool = False) -> Evidence:
+    def only(self, where: Mapping[str, object], repeats: bool = False) -> "Evidence":
         """Return the same evidence, of the rows alone whose columns have these values.
 
         With `repeats`, experiments that are read together are runs of one measurement.
@@ -79,86 +72,81 @@ class Evidence:
         made.where, made.repeats, made.seen = where, repeats, set()
         return made
 
-    def frame(self, experiments: Iterable[str]) -> pd.DataFrame:
+    def frame(self, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
         """Return records of these experiments with the rows of BEST and ROOM_BEST.
 
-        Runs of one measurement are one experiment. Raises NotMeasured if one is missing, or if none is left of what
-        `where` keeps. Nobody may change the result.
+        Runs of one measurement are one experiment. Raises NotMeasured if one is missing, if none is left of what
+        `where` keeps, or if one of `variants` has no rows there. Nobody may change the result.
         """
-        return self._framed(experiments).df
-
-    def rows(self, experiments: Iterable[str], variants: Iterable[str]) -> pd.DataFrame:
-        """Return those of `frame` that are of `variants`; NotMeasured if one of them has none."""
-        df = self._framed(experiments, *variants).df
-        return df[df["variant"].isin(list(variants))]
+        return self._framed(experiments, *variants)[0]
 
     def ratio(self, experiments: Iterable[str], variant: str, baseline: str) -> pd.Series:
         """Return time of `baseline` over that of `variant` at each point that both have, indexed by INDEX.
 
         NotMeasured if there is none.
         """
-        times = self._framed(experiments, baseline, variant).times
+        _, times = self._framed(experiments, baseline, variant)
         found = (times[baseline] / times[variant]).dropna().rename("speedup")
-        if found.empty:
-            raise NotMeasured(f"{variant!r} and {baseline!r} were not measured at any common point.")
+        need(not found.empty, f"{variant!r} and {baseline!r} were not measured at any common point.")
         return found
 
-    def _framed(self, experiments: Iterable[str], *variants: str) -> Frame:
-        """Return the records of these experiments; NotMeasured if one of `variants` has no rows there."""
+    def _framed(self, experiments: Iterable[str], *variants: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the records of these experiments, and their times; NotMeasured as `frame`."""
         names = sweeps(experiments)
         key = (*names, repr(self.where), self.repeats)
         if key not in self.frames:
-            self.frames[key] = Frame(self._frame(names))
+            df = pd.concat([self._one(name) for name in names], ignore_index=True)
+            for column, value in self.where.items():
+                df = df[df[column].isin(value if isinstance(value, list) else [value])]
+            need(not df.empty, f"The records of {', '.join(names)} have nothing at {self.kept}.")
+            if self.repeats and len(names) > 1:
+                # Times and rates of each contender at each point are geometric means over the experiments that have it,
+                # other columns those of the first.
+                runs = df.groupby(list(records.KEY), sort=False)
+                mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
+                df = (
+                    runs.first()
+                    .assign(experiment=" and ".join(dict.fromkeys(df["experiment"])), **mean)
+                    .reset_index()[df.columns]
+                )
+            values = df.set_index([*INDEX, "variant"])["median_us"]
+            self.frames[key] = df, values.unstack("variant").loc[values.index.droplevel("variant").unique()]
         self.seen.update(names)
         for name in variants:
-            if name not in self.frames[key].times:
-                raise NotMeasured(f"The variant {name!r} was not measured in {', '.join(names)}.")
+            need(name in self.frames[key][1], f"The variant {name!r} was not measured in {', '.join(names)}.")
         return self.frames[key]
-
-    def _frame(self, names: Sequence[str]) -> pd.DataFrame:
-        df = pd.concat([self._one(name) for name in names], ignore_index=True)
-        for column, value in self.where.items():
-            df = df[df[column].isin(value if isinstance(value, list) else [value])]
-        if df.empty:
-            raise NotMeasured(f"The records of {', '.join(names)} have nothing at {self.kept}.")
-        return _mean_of_runs(df) if self.repeats and len(names) > 1 else df
 
     @property
     def kept(self) -> str:
         """`where` as text."""
-        values = {c: v if isinstance(v, list) else [v] for c, v in self.where.items()}
-        return ", ".join(f"{c} = {' or '.join(map(str, v))}" for c, v in values.items())
+        return ", ".join(
+            f"{c} = {' or '.join(map(str, v if isinstance(v, list) else [v]))}" for c, v in self.where.items()
+        )
 
     def _one(self, name: str) -> pd.DataFrame:
         """Return what lies under one name, read once: an experiment, the counters, the ceilings."""
-        if name not in self.read:
-            self.read[name] = self._records(name)
-        return self.read[name]
-
-    def _records(self, name: str) -> pd.DataFrame:
+        if name in self.read:
+            return self.read[name]
         path = place(name, self.folder, self.room)
         if name == CEILINGS:
             records.check_system(path.parent)
-            return pd.DataFrame(ceilings(self.folder))
-        if name.startswith(OTHERS):
-            return _as_records(_of_others(self.room, name, self.folder.name), self.room, name)
-        if SERIES in name:
-            return _as_records(_series(path, name), self.room, name)
-        if not os.path.lexists(path):  # a link to nothing is an error, not a gap
-            none = f"is no record of the experiment {name!r}."
+            df = pd.DataFrame(ceilings(self.folder))
+        elif name.startswith(OTHERS) or SERIES in name:
+            df = _of_sources(path, self.room, name, self.folder.name)
+        else:
+            counted = name == records.COUNTERS
             counters = "are no hardware counters of this system on this GPU (make profile)."
-            raise NotMeasured(f"There {counters if name == records.COUNTERS else none}")
-        return (
-            records.read_counters(path)
-            if name == records.COUNTERS
-            else with_best(records.complete(records.read(path), path))
-        )
+            none = counters if counted else f"is no record of the experiment {name!r}."
+            need(path.exists() or path.is_symlink(), f"There {none}")  # a link to nothing is an error, not a gap
+            df = records.read_counters(path) if counted else with_best(records.complete(records.read(path), path))
+        self.read[name] = df
+        return df
 
     def ceiling(self, name: str, unit: str) -> float:
         """Return what a microbenchmark reached on this GPU, as "tflops" or "gbps"."""
-        if name not in (known := self._one(CEILINGS)):
-            which = "ceilings of this GPU (copy, FMA, L2) were" if known.empty else f"ceiling {name!r} was"
-            raise NotMeasured(f"The {which} not measured.")
+        known = self._one(CEILINGS)
+        which = "ceilings of this GPU (copy, FMA, L2) were" if known.empty else f"ceiling {name!r} was"
+        need(name in known, f"The {which} not measured.")
         self.seen.add(CEILINGS)
         return float(known.loc[unit, name])
 
@@ -172,13 +160,14 @@ class Evidence:
 
         "cusparse_best" means, at each point, the algorithm that was fastest there.
         """
-        times = self.frame(experiments)
-        rows = times[times["variant"] == variant]
-        actual = rows["best_of" if variant in (BEST, ROOM_BEST) else "variant"]
-        wanted = rows[["experiment", *SHAPE]].assign(variant=actual)
-        found = wanted.merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
-        if found.empty:
-            raise NotMeasured(f"The counter {metric} was not profiled for {variant}.")
+        actual = "best_of" if variant in (BEST, ROOM_BEST) else "variant"
+        asked = self.frame(experiments).query("variant == @variant")
+        found = (
+            asked[["experiment", *SHAPE]]
+            .assign(variant=asked[actual])
+            .merge(self.counters[self.counters["metric"] == metric], on=["variant", *SHAPE])
+        )
+        need(not found.empty, f"The counter {metric} was not profiled for {variant}.")
         self.seen.add(records.COUNTERS)
         return found.set_index(["experiment", *SHAPE])["value"].rename(metric)
 
@@ -188,18 +177,16 @@ def with_best(df: pd.DataFrame) -> pd.DataFrame:
     ours = df[~df["variant"].str.startswith(registry.PREFIXES)]
     if df["variant"].str.startswith("cusparse_").any():  # not cuSPARSELt, another library
         df = records.best_of(df, "cusparse_")
-    if ours.empty:
-        return df
-    best = records.best_of(ours, "", ROOM_BEST)
-    return pd.concat([df, best[best["variant"] == ROOM_BEST]], ignore_index=True)
+    best = [] if ours.empty else [records.best_of(ours, "", ROOM_BEST)[len(ours) :]]
+    return pd.concat([df, *best], ignore_index=True)
 
 
 # ---------------------------------------------------------------- records of other kinds
 
 
 def sweeps(experiments: Iterable[str]) -> list[str]:
-    """Return those that hold times of kernels."""
-    return [e for e in experiments if e not in NOT_SWEEPS]
+    """Return those that hold times of kernels; counters and ceilings may stand among a claim's experiments."""
+    return [e for e in experiments if e not in (records.COUNTERS, CEILINGS)]
 
 
 def place(experiment: str, folder: Path, system: str) -> Path:
@@ -219,39 +206,35 @@ def ceilings(folder: Path) -> dict[str, dict[str, float]]:
         return {}
 
 
-def _series(path: Path, experiment: str) -> pd.DataFrame:
-    """Return a published series.
+def _of_sources(path: Path, system: str, experiment: str, gpu: str) -> pd.DataFrame:
+    """Return as records a published series, or what the code of others gave on this GPU.
 
-    <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the dense product. A library at
-    density 1 alone is a dense one, and stands beside the others at each of their densities. FileNotFoundError or
-    ValueError, one sentence, where there is none.
+    Series: <figure>.csv with the columns gpu, library, density, m, n, k and tflops, those of the dense product. A
+    library at density 1 alone is a dense one, and stands beside the others at each of their densities.
+    FileNotFoundError or ValueError, one sentence, where there is none.
+
+    Of speedups, among them those of the baseline, 1, times are in units of the baseline's at each point, so that ratios
+    of them are right; rates are there where the baseline's is known.
     """
-    gpu, df = experiment.partition(SERIES)[2], records.published(path)
-    df = df[df["gpu"] == gpu]
-    if df.empty:
-        raise ValueError(f"{path}: there is no series of the GPU {gpu!r}.")
-    dense = df.groupby("library")["density"].transform("min") == 1
-    beside = df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross")
-    return pd.concat([df[~dense], beside], ignore_index=True)
-
-
-def _of_others(system: str, experiment: str, gpu: str) -> pd.DataFrame:
-    """Return what the code of others gave on this GPU; where that is speedups, also those of the baseline, 1."""
-    measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
-    if slug(measured.gpu) != gpu:
+    if SERIES in experiment:
+        gpu, df = experiment.partition(SERIES)[2], records.published(path)
+        df = df[df["gpu"] == gpu]
+        require(not df.empty, f"{path}: there is no series of the GPU {gpu!r}.")
+        dense = df.groupby("library")["density"].transform("min") == 1
+        df = pd.concat(
+            [
+                df[~dense],
+                df[dense].drop(columns="density").merge(df.loc[~dense, ["density"]].drop_duplicates(), how="cross"),
+            ],
+            ignore_index=True,
+        )
+    else:
+        measured = external.nearest(system, name := experiment.removeprefix(OTHERS), gpu)
         ran = " and ".join(f"an {m.gpu}" for m in external.find(system, name=name))
-        raise NotMeasured(f"The code of others did not run on this GPU, only on {ran}.")
-    df = measured.numbers()
-    over = df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)
-    return df if "tflops" in df else pd.concat([df, over], ignore_index=True)
-
-
-def _as_records(df: pd.DataFrame, system: str, experiment: str) -> pd.DataFrame:
-    """Return the numbers of libraries as records: TFLOP/s of the dense product, or speedups.
-
-    Of these, times are in units of the baseline's at each point, so that ratios of them are right; rates are there
-    where the baseline's is known.
-    """
+        need(device.slug(measured.gpu) == gpu, f"The code of others did not run on this GPU, only on {ran}.")
+        df = measured.numbers()
+        over = [] if "tflops" in df else [df.drop_duplicates(SHAPE).assign(library=measured.over, speedup=1.0)]
+        df = pd.concat([df, *over], ignore_index=True)
     flops = 2.0 * df["m"] * df["n"] * df["k"]
     timed = "tflops" in df
     rate = df["tflops"] if timed else df["speedup"] * df.get("over_tflops", np.nan)
@@ -265,13 +248,323 @@ def _as_records(df: pd.DataFrame, system: str, experiment: str) -> pd.DataFrame:
     )
 
 
-def _mean_of_runs(df: pd.DataFrame) -> pd.DataFrame:
-    """Return several experiments as one.
+# ---------------------------------------------------------------- what a number is called
 
-    Times and rates of each contender at each point are geometric means over the experiments that have it, other
-    columns those of the first.
+#: Of times and rates. Counters know no label and no FLOPs.
+RATES = {"tflops": "TFLOP/s", "gbps": "GB/s"}  #: columns that hold a rate, and their units
+#: Columns that a claim may be about, in words.
+COLUMNS = {"rel_err": "relative error", "max_err": "largest error of an element"}
+
+#: Counter -> the unit behind its number, and what it is.
+COUNTERS = {
+    "dram__bytes_read.sum": (" bytes", "read from DRAM"),
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("%", "DRAM throughput"),
+    "gpu__time_duration.sum": (" ns", "profiled time"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": ("", "bank conflicts"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": ("", "bank conflicts of loads"),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": ("", "bank conflicts of stores"),
+    "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed": ("%", "L1 data pipe in use"),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("", "shared-memory wavefronts"),
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": ("", "shared-memory load wavefronts"),
+    "l1tex__t_bytes.sum": (" bytes", "through L1"),
+    "l1tex__t_sector_hit_rate.pct": ("%", "sectors that hit in L1"),
+    "launch__occupancy_limit_registers": ("", "blocks an SM that registers allow"),
+    "launch__occupancy_limit_shared_mem": ("", "blocks an SM that shared memory allows"),
+    "launch__registers_per_thread": ("", "registers a thread"),
+    "lts__t_sector_hit_rate.pct": ("%", "sectors that hit in L2"),
+    "lts__t_sectors_op_read.sum": ("", "sectors read from L2"),
+    "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active": ("%", "issue slots of the FMA pipe"),
+    "sm__maximum_warps_per_active_cycle_pct": ("%", "theoretical occupancy"),
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active": ("%", "FMA pipe busy"),
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": ("%", "tensor cores busy"),
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum": ("", "FMAs"),
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("%", "SM throughput"),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("%", "achieved occupancy"),
+    "smsp__inst_executed.avg.per_cycle_active": ("", "instructions a cycle, of each SM sub-partition"),
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": ("%", "bytes of loaded sectors that are used"),
+    "smsp__thread_inst_executed_per_inst_executed.ratio": ("", "threads an instruction"),
+    "smsp__warps_launched.sum": ("", "warps launched"),
+    **{
+        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio": ("", f"warps waiting {what}, for each issue")
+        for why, what in {
+            "barrier": "at a barrier",
+            "drain": "for stores to drain",
+            "long_scoreboard": "for memory",
+        }.items()
+    },
+}
+#: Prefixes of bytes.
+_BYTES = {1.0: "bytes", 1e3: "kB", 1e6: "MB", 1e9: "GB"}
+
+
+@dataclass(frozen=True)
+class Values:
+    """A quantity: for each contender its values, indexed by experiment and point, and how a number of it is shown."""
+
+    by: Mapping[str, pd.Series]
+    format: str = ".2f"  #: of a number that stands for many
+    unit: str = ""
+    scale: float = 1.0  #: shown are numbers times this, 100 for per cent
+    named: bool | None = None  #: whether to say whose each number is; None: where the claim lists contenders
+    data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
+    upper: "Values | None" = None  #: the same from above, where records only bound the quantity
+
+    def one(self, value: float) -> str:
+        """Return a value as it is shown."""
+        return f"{value * self.scale:{self.format}}{self.unit}"
+
+    def range(self, values: Iterable[float]) -> str:
+        """Return the range of values as it is shown."""
+        return span(np.asarray(list(values), dtype=float) * self.scale, self.format) + self.unit
+
+    @cached_property
+    def all(self) -> pd.Series:
+        """All values; the first level of the index is the contender."""
+        return pd.concat(self.by, names=["contender"])
+
+
+def span(values: Sequence[float] | np.ndarray | pd.Series, form: str) -> str:
+    """Return the least and the largest value as text, once if they read the same."""
+    return "–".join(dict.fromkeys(f"{v:{form}}" for v in (min(values), max(values))))
+
+
+def contenders(of: str | Sequence[str]) -> list[str]:
+    """Return one contender or several as a list."""
+    return [of] if isinstance(of, str) else list(of)
+
+
+def counted(metric: str, per: float = 1.0) -> tuple[str, str]:
+    """Return (unit, what is counted) of a hardware counter in units of `per`.
+
+    Of one that is not in COUNTERS, its own name.
     """
-    runs = df.groupby(list(records.KEY), sort=False)
-    mean = runs[["median_us", "tflops", "gbps"]].agg(lambda v: np.exp(np.log(v).mean()))
-    first = runs.first().assign(experiment=" and ".join(dict.fromkeys(df["experiment"])))
-    return first.assign(**mean).reset_index()[df.columns]
+    unit, what = COUNTERS.get(metric, ("%" if "pct" in metric else "", metric))
+    told = unit == " bytes" and per in _BYTES
+    return (f" {_BYTES[per]}", what) if told else (unit, what + f", in units of {per:g}" * (per != 1))
+
+
+def density(fraction: float) -> str:
+    """Return a density as pages write it: "density 5 %"."""
+    return f"density {fraction * 100:g} %"
+
+
+def stated(low: float, high: float) -> str:
+    """Numbers of a source as text, with the digits that it gives."""
+    return "–".join(dict.fromkeys([f"{v:.2f}" if 0 < v < 1 and v == round(v, 2) else f"{v:.10g}" for v in (low, high)]))
+
+
+def rows(e: Evidence, experiments: Iterable[str], *variants: str) -> pd.DataFrame:
+    """Return the records of `variants`; NotMeasured if one of them has none."""
+    df = e.frame(experiments, *variants)
+    return df[df["variant"].isin(variants)]
+
+
+def by_variant(df: pd.DataFrame, column: str | pd.Series, names: Iterable[str]) -> dict[str, pd.Series]:
+    """Return a column of records, by variant, indexed by experiment and point."""
+    table = df[["variant", *INDEX]].assign(value=df[column] if isinstance(column, str) else column)
+    return {n: table[table["variant"] == n].set_index(INDEX)["value"] for n in names}
+
+
+def denser(s: pd.Series, than: float) -> pd.Series:
+    """Return the points that are denser than a share of non-zeros; NotMeasured where there are none."""
+    kept = s[s.index.get_level_values("density") > than]
+    need(len(kept) > 0, f"No point was measured above {density(than)}.")
+    return kept
+
+
+def _of(e: Evidence, experiments, of: str | Sequence[str], take: Callable, than: float = -1.0, **shown: Any) -> Values:
+    """Return what `take` makes of the rows of contenders, by contender, of the points that are denser than `than`."""
+    df = rows(e, experiments, *contenders(of))
+    return Values({name: denser(s, than) for name, s in by_variant(df, take(df), contenders(of)).items()}, **shown)
+
+
+# ---------------------------------------------------------------- times and rates
+
+
+def speedup(e: Evidence, experiments, of: str | Sequence[str], over: str | Sequence[str], than: float = -1.0) -> Values:
+    """Time of the baseline `over` divided by the time of `of`: above 1, `of` is the faster one.
+
+    Over several baselines it is the speedup over the fastest of them at each point. With `than`, on the matrices that
+    are denser than this share of non-zeros.
+    """
+    if isinstance(over, str):
+        return Values({name: denser(e.ratio(experiments, name, over), than) for name in contenders(of)}, unit="×")
+    each = {v: e.ratio(experiments, str(of), v) for v in over}
+    least = pd.DataFrame(each).dropna().min(axis=1)
+    need(not least.empty, f"{of}, {', '.join(over)} were not measured at any common point.")
+    return Values({str(of): denser(least, than)}, unit="×", data={"each": each})
+
+
+def time(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
+    """Median time of one launch, in µs."""
+    return _of(e, experiments, of, lambda df: df["median_us"], format=".3g", unit=" µs")
+
+
+def tflops(
+    e: Evidence, experiments, of: str | Sequence[str], flops: str = "useful", than: float = -1.0, matrices: int = 0
+) -> Values:
+    """TFLOP/s.
+
+    Records give every contender the useful FLOPs of the sparse product; with `flops = "dense"` those of the dense
+    product count, useful FLOPs over density, as a source counts them for a dense library. With `than`, on the matrices
+    that are denser than this share of non-zeros. A mean of rates belongs to its set, so for one of the source a record
+    of fewer than so many `matrices` decides nothing.
+    """
+    take = {"useful": lambda df: df["tflops"], "dense": lambda df: df["tflops"] / df["density"]}[flops]
+    count = rows(e, experiments, *contenders(of))["label"].nunique()
+    need(count >= matrices, f"The rate is a mean over {matrices} matrices of the source, and the records hold {count}.")
+    return _of(e, experiments, of, take, than, format=".3g", unit=" TFLOP/s")
+
+
+def share_of_ceiling(e: Evidence, experiments, ceiling: str | float, of: str, rate: str) -> Values:
+    """Return the contender's `rate` as a share of the ceiling measured on the same GPU.
+
+    rate: "tflops" or "gbps". The ceiling is a microbenchmark's, or a number, the peak that the source states.
+    """
+    top = e.ceiling(ceiling, rate) if isinstance(ceiling, str) else ceiling
+    return _of(
+        e,
+        experiments,
+        of,
+        lambda df: df[rate] / top,
+        format=".0f",
+        scale=100,
+        unit="%",
+        data={"top": top, "per": RATES[rate]},
+    )
+
+
+# ---------------------------------------------------------------- columns of the records
+
+
+def column(e: Evidence, experiments, column: str, of: str | Sequence[str]) -> Values:
+    """Return a column of the records, such as "rel_err", over all points of all the contenders."""
+    df = rows(e, experiments, *contenders(of))
+    by, worst = {COLUMNS.get(column, column): df.set_index(INDEX)[column]}, df.loc[df[column].idxmax()]
+    return Values(by, ".1e", named=True, data={"worst": worst})
+
+
+def true_density(e: Evidence, experiments, of: str, operand: str = "A") -> Values:
+    """Return the density of the generated matrices over the one that they are labelled with.
+
+    Non-zeros over the elements of the sparse `operand`, m × k of "A" or k × n of "B".
+    """
+    df = e.frame(experiments)
+    df = df[(df["variant"] == of) & (df["label"] == "")]
+    need(not df.empty, "No generated matrix was measured.")
+    elements = df["k"].astype(float) * df[{"A": "m", "B": "n"}[operand]]
+    return Values(by_variant(df, df["nnz"] / elements / df["density"], [of]), ".3f")
+
+
+def prepared_bytes(e: Evidence, experiments, of: str | Sequence[str]) -> Values:
+    """Return the device memory that a contender keeps beside the values of its sparse operand.
+
+    Such as indices, in bytes for each stored value.
+    """
+    return _of(e, experiments, of, lambda df: df["prepare_bytes"] / df["nnz"], format=".3g", unit=" bytes")
+
+
+# ---------------------------------------------------------------- hardware counters
+
+
+def counter(e: Evidence, experiments, metric: str, of: str | Sequence[str], over="", per=1.0, than="") -> Values:
+    """Return a hardware counter, in units of `per`; with `over`, the counter of `of` divided by that of `over`.
+
+    With `than`, by how much it is less than that of `than`.
+    """
+    by = {name: e.counter(name, metric, experiments) / per for name in contenders(of)}
+    if over:
+        theirs, said = e.counter(over, metric, experiments), f"The counter {metric} of {over} has no positive values."
+        return Values({name: _quotient(values, theirs, said) for name, values in by.items()}, unit="×")
+    if than:
+        pairs = {name: e.counter(than, metric, experiments).align(s, join="inner") for name, s in by.items()}
+        by = {name: theirs - ours for name, (theirs, ours) in pairs.items()}
+        need(all(map(len, by.values())), f"The counter {metric} was not profiled for {of} and {than} at one point.")
+        return Values(
+            by,
+            ".4g",
+            counted(metric)[0],
+            data={"means": {than: pairs[str(of)][0].mean(), of: pairs[str(of)][1].mean()}},
+        )
+    return Values(by, ".4g", counted(metric, per)[0])
+
+
+def _quotient(part: pd.Series, whole: pd.Series, said: str) -> pd.Series:
+    """Return one counter over another where both were read.
+
+    NotMeasured, which says `said`, where that is not above 0.
+    """
+    part, whole = part.align(whole, join="inner")
+    need(not part.empty and bool((whole > 0).all()), said)
+    return part / whole
+
+
+def counter_share(
+    e: Evidence,
+    experiments,
+    metric: str,
+    share_of: str,
+    of: str | Sequence[str],
+    plus: Sequence[str] = (),
+    stated: float = 0.0,
+) -> Values:
+    """Return a hardware counter, or its sum with all of `plus`, as a share of the counter `share_of`.
+
+    With `stated`, bytes over a time in ns, as a share of the bandwidth that the source states for its GPU, in GB/s.
+    """
+    metrics, said = [metric, *plus], f"The counter {share_of} has no positive values where {metric} was read."
+    parts = {name: sum(e.counter(name, m, experiments) for m in metrics).dropna() for name in contenders(of)}
+    by = {name: _quotient(part, e.counter(name, share_of, experiments), said) for name, part in parts.items()}
+    most = max(s.max() for s in by.values())
+    by = {name: s / (stated or 1.0) for name, s in by.items()}
+    return Values(by, ".0f" if stated else ".1f", "%", 100, data={"most": most})
+
+
+def _bounded(bounds: Sequence[Mapping[str, pd.Series]], data: Mapping[str, Any]) -> Values:
+    """Return shares in per cent; where there are two bounds, the second as `upper`."""
+    upper = [_bounded([by], data) for by in bounds[1:]]
+    return Values(bounds[0], ".0f", "%", 100, data=data, upper=upper[0] if upper else None)
+
+
+def dram_use(e: Evidence, experiments, of: str | Sequence[str], metric: str) -> Values:
+    """Share of the DRAM bandwidth in use, as the counter `metric` has it in per cent.
+
+    Without hardware counters the share lies between two bounds: least bytes over the copy ceiling (all
+    reuse in caches) and requested bytes over it (none). Where both give one verdict, that stands; else
+    the claim is not measured.
+    """
+    try:
+        return _bounded(
+            [{name: e.counter(name, metric, experiments) / 100 for name in contenders(of)}], {"missing": ""}
+        )
+    except NotMeasured as missing:
+        df, top = rows(e, experiments, *contenders(of)), e.ceiling("copy", "gbps")
+        rates = (df[c] / df["median_us"] / 1e3 / top for c in ("least_bytes", "requested_bytes"))
+        bounds = [by_variant(df, rate.clip(upper=1.0), contenders(of)) for rate in rates]
+        return _bounded(bounds, {"missing": str(missing)})
+
+
+def memory_use(e: Evidence, experiments, of: str, metric: str, beside: str | Sequence[str] = ()) -> Values:
+    """How busy the memory of a kernel is beside its FMA units, both as shares of their peak.
+
+    Memory is the DRAM, which is what every source means by being bound by memory: the counter `metric`, and without
+    hardware counters from the least bytes to the requested ones over the copy ceiling, which may not decide. Caches,
+    the counters `beside`, are said beside it and decide nothing. FMA units: useful FLOPs over the FMA ceiling.
+    """
+    dram = dram_use(e, experiments, of, metric)
+    bounds = [v.by[of] for v in (dram, dram.upper) if v is not None]
+    fma = rows(e, experiments, of).set_index(list(bounds[0].index.names))["tflops"] / e.ceiling("fma", "tflops")
+    caches = {}
+    for name in contenders(beside):
+        with contextlib.suppress(NotMeasured):  # not every GPU has every counter
+            caches[name] = e.counter(of, name, experiments) / 100
+    return _bounded(
+        [{"memory": use, "FMA units": fma.loc[use.index]} for use in bounds],
+        {**dram.data, "most": bounds[-1].max(), "caches": caches},
+    )
+
+
+QUANTITIES = (
+    *(speedup, time, tflops, share_of_ceiling, column, true_density, prepared_bytes),
+    *(counter, counter_share, dram_use, memory_use),
+)

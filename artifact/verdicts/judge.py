@@ -1,6 +1,6 @@
 """The verdict on each claim, from the records of one GPU.
 
-When a claim "does not carry over to this GPU" (`carried`): its rule says "not reproduced", it is one of what the source
+When a claim "does not carry over to this GPU": its rule says "not reproduced", it is one of what the source
 measured on its GPU (`depends_on = "gpu"`, see `load`), the records that decide are this GPU's and not a series of the
 source's own, and none of the GPUs that the source speaks of is this one. GPUs of one chip count as one (CHIPS): an H200
 is an H100 with more and faster memory, and no excuse for what was said of an H100. All else that fails is "not
@@ -19,24 +19,30 @@ Why a claim is not reproduced is the sentence of its claims.toml, its placeholde
 
 Behind the two in the middle ` at COLUMN = NUMBER` chooses points, and ` in EXPERIMENT` an experiment of the system,
 those of others' code among them.
+
+A system.toml lists the sections of its source; `where` of a claim, and of what is untested, names one or more of
+them, as in "IV-B; Table II; Fig. 6" (`places`).
 """
 
+import contextlib
 import hashlib
+import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from artifact import paths
+from artifact import paths, registry
 from artifact.measure import records
-from artifact.verdicts import evidence, load, measures, quantities, words
+from artifact.verdicts import evidence, load, measures
 from artifact.verdicts.evidence import OTHERS, SERIES, Evidence, NotMeasured
 from artifact.verdicts.load import Claim
-from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, REPRODUCED, Outcome
+from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED, PARTLY, REPRODUCED, VERDICTS, Outcome
 
 #: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
@@ -49,8 +55,6 @@ LEDGER_COLUMNS = (
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
 CHIPS = {"h100": "gh100", "h200": "gh100", "gh200": "gh100"}
-#: What behind a GPU's number makes another GPU of it.
-_OTHERS = {"ti", "super", "d"}
 
 
 def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
@@ -63,28 +67,25 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    found = {system: Evidence(folder, system) for system in dict.fromkeys(claim.room for claim in claims)}
+    of, rows = cache(partial(Evidence, folder)), []
 
     @cache
     def outcome(i: str) -> Outcome:
         """Of any claim: a reason may speak of one that is not judged."""
-        system = known[i].room
-        return _outcome(known[i], found[system] if system in found else Evidence(folder, system))
+        return _outcome(known[i], of(known[i].room))
 
-    rows = (_row(claim, found[claim.room], outcome, folder.name) for claim in claims)
+    for claim in claims:
+        came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
+        told, ours = came.verdict in (NOT_MEASURED, REPRODUCED), not any(SERIES in name for name in claim.experiment)
+        elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, folder.name) for said in claim.gpu)
+        more = {
+            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
+            "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
+            "gpu": ", ".join(claim.gpu),
+            "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
+        }
+        rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
-
-
-def _row(claim: Claim, e: Evidence, outcome: Callable[[str], Outcome], gpu: str) -> dict[str, object]:
-    found = outcome(claim.id)
-    verdict, reason = found.verdict, {NOT_MEASURED: found.why, REPRODUCED: ""}.get(found.verdict)
-    if reason is None:
-        reason = filled(claim, e.only(claim.rule.at, claim.rule.repeats), found, outcome)
-    if verdict == NOT_REPRODUCED and carried(claim, gpu):
-        verdict = NOT_CARRIED
-    own = bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment)
-    more = {"verdict": verdict, "reason": reason, "gpu": ", ".join(claim.gpu), "own": own}
-    return {key: getattr(found if hasattr(found, key) else claim, key, None) for key in LEDGER_COLUMNS} | more
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
@@ -96,11 +97,9 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
     claims, known = list(claims), {claim.id: claim for claim in load.claims()}
     if folder.parent != paths.RECORDED or not all(known.get(claim.id) is claim for claim in claims):
         return judge(claims, folder)
-    place, state = paths.BUILD / "verdicts" / f"{folder.name}.json", _state()
-    try:
+    place, state, table = paths.BUILD / "verdicts" / f"{folder.name}.json", _state(), {}
+    with contextlib.suppress(OSError, ValueError):
         table = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        table = {}
     if table.get("state") != state:
         df = judge(known.values(), folder)
         table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
@@ -141,57 +140,48 @@ def by_evidence(df: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return claims[~own], claims[own]
 
 
-def carried(claim: Claim, gpu: str) -> bool:
-    """Tell whether a claim that fails on this GPU is one that may hold on the source's."""
-    own = any(SERIES in experiment for experiment in claim.experiment)
-    return claim.depends_on == load.GPU and not own and not any(same_gpu(said, gpu) for said in claim.gpu)
-
-
 def same_gpu(said: str, measured: str) -> bool:
     """Tell whether a source speaks of the GPU `measured`, or of one with the same chip.
 
     said: "RTX 4070", "H100 96 GB"; measured: a name or a slug.
     """
-    said = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE)
+    said, another = re.sub(r"\d+ ?GB", "", said, flags=re.IGNORECASE), {"ti", "super", "d"}  # behind its number
     ours, theirs = ([CHIPS.get(w, w) for w in re.findall(r"[a-z0-9]+", s.lower())] for s in (measured, said))
-    starts = range(len(ours) - len(theirs) + 1)
-    return any(ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & _OTHERS for i in starts)
+    return any(
+        ours[i : i + len(theirs)] == theirs and not {*ours[i + len(theirs) :][:1]} & another
+        for i in range(len(ours) - len(theirs) + 1)
+    )
 
 
 def _outcome(claim: Claim, e: Evidence) -> Outcome:
-    e = e.only(claim.rule.at, claim.rule.repeats)
-    try:
-        found = replace(measures.outcome(claim.rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
-    except NotMeasured as missing:
-        found = Outcome(NOT_MEASURED, "—", str(missing))
+    rule, e = claim.rule, e.only(claim.rule.at, claim.rule.repeats)
+    found = replace(_tried(rule, e, claim.experiment), rests=tuple(sorted(e.seen)))
     given = found.verdict != NOT_MEASURED
-    sweeps = evidence.sweeps(claim.experiment) if claim.rule.repeats and given else []
+    sweeps = evidence.sweeps(claim.experiment) if rule.repeats and given else []
     runs = {name: [other for other in claim.experiment if other == name or other not in sweeps] for name in sweeps}
-    over = claim.rule.also_over
-    second = replace(claim.rule, quantity=partial(claim.rule.quantity, over=over)) if over and given else None
-    also = _tried(second, e, claim.experiment) if second else None
-    why = words.say(
-        "why",
-        c=claim,
-        rule=found.why,
-        given=given,
-        kept=e.kept,
-        series=any(SERIES in name for name in claim.experiment),
-        theirs=any(OTHERS in name for name in claim.experiment),
-        runs={name: _tried(claim.rule, e, run) for name, run in runs.items()},
-        also=also,
-        also_said=measures.said(also.verdict, claim.extension) if also else "",
-        nothing=NOT_MEASURED,
-    )
-    return replace(found, why=why)
+    second = replace(rule, quantity=partial(rule.quantity, over=rule.also_over)) if rule.also_over and given else None
+    also = _tried(second, e, claim.experiment) if second else found
+    seen = {
+        "c": claim,
+        "rule": found.why,
+        "given": given,
+        "kept": e.kept,
+        "series": any(SERIES in name for name in claim.experiment),
+        "theirs": any(OTHERS in name for name in claim.experiment),
+        "runs": {name: _tried(rule, e, run) for name, run in runs.items()},
+        "also": also if second and also.verdict != NOT_MEASURED else None,
+        "also_said": measures.said(also.verdict, claim.extension),
+    }
+    return replace(found, why=measures.say("why", seen))
 
 
-def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome | None:
-    """Return what a rule makes of experiments; None where their records do not decide."""
+def _tried(rule: measures.Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
+    """Return what a rule makes of experiments, or that their records do not decide, which rests on nothing."""
     try:
         return measures.outcome(rule, e, experiments)
-    except NotMeasured:
-        return None
+    except NotMeasured as missing:
+        e.seen.clear()
+        return Outcome(NOT_MEASURED, "—", str(missing))
 
 
 # ---------------------------------------------------------------- why a claim is not reproduced
@@ -215,11 +205,14 @@ def filled(claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], 
     e: the claim's own evidence. others: from the id of another claim what came of it.
     Raises ValueError, one sentence, for a placeholder that is none.
     """
-    plain = partial(words.say, "plain", published=claim.published, measured=outcome.measured)
+    said, missing = "", ""
     try:
-        return PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason) or plain(missing="")
-    except NotMeasured as missing:
-        return plain(missing=str(missing))
+        said = PLACEHOLDER.sub(lambda m: _value(m[1], claim, e, outcome, others), claim.reason)
+    except NotMeasured as nothing:
+        missing = str(nothing)
+    return said or measures.say(
+        "plain", {"published": claim.published, "measured": outcome.measured, "missing": missing}
+    )
 
 
 def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Callable[[str], Outcome]) -> str:
@@ -239,5 +232,172 @@ def _value(word: str, claim: Claim, e: Evidence, outcome: Outcome, others: Calla
         case ["counter", metric, "of", of]:
             return f"{e.counter(of, metric, experiments).median():.3g}"
         case ["counter", metric, "of", of, "/", over]:
-            return f"{records.geomean(quantities.counter(e, experiments, metric, of, over).by[of]):.2f}×"
+            return f"{records.geomean(evidence.counter(e, experiments, metric, of, over).by[of]):.2f}×"
     raise ValueError(f"The reason of the claim {claim.id!r} has a placeholder {word!r} that is none.")
+
+
+# ---------------------------------------------------------------- verdicts told
+
+#: What is said of claims that nothing measured here decides.
+OWN_DATA = "rest on their source's own published data alone"
+#: Verdict -> its sign, and the class that the book's style sheet colours: dark enough that white text on it has a
+#: contrast of 4.5:1, in either mode of the page.
+LOOKS = {
+    REPRODUCED: ("✓", "verdict-reproduced"),
+    PARTLY: ("◐", "verdict-partly"),
+    NOT_REPRODUCED: ("✗", "verdict-not"),
+    NOT_CARRIED: ("↛", "verdict-elsewhere"),
+    NOT_MEASURED: ("–", "verdict-unmeasured"),
+    OWN_DATA: ("=", "verdict-theirs"),
+}
+
+
+def counts(df: pd.DataFrame, own: str = OWN_DATA) -> dict[str, int]:
+    """Count the claims of the sources by verdict, in the order of LOOKS.
+
+    own: what those are called that a series of the source's own decides, whatever the verdict.
+    """
+    claims = counted(df)
+    told = claims["verdict"].mask(claims["own"].astype(bool), own).value_counts()
+    return {verdict: int(told[verdict]) for verdict in (*VERDICTS, own) if verdict in told}
+
+
+def totals(df: pd.DataFrame) -> str:
+    """Say how many claims have which verdict; apart from them those that a source's own data decide."""
+    of, (_, theirs) = counts(df), by_evidence(df)
+    own, holds = of.pop(OWN_DATA, 0), (theirs["verdict"] == REPRODUCED).sum()
+    apart = f"; {own} more {OWN_DATA}, and {holds} of these are consistent with it"
+    return (", ".join(f"{count} {verdict}" for verdict, count in of.items()) or "none") + apart * bool(own)
+
+
+def markdown(df: pd.DataFrame, gpu: str) -> str:
+    """Return the verdicts of `judge` as a table in Markdown.
+
+    With a line that counts them and names the GPU of the records.
+    """
+    words = [measures.said(*row) for row in zip(df["verdict"], df["extension"], strict=True)]
+    shown = {
+        "claim": "`" + df["id"] + "`",
+        "says": df["says"] + " (" + df["source"] + ", " + df["where"] + ")",
+        "GPU of the source": df["gpu"],
+        "published": df["published"],
+        "measured": df["measured"],
+        "verdict": pd.Series(words, df.index) + df["extension"].map({True: " (extension, not counted)", False: ""}),
+        "reason": (df["reason"] + " " + df["close"]).str.strip(),
+    }
+    return f"{len(by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
+
+
+def table(df: pd.DataFrame, right: int = 0) -> str:
+    """Return a table in Markdown. right: how many of its columns, the last ones, stand on the right."""
+    cells = df.astype(str).replace(r"\|", r"\\|", regex=True).itertuples(index=False)
+    return "\n".join(
+        f"| {' | '.join(line)} |"
+        for line in [list(df.columns), ["---"] * (df.shape[1] - right) + ["---:"] * right, *cells]
+    )
+
+
+def contradictions(judged: pd.DataFrame, known: Sequence[load.Claim]) -> pd.DataFrame:
+    """Return pairs of claims of one source that cannot both hold: one, other (ids), and which `stands`.
+
+    judged: verdicts from `judge.judge`. stands: an id, "both", "neither" or "undecided".
+    """
+    # What fails here fails, whether it may hold elsewhere or not.
+    rank = judged.set_index("id")["verdict"].replace(NOT_CARRIED, NOT_REPRODUCED).map(VERDICTS.index)
+    order = [claim.id for claim in known]
+    found = dict.fromkeys(frozenset((claim.id, other)) for claim in known for other in claim.contradicts)
+    df = pd.DataFrame([sorted(pair, key=order.index) for pair in found], columns=["one", "other"])
+    first, second = df["one"].map(rank), df["other"].map(rank)
+    cases = [
+        np.maximum(first, second) == VERDICTS.index(NOT_MEASURED),  # the last of the verdicts
+        first < second,
+        first > second,
+        first == VERDICTS.index(REPRODUCED),
+    ]
+    return df.assign(stands=np.select(cases, ["undecided", df["one"], df["other"], "both"], "neither"))
+
+
+def rules(known: Sequence[load.Claim]) -> pd.DataFrame:
+    """Return what the rules of these claims are made of.
+
+    Part (quantity, reduce or expect), name, definition (the function's docstring on one line), claims (ids); one row
+    per function, in the order of the parts and then of the claims.
+    """
+    df = pd.DataFrame(
+        [(part, getattr(claim.rule, part).func, claim.id) for part in measures.PARTS for claim in known],
+        columns=["part", "name", "claims"],
+    )
+    df = df.groupby(["part", "name"], sort=False)["claims"].agg(list).reset_index()
+    told = df["name"].map(lambda f: " ".join(str(inspect.getdoc(f)).split()))
+    return df.assign(definition=told, name=df["name"].map(lambda f: f.__name__))[
+        ["part", "name", "definition", "claims"]
+    ]
+
+
+def written(value: object) -> str:
+    """Return a part of a claim as its file has it: a text, a number, a list or a table in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {written(v)}" for key, v in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:.10g}"
+
+
+# ---------------------------------------------------------------- section by section
+
+#: In `where`: a figure or table of the source, or several.
+FIGURE = re.compile(r"(?:Figs?\.|Tables?|Eqs?\.|Listings?)\s*\w+(?:(?:,| and| to|–)\s*(?=[\dIVX])\w+)*")
+COVERAGE = ("section", "title", "claims", "says", "experiment", "figure", "reason")
+
+
+def places(where: str, sections: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the sections that `where` names, in their order, and its figures and tables.
+
+    Sections that are themselves figures count where there is no other. Raises ValueError, one sentence, where it names
+    none, or something else.
+    """
+    figures, rest, found = FIGURE.findall(where), FIGURE.sub("", where), set()
+    # The longest first, so that "V.D" is not "V".
+    for key in sorted(sections, key=len, reverse=True):
+        rest, count = re.subn(rf"(?<![\w.]){re.escape(key)}(?![\w-])(?:\.\d+)*", "", rest)
+        found |= {key} if count else set()
+    found = found or {figure for figure in figures if figure in sections}
+    if not found or re.search(r"\w", rest):
+        raise ValueError(
+            f"{where!r} names {rest.strip(' ;,') or 'no section'!r} of its source, whose sections are: "
+            f"{', '.join(sections)}."
+        )
+    return [key for key in sections if key in found], figures
+
+
+def coverage(
+    system: registry.System, claims: Sequence[load.Claim], untested: Sequence[load.Untested], figures: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return COVERAGE.
+
+    A row for each section and choice of experiments with the ids of its claims, then one for each statement that is
+    untested, with its reason; a section of which there is nothing has a row of its own.
+
+    figures: experiment -> the figure of the source that it regenerates. Errors as `places`.
+    """
+    rows = []
+    for claim in (claim for claim in claims if claim.room == system.room):
+        sections, named = places(claim.where, system.sections)
+        sweeps = (e.partition(evidence.SERIES)[0] for e in evidence.sweeps(claim.experiment))
+        told = [figures[sweep] for sweep in sweeps if sweep in figures] + named
+        rows += [(section, ", ".join(claim.experiment), "", "", [claim.id], told) for section in sections]
+    for entry in (entry for entry in untested if entry.room == system.room):
+        sections, named = places(entry.where, system.sections)
+        rows += [(section, "", entry.says, entry.reason, [], named) for section in sections]
+    rows += [(section, "", "", "", [], []) for section in system.sections if section not in {row[0] for row in rows}]
+    key = ["section", "experiment", "says", "reason"]
+    df = (
+        pd.DataFrame(rows, columns=[*key, "claims", "figure"])
+        .groupby(key, sort=False)
+        .agg(lambda lists: [*dict.fromkeys(sum(lists, []))])
+        .reset_index()
+    )
+    df = df.assign(title=df["section"].map(system.sections), figure=df["figure"].map(", ".join))
+    return df.sort_values("section", key=lambda c: c.map([*system.sections].index), kind="stable")[list(COVERAGE)]

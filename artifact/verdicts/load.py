@@ -14,7 +14,7 @@ A claim of a source is judged by a rule, which the file states in full:
     expect = { at_most = 0.95, partly = 1.0 }               # … and held against what the source says
     published = "slower"                    # the source's value: a text, or {figure, quantity, …} of published/
 
-- `quantity` names a function of `quantities.py`, `reduce` and `expect` one of `measures.py`, or all three one
+- `quantity` names a function of `evidence.py`, `reduce` and `expect` one of `measures.py`, or all three one
   of the system's own `measures.py`; each function's docstring is its definition, and the
   ledger prints all that are used. What a verdict says stands in `words.j2` beside them. The value of the first key is
   the function's first parameter, the other keys are the others. `reduce = { quantile = 0.1 }` is a name with a
@@ -50,13 +50,12 @@ A claim of a source is judged by a rule, which the file states in full:
 - `[minutes]` names every experiment that a claim may ask for, with the minutes it takes. They are printed only where
   the records of the home GPU do not tell (`took`): counters, a single point, a system that was not measured there yet.
 - What a source says and no experiment can test stands in the same file as `[[untested]]`, with `where`, `says` and the
-  `reason`; `page.py` shows it beside the claims, section by section.
+  `reason`; `judge.coverage` shows it beside the claims, section by section.
 - An experiment "fig9@A100" is none of ours: it is the series for the A100 that the source published,
   `published/fig9.csv`. A claim about it says whether a source's text is borne out by its own data, whatever GPU
   the records are of.
 """
 
-import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,7 +69,7 @@ from pydantic import with_config
 
 from artifact import paths, registry
 from artifact.measure import durations, records
-from artifact.verdicts import evidence, measures, quantities
+from artifact.verdicts import evidence, measures
 
 SAID = "published"  #: in the numbers of an expectation: those of the source
 GPU, METHOD = "gpu", "method"  #: what a claim may depend on
@@ -169,7 +168,7 @@ def _files(folder: Path = registry.FOLDER) -> Iterator[tuple[registry.System, di
 
 def _refuse(name: str, *wrong: Iterable[str]) -> None:
     """Raise ValueError that says the first of what is wrong, if anything is."""
-    for said in itertools.chain(*wrong):
+    for said in (said for each in wrong for said in each):
         raise ValueError(f"{name} {said}.")
 
 
@@ -181,8 +180,8 @@ def took(claim: Claim, folder: Path) -> float:
     """
     others = (records.COUNTERS, evidence.OTHERS, evidence.SERIES)
     measured = [e for e in claim.experiment if not any(mark in e for mark in others)]
-    found = {e: durations.of_record(evidence.place(e, folder, claim.room)) for e in measured}
-    told = {e: took for e, took in found.items() if took is not None}
+    found = ((e, durations.of_record(evidence.place(e, folder, claim.room))) for e in measured)
+    told = {e: took for e, took in found if took is not None}
     return sum(told.get(e, claim.typed[e]) for e in claim.experiment)
 
 
@@ -209,9 +208,13 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
     numbers, said = _published(said, path.parent / registry.PUBLISHED, name) if of_source else ({}, said)
     rule = _rule(table, experiments, numbers, system.room, name)
     series = [e.partition(evidence.SERIES)[2] for e in experiments if evidence.SERIES in e]
-    metrics = _counters(rule.quantity)
-    of_the_program = metrics and all(map(OF_PROGRAMS.match, metrics))
-    of_the_program = of_the_program or rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    programs = [bool(OF_PROGRAMS.match(metric)) for metric in _counters(rule.quantity)] or [
+        rule.quantity.func.__name__ in measures.OF_PROGRAMS
+    ]
+    note, notes = table.get("note", ""), data.get("notes", {})
+    parts = [note] if isinstance(note, str) else note
+    unknown, known = [p for p in parts if p and " " not in p and p not in notes], ", ".join(notes) or "none"
+    _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
     return Claim(
         room=system.room,
         source=system.name,
@@ -219,44 +222,39 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
         rule=rule,
         published=said,
         typed={experiment: float(typed[experiment]) for experiment in experiments},
-        note=_note(table.get("note", ""), data.get("notes", {}), name),
+        note=" ".join(notes.get(part, part) for part in parts),
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
-        depends_on=table.get("depends_on", GPU if of_source and not of_the_program else METHOD),
+        depends_on=table.get("depends_on", GPU if of_source and not all(programs) else METHOD),
         **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
     )
 
 
-def _note(said: str | list[str], notes: Mapping[str, str], name: str) -> str:
-    """Return a note as its file has it.
-
-    A text, or a list of texts and of names in `notes`, which hold what several claims say. Raises ValueError, one
-    sentence, for one word that is no name there.
-    """
-    parts = [said] if isinstance(said, str) else said
-    unknown = [part for part in parts if part and " " not in part and part not in notes]
-    known = ", ".join(notes) or "none"
-    _refuse(name, [f"has the note {part!r}, which is not among [notes]: {known}" for part in unknown])
-    return " ".join(notes.get(part, part) for part in parts)
-
-
 def _rule(table: Mapping[str, Any], experiments: tuple, numbers: Mapping, system: str, name: str) -> measures.Rule:
     at, repeats, words = table.get("at", {}), table.get("repeats", False), {k: table[k] for k in measures.PARTS}
-    alone = repeats and len(evidence.sweeps(experiments)) < 2
-    _refuse(name, ["has 'repeats' and no two experiments that repeat each other"] * alone)
     words = {k: dict(v) if isinstance(v, Mapping) else {v: None} for k, v in words.items()}
     also = words["quantity"].pop("also_over", "")
     words["expect"] = {k: _said(v, numbers, name) for k, v in words["expect"].items()}
     ends = [v for said in words["expect"].values() for v in (said if isinstance(said, list) else [said])]
     endless = [v for v in ends if isinstance(v, float) and not math.isfinite(v)]
     told = "a range has two ends, and a limit is 'at_least' or 'at_most'"
-    _refuse(name, [f"has the number {v} in its 'expect'; {told}" for v in endless])
+    alone = repeats and len(evidence.sweeps(experiments)) < 2
+    _refuse(
+        name,
+        ["has 'repeats' and no two experiments that repeat each other"] * alone,
+        [f"has the number {v} in its 'expect'; {told}" for v in endless],
+    )
     parts = {key: measures.part(key, word, system, name) for key, word in words.items()}
     over = parts["quantity"].keywords.get("over")
-    beside = bool(over) and isinstance(over, str)
-    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * bool(also and not beside))
-    written = {key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table}
-    return measures.Rule(**parts, written=written, also_over=also, at=at, repeats=repeats)
+    lone = bool(also) and not (over and isinstance(over, str))
+    _refuse(name, ["has 'also_over' and no baseline 'over' beside which it stands"] * lone)
+    return measures.Rule(
+        **parts,
+        written={key: table[key] for key in ("at", "repeats", *measures.PARTS) if key in table},
+        also_over=also,
+        at=at,
+        repeats=repeats,
+    )
 
 
 def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
@@ -265,8 +263,14 @@ def _said(value: Any, numbers: Mapping[str, float], name: str) -> Any:
     if not isinstance(ends, list) or SAID not in ends:
         return value
     named = list(zip(("low", "high"), ends, strict=True))
-    missing = [end for end, said in named if said == SAID and end not in numbers]
-    _refuse(name, [f"expects a published number, and its 'published' has no {end!r}" for end in missing])
+    _refuse(
+        name,
+        [
+            f"expects a published number, and its 'published' has no {end!r}"
+            for end, said in named
+            if said == SAID and end not in numbers
+        ],
+    )
     return [numbers[end] if said == SAID else said for end, said in named]
 
 
@@ -276,31 +280,23 @@ def _published(reference: Mapping[str, Any], folder: Path, name: str) -> tuple[d
     Other keys are columns of that file, with a value or a list of values; rows that they leave must
     agree.
     """
-    keys, file = [key for key in reference if key != "figure"], f"{reference.get('figure')}.csv"
-    df, asked = records.published(folder / file), ", ".join(f"{key} = {reference[key]}" for key in keys)
-    _refuse(name, [f"asks {file} for a column {key!r}, which it has not" for key in keys if key not in df])
-    for key in keys:
-        df = df[df[key].isin(reference[key] if isinstance(reference[key], list) else [reference[key]])]
+    at, file = {key: value for key, value in reference.items() if key != "figure"}, f"{reference.get('figure')}.csv"
+    df, asked = records.published(folder / file), ", ".join(f"{key} = {value}" for key, value in at.items())
+    _refuse(name, [f"asks {file} for a column {key!r}, which it has not" for key in at if key not in df])
+    for key, value in at.items():
+        df = df[df[key].isin(value if isinstance(value, list) else [value])]
     said = df[["low", "high", "unit"]].drop_duplicates()
     _refuse(name, [f"asks {file} for {asked}, which has no single number there"] * (len(said) != 1))
     low, high, unit = said.iloc[0]
     unit = "" if pd.isna(unit) else "×" if unit == "×" else f" {unit}"
     numbers = {key: float(value) for key, value in (("low", low), ("high", high)) if not pd.isna(value)}
     if len(numbers) == 2:
-        return numbers, quantities.stated(low, high) + unit
+        return numbers, evidence.stated(low, high) + unit
     return numbers, f"under {high:g}{unit}" if "high" in numbers else f"over {low:g}{unit}"
 
 
-# ---------------------------------------------------------------- of claims
-
-
-def of_sources(claims: Iterable[Claim]) -> list[Claim]:
-    """Return those without extensions, which are no claims of a source."""
-    return [claim for claim in claims if not claim.extension]
-
-
 def _counters(quantity: partial) -> list[str]:
-    return [metric for key in COUNTERS for metric in quantities.contenders(quantity.keywords.get(key, ()))]
+    return [metric for key in COUNTERS for metric in evidence.contenders(quantity.keywords.get(key, ()))]
 
 
 def counters_wanted(claims: Iterable[Claim]) -> list[str]:

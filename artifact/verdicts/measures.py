@@ -1,29 +1,35 @@
 """A rule: a quantity, a reducer and an expectation, and what the three make of the records.
 
-A quantity (`quantities`) is a value at every point. A reducer is a function of these values and of what the claim says
+A quantity (`evidence`) is a value at every point. A reducer is a function of these values and of what the claim says
 of it: `reduce = "geometric mean"`, or with a parameter `reduce = { quantile = 0.1 }`. An expectation is a function of
 what was reduced and of what the claim says, as in `expect = { at_least = 1.10, partly = 1.0 }`. It returns the verdict,
 and which value lies close to a threshold that would change it (`edge`): within 5% of the threshold, or within half of
-a tolerance that is narrower. All three return numbers; `words` makes sentences of them.
+a tolerance that is narrower. All three return numbers.
 
 A claim may also name what its system adds in its own `artifact/systems/<system>/measures.py`, found by looking.
+
+The sentences of a verdict stand in `words.j2`, here and beside each system's `measures.py`: macros called
+<function>_<what>, as `median_measured`. A macro gets the parameters that the claim gives the function, and what came of
+it.
 """
 
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jinja2
 import numpy as np
 import pandas as pd
 
 from artifact import registry
 from artifact.measure import records
-from artifact.verdicts import words
-from artifact.verdicts.evidence import Evidence, NotMeasured, need
-from artifact.verdicts.quantities import QUANTITIES, Values, contenders, denser
+from artifact.verdicts import evidence
+from artifact.verdicts.evidence import QUANTITIES, Evidence, NotMeasured, Values, contenders, denser, need
 
 REPRODUCED = "reproduced"
 PARTLY = "partly"
@@ -43,7 +49,7 @@ ANSWERS = {
     NOT_REPRODUCED: "does not hold here",
     NOT_CARRIED: "does not hold here",
 }
-#: Quantities that follow from programs and formats, whatever GPU runs them: those of `quantities`, and of systems.
+#: Quantities that follow from programs and formats, whatever GPU runs them: those of `evidence`, and of systems.
 OF_PROGRAMS = {"column", "true_density", "prepared_bytes", "added_memory", "stored_over_blocks", "machine_code"}
 #: Each of what a mean may be taken over apart -> the levels of the index that tell them apart.
 GROUPS: dict[str, list[str]] = {
@@ -162,16 +168,13 @@ def power_law(v: Values, along: str, scatter: float) -> Reduced:
 
     In each experiment and at each density; none where a point is further than the factor `scatter` from its fit.
     """
-    lines = _lines(v, along, ["contender", "experiment", "density"], "mean", 3)
-    fits = pd.DataFrame([_fit(line) for _, line in lines], columns=["slope", "off"])
+    found = []
+    for _, line in _lines(v, along, ["contender", "experiment", "density"], "mean", 3):
+        x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
+        slope, offset = np.polyfit(x, y, 1)
+        found.append((slope, np.exp(np.abs(y - slope * x - offset).max())))
+    fits = pd.DataFrame(found, columns=["slope", "off"])  # off: the factor by which a point is off at most
     return Reduced(v, fits["slope"].where(fits["off"] <= scatter), lines=True, data={"fits": fits})
-
-
-def _fit(line: pd.Series) -> tuple[float, float]:
-    """Return the slope of a line on log axes, and the factor by which a point is off at most."""
-    x, y = np.log(line.index.to_numpy(float)), np.log(line.to_numpy())
-    slope, offset = np.polyfit(x, y, 1)
-    return slope, float(np.exp(np.abs(y - slope * x - offset).max()))
 
 
 def knee(v: Values, along: str, flat: float) -> Reduced:
@@ -181,8 +184,12 @@ def knee(v: Values, along: str, flat: float) -> Reduced:
     density of three sizes or more.
     """
     lines = _lines(v, along, ["contender", "experiment", "density"], "largest", 3)
-    knees = [float(line.index[line >= (1 - flat) * line.max()].min()) for _, line in lines]
-    return Reduced(v, pd.Series(knees), lines=True, course=lines)
+    return Reduced(
+        v,
+        pd.Series([float(line.index[line >= (1 - flat) * line.max()].min()) for _, line in lines]),
+        lines=True,
+        course=lines,
+    )
 
 
 def _lines(
@@ -281,8 +288,11 @@ def at_most(r: Reduced, limit: float, partly: float) -> Judged:
 
 
 def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | None, float | None], sign: int) -> Judged:
-    verdicts = [grade(sign * value, sign * limit, sign * partly) for value in r.values]
-    return Judged(all_of(verdicts), threshold, edge(r.values, dict.fromkeys((limit, partly), EDGE)))
+    return Judged(
+        all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]),
+        threshold,
+        edge(r.values, dict.fromkeys((limit, partly), EDGE)),
+    )
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
@@ -298,8 +308,12 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
 
 def _by_factors(verdict: str, off: Sequence[float], between: Sequence[float], factor: float, partly: float) -> Judged:
     """Return what is judged by the factors by which values lie outside: close is closer than half of the tolerance."""
-    close = edge(off, {limit: min(EDGE, (limit - 1) / 2) for limit in (factor, partly)})
-    return Judged(verdict, (between[0] / factor, between[1] * factor), close, {"off": off})
+    return Judged(
+        verdict,
+        (between[0] / factor, between[1] * factor),
+        edge(off, {limit: min(EDGE, (limit - 1) / 2) for limit in (factor, partly)}),
+        {"off": off},
+    )
 
 
 def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
@@ -332,12 +346,10 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
     low, high = between
     often = 1.0 if r.lines else OFTEN
     inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
-    if partly is not None:
-        half = wider >= OFTEN
-    else:
-        half = inside >= 0.5 or (not r.lines and low - tolerance <= records.geomean(r.values) <= high + tolerance)
-    several = len(r.values) > 1
-    if several:
+    by_mean = partly is None and not r.lines and inside < 0.5
+    half = wider >= OFTEN if partly is not None else inside >= 0.5
+    half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
+    if several := len(r.values) > 1:
         close = edge([inside], dict.fromkeys((often, 0.5) if partly is None else (OFTEN,), EDGE))
     else:
         narrow = {by: min(EDGE, by / 2 / max(low, high, by)) for by in (tolerance, partly) if by}
@@ -405,8 +417,11 @@ def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
     """
     used, fma = r.of.by["memory"], r.of.by["FMA units"]
     more, both = (used > fma).mean(), ((used > fma) & (used >= busy)).mean()
-    verdict = REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED
-    return Judged(verdict, edge=edge([both], {at_points: EDGE}), data={"both": both})
+    return Judged(
+        REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED,
+        edge=edge([both], {at_points: EDGE}),
+        data={"both": both},
+    )
 
 
 EXPECTATIONS = (at_least, at_most, near, spans, within, rises, falls, larger_in, memory_limits_from)
@@ -473,7 +488,7 @@ def judged(rule: Rule, values: Values) -> Outcome:
     judged_by = pd.Series(reduced.values if len(reduced.values) else ends, dtype=float)
     below = Outcome(
         found.verdict,
-        *words.told(rule, reduced, found),
+        *told(rule, reduced, found),
         values,
         value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
         low=judged_by.min(),
@@ -486,7 +501,7 @@ def judged(rule: Rule, values: Values) -> Outcome:
         return below
     above = judged(rule, values.upper)
     if below.verdict != above.verdict:
-        how = words.of_quantity(rule.quantity, "how", values)
+        how = _said_of(rule.quantity, "how", {"v": values, **values.data})
         raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
     return replace(below, measured=f"between {below.measured} and {above.measured}")
 
@@ -518,3 +533,59 @@ def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
         raise ValueError(f"{name} names {said!r} as its {key!r}, with {error}.") from None
     bound.apply_defaults()
     return partial(known[said], **dict(list(bound.arguments.items())[skip:]))
+
+
+# ---------------------------------------------------------------- in words
+
+#: What a quantity says of itself: its name, what stands behind its numbers, where they come from, how a course of it
+#: is told, and what a point is called that lies on one side of a limit.
+OF_QUANTITIES = ("name", "tail", "how", "called", "above", "below", "at_least")
+
+
+def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str, str]:
+    """Return what was measured, why the verdict is as it is, and what lies close, in words."""
+    seen: dict[str, Any] = {what: _said_of(rule.quantity, what, {"v": r.of, **r.of.data}) for what in OF_QUANTITIES}
+    named = not isinstance(rule.quantity.keywords.get("of", ""), str) if r.of.named is None else r.of.named
+    seen |= {"tail": f" {seen['tail']}".rstrip(), "v": r.of, "each": r.values, "r": r, "named": named}
+    seen |= {"edge": judged.edge, **r.data, **judged.data}
+    measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
+    why = (_said_of(rule.expect, "asked", seen), _said_of(rule.reduce, "why", seen), seen["how"])
+    return measured, " ".join(filter(None, why)), _said_of(rule.expect, "close", seen) if judged.edge else ""
+
+
+def _said_of(part: partial, what: str, seen: Mapping[str, Any]) -> str:
+    """Return what the template beside a part's module says of it; nothing where it says nothing."""
+    return say(f"{part.func.__name__}_{what}", {**seen, **part.keywords}, Path(part.func.__code__.co_filename).parent)
+
+
+def say(macro: str, seen: Mapping[str, Any], folder: Path = Path(__file__).parent) -> str:
+    """Return what a macro of a folder's words.j2 makes of `seen`, on one line; nothing where there is none."""
+    found = getattr(_macros(folder), macro, None)
+    return " ".join(found(SimpleNamespace(**seen)).split()) if found else ""
+
+
+@cache
+def _macros(folder: Path) -> Any:
+    """Return the macros of a folder's template; nothing where it has none."""
+    loader, path = jinja2.FileSystemLoader(Path(__file__).parent), folder / "words.j2"
+    made = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True)
+    shared = (evidence.span, evidence.density, evidence.stated, contenders, registry.library)
+    made.filters |= {f.__name__: f for f in (*shared, points, apart, each)} | {"f": format, "geomean": records.geomean}
+    made.globals["counted"] = evidence.counted
+    return made.from_string(path.read_text(encoding="utf-8")).module if path.is_file() else None
+
+
+def points(count: int) -> str:
+    """Return a number of points in words."""
+    return f"{count} point" + ("s" if count != 1 else "")
+
+
+def apart(s: pd.Series, level: str = "experiment") -> dict[Any, pd.Series]:
+    """Split values by a level of their index."""
+    return dict(iter(s.groupby(level=level, sort=False)))
+
+
+def each(of: Mapping[str, Any], show: Any) -> str:
+    """List names, each with its value as `show` has it: a function, or a format."""
+    write = show if callable(show) else show.format
+    return ", ".join(f"{name} {write(value)}" for name, value in of.items())

@@ -4,9 +4,11 @@ operands   A as callers bring it, made one of the formats
 dense      B and out: where they lie, on which stream; and the small kernel around a multiplication
 routes     which system's kernels multiply what
 plans      `plan`, `spmm`, `load_plan`
+current    the GPU that is current meanwhile, and what launches of a plan write there besides out
 direct     products without a plan: `spmm` of CSR on the GPU, and of two dense matrices at a sparse one's places
 torch_ops  PyTorch operators with gradients, and what operators and layers share
 layers     linear layers of blocks for PyTorch, and the FFNs of a language model made of them
+semi_structured  linear layers in 2:4
 """
 
 from .direct import Sampled

@@ -120,11 +120,9 @@ def work_order(row_ptr, middle=None):
     A row in which one of two matrices has no block has none: their product is zero.
     """
     first, end = row_ptr[:-1], row_ptr[1:]
-    if middle is None:
-        middle = first
-    else:
+    if middle is not None:
         end = torch.where((middle == first) | (middle == end), first, end)
-        middle = torch.minimum(middle, end)
+    middle = first if middle is None else torch.minimum(middle, end)
     row = torch.argsort(end - first, descending=True, stable=True)
     return torch.stack([row.int(), first[row], end[row], middle[row]], 1).int().contiguous()
 

@@ -230,8 +230,13 @@ def csr_of(m: int, k: int, row_ptr, col_idx, val) -> csr.Csr:
         val.shape[0] <= csr.INT32_MAX,
         f"A has {val.shape[0]} non-zeros, but row offsets have 32 bits: split it by rows",
     )
-    row_ptr = csr.narrowed("CSR", "row_ptr", row_ptr, copy=False)
-    return csr.Csr(int(m), int(k), row_ptr, csr.narrowed("CSR", "col_idx", col_idx, copy=False), val)
+    return csr.Csr(
+        int(m),
+        int(k),
+        csr.narrowed("CSR", "row_ptr", row_ptr, copy=False),
+        csr.narrowed("CSR", "col_idx", col_idx, copy=False),
+        val,
+    )
 
 
 def blocks_of(m: int, k: int, row_ptr, col_idx, val):

@@ -48,8 +48,7 @@ class Step:
         """Return the arguments for other addresses; tensor maps, which hold one, are encoded anew and kept by it."""
         arguments = self.arguments
         for place, whose, mapped in self.places:
-            address = addresses[whose]
-            arguments[place] = address if mapped is None else self._map(place, address, mapped)
+            arguments[place] = addresses[whose] if mapped is None else self._map(place, addresses[whose], mapped)
         return tuple(arguments)
 
     def _map(self, place: int, address: int, said: tma.Mapped):

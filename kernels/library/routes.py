@@ -235,9 +235,7 @@ def written(way: Route, choice: str, p: Multiplication, device):
     """
     family, (name, _, knobs) = way.family, choice.partition(" ")
     try:
-        config = choice
-        if family.choices is not None:
-            config = autotune.choices.parse_knobs(knobs, family.choices.families[name])
+        config = choice if not family.choices else autotune.choices.parse_knobs(knobs, family.choices.families[name])
         return config if family.fits(config, p, device) else None
     except (KeyError, ValueError, TypeError, AttributeError):
         return None

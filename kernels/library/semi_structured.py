@@ -277,8 +277,7 @@ def classes() -> SimpleNamespace:
                 f"activation is {activation!r}, but must be one of {', '.join(ACTIVATIONS)}, or empty",
             )
             self.in_features, self.out_features, self.activation = k, m, activation
-            trained = getattr(bias, "requires_grad", False)
-            bias = None if bias is None else nn.Parameter(bias.detach().float().clone(), trained)
+            bias = None if bias is None else nn.Parameter(bias.detach().float().clone(), bias.requires_grad)
             self.register_parameter("bias", bias)
 
         @classmethod

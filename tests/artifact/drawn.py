@@ -35,8 +35,9 @@ def drawn(fig) -> None:
 def visible(text) -> bool:
     """Tick labels out of the view are laid out but not drawn."""
     box, canvas = text.get_window_extent(), text.get_figure(root=True).bbox
-    inside = canvas.x0 <= box.x0 and box.x1 <= canvas.x1 and canvas.y0 <= box.y0
-    return text.get_visible() and inside and box.width > 0
+    return (
+        text.get_visible() and (canvas.x0 <= box.x0 and box.x1 <= canvas.x1 and canvas.y0 <= box.y0) and box.width > 0
+    )
 
 
 def overlaps(fig) -> list[tuple[str, str]]:
@@ -73,8 +74,11 @@ def legible(fig) -> None:
     canvas, undrawn = fig.bbox, set()
     for axis in (axis for ax in fig.get_axes() for axis in (ax.xaxis, ax.yaxis)):
         low, high = sorted(axis.get_view_interval())
-        ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-        undrawn |= {tick.label1 for tick in ticks if not low <= tick.get_loc() <= high}
+        undrawn |= {
+            tick.label1
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+            if not low <= tick.get_loc() <= high
+        }
     for text in fig.findobj(Text):
         box = text.get_window_extent()
         if text not in undrawn and text.get_text().strip() and text.get_visible() and box.width:

@@ -54,8 +54,7 @@ def frames(speedup=None, **more) -> dict[str, pd.DataFrame]:
 def rule(quantity, reduce, expect, room="casper_sparse", **more) -> measures.Rule:
     """A rule as a claim of the system writes it."""
     words = {"quantity": quantity, "reduce": reduce, "expect": expect}
-    named = {k: w if isinstance(w, dict) else {w: None} for k, w in words.items()}
-    parts = {k: measures.part(k, w, room, "the test") for k, w in named.items()}
+    parts = {k: measures.part(k, w if isinstance(w, dict) else {w: None}, room, "the test") for k, w in words.items()}
     return measures.Rule(**parts, written=words, **more)
 
 

@@ -17,7 +17,7 @@ from contenders import refused
 from packaging.requirements import Requirement
 
 from artifact import build, dist, paths, wheelhouse
-from artifact.drawing import provenance
+from artifact.book.text import part
 from artifact.measure import device
 from artifact.paths import ROOT
 from kernels import __version__
@@ -132,7 +132,7 @@ def test_pages_hold_nothing_that_an_execution_adds(tmp_path):
 def test_heads_of_columns_say_so():
     frame = pd.DataFrame({"a": [1.0], "b": ["x"]})
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x")])
-    tables = frame.to_html(index=False) + frame.style.to_html() + str(provenance.facts({"k": "v"}))
+    tables = frame.to_html(index=False) + frame.style.to_html() + str(part("facts", {"k": "v"}))
     made.cells[0].outputs = [nbformat.v4.new_output("display_data", {"text/html": tables})]
     read = nbformat.reads(build._same(nbformat.writes(made)), as_version=4)
     text = read.cells[0].outputs[0].data["text/html"]

@@ -82,8 +82,9 @@ def recipes(system: ModuleType) -> st.SearchStrategy[Recipe]:
     if not from_csr(system):
         return own
     rows = st.lists(st.sampled_from((0, 0, 1, 3, 8, 31, 33, 500)), min_size=1, max_size=150).map(tuple)
-    given = st.builds(Recipe, st.just(system), st.just(0), size, size, st.sampled_from(from_csr(system)), rows)
-    return st.one_of(own, given)
+    return st.one_of(
+        own, st.builds(Recipe, st.just(system), st.just(0), size, size, st.sampled_from(from_csr(system)), rows)
+    )
 
 
 def typical(system: ModuleType) -> list[Recipe]:
@@ -102,5 +103,6 @@ def adds_in_any_order(kernel: Kernel) -> bool:
     atomically, or it chooses among others."""
     target = "sm_90a" if "sm_90a" in kernel.targets else kernel.targets[0]
     made = [jit.compile_cubin(kernel.source, entry, target) for entry in kernel.entries]
-    ops = {op for _, mix in jit.reports(made) for op in mix}
-    return not made or any(op.startswith(("RED", "ATOM")) and "F32" in op for op in ops)
+    return not made or any(
+        op.startswith(("RED", "ATOM")) and "F32" in op for op in {op for _, mix in jit.reports(made) for op in mix}
+    )

@@ -22,7 +22,7 @@ import pytest
 from matplotlib import pyplot
 
 from artifact import paths, registry
-from artifact.book import facts, figures, study, tables, text
+from artifact.book import facts, figures, study, text
 from artifact.drawing import outputs
 from artifact.measure import records
 from artifact.verdicts import load, measures
@@ -52,8 +52,7 @@ def digest(df: pd.DataFrame) -> tuple[int, int, float]:
     """Return how many rows a table has, a checksum of its columns and texts, and a sum over its numbers, in which each
     has a weight of its own and a large one hides no small one."""
     numbers = df.select_dtypes("number").astype(float)
-    texts = df.drop(columns=numbers.columns).map(str)
-    told = "\n".join([*map(str, df.columns), *texts.to_numpy().ravel()])
+    told = "\n".join([*map(str, df.columns), *df.drop(columns=numbers.columns).map(str).to_numpy().ravel()])
     sizes = np.nan_to_num(np.arcsinh(1e3 * numbers.to_numpy().ravel()), nan=0.1, posinf=1e3, neginf=-1e3)
     return len(df), crc32(told.encode()), round(float(sizes @ np.cos(np.arange(sizes.size))), 6)
 
@@ -85,8 +84,8 @@ def page(name: str, system: str, gpu: str) -> pd.DataFrame:
     judged = study.start(system, "recorded", gpu).verdicts  # which may compile
     with ExitStack() as stack, redirect_stdout(io.StringIO()):
         for where, what, other in (
-            *((figures, "shown", figure), (figures, "draw", lambda *_: None), (tables, "shown", table)),
-            *((module, "display", lambda _: None) for module in (figures, tables, outputs)),
+            *((figures, "shown", figure), (figures, "draw", lambda *_: None), (figures, "shown_table", table)),
+            *((module, "display", lambda _: None) for module in (figures, outputs)),
             *((outputs, what, lambda *_, **__: None) for what in ("banner", "when", "run_own")),
             (outputs, "verdicts", lambda _: judged),
             *((jit, what, compiles) for what in ("compile_cubin", "disassemble")),
@@ -162,8 +161,11 @@ def test_a_chapter_of_nothing_measured_says_so_or_needs_nothing(system, name):
 @pytest.mark.parametrize(("system", "name"), CHAPTERS)
 def test_a_chapter_renders_where_no_condition_is_true(system, name):
     source = (registry.FOLDER / system / f"{name}.md").read_text(encoding="utf-8")
-    false = re.sub(r"(\{%-?\s*holds\s)(.+?)(\s*-?%\})", r"\1(\2) and false\3", source, flags=re.DOTALL)
-    made = text.Text(text._environment().from_string(false))
+    made = text.Text(
+        text._environment().from_string(
+            re.sub(r"(\{%-?\s*holds\s)(.+?)(\s*-?%\})", r"\1(\2) and false\3", source, flags=re.DOTALL)
+        )
+    )
     made.add(known(system, paths.HOME))
     said = list(map(made, made.blocks))
     assert all(said) and ("does not hold" in " ".join(said)) == bool(text.conditions(system, name))

@@ -45,8 +45,11 @@ def test_no_source_is_left_over(system):
     folder = Path(system.__file__).parent
     used = {kernel.source for kernel in system.VARIANTS.values()}
     named = "".join(path.read_text() for path in folder.glob("*.py"))  # whole, or as the part after a prefix
-    left = [x.stem for x in folder.glob("*.cu") if x not in used]
-    assert [x for x in left if not re.search(rf"\b({x}|{x.partition('_')[2] or x})\b", named)] == []
+    assert [
+        x
+        for x in [x.stem for x in folder.glob("*.cu") if x not in used]
+        if not re.search(rf"\b({x}|{x.partition('_')[2] or x})\b", named)
+    ] == []
 
 
 # ---------------------------------------------------------------------------- what the compiler makes
@@ -65,14 +68,23 @@ def entries(kernel, target: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def reports(system, target):
-    jobs = {(kernel.source, entry) for kernel in system.VARIANTS.values() for entry in entries(kernel, target)}
-    return Reports(cubins(sorted(jobs), [target]))
+    return Reports(
+        cubins(
+            sorted(
+                {(kernel.source, entry) for kernel in system.VARIANTS.values() for entry in entries(kernel, target)}
+            ),
+            [target],
+        )
+    )
 
 
 def threads_of(cubin: jit.Cubin) -> int:
     """Of a block at most, as the kernel's __launch_bounds__ say; 0 where they do not."""
-    found = jit._attributes(cubin, f".nv.info.{cubin.symbol}")
-    most = [struct.unpack_from("<3I", cubin.code, at) for which, at in found if which == jit._MOST_THREADS]
+    most = [
+        struct.unpack_from("<3I", cubin.code, at)
+        for which, at in jit._attributes(cubin, f".nv.info.{cubin.symbol}")
+        if which == jit._MOST_THREADS
+    ]
     return math.prod(most[0]) if most else 0
 
 

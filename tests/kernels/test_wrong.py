@@ -71,20 +71,14 @@ def infinite(make: Callable[[], Operands]) -> Operands:
     return made
 
 
-def pairs(k: int = 132, vector: int = 32) -> Problem:
-    """2:4 with 66 compressed rows: two whole steps of 32, one of 64, and two rows more; all positive."""
-    return nm_cuda_core.problem(96, 160, k, seed=8, vector=vector)
-
-
-def blocks() -> Problem:
-    """40 blocks in a row, panels in groups."""
-    return async_sparse.problem(1500, 5 * 1024, 64 * 50, 0.8, SEED)
-
-
 def windows(dtype: str) -> Problem:
     return async_sparse.problem_from_csr(pattern("a heavy row"), 260, SEED, dtype=dtype, format="csr", reorder="")
 
 
+#: 2:4 with 66 compressed rows: two whole steps of 32, one of 64, and two rows more; all positive.
+pairs = partial(nm_cuda_core.problem, 96, 160, k=132, seed=8, vector=32)
+#: 40 blocks in a row, panels in groups.
+blocks = partial(async_sparse.problem, 1500, 5 * 1024, 64 * 50, 0.8, SEED)
 _RING = filled(Unit(group_kib=8192), Shape("bfloat16", 64, 64, "F", "C"), 232_448)
 _ROWS = partial(Case, "any_n", room="casper_sparse")
 _PAIRS = partial(Case, "baseline", pairs, room="nm_cuda_core")
@@ -103,14 +97,14 @@ CASES: dict[str, Case] = {
     "rounds_the_stride": _ROWS(partial(rows, 65), _WRONG, easy=partial(rows, 64)),
     "rounds_to_tf32": _ROWS(partial(rows, 64), f"{_WRONG} [0-9.]+e-0[45]"),
     "adds_without_clearing": _PAIRS("leaves 15360 of 15360 elements unwritten or NaN"),
-    "drops_ragged_step": _PAIRS(_WRONG, easy=partial(pairs, 128)),
+    "drops_ragged_step": _PAIRS(_WRONG, easy=partial(pairs, k=128)),
     "gathers_first_column": _PAIRS(_WRONG, easy=partial(pairs, vector=160)),
     "gathers_next_column": _PAIRS(_WRONG, easy=partial(pairs, vector=160)),
     "leaves_last_tile": _PAIRS("leaves 1024 of 15360 elements .* row 64, column 128"),
-    "loses_last_row": _PAIRS(_WRONG, easy=partial(pairs, 129)),  # the last row is a surplus one, of zeros
+    "loses_last_row": _PAIRS(_WRONG, easy=partial(pairs, k=129)),  # the last row is a surplus one, of zeros
     "rounds_a_to_tf32": _PAIRS(f"{_WRONG} [0-9.]+e-05"),
-    "split_k_loses_odd_step": Case("double_buffer", pairs, _WRONG, "nm_cuda_core", easy=partial(pairs, 128)),
-    "split_k_overwrites": Case("double_buffer", pairs, _WRONG, "nm_cuda_core", easy=partial(pairs, 64)),  # one share
+    "split_k_loses_odd_step": Case("double_buffer", pairs, _WRONG, "nm_cuda_core", easy=partial(pairs, k=128)),
+    "split_k_overwrites": Case("double_buffer", pairs, _WRONG, "nm_cuda_core", easy=partial(pairs, k=64)),  # one share
     "no_end": _LETTER(
         "verbatim", edit=("nmsparse.cuh", "if (!END || i + row < left) store4(", "if (i + row + 1 < left) store4(")
     ),

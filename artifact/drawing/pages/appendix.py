@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,18 @@ from markupsafe import Markup, escape
 
 from artifact import paths, registry
 from artifact.book import facts as facts_
-from artifact.book import html, text
+from artifact.book import text
 from artifact.book.facts import Fact, flat
-from artifact.drawing import formatting, provenance
+from artifact.drawing import provenance
 from artifact.drawing.pages import front
 from artifact.measure import device, durations, external, records
 from artifact.recommend import landscape
-from artifact.verdicts import compare, evidence, judge, load, measures, page
+from artifact.verdicts import compare, evidence, judge, load, measures
 from kernels import jit
 
 LEDGER = "ledger.html"
 #: Lines of a command's output that a transcript shows, and characters of a line.
 SHOWN, WIDE = 14, 80
-#: Of a driver: the least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
-LEAST_DRIVER = "580"
-#: Minutes in which all experiments of a system were meant to be measured once.
-SYSTEM_MINUTES = 8
-#: Bytes of an element of the reference, which the host computes.
-REFERENCE = 8
 #: What is said of a condition.
 HOLDS = {True: "holds", False: "does not hold", None: "not known"}
 #: What an experiment is known by in every GPU's records.
@@ -42,53 +35,26 @@ EXPERIMENT = ["room", "repeat", "experiment"]
 _NO_ROWS = pd.DataFrame(columns=[*EXPERIMENT, "notebook", "points", "rows", "minutes", "told", "kernel_s"])
 
 
-@dataclass(frozen=True)
 class Appendix:
-    """What the page draws from."""
+    """What the page draws from: the records of every GPU, that of this page first, and the verdicts on `known`."""
 
-    origin: provenance.Origin
-    known: list[load.Claim]
-
-    @cached_property
-    def folders(self) -> dict[str, Path]:
-        """Name of a GPU -> its records, of every GPU that has some, that of this page first."""
-        return provenance.folders(self.origin.folder)
-
-    @cached_property
-    def short(self) -> dict[str, str]:
-        """Name of a GPU -> as short as tells them apart."""
-        return records.short_gpus(self.folders)
-
-    @cached_property
-    def spent(self) -> dict[str, pd.DataFrame]:
-        """Name of a GPU -> how long each of its experiments took."""
-        return {gpu: pd.concat([_NO_ROWS, durations.durations(folder)]) for gpu, folder in self.folders.items()}
-
-    @cached_property
-    def first(self) -> dict[str, pd.DataFrame]:
-        """`spent` without second runs."""
-        return {gpu: df[~df["repeat"].astype(bool)] for gpu, df in self.spent.items()}
-
-    @cached_property
-    def judged(self) -> dict[str, pd.DataFrame]:
-        """Name of a GPU -> the verdicts on `known`."""
-        return judge.everywhere(self.known, self.folders)
+    def __init__(self, origin: provenance.Origin, known: list[load.Claim] | None = None) -> None:
+        self.origin = origin
+        self.known = load.claims() if known is None else known
+        #: Name of a GPU -> its records; the name, as short as tells them apart.
+        self.folders = provenance.folders(origin.folder)
+        self.short = records.short_gpus(self.folders)
+        #: Name of a GPU -> how long each of its experiments took, with second runs and without; verdicts.
+        self.spent = {gpu: pd.concat([_NO_ROWS, durations.durations(at)]) for gpu, at in self.folders.items()}
+        self.first = {gpu: df[~df["repeat"].astype(bool)] for gpu, df in self.spent.items()}
+        self.judged = judge.everywhere(self.known, self.folders)
 
     @cached_property
     def measured(self) -> pd.DataFrame:
         """Records of every system's experiments on this page's GPU."""
-        first = next(iter(self.first.values()), _NO_ROWS)
-        files = [
-            Path(str(self.origin.folder), row.room, f"{row.experiment}.csv")
-            for row in first.itertuples()
-            if row.room != evidence.CEILINGS
-        ]
+        first = next(iter(self.first.values()), _NO_ROWS).query("room != @evidence.CEILINGS")
+        files = [Path(str(self.origin.folder), row.room, f"{row.experiment}.csv") for row in first.itertuples()]
         return pd.concat(map(records.read, files)) if files else pd.DataFrame(columns=list(records.COLUMNS))
-
-
-def start(mode: str, gpu: str, folder: str) -> Appendix:
-    """Open what the page draws from. folder: the parameter `records`."""
-    return Appendix(provenance.origin(mode, gpu, folder), load.claims())
 
 
 # ---------------------------------------------------------------- what the text names
@@ -99,21 +65,35 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
 
     Systems, claims and commands, the repository's, and what each GPU's records hold. root: of the repository.
     """
-    systems, example = registry.find(), a.known[0]
+    systems, example, offered = registry.find(), a.known[0], {}
+    for s in front.systems(a.origin.folder).itertuples():
+        own = [k for k in importlib.import_module(f"kernels.{s.room}").VARIANTS.values() if k.entries]
+        said = {key: getattr(s, key) for key in ("name", "format", "precision", "state")}
+        offered[s.room] = said | {
+            "kernels": len(own),
+            "everywhere": sum(kernel.targets == jit.TARGETS for kernel in own),
+        }
     theirs = dict.fromkeys(gpu for system in systems.values() for gpu in system.gpus)
     kernels = importlib.import_module(f"kernels.{example.room}")
     shape = next(iter(kernels.sweeps("kick").values()))[0]
     pools = landscape.pools(a.origin.folder) if a.origin.folder else []
-    named = {
-        system: systems[system].name if system in systems else system
-        for df in a.first.values()
-        for system in df["room"]
-    }
+    named = {name: systems[name].name if name in systems else name for df in a.first.values() for name in df["room"]}
+    df = a.measured
+    host = df["least_bytes"] + 8 * df["m"].astype(float) * df["n"]
+    #: The memory that the largest point takes, on the GPU and, with a float64 reference, on the host.
+    largest = {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9} if len(df) else {}
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
+    locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
+    #: To one digit: two builds of one environment differ by less, and make the same page.
+    size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
+    size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
+    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     yield from flat(
         {
-            "systems": {s.room: _system(s) for s in front.systems(a.origin.folder).itertuples()},
+            "systems": offered,
             "claims": {
-                "of_sources": len(load.of_sources(a.known)),
+                "of_sources": sum(not claim.extension for claim in a.known),
                 "untested": len(load.untested()),
                 "of_gpu": sum(claim.depends_on == load.GPU for claim in a.known),
                 "by_others": sum(any(e.startswith(evidence.OTHERS) for e in claim.experiment) for claim in a.known),
@@ -141,44 +121,20 @@ def facts(a: Appendix, root: Path = paths.ROOT) -> Iterator[Fact]:
             "kicks": {gpu: durations.said(s / 60) for gpu, s in durations.KICK_S.items()},
             "timed": {"without_gpu": durations.WITHOUT_GPU, "kicked": durations.KICKED},
             "pause_minutes": durations.PAUSE_S / 60,
-            "least_driver": LEAST_DRIVER,
-            "room_minutes": SYSTEM_MINUTES,
+            #: The least that runs what the lock files install, by NVIDIA's release notes of CUDA 13.0.
+            "least_driver": "580",
+            #: In which all experiments of a system were meant to be measured once.
+            "room_minutes": 8,
             "gpus": {gpu: _of_gpu(a, gpu) for gpu in a.folders},
             "measured": named,
-            "largest": _largest(a.measured) if len(a.measured) else {},
+            "largest": largest,
+            "pythons": f"3.{least} to 3.{int(past) - 1}",
+            "packages": {name: len(re.findall(r"^[a-z0-9].*==", lock, re.MULTILINE)) for name, lock in locks.items()},
+            "environment": size if sys.prefix != sys.base_prefix else "of unknown size (not a virtual one)",
+            "licence": project["license"],
+            "archived": f"yes, {found[1]}" if found else "not yet: there is no archived copy with a DOI",
         }
-        | _repository(root)
     )
-
-
-def _system(system: Any) -> dict[str, Any]:
-    kernels = [k for k in importlib.import_module(f"kernels.{system.room}").VARIANTS.values() if k.entries]
-    told = {key: getattr(system, key) for key in ("name", "format", "precision", "state")}
-    return told | {"kernels": len(kernels), "everywhere": sum(kernel.targets == jit.TARGETS for kernel in kernels)}
-
-
-def _repository(root: Path) -> dict[str, Any]:
-    """Return what the repository and this machine's environment are."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (least, past), *_ = re.findall(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
-    locks = {name: (root / "requirements" / f"{name}.lock").read_text(encoding="utf-8") for name in ("base", "gpu")}
-    #: To one digit: two builds of one environment differ by less, and make the same page.
-    size_bytes = sum(f.lstat().st_size for f in Path(sys.prefix).rglob("*") if not f.is_dir())
-    size = f"about {float(f'{size_bytes / 1e9:.1g}'):g} GB"
-    found = re.search(r"^doi:\s*(\S+)", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    return {
-        "pythons": f"3.{least} to 3.{int(past) - 1}",
-        "packages": {name: len(re.findall(r"^[a-z0-9].*==", lock, re.MULTILINE)) for name, lock in locks.items()},
-        "environment": size if sys.prefix != sys.base_prefix else "of unknown size (not a virtual one)",
-        "licence": project["license"],
-        "archived": f"yes, {found[1]}" if found else "not yet: there is no archived copy with a DOI",
-    }
-
-
-def _largest(df: pd.DataFrame) -> dict[str, float]:
-    """Return the memory that the largest point takes, on the GPU and, with a float64 reference, on the host."""
-    host = df["least_bytes"] + REFERENCE * df["m"].astype(float) * df["n"]
-    return {"gpu_gb": df["least_bytes"].max() / 1e9, "host_gb": host.max() / 1e9}
 
 
 def _of_gpu(a: Appendix, gpu: str) -> dict[str, Any]:
@@ -223,9 +179,9 @@ def contributions(a: Appendix, *ids: str) -> pd.DataFrame:
         rows.append(
             {
                 "number": f"C{number}",
-                "claim": html.part("worded", claim.id, claim.says, LEDGER, claim.source),
-                "tried": html.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
-                "here": html.part("given", claim.published, here, page.written(claim.rule.written["expect"])),
+                "claim": text.part("worded", claim.id, claim.says, LEDGER, claim.source),
+                "tried": text.part("tried", claim.experiment, ", ".join(drawn) or claim.where),
+                "here": text.part("given", claim.published, here, judge.written(claim.rule.written["expect"])),
             }
         )
     return pd.DataFrame(rows)
@@ -244,7 +200,7 @@ def times(a: Appendix) -> pd.DataFrame | None:
     shown = {
         "figure": [figures.get(system, {}).get(experiment, "–") for system, _, experiment in known.index],
         "experiment": [f"{experiment} (2nd run)" if again else experiment for _, again, experiment in known.index],
-        "notebook": [html.part("link", f"{name}.html", name) for name in known["notebook"]],
+        "notebook": [text.part("link", f"{name}.html", name) for name in known["notebook"]],
         "points": points.loc[known.index].tolist(),
     }
     return pd.DataFrame(shown | {f"{a.short[gpu]}: min (s)": cells.loc[known.index, gpu].tolist() for gpu in a.spent})
@@ -257,8 +213,12 @@ def typed(*commands: str) -> str:
     """
     shown: list[str] = []
     for command in commands:
-        run = [sys.executable, "-m", "artifact", *shlex.split(command)]
-        done = subprocess.run(run, cwd=paths.ROOT, capture_output=True, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "artifact", *shlex.split(command)],
+            cwd=paths.ROOT,
+            capture_output=True,
+            encoding="utf-8",
+        )
         lines = [line[:WIDE].rstrip() for line in done.stdout.splitlines() if line.strip()]
         if len(lines) > SHOWN:
             lines = [*lines[: SHOWN - 2], f"… {len(lines) - SHOWN + 1} more lines", lines[-1]]
@@ -278,9 +238,9 @@ def covered(a: Appendix) -> Iterator[tuple[list[Fact], pd.DataFrame]]:
     untested, figures = load.untested(), load.figures_of()
     for system in registry.find().values():
         if system.sections:
-            df = page.coverage(system, a.known, untested, figures.get(system.room, {}))
+            df = judge.coverage(system, a.known, untested, figures.get(system.room, {}))
             rows = df.to_dict("records")
-            cells = {name: [html.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
+            cells = {name: [text.part(f"covered_{name}", row) for row in rows] for name in ("section", "claims", "by")}
             yield [("source.name", system.name), ("source.title", system.title)], df.assign(**cells)
 
 
@@ -292,7 +252,7 @@ def conditions(a: Appendix) -> pd.DataFrame:
     systems, rows = dict(text.chapters()), []
     known = {(gpu, system): _facts(folder, system) for gpu, folder in a.folders.items() for system in systems}
     for system, name in text.chapters():
-        texts = {gpu: replace(text.chapter(system, name), facts=dict(known[gpu, system])) for gpu in a.folders}
+        texts = {gpu: text.Text(text.chapter(system, name).template, dict(known[gpu, system])) for gpu in a.folders}
         for block, condition in text.conditions(system, name):
             said = {a.short[gpu]: HOLDS[text.holds(made, condition)] for gpu, made in texts.items()}
             rows.append({"chapter": registry.find()[system].name, "block": block, "condition": f"`{condition}`"} | said)
@@ -332,9 +292,9 @@ def theirs(a: Appendix) -> Iterator[Markup]:
                 "numbers": f"`{measured.path().relative_to(paths.ROOT)}`, {len(measured.table())} rows",
                 "beside ours": _beside(a, measured),
             }
-            rows = {key: html.code(told) for key, told in said.items() if told}
-            rows["claims that it decides"] = html.part("links", claims, LEDGER) if claims else escape("none")
-            yield provenance.facts(rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
+            rows = {key: text.code(told) for key, told in said.items() if told}
+            rows["claims that it decides"] = text.part("links", claims, LEDGER) if claims else escape("none")
+            yield text.part("facts", rows, f"{system.name}: {measured.name}, {short[measured.gpu]}.")
 
 
 def _beside(a: Appendix, measured: external.Others) -> str:
@@ -350,4 +310,4 @@ def _beside(a: Appendix, measured: external.Others) -> str:
     both = own.merge(df, left_on=["variant", *at], right_on=["library", *at], suffixes=("", "_theirs"))
     ratios = (both["dense"] / both["tflops_theirs"]).groupby(both["variant"])
     told = [f"{name} {records.geomean(of):.2f}× at {len(of)} shape{'s' * (len(of) > 1)}" for name, of in ratios]
-    return "rate here over theirs, of two machines of one kind, geometric means: " + formatting.listed(told)
+    return "rate here over theirs, of two machines of one kind, geometric means: " + text.listed(told)

@@ -1,7 +1,7 @@
 """The page that holds two GPUs' records, or two measurements on one, against each other: the picture of `make compare`."""
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from artifact import paths, registry
-from artifact.book import charts, html, text
+from artifact.book import charts, text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance, style
-from artifact.drawing.formatting import listed
 from artifact.measure import records
 from artifact.verdicts import compare, measures
 from kernels import jit
@@ -24,7 +23,6 @@ LINES = {"copy": "memory", "l2_read": "L2"}
 APART = 0.05
 #: What each panel shows: column of the data -> its title.
 PANELS = {"faster": "speed", "gain": "speedup over the library"}
-Made = Mapping[str, compare.Comparison | str]
 
 
 # ---------------------------------------------------------------- what runs on which
@@ -36,8 +34,9 @@ def multiplied() -> pd.DataFrame:
     columns: dict[tuple[str, ...], list[str]] = {}
     for family in routes.FAMILIES:
         columns.setdefault(tuple(row[family.name] for row in rows.values()), []).append(family.name)
-    asked = pd.DataFrame(list(rows), columns=["A", "B"])
-    return asked.assign(**{"; ".join(names): list(cells) for cells, names in columns.items()})
+    return pd.DataFrame(list(rows), columns=["A", "B"]).assign(
+        **{"; ".join(names): list(cells) for cells, names in columns.items()}
+    )
 
 
 def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
@@ -45,14 +44,19 @@ def tried(root: Path = paths.RECORDED) -> pd.DataFrame:
 
     Its GPUs, compute capability, what is compiled for it, and the GPUs of which there are records in a folder.
     """
-    folders = [root / slug for slug in records.list_gpus(root)]
-    machines = [records.read_machine(folder / records.systems(folder)[0]) for folder in folders]
+    machines = [records.read_machine(root / gpu / records.systems(root / gpu)[0]) for gpu in records.list_gpus(root)]
     rows = []
     for family in routes.FAMILIES:
         capability = ".".join(map(str, family.compute_capability))
-        here = [str(machine["gpu"]) for machine in machines if str(machine.get("compute_capability")) == capability]
-        kernels = f"measured: {listed(here)}" if here else "compiled, never run"
-        rows.append((family.name, capability, f"`{jit.arch_of(family)}`", kernels))
+        here = text.listed(m["gpu"] for m in machines if str(m.get("compute_capability")) == capability)
+        rows.append(
+            (
+                family.name,
+                capability,
+                f"`{jit.arch_of(family)}`",
+                f"measured: {here}" if here else "compiled, never run",
+            )
+        )
     return pd.DataFrame(rows, columns=["GPUs", "compute capability", "target", "kernels"])
 
 
@@ -73,11 +77,16 @@ def comparisons(found: Mapping[str, Path]) -> dict[str, compare.Comparison | str
     return made
 
 
-def start(found: Mapping[str, Path], made: Made) -> Iterator[Fact]:
+def start(found: Mapping[str, Path], made: Mapping[str, compare.Comparison | str]) -> Iterator[Fact]:
     """Yield the GPUs, and how many verdicts change between the first and any other."""
     whole = [c.verdicts for c in made.values() if isinstance(c, compare.Comparison)]
-    changes = {claim for df in whole for claim in df.loc[~df["agrees"], "id"]}
-    return flat({"gpus": listed(found), "changes": len(changes), "large": provenance.LARGE})
+    return flat(
+        {
+            "gpus": text.listed(found),
+            "changes": len({claim for df in whole for claim in df.loc[~df["agrees"], "id"]}),
+            "large": provenance.LARGE,
+        }
+    )
 
 
 def facts(c: compare.Comparison) -> Iterator[Fact]:
@@ -106,7 +115,7 @@ def facts(c: compare.Comparison) -> Iterator[Fact]:
             "extensions": {"count": int(ours.sum()), "changed": int((changed & ours).sum())},
             "own": {"count": n["own"], "kept": n["kept"], "share": n["kept"] / max(1, n["own"])},
             "no_gpu": n["no_gpu"],
-            "two_kinds": html.part("links", n["two_kinds"], LEDGER) if n["two_kinds"] else "",
+            "two_kinds": text.part("links", n["two_kinds"], LEDGER) if n["two_kinds"] else "",
             "neither": int(missing.all(axis=1).sum()),
             "alone": {gpu: int((lacks & ~missing.all(axis=1)).sum()) for gpu, lacks in alone.items()},
             "changed": int(changed.sum()),
@@ -125,32 +134,24 @@ def changes(c: compare.Comparison) -> pd.DataFrame | None:
     The ratios of the values and of the times of the contenders that they name are the first GPU's over the second's;
     None where there is none.
     """
-    df, names = c.verdicts[~c.verdicts["agrees"]], titles(c)
     rows = [
         (
-            html.part("worded", row.id, row.says, LEDGER),
+            text.part("worded", row.id, row.says, LEDGER),
             *(
-                html.part("outcome", verdict, row.extension, measured)
+                text.part("outcome", verdict, row.extension, measured)
                 for verdict, measured in ((row.fresh, row.fresh_measured), (row.shipped, row.shipped_measured))
             ),
             row.fresh_value / row.shipped_value if row.shipped_value else np.nan,
             ", ".join(f"{style.name(name)} {ratio:.2f}×" for name, ratio in row.times.items()),
         )
-        for row in df.itertuples()
+        for row in c.verdicts[~c.verdicts["agrees"]].itertuples()
     ]
-    return pd.DataFrame(rows, columns=["claim", *names, "value", "times"]) if rows else None
+    return pd.DataFrame(rows, columns=["claim", *titles(c), "value", "times"]) if rows else None
 
 
 def ceilings(c: compare.Comparison) -> pd.DataFrame:
     """Return the ratio of each ceiling that was measured on both, the first GPU's over the second's."""
     return pd.DataFrame(c.ceilings.items(), columns=["ceiling", "ratio"])
-
-
-def summary(changed: pd.DataFrame, found: Sequence[str] | Mapping[str, Path]) -> str:
-    """Say which verdicts of a system are not the same on all GPUs, with links; changed: `provenance.changed`."""
-    links = html.part("links", list(changed["id"]), LEDGER)
-    told: list[Fact] = [("gpus", listed(found)), ("count", len(changed)), ("links", links)]
-    return text.page("elsewhere")("differ" if len(changed) else "same", told)
 
 
 # ---------------------------------------------------------------- the figure
@@ -162,19 +163,27 @@ def figure(c: compare.Comparison) -> tuple[Any, pd.DataFrame] | None:
     How many times as fast it is on the first GPU as on the second, and the same of its speedup over the library, where
     there is one. (fig, data).
     """
-    df = marks(c)
-    if df.empty:
+    if (df := marks(c)).empty:
         return None
     systems = df["room"].map({name: system.name for name, system in registry.find().items()})
     panels = [df.assign(system=systems, panel=panel, ratio=df[of], source="measured") for of, panel in PANELS.items()]
     lines = {called: c.ceilings[name] for name, called in LINES.items() if abs(c.ceilings.get(name, 1) - 1) > APART}
-    named = [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()]
-    tops = pd.DataFrame(named, columns=["source", "system", "panel", "ratio"])
+    tops = pd.DataFrame(
+        [(charts.CEILING, called, panel, ratio) for called, ratio in lines.items() for panel in PANELS.values()],
+        columns=["source", "system", "panel", "ratio"],
+    )
     first, second = records.short_gpus(titles(c)).values()
-    about = charts.About({"ratio": f"{first} over {second}"}, col="panel")
-    shown: dict[str, Any] = {"scale": "fine", "reference": 1, "height": 0.6}
-    rows = pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio")
-    return charts.dots(rows, about, x="ratio", y="system", hue="whose", **shown), df
+    fig = charts.dots(
+        pd.concat([*panels, *([tops] if len(tops) else [])]).dropna(subset="ratio"),
+        charts.About({"ratio": f"{first} over {second}"}, col="panel"),
+        x="ratio",
+        y="system",
+        hue="whose",
+        scale="fine",
+        reference=1,
+        height=0.6,
+    )
+    return fig, df
 
 
 def marks(c: compare.Comparison) -> pd.DataFrame:
@@ -183,14 +192,13 @@ def marks(c: compare.Comparison) -> pd.DataFrame:
     System, experiment, variant, whose, points, faster and gain, medians over the points.
     """
     df = c.summary[~c.summary["variant"].isin([f"{name}_best" for name in compare.BASELINES])]
-    whose = [_whose(*pair) for pair in zip(df["room"], df["variant"], strict=True)]
+    offered = {system: importlib.import_module(f"kernels.{system}").VARIANTS for system in df["room"].unique()}
+    theirs = {(system, name) for system, of in offered.items() for name, kernel in of.items() if kernel.published}
+    whose = np.where(
+        pd.Series(list(zip(df["room"], df["variant"], strict=True)), df.index).isin(theirs),
+        "the source's kernels, rebuilt",
+        "ours",
+    )
+    whose = np.where(df["variant"].str.startswith(registry.PREFIXES), "libraries", whose)
     df = df.assign(whose=whose, faster=1 / df["time_ratio"], gain=df["speedup_ratio"])
     return df[["room", "experiment", "variant", "whose", "points", *PANELS]].reset_index(drop=True)
-
-
-def _whose(system: str, variant: str) -> str:
-    """Return whose contender it is."""
-    if variant.startswith(registry.PREFIXES):
-        return "libraries"
-    kernel = importlib.import_module(f"kernels.{system}").VARIANTS.get(variant)
-    return "the source's kernels, rebuilt" if kernel is not None and kernel.published else "ours"

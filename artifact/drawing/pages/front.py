@@ -11,31 +11,15 @@ import numpy as np
 import pandas as pd
 import yaml
 from markupsafe import Markup, escape
-from matplotlib import pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 from artifact import paths, registry
-from artifact.book import html
 from artifact.book.facts import Fact, flat
-from artifact.book.text import NOT_MEASURED, Text
+from artifact.book.text import NOT_MEASURED, Text, made, part
 from artifact.drawing import provenance, sketch, style, summary
 from artifact.measure import records
-from artifact.verdicts import judge, load, measures, page
+from artifact.verdicts import judge, load, measures
 
-MEANING = {
-    measures.REPRODUCED: "The records satisfy the claim, within a tolerance that the ledger states.",
-    measures.PARTLY: "It holds for some of what it speaks of, or in a weaker form; the ledger says which.",
-    measures.NOT_REPRODUCED: "The records contradict it on this GPU. The chapter looks into why.",
-    measures.NOT_CARRIED: "The source measured it on another GPU, and it does not hold on this one. That does not make it "
-    "wrong there.",
-    measures.NOT_MEASURED: "The records that would decide are not there. This is no verdict on the source.",
-}
-#: Title, address, what is there.
-DOORS = (
-    ("Read", "ledger.html", "Every claim and its verdict; a chapter for each system."),
-    ("Rerun", "reviewers.html", "`make artifact`; with a GPU `make measure`."),
-    ("Use", "library.html", "The kernels as a library, for your own matrix."),
-)
 #: Blocks of the text, each a head and what is said below it.
 FINDINGS = ("opponent", "stopwatch", "instruction", "contradiction", "balance")
 #: A number that a claim's records gave, as the ledger words it.
@@ -49,36 +33,48 @@ def facts(data: pd.DataFrame, judged: Mapping[str, pd.DataFrame], known: Sequenc
 
     data: `systems`; judged: name of a GPU -> its verdicts, this page's first.
     """
-    told = data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]]
-    yield from flat({"systems": told, "citation": citation()})
-    frames = {gpu: df.set_index("id") for gpu, df in judged.items()}
-    short = records.short_gpus(frames)
+    cited = yaml.safe_load((paths.ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    yield from flat(
+        {
+            "systems": data.set_index("room")[["name", "format", "unit", "state", "cite", "claims"]],
+            "citation": {
+                "author": " and ".join(f"{{{author['name']}}}" for author in cited["authors"]),
+                "title": cited["title"],
+                "version": cited["version"],
+                "year": str(cited["date-released"])[:4],
+                "note": f"Software, {cited['license']}",
+            },
+        }
+    )
+    short = records.short_gpus(judged)
+    frames = {short[gpu]: df[df["verdict"] != measures.NOT_MEASURED].set_index("id") for gpu, df in judged.items()}
     for claim in known:
-        found = {short[gpu]: _number(df.loc[claim.id]) for gpu, df in frames.items()}
-        given = {gpu: number for gpu, number in found.items() if number}
+        said_on = {gpu: df["measured"].get(claim.id, "") for gpu, df in frames.items()}
+        given = {gpu: number[0] for gpu, words in said_on.items() if (number := NUMBER.search(words))}
         said: dict[str, Any] = {"stated": str(escape(claim.published))}
         if given.keys() & list(short.values())[:1]:
-            said["here"] = html.part("here", claim.id, next(iter(given.values())))
-            said["each"] = html.part("each", claim.id, given)
+            said["here"] = part("here", claim.id, next(iter(given.values())))
+            said["each"] = part("each", claim.id, given)
         sizes = {column: of if isinstance(of, list) else [of] for column, of in claim.rule.at.items()}
         said["at"] = {column: {"least": min(of), "most": max(of)} for column, of in sizes.items()}
         yield from flat({f"claim.{claim.id}": said})
     claims = {gpu: judge.by_evidence(df)[0] for gpu, df in judged.items()}
     if len(claims) > 1:
         verdicts = pd.DataFrame({gpu: df.set_index("id")["verdict"] for gpu, df in claims.items()})
-        decided = ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum()
-        yield from flat({"gpus": {"changed": len(provenance.changed(claims)), "decided": decided}})
-
-
-def _number(row: pd.Series) -> str:
-    found = NUMBER.search(row["measured"])
-    return found[0] if found and row["verdict"] != measures.NOT_MEASURED else ""
+        yield from flat(
+            {
+                "gpus": {
+                    "changed": len(provenance.changed(claims)),
+                    "decided": ((verdicts != measures.NOT_MEASURED).sum(axis=1) > 1).sum(),
+                }
+            }
+        )
 
 
 def findings(text: Text) -> Markup:
     """Return heads, each with its sentences, as an HTML list, without those of which a number was not measured."""
     missing = NOT_MEASURED.partition("{")[0]
-    return html.made("findings", items=[said for said in map(text, FINDINGS) if not said.startswith(missing)])
+    return made("findings", items=[said for said in map(text, FINDINGS) if not said.startswith(missing)])
 
 
 def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tuple[tuple | None, dict[str, str]]:
@@ -87,59 +83,31 @@ def raced(found: Mapping[str, Path], judged: Mapping[str, pd.DataFrame]) -> tupl
     found: `provenance.folders`; judged: verdicts of each of these GPUs on all claims.
     """
     df = summary.table(found)
-    return summary.drawn(df, counts(judged)), {"alt": summary.alt(df), "caption": summary.caption(df)}
-
-
-def counts(judged: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], dict[str, int]]:
-    """Return (system, GPU) -> verdict, or `summary.OWN`, -> number of claims."""
-    return {
-        (system, gpu): page.counts(own, summary.OWN)
-        for gpu, df in judged.items()
-        for system, own in df.groupby("room", sort=False)
+    counts = {
+        (system, gpu): judge.counts(own, summary.OWN)
+        for gpu, of in judged.items()
+        for system, own in of.groupby("room", sort=False)
     }
+    return summary.drawn(df, counts), summary.told(df)
 
 
 def fare(judged: Mapping[str, pd.DataFrame]) -> Markup:
     """Return how many claims have which verdict on each GPU, as HTML; nothing without records."""
     for df in judged.values():
         theirs = judge.by_evidence(df)[1]
-        apart = {gpu: judge.by_evidence(own)[0] for gpu, own in judged.items()}
-        return html.made(
+        return made(
             "fare",
             total=len(judge.counted(df)),
             sources=df["source"].nunique(),
             theirs=len(theirs),
             consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
-            each={gpu: page.counts(own) for gpu, own in apart.items()},
+            each={gpu: judge.counts(judge.by_evidence(own)[0]) for gpu, own in judged.items()},
         )
     return Markup()
 
 
-def doors() -> Markup:
-    """Return where to go on, as HTML cards."""
-    return html.made("doors", doors=DOORS)
-
-
-def citation(root: Path = paths.ROOT) -> dict[str, str]:
-    """Return what CITATION.cff says, as the fields of BibTeX."""
-    said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    return {
-        "author": " and ".join(f"{{{author['name']}}}" for author in said["authors"]),
-        "title": said["title"],
-        "version": said["version"],
-        "year": str(said["date-released"])[:4],
-        "note": f"Software, {said['license']}",
-    }
-
-
-def meanings() -> Markup:
-    """Return each verdict and what it means, as HTML."""
-    return provenance.facts({html.part("badge", verdict): said for verdict, said in MEANING.items()})
-
-
 # ---------------------------------------------------------------- the map of the systems
 
-MEASURED, BUILT = "measured", "built, not measured"
 #: An 8 x 8 example of each of `registry.PATTERNS`, of similar density.
 EXAMPLES = (
     "......#. ##....## ........ #......# ...#.... ##.####. ...#...# .....#..",
@@ -162,9 +130,12 @@ def systems(folder: Path | None) -> pd.DataFrame:
 
     It has the fields of `registry.System` that tell what it is, and whether a GPU's `folder` has records of it.
     """
-    measured = records.systems(folder) if folder else []
     df = pd.DataFrame(list(registry.find().values())).drop(columns=["headline", "names"])
-    return df.assign(state=df["room"].isin(measured).map({True: MEASURED, False: BUILT}))
+    return df.assign(
+        state=df["room"]
+        .isin(records.systems(folder) if folder else [])
+        .map({True: "measured", False: "built, not measured"})
+    )
 
 
 def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
@@ -176,22 +147,21 @@ def systems_map(folder: Path | None) -> tuple[Any, pd.DataFrame]:
     placed = list(zip(data.itertuples(), lanes(data), itertools.cycle(COLOURS), strict=False))
     depth = [max((lane + 1 for s, lane, _ in placed if s.unit == unit), default=1) for unit in units]
     tops = TOP + (CARD[1] + GAP) * np.cumsum([0, *depth])
-    fig, ax = plt.subplots(figsize=(style.WIDTH, tops[-1] * INCHES), layout="none")
-    fig.subplots_adjust(0, 0, 1, 1)
     filled, cell = np.array([[*grid.replace(" ", "")] for grid in EXAMPLES]) == "#", np.arange(64)
     looks = {"facecolor": np.where(filled, style.BOUND, "none"), "alpha": np.where(filled, 0.85, 0.3)}
     x, y = columns[:, None] + (1 - 8 * CELL) / 2 + cell % 8 * CELL, 0.26 + cell // 8 * CELL
-    sketch.draw(
-        ax,
+    fig = sketch.picture(
+        (0, columns[-1] + 1.02),
+        (tops[-1], 0),
         (sketch.frame, x, y, CELL, CELL, looks | {"fill": True, "linewidth": 0.35}),
         (sketch.put, columns + 0.5, 0.13, registry.PATTERNS, {"weight": "bold"}),
         (sketch.put, 0.28, (tops[:-1] + tops[1:] - GAP) / 2, [u.replace(" ", "\n") for u in units], HEAD),
+        height=tops[-1] * INCHES,
+        whole=True,
     )
     for system, lane, colour in placed:
         x = columns[registry.PATTERNS.index(system.patterns[0])] + (1 - CARD[0]) / 2
-        _card(ax, x, tops[units.index(system.unit)] + lane * (CARD[1] + GAP), system, colour)
-    ax.set(xlim=(0, columns[-1] + 1.02), ylim=(tops[-1], 0))
-    ax.axis("off")
+        _card(fig.axes[0], x, tops[units.index(system.unit)] + lane * (CARD[1] + GAP), system, colour)
     return fig, data.drop(columns=["title", "order", "patterns"])
 
 
@@ -200,13 +170,14 @@ def lanes(data: pd.DataFrame) -> list[int]:
 
     The first in which no system before it has one of its patterns.
     """
-    taken: set[tuple[str, int, str]] = set()
-    found = []
+    found: list[int] = []
     for system in data.itertuples():
-        mine = ({(system.unit, lane, pattern) for pattern in system.patterns} for lane in itertools.count())
-        lane, cells = next((lane, cells) for lane, cells in enumerate(mine) if not cells & taken)
-        taken |= cells
-        found.append(lane)
+        taken = {
+            n
+            for s, n in zip(data.itertuples(), found, strict=False)
+            if s.unit == system.unit and set(s.patterns) & set(system.patterns)
+        }
+        found.append(next(lane for lane in itertools.count() if lane not in taken))
     return found
 
 

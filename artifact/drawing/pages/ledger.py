@@ -9,20 +9,18 @@ import pandas as pd
 from markupsafe import Markup
 
 from artifact import paths, registry
-from artifact.book import html
+from artifact.book import text
 from artifact.book.facts import Fact, flat
 from artifact.drawing import provenance
-from artifact.drawing.formatting import listed
 from artifact.measure import records
-from artifact.verdicts import evidence, judge, load, measures, page
+from artifact.verdicts import evidence, judge, load, measures
 
 SCRIPT = Path(__file__).with_suffix(".js")
-NUMBERS = "records"  #: folder of copies of records, beside the figures
 #: Claims of an abstract that a source's finding names.
 WORST = 2
 #: Columns before those of the GPUs.
 BEFORE = ("Claim", "Source", "GPU of the source", "Published")
-#: What `page.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
+#: What `judge.contradictions` says of a pair -> how the table puts it; else it names the claim that stands.
 STANDS = {
     "both": "both: the two rules are wide enough",
     "neither": "neither",
@@ -32,15 +30,6 @@ STANDS = {
 Judged = Mapping[str, pd.DataFrame]
 #: Name of a GPU -> id of a claim -> address of a file with the numbers that it is judged by, and what it is called.
 Files = Mapping[str, Mapping[str, Mapping[str, str]]]
-
-
-def everywhere(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Path = paths.RECORDED) -> Judged:
-    """Return verdicts of every GPU that has records.
-
-    That of this page first, then the others beside it, then those that are shipped. Empty without records of this
-    page's.
-    """
-    return judge.everywhere(known, provenance.folders(origin.folder, shipped))
 
 
 def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
@@ -53,13 +42,12 @@ def facts(judged: Judged, known: Sequence[load.Claim]) -> Iterator[Fact]:
     bound = sum(claim.depends_on == load.GPU for claim in known)
     yield from flat(
         {
-            "chips": "; ".join(listed(names.str.upper()) for _, names in chips),
+            "chips": "; ".join(text.listed(names.str.upper()) for _, names in chips),
             "claims": {"count": len(known), "of_gpu": bound, "example": known[0].id},
         }
     )
-    for df in list(judged.values())[:1]:
-        stands = page.contradictions(df, known)["stands"]
-        yield from flat({"pairs": {"count": len(stands), "decided": (~stands.isin(list(STANDS))).sum()}})
+    if (table := pairs(judged, known)) is not None:
+        yield from flat({"pairs": {"count": len(table), "decided": (~table["stands"].isin(STANDS.values())).sum()}})
 
 
 def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Path = paths.RECORDED) -> Files:
@@ -67,7 +55,7 @@ def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Pat
 
     @cache  # many claims are judged by one file
     def copied(path: Path) -> str:
-        to = Path(NUMBERS, *path.parts[-3:])
+        to = Path("records", *path.parts[-3:])  # beside the figures
         records.write_text(paths.FIGURES / to, path.read_text(encoding="utf-8"))
         return f"{paths.FROM_PAGES}/{to.as_posix()}"
 
@@ -84,34 +72,31 @@ def numbers(known: Sequence[load.Claim], origin: provenance.Origin, shipped: Pat
     }
 
 
-def table(judged: Judged, files: Files) -> Markup:
-    """Return the ledger as HTML, with what makes it searchable in the built book. files: `numbers`."""
-    return ledger(judged, files=files, script=SCRIPT.read_text(encoding="utf-8")) if judged else Markup()
+def ledger(judged: Judged, files: Files | None = None, beside: str = "", first: Collection[str] = ()) -> Markup:
+    """Return verdicts as an HTML table, with a line that counts those of the first GPU above it; nothing without any.
 
-
-def ledger(
-    judged: Judged, beside: str = "", first: Collection[str] = (), files: Files | None = None, script: str = ""
-) -> Markup:
-    """Return verdicts as an HTML table, with a line that counts those of the first GPU above it.
-
-    Whole without a script.
+    Whole without a script, by which it is searched on the ledger's own page.
 
     A row can be linked as #claim-<id>, and says in how many minutes it is measured again; how it was judged unfolds in
-    it, with links to the claims that it names and to `files`. beside: on a page that is not the ledger's, the ledger's
-    address, to which the ids link; the ledger's own rows stand below the sections of their sources. first: ids of
-    claims that are shown, where the others unfold in a table of their own.
+    it, with links to the claims that it names and to `files`, which `numbers` makes. beside: on a page that is not the
+    ledger's, the ledger's address, to which the ids link; the ledger's own rows stand below the sections of their
+    sources. first: ids of claims that are shown, where the others unfold in a table of their own.
     """
+    if not judged:
+        return Markup()
     df = next(iter(judged.values()))
-    ordered = df if beside else by_section(df)
     on = {gpu: frame.set_index("id").to_dict("index") for gpu, frame in judged.items()}
-    rows = [row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}} for row in ordered.to_dict("records")]
+    rows = [
+        row | {"on": {gpu: own[row["id"]] for gpu, own in on.items()}}
+        for row in (df if beside else by_section(df)).to_dict("records")
+    ]
     known = set(first) & set(df["id"])
     rest = [row for row in rows if known and row["id"] not in known]
     tables = [("Claims and their verdicts.", "", [row for row in rows if row not in rest])]
     tables += [("The other claims and their verdicts.", f"The other {len(rest)} rows", rest)] * bool(rest)
-    (claims, theirs), of = judge.by_evidence(df), page.counts(df)
+    (claims, theirs), of = judge.by_evidence(df), judge.counts(df)
     ids = "|".join(re.escape(i) for i in sorted(df["id"], key=len, reverse=True))
-    return html.made(
+    return text.made(
         "ledger",
         tables=tables,
         gpus=list(judged),
@@ -125,7 +110,7 @@ def ledger(
         theirs=len(theirs),
         consistent=(theirs["verdict"] == measures.REPRODUCED).sum(),
         ours=len(df) - len(claims) - len(theirs),
-        script=script,
+        script="" if beside else SCRIPT.read_text(encoding="utf-8"),
         tables_script=paths.TABLES,
     )
 
@@ -134,7 +119,7 @@ def by_section(df: pd.DataFrame) -> pd.DataFrame:
     """Return verdicts with a column `section`, those of a source together and in the order of its text."""
     systems = registry.find()
     sections = [
-        page.places(where, systems[system].sections)[0][0] if systems[system].sections else ""
+        judge.places(where, systems[system].sections)[0][0] if systems[system].sections else ""
         for system, where in zip(df["room"], df["where"], strict=True)
     ]
     order = [
@@ -149,11 +134,15 @@ def bars(judged: Judged) -> Markup:
     How many of its claims have which verdict on the first GPU, and how many its own data decide. Signs repeat what the
     badges' colours mean.
     """
-    for df in judged.values():
-        sources = {source: page.counts(own) for source, own in df.groupby("source", sort=False)}
-        seen = [verdict for verdict in page.LOOKS if any(verdict in of for of in sources.values())]
-        return html.made("bars", sources=sources, seen=seen)
-    return Markup()
+    sources = {
+        source: judge.counts(own)
+        for source, own in [own for df in list(judged.values())[:1] for own in df.groupby("source", sort=False)]
+    }
+    return text.made(
+        "bars",
+        sources=sources,
+        seen=[verdict for verdict in judge.LOOKS if any(verdict in of for of in sources.values())],
+    )
 
 
 def fared(judged: Judged) -> Markup:
@@ -175,7 +164,7 @@ def fared(judged: Judged) -> Markup:
         worst = kept.loc[rank.sort_values(kind="stable").index[:WORST]].to_dict("records")
         of, count = "the source" if few else "its abstract", int(holds[kept.index].sum())
         sources.append({"name": source, "of": of, "claims": len(kept), "kept": count, "worst": worst})
-    return html.made(
+    return text.made(
         "fared",
         measured=len(measured),
         holds=holds.sum(),
@@ -189,15 +178,22 @@ def fared(judged: Judged) -> Markup:
 def pairs(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame | None:
     """Return pairs of claims of which at most one can stand; None without verdicts."""
     for df in judged.values():
-        rows = {row["id"]: html.part("stood", row) for row in df.to_dict("records")}
-        found = page.contradictions(df, known)
-        stands = [STANDS.get(said, f"`{said}`") for said in found["stands"]]
-        return pd.DataFrame({"one": found["one"].map(rows), "other": found["other"].map(rows), "stands": stands})
+        rows = {row["id"]: text.part("stood", row) for row in df.to_dict("records")}
+        found = judge.contradictions(df, known)
+        return pd.DataFrame(
+            {
+                "one": found["one"].map(rows),
+                "other": found["other"].map(rows),
+                "stands": [STANDS.get(said, f"`{said}`") for said in found["stands"]],
+            }
+        )
     return None
 
 
 def rules(judged: Judged, known: Sequence[load.Claim]) -> pd.DataFrame:
     """Return what rules are made of; claims link to their rows where there are verdicts."""
-    df = page.rules(known)
-    claims = [html.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]]
-    return df.assign(name="`" + df["name"] + "`", claims=claims)
+    df = judge.rules(known)
+    return df.assign(
+        name="`" + df["name"] + "`",
+        claims=[text.part("links", ids) if judged else ", ".join(ids) for ids in df["claims"]],
+    )

@@ -1,7 +1,6 @@
 """The page on the machine: its description, its ceilings and the roofline under them, the microbenchmarks' code."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from matplotlib import pyplot as plt
 
 from artifact import registry
 from artifact.book.facts import Fact, flat
+from artifact.book.study import given
 from artifact.drawing import compiled, plot, provenance, sketch, style
 from artifact.measure import ceilings as ceilings_
 from artifact.measure import records, run
@@ -33,28 +33,26 @@ WORK = {
 }
 
 
-@dataclass(frozen=True)
 class Page:
     """What the page draws from: `machine` is a record's machine.json, `measured` the record of the ceilings.
 
-    Both are empty where those of a GPU were not measured.
+    Both are empty where those of a GPU were not measured; then there are no roofs of a roofline, and no ceilings of
+    tensor cores.
     """
 
-    origin: provenance.Origin
-    banner: str
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    measured: pd.DataFrame | None = None
-
-    @property
-    def roofs(self) -> pd.DataFrame | None:
-        """The roofs of the roofline; None without ceilings."""
-        return None if self.measured is None else roofs(self.measured, self.machine)
-
-    @property
-    def tensor(self) -> pd.DataFrame | None:
-        """Ceilings of tensor cores; None without any."""
-        df = pd.DataFrame() if self.measured is None else ceilings_.tensor_cores(self.measured, self.machine)
-        return None if df.empty else df
+    def __init__(
+        self,
+        origin: provenance.Origin,
+        banner: str,
+        machine: Mapping[str, Any] | None = None,
+        measured: pd.DataFrame | None = None,
+    ) -> None:
+        self.origin = origin
+        self.banner = banner
+        self.machine = machine or {}
+        self.measured = measured
+        self.roofs = None if measured is None else roofs(measured, self.machine)
+        self.tensor = None if measured is None else ceilings_.tensor_cores(measured, self.machine)
 
 
 def start(mode: str, gpu: str, preset: str, seed: int, folder: str) -> Page:
@@ -72,9 +70,12 @@ def facts(page: Page, here: Intensities) -> Iterator[Fact]:
     if page.roofs is not None:
         dots = page.roofs.set_index("variant")["balance"]
         low, high = here.get("CSR, requested bytes", (None, None))
-        ends = page.roofs.set_index("ceiling")["balance"].dropna()
-        told |= {"balance": {**dots, "least": dots.min()}, "gather": {"low": low, "high": high}, "ends": ends}
-    if page.tensor is not None and page.measured is not None:
+        told |= {
+            "balance": {**dots, "least": dots.min()},
+            "gather": {"low": low, "high": high},
+            "ends": page.roofs.set_index("ceiling")["balance"].dropna(),
+        }
+    if page.measured is not None and page.tensor is not None and len(page.tensor):
         rates = page.tensor.set_index("variant")
         mhz = page.measured.set_index("variant")["sm_mhz"].reindex(rates.index).agg(["min", "max"], skipna=False)
         inside = rates.dropna(subset=["sm_mhz", "least_mhz"])[["least_mhz", "sm_mhz"]].set_axis(["low", "high"], axis=1)
@@ -89,19 +90,18 @@ def rate(amount: float, unit: str) -> str:
     return f"{amount:.1f} TFLOP/s" if unit == "TFLOP/s" else f"{amount / 1e3:.2f} TB/s"
 
 
-def roofs_table(page: Page) -> pd.DataFrame | None:
-    """Return the measured ceilings beside what is published; None without ceilings."""
-    df = page.roofs
-    if df is None:
-        return None
-    written = {c: [rate(*pair) for pair in zip(df[c], df["unit"], strict=True)] for c in ("measured", "promised")}
-    return df.assign(**written)
+@given
+def roofs_table(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the measured ceilings beside what is published. df: `Page.roofs`."""
+    return df.assign(**{c: list(map(rate, df[c], df["unit"])) for c in ("measured", "promised")})
 
 
 def ideas() -> pd.DataFrame:
     """Return the microbenchmarks, and the idea of each."""
-    rows = [(f"`{k.name}`", f"`{k.entries[0]}`", k.idea) for k in ceilings.VARIANTS.values()]
-    return pd.DataFrame(rows, columns=["name", "entry", "idea"])
+    return pd.DataFrame(
+        [(f"`{k.name}`", f"`{k.entries[0]}`", k.idea) for k in ceilings.VARIANTS.values()],
+        columns=["name", "entry", "idea"],
+    )
 
 
 def made(report: pd.DataFrame) -> pd.DataFrame:
@@ -153,8 +153,9 @@ def peaks(machine: Mapping[str, Any], sm_mhz: pd.Series) -> pd.Series:
 
     sm_mhz: SM clock while each microbenchmark ran, else the highest.
     """
-    known = ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
-    sms, bits, memory, most = (machine.get(key) or np.nan for key in known)
+    sms, bits, memory, most = (
+        machine.get(key) or np.nan for key in ("sm_count", "memory_bus_bits", "memory_mhz_max", "sm_mhz_max")
+    )
     clock = sm_mhz.replace(0, np.nan).fillna(most)
     promised = {
         "copy": bits / 8 * memory * TRANSFERS_PER_CLOCK / 1e3,
@@ -231,8 +232,10 @@ def roofline(ceilings: pd.DataFrame, intensities: Intensities):
     said = [f"{name} {slope:.2f} TB/s" for name, slope in zip(memories["ceiling"], slopes, strict=True)]
     sketch.draw(ax, (sketch.note, at, at * slopes, said, -5 * np.sin(angle), 5 * np.cos(angle), turned))
     dots = [("FP32 FMA", start, fma), *((m.ceiling, m.balance, fma) for m in memories.itertuples())]
-    bars = [(name, end, np.nan) for name, ends in intensities.items() for end in ends]
-    return fig, pd.DataFrame(dots + bars, columns=["what", "flop_per_byte", "tflops"])
+    return fig, pd.DataFrame(
+        dots + [(name, end, np.nan) for name, ends in intensities.items() for end in ends],
+        columns=["what", "flop_per_byte", "tflops"],
+    )
 
 
 def intensities(folder: Path) -> dict[str, tuple[float, float]]:
@@ -242,11 +245,15 @@ def intensities(folder: Path) -> dict[str, tuple[float, float]]:
 
     Of the systems that compute on CUDA cores: FMA is no roof for tensor cores.
     """
-    ratios: dict[str, list[pd.Series]] = {}
-    for system in (s for s in registry.find().values() if s.unit == "CUDA cores"):
-        for name in records.experiments(here := folder / system.room):
-            df = records.read(here / f"{name}.csv").query("nnz > 0 and label == ''")
-            for kind in ("requested", "least"):
-                ratios.setdefault(f"{system.format}, {kind} bytes", []).append(df["useful_flops"] / df[f"{kind}_bytes"])
-    spans = {name: pd.concat(each).agg(["min", "max"]).dropna() for name, each in ratios.items()}
-    return {name: tuple(span) for name, span in spans.items() if len(span)}
+    each = [
+        records.read(folder / system.room / f"{name}.csv").assign(format=system.format)
+        for system in registry.find().values()
+        for name in records.experiments(folder / system.room)
+        if system.unit == "CUDA cores"
+    ]
+    df, found = pd.concat(each or [pd.DataFrame(columns=["format", "nnz", "label"])]), {}
+    for format, own in df.query("nnz > 0 and label == ''").groupby("format", sort=False):
+        for kind in ("requested", "least"):
+            ratio = own["useful_flops"] / own[f"{kind}_bytes"]
+            found[f"{format}, {kind} bytes"] = (ratio.min(), ratio.max())
+    return found

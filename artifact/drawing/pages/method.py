@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 
 from artifact import paths, registry
 from artifact.book import text
@@ -18,7 +17,6 @@ from artifact.measure import bench, durations, records, run, verification
 from kernels import jit, timing
 from kernels.contract import Problem
 
-MIB = 2**20
 #: In a module: a comment of several lines, and the assignments that it explains.
 CONSTANTS = re.compile(r"((?:^#:.*\n)+)((?:^[A-Z]\w* = .*\n)+)", re.MULTILINE)
 
@@ -43,8 +41,8 @@ def facts(root: Path = paths.RECORDED) -> Iterator[Fact]:
 
 def counted(p: Problem) -> Iterator[Fact]:
     """Yield a problem's sizes."""
-    density = {"percent": f"{100 * p.density:g}", "true": p.nnz / p.m / p.k}
-    return flat({"p": {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz} | density})
+    told = {"m": p.m, "n": p.n, "k": p.k, "nnz": p.nnz, "percent": f"{100 * p.density:g}", "true": p.nnz / p.m / p.k}
+    return flat({"p": told})
 
 
 def constants(*modules: ModuleType) -> pd.DataFrame:
@@ -61,10 +59,10 @@ def constants(*modules: ModuleType) -> pd.DataFrame:
     for module, said, below in explained:
         found = {name: getattr(module, name) for name in re.findall(r"^(\w+) =", below, re.MULTILINE)}
         numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-        values = [f"{v / MIB:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
-        names = ", ".join(f"`{name}`" for name in numbers)
-        rows.append((names, " · ".join(values), " ".join(said.replace("#:", "").split())))
-    return pd.DataFrame([row for row in rows if row[0]], columns=["constant", "value", "meaning"])
+        values = [f"{v / 2**20:g} MiB" if "BYTES" in name else f"{v:g}" for name, v in numbers.items()]
+        told = ", ".join(f"`{name}`" for name in numbers), " · ".join(values), " ".join(said.replace("#:", "").split())
+        rows += [told] * bool(numbers)
+    return pd.DataFrame(rows, columns=["constant", "value", "meaning"])
 
 
 def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
@@ -81,14 +79,18 @@ def counts(p: Problem, terms: dict[str, int]) -> pd.DataFrame:
 
 def limits() -> pd.DataFrame:
     """Return the largest errors with which a result counts as right."""
-    rows = [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in verification.LIMITS.items()]
-    return pd.DataFrame(rows, columns=["dtype", "rel_err", "max_err", "why"])
+    return pd.DataFrame(
+        [(name, limit.rel_err, limit.max_err, limit.why) for name, limit in verification.LIMITS.items()],
+        columns=["dtype", "rel_err", "max_err", "why"],
+    )
 
 
 def columns() -> pd.DataFrame:
     """Return the columns of a record."""
-    rows = [(f"`{name}`", c.unit, c.kind, c.means) for name, c in records.COLUMNS.items()]
-    return pd.DataFrame(rows, columns=["column", "unit", "kind", "meaning"])
+    return pd.DataFrame(
+        [(f"`{name}`", c.unit, c.kind, c.means) for name, c in records.COLUMNS.items()],
+        columns=["column", "unit", "kind", "meaning"],
+    )
 
 
 def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
@@ -97,7 +99,6 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
     if found.empty:
         return None
     names = {gpu: provenance.name(root / gpu).removeprefix("NVIDIA ") for gpu in found["gpu"].unique()}
-    code = found["same_code"].map({True: "the same code", False: "other code"})
     minutes = pd.to_timedelta(found["between"]).dt.total_seconds() / 60
     return found.assign(
         gpu=found["gpu"].map(names),
@@ -105,14 +106,14 @@ def second_runs(root: Path = paths.RECORDED) -> pd.DataFrame | None:
         experiments=found["experiments"].map(", ".join),
         medians=found["measurements"].astype(str) + " of " + found["of"].astype(str),
         off=[f"{row.median:.1%}, {row.most_of_ten:.1%}, {row.most:.0%}" for row in found.itertuples()],
-        apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes] + (", " + code),
+        apart=[f"{m:.0f} min" if m < 100 else f"{m / 60:.0f} h" for m in minutes]
+        + found["same_code"].map({True: ", the same code", False: ", other code"}),
     )
 
 
 def system(system: str) -> str:
     """Return the name of a system's system; of what is no system, as the ceilings, its own."""
-    known = registry.find()
-    return known[system].name if system in known else system
+    return getattr(registry.find().get(system), "name", system)
 
 
 # ---------------------------------------------------------------- the timer as a picture
@@ -131,13 +132,11 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     launches = [what for name in bench.schedule(dict.fromkeys(names, rounds)) for what in ("flush", name)]
     data = pd.DataFrame({"what": ["flush", *launches]})
     spans = {"GPU": data["what"].map(length).cumsum(), "host": ENQUEUE * (data.index + 1.0)}
-    lanes = [data.assign(lane=lane, end=end) for lane, end in spans.items()]
-    data = pd.concat(lanes).sort_index(kind="stable", ignore_index=True)
+    data = pd.concat([data.assign(lane=lane, end=end) for lane, end in spans.items()]).sort_index(
+        kind="stable", ignore_index=True
+    )
     data["begin"] = data.groupby("lane")["end"].shift(fill_value=0.0)
     host, clock = data.groupby("lane")["end"].max()[["host", "GPU"]]
-
-    fig, ax = plt.subplots(figsize=(style.WIDTH, 2.7), layout="none")
-    fig.subplots_adjust(0, 0, 1, 1)
     colours = dict(zip(names, (style.PUBLISHED, style.BASELINE, style.BEST), strict=False)) | {"flush": style.BOUND}
     colour, y, flush = data["what"].map(colours), data["lane"].map(lambda lane: LANES[lane][0]), data["what"] == "flush"
     block = data["begin"] + 0.05, y, data["end"] - data["begin"] - 0.1, 0.7
@@ -146,8 +145,9 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
     samples, middle = gpu[gpu["what"] != "flush"], data[["begin", "end"]].mean(axis=1)
     events = samples[["begin", "end"]].to_numpy().ravel()
     small, bold = {"fontsize": 8}, np.where(gpu["what"] == "flush", "normal", "bold")
-    sketch.draw(
-        ax,
+    fig = sketch.picture(
+        (-3.4, clock + 1),
+        (4.25, 0.45),
         (sketch.frame, *block, fill),
         (sketch.frame, *block, {"edgecolor": colour, "linewidth": 1}),
         (sketch.put, middle[gpu.index], top + 0.35, gpu["what"], {"weight": bold}),
@@ -158,13 +158,19 @@ def timeline(names: Sequence[str] = ("A", "B"), rounds: int = 2) -> tuple[Any, p
         *((sketch.put, -0.3, at + 0.35, label, {"ha": "right", "weight": "bold"}) for at, label in LANES.values()),
         (sketch.put, FLUSH / 2, top + 1.05, "a head start", small),
         (sketch.put, -2.9, top + 1.32, "CUDA event", {"ha": "left", "fontsize": 8}),
+        height=2.7,
+        whole=True,
     )
+    (ax,) = fig.axes
     for sample in samples.itertuples():
-        how = {"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1}
-        ax.annotate("", (sample.begin, top + 1.05), (sample.end, top + 1.05), arrowprops=how)
+        ax.annotate(
+            "",
+            (sample.begin, top + 1.05),
+            (sample.end, top + 1.05),
+            arrowprops={"arrowstyle": "<->", "color": colours[sample.what], "linewidth": 1},
+        )
     ax.plot([*events, -3.2], [*np.full(len(events), top - 0.14), top + 1.32], "v", color=style.INK, markersize=4)
-    asked = np.linspace(host + 0.3, clock, 6)
-    ax.plot(asked, np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4)
-    ax.set(xlim=(-3.4, clock + 1), ylim=(4.25, 0.45))
-    ax.axis("off")
+    ax.plot(
+        np.linspace(host + 0.3, clock, 6), np.full(6, LANES["host"][0] + 0.35), "o", color=style.CLAIM, markersize=4
+    )
     return fig, data[["lane", "what", "begin", "end"]]

@@ -64,8 +64,8 @@ def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
     ends, ideal = (df["speedup"].min() / 1.4, df["speedup"].max() * 1.4), np.array([left, 1.0])
     for ax, precision in zip(axes[0], shown, strict=True):
         ax.set(xscale="log", yscale="log", xlim=(left, 1.3), ylim=ends, title=precision, xlabel="share of non-zeros")
-        line = ax.plot(ideal, 1 / ideal, color=style.BOUND, linestyle=(0, (5, 3)), linewidth=1.1)
-        (handles["as fast as dense on what is left"],) = line
+        dashed: dict[str, Any] = {"color": style.BOUND, "linestyle": (0, (5, 3)), "linewidth": 1.1}
+        (handles["as fast as dense on what is left"],) = ax.plot(ideal, 1 / ideal, **dashed)
         ax.axhline(1, color=style.INK, linewidth=1)
         here = df[df["precision"] == precision]
         real = here["pattern"] == landscape.REAL
@@ -84,8 +84,7 @@ def drawn(df: pd.DataFrame) -> tuple[Any, pd.DataFrame] | None:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: plot.percent(share)))
     plot.log(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("speedup over dense, same precision")
-    order = [*COLOURS, *(name for name in handles if name not in COLOURS)]
-    plot.legend(fig, {name: handles[name] for name in order if name in handles}, columns=3)
+    plot.legend(fig, {name: handles[name] for name in (*COLOURS, *handles) if name in handles}, columns=3)
     return fig, df
 
 
@@ -103,8 +102,16 @@ def _line(ax: Any, pattern: str, rows: pd.DataFrame) -> Line2D:
         ax.plot(mean.index[at], mean[at], MARKS[pattern], color=colour, markersize=5, **looks)
     crossing = landscape.crossing(mean)
     if 0 < crossing < 1:
-        said = f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}"
-        sketch.put(ax, crossing / 1.3, 0.72, said, fontsize=8.5, color=colour, ha="right", weight="bold")
+        sketch.put(
+            ax,
+            crossing / 1.3,
+            0.72,
+            f"{crossing:.0%}" if crossing >= 0.1 else f"{crossing:.1%}",
+            fontsize=8.5,
+            color=colour,
+            ha="right",
+            weight="bold",
+        )
         ax.plot([crossing], [1], "x", color=colour, markersize=6)
     return Line2D([], [], color=colour, marker=MARKS[pattern], markersize=5)
 
@@ -113,8 +120,8 @@ def below_map(df: pd.DataFrame) -> dict[str, str]:
     """Return alternative text and caption of the map."""
     made = text.page("which")
     made.add(map_facts(df))
-    said = " ".join(line[2:] for line in "\n".join(map(made, MAP)).splitlines() if line.startswith("- "))
-    return {"alt": made("alt", [("said", said)]), "caption": made("caption")}
+    said = (line[2:] for line in "\n".join(map(made, MAP)).splitlines() if line.startswith("- "))
+    return {"alt": made("alt", [("said", " ".join(said))]), "caption": made("caption")}
 
 
 def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
@@ -122,22 +129,24 @@ def map_facts(df: pd.DataFrame) -> Iterator[Fact]:
 
     Where it has one density only, its speedup there; for real matrices, at how many points sparse pays.
     """
-    table = landscape.crossings(df)
-    for row in table[table["columns"] == 0].to_dict("records"):
-        named = {key: row[key] for key in ("pattern", "precision", "behind")}
-        ends = {"below": row["density"], "least": row["from"], "most": row["to"]}
-        yield from flat({f"map.{row['pattern']} {row['precision']}": named | ends})
-    lone = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
-    for (precision, pattern), some in lone:
-        if some["density"].nunique() == 1:
+    table = landscape.crossings(df).rename(columns={"density": "below", "from": "least", "to": "most"})
+    table = table[table["columns"] == 0].drop(columns=["columns", "estimated"])
+    yield from flat({"map": table.set_index(table["pattern"] + " " + table["precision"])})
+    for (precision, pattern), some in df.groupby(["precision", "pattern"], sort=False):
+        if pattern != landscape.REAL and some["density"].nunique() == 1:
             at = {"density": some["density"].iloc[0], "mean": records.geomean(some["speedup"])}
             yield from flat({f"lone.{pattern} {precision}": {"pattern": pattern, "precision": precision} | at})
     yield from _real(df)
 
 
 def _real(df: pd.DataFrame) -> Iterator[Fact]:
-    for precision, some in df[df["pattern"] == landscape.REAL].groupby("precision", sort=False):
-        yield from flat({f"real.{precision}": {"faster": (some["speedup"] > 1).sum(), "points": len(some)}})
+    return flat(
+        {
+            "real": df[df["pattern"] == landscape.REAL]
+            .groupby("precision", sort=False)["speedup"]
+            .agg(faster=lambda speedup: (speedup > 1).sum(), points="size")
+        }
+    )
 
 
 def of_system(gpu_folder: Path, system: str) -> str:
@@ -151,26 +160,23 @@ def of_system(gpu_folder: Path, system: str) -> str:
     made = text.page("which")
     made.add(_real(df))
     pays = landscape.against_dense(df).groupby(["precision", "pattern"])["multiplications"].agg(["min", "max"])
-    made_here = df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False)
-    for (precision, pattern), some in made_here:
+    for (precision, pattern), some in df[df["pattern"] != landscape.REAL].groupby(["precision", "pattern"], sort=False):
         means = some.groupby("density")["speedup"].agg(records.geomean).sort_index()
-        low, high = (max(1, end) for end in pays.loc[(precision, pattern)])
-        told: dict[str, Any] = {
+        paid = pays.loc[(precision, pattern)].clip(lower=1).rename({"min": "least", "max": "most"})
+        told = {
             "pattern": pattern,
             "precision": precision,
             "guessed": (some["dense"] == "").any(),
             "ahead": (some["speedup"] > 1).sum(),
             "points": len(some),
             "means": text.at({plot.percent(density): speed for density, speed in means.items()}),
-        }
-        several = {
+            "paid": paid,
             "below": landscape.crossing(means) if len(means) > 1 else None,
             "least": means.index[0],
             "most": means.index[-1],
             "behind": (some["speedup"] < 1).sum(),
         }
-        after = {"least": low, "most": high} if pays.loc[(precision, pattern)].notna().all() else {}
-        made.add(flat({"here": {f"{pattern} {precision}": told | {"paid": after} | several}}))
+        made.add(flat({"here": {f"{pattern} {precision}": told}}))
     return made("here")
 
 
@@ -179,8 +185,7 @@ def of_system(gpu_folder: Path, system: str) -> str:
 
 def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
     """Return where sparse begins to pay, by pattern and N; None where there is nothing to say."""
-    table = landscape.crossings(df)
-    if table.empty:
+    if (table := landscape.crossings(df)).empty:
         return None
     table = table[table["columns"] > 0]
     every = table["behind"].gt(0).map({True: "at all, on the mean", False: "at all"})
@@ -190,8 +195,11 @@ def crossing_table(df: pd.DataFrame) -> pd.DataFrame | None:
         pays=below.mask(table["density"] == 0, "at none").mask(np.isinf(table["density"]), every),
         dense=table["estimated"].map({True: "partly estimated", False: "measured"}),
     )
-    key = ["precision", "pattern", "measured", "pays", "dense"]
-    return told.groupby(key, sort=False)["columns"].agg(lambda n: ", ".join(map(plot.number, n))).reset_index()
+    return (
+        told.groupby(["precision", "pattern", "measured", "pays", "dense"], sort=False)["columns"]
+        .agg(lambda n: ", ".join(map(plot.number, n)))
+        .reset_index()
+    )
 
 
 def payoff_table(origin: provenance.Origin) -> pd.DataFrame | None:
@@ -199,8 +207,11 @@ def payoff_table(origin: provenance.Origin) -> pd.DataFrame | None:
     df = pd.DataFrame() if origin.folder is None else landscape.payoffs(origin.folder)
     if df.empty:
         return None
-    where = df["precision"] + ", " + df["matrices"].astype(str)
-    return df.assign(where=where, pays=df["pays"].map("{:.0%} of the points".format), multiplications=_count(df))
+    return df.assign(
+        where=df["precision"] + ", " + df["matrices"].astype(str),
+        pays=df["pays"].map("{:.0%} of the points".format),
+        multiplications=_count(df),
+    )
 
 
 def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
@@ -211,7 +222,7 @@ def dense_table(df: pd.DataFrame) -> pd.DataFrame | None:
     if df.empty:
         return None
     table = landscape.against_dense(df)
-    pays = [f"{share:.0%} of {points} points" for share, points in zip(table["pays"], table["points"], strict=True)]
+    pays = list(map("{:.0%} of {} points".format, table["pays"], table["points"]))
     return table.assign(density=table["density"].map(plot.percent), pays=pays, multiplications=_count(table))
 
 
@@ -227,8 +238,13 @@ def advice_facts(found: list[tuple[Pool, pd.DataFrame]]) -> Iterator[Fact]:
 
     Beside it stands the one contender that is always taken. found: pools with `model.evaluate` of them.
     """
-    yield from [("bar", BAR), ("within", model.GOOD - 1)]
-    yield "good", "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found)
+    yield from flat(
+        {
+            "bar": BAR,
+            "within": model.GOOD - 1,
+            "good": "; ".join(f"{pool.about.precision} {model.good(df):.0%}" for pool, df in found),
+        }
+    )
     for pool, df in found:
         about, good, (low, high) = pool.about, model.good(df), model.off(df)
         told = {
@@ -267,20 +283,26 @@ def left_out(found: Sequence[tuple[Pool, pd.DataFrame]]) -> tuple[Any, pd.DataFr
         for pool, df in found
     ]
     data = pd.concat(named, ignore_index=True)
-    about = charts.About({"ratio": "time over the best one's"})
-    fig = charts.boxes(data, about, x="ratio", y="advice", scale="ratio", reference=model.GOOD, height=0.8)
-    return fig, data.drop(columns="advice")
+    return charts.boxes(
+        data,
+        charts.About({"ratio": "time over the best one's"}),
+        x="ratio",
+        y="advice",
+        scale="ratio",
+        reference=model.GOOD,
+        height=0.8,
+    ), data.drop(columns="advice")
 
 
 def weights(found: list[tuple[Pool, pd.DataFrame]]) -> pd.DataFrame | None:
     """Return what the expected time of the kernel that is advised most often is made of: µs for a unit of each term."""
-    columns = {}
+    table = pd.DataFrame({"for": list(model.TERMS.values())})
     for pool, evaluated in found:
         fitted, most = model.fit(pool), evaluated["advised"].mode().iloc[0]
-        mine = fitted.weights[fitted.variants.index(most)]
-        cells = [f"{weight:.3g}" if weight > 0 else "" for weight in mine]
-        columns[f"{style.name(most)}, {pool.about.precision}: µs"] = cells
-    return pd.DataFrame({"for": list(model.TERMS.values()), **columns}) if columns else None
+        table[f"{style.name(most)}, {pool.about.precision}: µs"] = [
+            f"{weight:.3g}" if weight > 0 else "" for weight in fitted.weights[fitted.variants.index(most)]
+        ]
+    return table if found else None
 
 
 def mesh(side: int) -> csr.Csr:

@@ -49,11 +49,16 @@ def arguments() -> pd.DataFrame:
 
 def held(root: Path | None = None) -> list[Shown]:
     """Draw the figure of every trial that was held here. root: folder of trials, those of this machine by default."""
-    shown = []
-    for (name, _, system), folder in benchmark.recorded(root or benchmark.folder()).items():
-        df, gpu = records.read(folder / f"{benchmark.EXPERIMENT}.csv"), records.read_machine(folder)["gpu"]
-        shown.append(show(df, name, system, gpu, registry.variants(system)))
-    return shown
+    return [
+        show(
+            records.read(folder / f"{benchmark.EXPERIMENT}.csv"),
+            name,
+            system,
+            records.read_machine(folder)["gpu"],
+            registry.variants(system),
+        )
+        for (name, _, system), folder in benchmark.recorded(root or benchmark.folder()).items()
+    ]
 
 
 def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any, pd.DataFrame]:
@@ -70,8 +75,10 @@ def figure(df: pd.DataFrame, name: str, ladder: Iterable[str] = ()) -> tuple[Any
     order = list(dict.fromkeys([name, *ladder, *data["variant"]]))
     data = data.sort_values("variant", key=lambda variants: variants.map(order.index), kind="stable")
     about = charts.About({"speedup": f"speedup over the fastest {word}; right: geometric means"}, order=list(ladder))
-    fig = charts.boxes(data, about, x="speedup", y="variant", reference=1, text=[{"of": "mean", "as": "x"}])
-    return fig, data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]]
+    return (
+        charts.boxes(data, about, x="speedup", y="variant", reference=1, text=[{"of": "mean", "as": "x"}]),
+        data[["variant", *records.POINT, "median_us", "speedup", "prepare_ms"]],
+    )
 
 
 def show(df: pd.DataFrame, name: str, system: str, gpu: str, ladder: Iterable[str] = ()) -> Shown:

@@ -13,8 +13,8 @@ import pandas as pd
 
 from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import Counters, Study, given, ratio, where
+from artifact.book.text import listed
 from artifact.drawing.compiled import HOPPER
-from artifact.drawing.formatting import listed
 from artifact.measure import apart, records
 from artifact.measure.run import Run
 from artifact.systems.async_sparse import experiments, scripts

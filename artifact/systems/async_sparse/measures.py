@@ -9,9 +9,8 @@ import pandas as pd
 
 from artifact.measure import records
 from artifact.systems.async_sparse.experiments import BLOCK, KEPT, TILES
-from artifact.verdicts.evidence import Evidence, need
+from artifact.verdicts.evidence import Evidence, Values, by_variant, contenders, denser, need, rows
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced, means, within
-from artifact.verdicts.quantities import Values, by_variant, contenders, denser, rows
 
 
 def cells(e: Evidence, experiments, of: str, over: Sequence[str], densities: Sequence[float]) -> Values:

@@ -15,9 +15,9 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
 from artifact.book.study import Study, by, given, pivot, where
+from artifact.book.text import shape, times
 from artifact.drawing import plot, sketch
 from artifact.drawing.compiled import HOPPER
-from artifact.drawing.formatting import shape, times
 from artifact.drawing.style import BASELINE, BEST, BOUND, CLAIM, INK, PUBLISHED, ROWS, RUNGS, WIDTH
 from artifact.measure import apart, records
 from artifact.systems.async_sparse import experiments, scripts

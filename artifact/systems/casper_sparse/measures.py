@@ -1,8 +1,7 @@
 """What only claims of casperSPARSE need: preparation in launches, "there are scenarios"."""
 
-from artifact.verdicts.evidence import Evidence
+from artifact.verdicts.evidence import Evidence, Values, by_variant, rows
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
-from artifact.verdicts.quantities import Values, by_variant, rows
 
 
 def preparation(e: Evidence, experiments, of: str) -> Values:

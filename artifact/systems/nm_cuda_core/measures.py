@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from artifact.profiling.ncu import STALLED, STALLS
-from artifact.verdicts.evidence import Evidence, need
-from artifact.verdicts.quantities import Values, contenders
+from artifact.verdicts.evidence import Evidence, Values, contenders, need
 
 
 def stall(e: Evidence, experiments: Sequence[str], reason: str, of: str | Sequence[str]) -> Values:

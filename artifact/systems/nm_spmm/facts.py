@@ -13,7 +13,7 @@ import pandas as pd
 from artifact import registry
 from artifact.book.facts import Fact, Facts, flat, part, summary
 from artifact.book.study import given, pivot
-from artifact.drawing.formatting import listed, shape
+from artifact.book.text import listed, shape
 from artifact.measure import external, records
 from artifact.measure.records import geomean
 from artifact.measure.run import Run

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 
 from artifact.measure import records
-from artifact.verdicts import quantities
-from artifact.verdicts.evidence import Evidence, need
+from artifact.verdicts.evidence import INDEX, Evidence, Values, contenders, density, need, rows, speedup
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED, Judged, Reduced
-from artifact.verdicts.quantities import INDEX, Values, contenders, density, rows
 from kernels.nm_spmm import analysis
 
 
@@ -20,7 +18,7 @@ def share_of_ideal(e: Evidence, experiments, of: str, over: str) -> Values:
 
     The speedup over a dense baseline as a share of the ideal one, 1 / density.
     """
-    s = quantities.speedup(e, experiments, of, over).by[of]
+    s = speedup(e, experiments, of, over).by[of]
     return Values({of: s * s.index.get_level_values("density")}, ".0f", "%", 100)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from artifact.book import study
+from artifact.book.text import shape, times
 from artifact.drawing import compiled as made_by_compiler
-from artifact.drawing.formatting import shape, times
 from artifact.measure import bench, external, records
 from artifact.profiling import ncu
 from kernels import autotune, jit

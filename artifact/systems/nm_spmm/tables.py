@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from artifact.book.study import by, given, pivot
-from artifact.drawing.formatting import shape
+from artifact.book.text import shape
 from artifact.measure import records
 from artifact.systems.nm_spmm import model
 from artifact.systems.nm_spmm.model import (

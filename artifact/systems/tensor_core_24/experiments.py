@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from artifact import registry
+from artifact.book import text
 from artifact.book.study import Counters, Study, pivot, where
-from artifact.drawing import formatting
 from artifact.drawing.compiled import instructions
 from artifact.measure import bench, records, verification
 from artifact.measure import run as harness
@@ -43,7 +43,7 @@ MAIN = ("mma_sp", "auto", "cusparselt_default", "cusparselt", "cublaslt")
 #: Variants for their looks: the source's kernel first, our best last.
 ORDER = ("mma_sp", *system.RUNGS, "auto")
 STUDIES = tuple(name for name in system.VARIANTS if name.startswith("mma_sp_"))
-PREDICTIONS = {v: formatting.times(kernel.prediction) for v, kernel in system.VARIANTS.items()}
+PREDICTIONS = {v: text.times(kernel.prediction) for v, kernel in system.VARIANTS.items()}
 #: Of the step of a kernel, what moves data or multiplies.
 _PUBLISHED_LOOP = r"(@!?P\d )?(HMMA|LDSM|LDGSTS)"
 _PERSISTENT_LOOP = r"(@!?U?P\d )?(HGMMA|WARPGROUP|SYNCS|LDS|UTMALDG)"

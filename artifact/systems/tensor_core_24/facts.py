@@ -10,7 +10,7 @@ import pandas as pd
 from artifact import registry
 from artifact.book.facts import Fact, Facts, part, summary
 from artifact.book.study import by, pivot, ratio, where
-from artifact.drawing.formatting import cube, listed, shape
+from artifact.book.text import cube, listed, shape
 from artifact.measure import apart, ceilings, records, verification
 from artifact.measure.run import Run
 from artifact.systems.tensor_core_24 import energy, experiments, libraries, tables

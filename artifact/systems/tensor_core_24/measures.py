@@ -7,9 +7,8 @@ import pandas as pd
 
 from artifact.drawing.compiled import instructions
 from artifact.measure import records
-from artifact.verdicts.evidence import Evidence, NotMeasured, need
+from artifact.verdicts.evidence import RATES, Evidence, NotMeasured, Values, need, rows
 from artifact.verdicts.measures import Reduced
-from artifact.verdicts.quantities import RATES, Values, rows
 from kernels import tensor_core_24 as system
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from artifact import registry
+from artifact.book import text
 from artifact.book.study import pivot, where
-from artifact.drawing import formatting
 from artifact.measure import apart
 from artifact.systems.tensor_core_24 import experiments
 from artifact.systems.tensor_core_24.experiments import LIBRARIES, SYSTEM, Chapter, together
@@ -36,7 +36,7 @@ def over(post: Chapter, experiment: str, ours: str = "auto", dense: str = "cubla
 
 def gains(post: Chapter) -> pd.DataFrame:
     """Return what was predicted of each rung, as a factor, and what came of it at each size."""
-    return post.rungs[["rung", "before", "predicted"]].join(post.gains.rename(formatting.cube).T).reset_index(drop=True)
+    return post.rungs[["rung", "before", "predicted"]].join(post.gains.rename(text.cube).T).reset_index(drop=True)
 
 
 def tried(post: Chapter, part: str) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def tried(post: Chapter, part: str) -> pd.DataFrame:
     said = pd.DataFrame(registry.toml(registry.FOLDER / SYSTEM / "tried.toml")[part]).T
     rows = {}
     for name, df in post.tried(part).groupby("trial", sort=False):
-        came = formatting.listed(f"{r.gain:.2f}× at {formatting.shape((r.m, r.n, r.k))}" for r in df.itertuples())
+        came = text.listed(f"{r.gain:.2f}× at {text.shape((r.m, r.n, r.k))}" for r in df.itertuples())
         unit = {"us": "in time"}.get(df["unit"].iloc[0], "in clocks")
         rows[name] = {"on": df["beside"].iloc[0], "came": f"{came} {unit}; {said['became'][name]}"}
     return pd.DataFrame(rows, ["on", "came"]).T.join(said)
@@ -63,7 +63,7 @@ def chosen(post: Chapter) -> pd.DataFrame:
     )
     keeps, tile = df["keeps"].str.upper().replace("", "–"), [f"{c.m} × {c.n}" for c in df.itertuples()]
     return df.assign(
-        shape=list(map(formatting.shape, df.index)),
+        shape=list(map(text.shape, df.index)),
         tile=tile,
         keeps=keeps,
         ceiling=df["auto"] / post.peak[post.loops.iloc[-1]],
@@ -115,7 +115,7 @@ def eight_rungs(post: Chapter) -> pd.DataFrame:
         for name, (config, idea, expected) in family.FP8_RUNGS.items()
     )
     return df.join(
-        pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(formatting.cube).T,
+        pivot(where(post["fp8"].query("m == n and n == k"), m=EIGHT_SIZES), "tflops").rename(text.cube).T,
         on="rung",
     )
 
@@ -231,5 +231,5 @@ def layers(df: pd.DataFrame, best: str) -> pd.DataFrame | None:
         return None
     key = ["m", "n", "k"]
     library = df[key].merge(where(df, variant="cusparselt")[[*key, "median_us"]], "left")["median_us"].to_numpy()
-    df = df.assign(over_cusparselt=library / df["median_us"], shape=[formatting.shape(at) for at in df[key].to_numpy()])
+    df = df.assign(over_cusparselt=library / df["median_us"], shape=[text.shape(at) for at in df[key].to_numpy()])
     return df.assign(best=df["shape"].map(where(df, variant=best).set_index("shape")["over_cusparselt"]))

@@ -7,17 +7,18 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import jinja2
 import numpy as np
 import pandas as pd
 import pytest
 
 from artifact import paths, registry
-from artifact.book import charts, figures
+from artifact.book import charts, figures, text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from drawn import folder, legible  # noqa: F401
 
-SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob(f"*/{figures.FILE}"))]
+SPECIFIED = [path.parent.name for path in sorted(registry.FOLDER.glob("*/figures.toml"))]
 SPECS = {system: figures.specs(system) for system in SPECIFIED}
 FIGURES = paths.FIGURES  #: of the built book, wherever a test draws its own
 DRAWN = [
@@ -45,8 +46,14 @@ def table() -> pd.DataFrame:
     ]
     measured = pd.DataFrame(rows).assign(source="measured", share=0.5)
     stated = pd.DataFrame({"variant": ["auto"], "density": 0.5, "low": 1.0, "high": 3.0, "source": "stated"})
-    ceiling = pd.DataFrame({"variant": ["copy"], "density": 0.5, "value": 9.0, "slope": 0.1, "source": "ceiling"})
-    return pd.concat([measured, stated, ceiling], ignore_index=True)
+    return pd.concat(
+        [
+            measured,
+            stated,
+            pd.DataFrame({"variant": ["copy"], "density": 0.5, "value": 9.0, "slope": 0.1, "source": "ceiling"}),
+        ],
+        ignore_index=True,
+    )
 
 
 EACH = {
@@ -69,14 +76,12 @@ EACH = {
 @pytest.mark.parametrize("kind", charts.KINDS)
 def test_a_kind_draws_every_value(kind):
     spec = {"kind": kind, "caption": "", "alt": "A figure", **EACH[kind]}
-    fig = figures.draw(spec, table()[lambda df: df["density"] == 0.5], ("scalar", "auto"))
-    legible(fig)
+    legible(figures.draw(spec, table()[lambda df: df["density"] == 0.5], ("scalar", "auto")))
     assert re.fullmatch(r"A figure: .*\d.*", figures.alt(spec, table()))
 
 
 def test_rows_that_are_drawn_are_those_that_a_specification_names():
-    spec = {"where": {"variant": ["cusparse_best"]}}
-    shown = figures.drawn_rows(spec, table())
+    shown = figures.drawn_rows({"where": {"variant": ["cusparse_best"]}}, table())
     assert set(shown["variant"]) == {"cusparse_best", "auto", "copy"}
     assert set(shown.loc[shown["source"] == "measured", "variant"]) == {"cusparse_best"}
 
@@ -93,8 +98,15 @@ def test_nothing_measured_is_not_shown(monkeypatch):
 def test_a_figure_is_saved_with_its_data_and_gives_the_same_bytes():
     pictures = []
     for _ in range(2):
-        fig = figures.draw({"kind": "lines", "x": "n", "y": "value"}, table())
-        made = figures.shown("room", "some_name", fig, table(), "What it shows.", "Caption.", "Folded")
+        made = figures.shown(
+            "room",
+            "some_name",
+            figures.draw({"kind": "lines", "x": "n", "y": "value"}, table()),
+            table(),
+            "What it shows.",
+            "Caption.",
+            "Folded",
+        )
         pictures.append(made.svg.read_text())
     assert pictures[0] == pictures[1]
     assert np.isclose(pd.read_csv(made.csv)["value"], table()["value"], equal_nan=True).all()
@@ -155,5 +167,77 @@ def test_ends_tell_where_a_line_begins_peaks_and_ends():
 
 
 def test_sums():
-    text = figures.alt(MEANS | {"how": "each"}, SPEEDS[SPEEDS["source"] == "measured"])
-    assert text == "Speed: cuBLAS SGEMM 3 and auto 11."
+    assert (
+        figures.alt(MEANS | {"how": "each"}, SPEEDS[SPEEDS["source"] == "measured"])
+        == "Speed: cuBLAS SGEMM 3 and auto 11."
+    )
+
+
+# ---------------------------------------------------------------- tables, and both as data
+
+CHAPTERS = list((paths.ROOT / "notebooks").glob("*.ipynb"))
+TABLED = [path.parent.name for path in sorted(registry.FOLDER.glob("*/tables.toml"))]
+
+
+def test_a_table_is_written_as_its_specification_says():
+    df = pd.DataFrame({"variant": ["a", "b"], "ratio": [1.234, None], "sm_80": [1.0, 2.0], "other": 0})
+    columns = [{"of": "variant"}, {"title": "speedup", "of": "ratio", "as": "x"}, {"of": "^sm_", "as": "{:.0f}"}]
+    markup = figures.styled(
+        df, {"caption": "`a` at {{ n }}", "columns": [*columns, {"of": "absent"}], "na": "–"}, {"n": 3}
+    ).to_html()
+    assert "<caption><code>a</code> at 3</caption>" in markup
+    assert re.findall(r"<t[hd][^>]*>([^<]*)</t", markup) == [
+        "variant",
+        "speedup",
+        "sm_80",
+        "a",
+        "1.23×",
+        "1",
+        "b",
+        "–",
+        "2",
+    ]
+
+
+def test_a_table_may_be_written_out_over_facts():
+    spec = {"caption": "Both.", "columns": [{"of": "a"}, {"of": "b", "as": "code"}], "rows": [["x", "`{{ n }}`"]]}
+    assert (
+        re.findall(r"<td[^>]*>(.*?)</td>", figures.styled(figures.rows(spec, {"n": 3}), spec).to_html())
+        == ["x", "<code>3</code>"]
+        and figures.rows({}, {}) is None
+    )
+
+
+@pytest.mark.parametrize(("kind", "shows"), [("tables", "table"), ("figures", "show")])
+@pytest.mark.parametrize("system", [*TABLED, "book"])
+def test_every_table_and_figure_of_a_chapter_is_specified(kind, shows, system):
+    chapters = "".join(p.read_text() for p in CHAPTERS if f'outputs.of(\\"{system}' in p.read_text())
+    assert set(re.findall(rf'\b{shows}\(\\"([\w-]+)\\"', chapters)) >= set(figures.specs(system, kind))
+
+
+@pytest.mark.parametrize(
+    "kind, written, said",
+    [
+        ("tables", '[one]\ncaption = "A"\ncolumn = []\n', "'column' is none of caption, columns"),
+        ("tables", '[one]\ncaption = "A"\ncolumns = [{ of = 3 }]\n', "'columns.0.of' is 3"),
+        ("tables", "[one]\nna = '–'\n", "'caption' is missing"),
+        ("figures", '[one]\ncaption = ""\nalt = ""\nkind = "pie"\n', "'kind' is 'pie', but must be 'lines'"),
+    ],
+)
+def test_a_specification_that_is_none_is_one_sentence_with_its_file(kind, written, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "home", lambda _: tmp_path)
+    (tmp_path / f"{kind}.toml").write_text(written)
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / kind}.toml, [one]: the key {said}")):
+        figures.specs(str(tmp_path), kind)
+
+
+def test_what_a_page_shows_is_escaped():
+    assert text.code('run `a < b` & "go"') == 'run <code>a &lt; b</code> &amp; "go"'
+    assert "&lt;b&gt;" in text.part("link", "a.html", "<b>") and "<b>" not in text.part("links", ["<b>"])
+    assert "<b>1</b>" in text.part("facts", {"x": "<b>1</b>"})  # of HTML already
+
+
+def test_templates_escape_and_name_what_they_lack():
+    assert all(path.name.endswith(".html.j2") for path in text.HTML.iterdir())
+    for path in text.HTML.glob("*.html.j2"):
+        jinja2.Environment().parse(path.read_text(encoding="utf-8"))

@@ -59,8 +59,9 @@ def test_a_condition_is_true_false_or_unknown(values, holds):
 
 
 def test_facts_survive_being_written():
-    made = facts.to_csv([("a.b", 0.1), ("a.c", "alg2, alg3"), ("n", 3)])
-    assert made == 'name,value\na.b,0.1\na.c,"alg2, alg3"\nn,3\n'
+    assert (
+        facts.to_csv([("a.b", 0.1), ("a.c", "alg2, alg3"), ("n", 3)]) == 'name,value\na.b,0.1\na.c,"alg2, alg3"\nn,3\n'
+    )
 
 
 @pytest.mark.parametrize("name", [path.stem for path in text.PAGES.glob("*.md")])
@@ -75,8 +76,7 @@ def test_a_page_of_nothing_known_says_so(name):
     ids=lambda path: path.stem,
 )
 def test_templates_have_no_branch_but_holds(path):
-    source = path.read_text(encoding="utf-8")
-    used = set(re.findall(r"\{%-?\s*(\w+)", source))
+    used = set(re.findall(r"\{%-?\s*(\w+)", path.read_text(encoding="utf-8")))
     assert used <= {"block", "endblock", "holds", "endholds", "for", "else", "endfor"}, used  # else: of an empty list
 
 

@@ -7,7 +7,7 @@ from drawn import folder  # noqa: F401
 from IPython.core import display_functions
 
 from artifact import paths
-from artifact.book import figures, tables
+from artifact.book import figures
 from artifact.drawing import outputs, summary
 from artifact.measure import device
 
@@ -24,8 +24,10 @@ def gpu_folder(tmp_path_factory):
 def two(gpu_folder, tmp_path_factory):
     """Name -> synthetic records of two GPUs, on one of which the published kernel is fast; tests only read them."""
     fast = {name: synthetic.experiment(name, 2.0, "NVIDIA X1") for name in synthetic.SHAPES}
-    other = synthetic.folder(tmp_path_factory.mktemp("other"), fast, "NVIDIA X1", "nvidia-x1")
-    return {"NVIDIA H200": gpu_folder, "NVIDIA X1": other}
+    return {
+        "NVIDIA H200": gpu_folder,
+        "NVIDIA X1": synthetic.folder(tmp_path_factory.mktemp("other"), fast, "NVIDIA X1", "nvidia-x1"),
+    }
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def shown(monkeypatch):
     def run(name: str, root, gpu: str) -> list[str]:
         out, space = [], {}
         keep = lambda what, *_: out.append(getattr(what, "data", None) or what.markdown)  # noqa: E731
-        for module in (outputs, figures, tables):
+        for module in (outputs, figures):
             monkeypatch.setattr(module, "display", keep)
         monkeypatch.setattr("IPython.display.display", keep)
         monkeypatch.setattr(display_functions, "display", keep)

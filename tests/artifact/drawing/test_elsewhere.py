@@ -10,7 +10,7 @@ from artifact.book import text as text_
 from artifact.drawing import provenance
 from artifact.drawing.pages import elsewhere
 from artifact.measure import records
-from artifact.verdicts import load, measures, page
+from artifact.verdicts import judge, load, measures
 from kernels.library import routes
 
 SYSTEM = "casper_sparse"
@@ -21,7 +21,7 @@ SYSTEM = "casper_sparse"
     [(elsewhere.multiplied, "README.md"), (elsewhere.multiplied, "book/library.md"), (elsewhere.tried, "README.md")],
 )
 def test_a_table_is_the_same_wherever_it_stands(made, text):
-    assert page.table(made()) in (paths.ROOT / text).read_text()
+    assert judge.table(made()) in (paths.ROOT / text).read_text()
 
 
 def test_families_that_get_the_same_share_a_column(monkeypatch):
@@ -60,8 +60,7 @@ def said(c, block: str) -> str:
 def test_two_gpus_on_the_page(two, tmp_path):
     """One of them with a slower memory."""
     other = shutil.copytree(two["NVIDIA X1"], tmp_path / "nvidia-x1")
-    slower = synthetic.ceilings("NVIDIA X1", copy=synthetic.COPY_GBPS / 1.4)
-    records.write(other / "ceilings" / "ceilings.csv", slower)
+    records.write(other / "ceilings" / "ceilings.csv", synthetic.ceilings("NVIDIA X1", copy=synthetic.COPY_GBPS / 1.4))
     found = two | {"NVIDIA X1": other}
     (c,) = elsewhere.comparisons(found).values()
     fig, data = elsewhere.figure(c)
@@ -80,8 +79,9 @@ def test_two_gpus_on_the_page(two, tmp_path):
 def test_what_one_side_does_not_give_is_counted(gpu_folder, tmp_path):
     """One has no sweep along M, which a claim of the three needs; or too little for a comparison."""
     frames = {name: synthetic.experiment(name, gpu="NVIDIA X1") for name in ("wide", "square")}
-    found = {"one": gpu_folder, "other": synthetic.folder(tmp_path, frames, "NVIDIA X1", "nvidia-x1")}
-    (c,) = elsewhere.comparisons(found).values()
+    (c,) = elsewhere.comparisons(
+        {"one": gpu_folder, "other": synthetic.folder(tmp_path, frames, "NVIDIA X1", "nvidia-x1")}
+    ).values()
     counts = dict(elsewhere.facts(c))
     assert counts["alone.NVIDIA H200"] == (c.verdicts["fresh"] != c.verdicts["shipped"]).sum() > 0
     assert counts["alone.NVIDIA X1"] == 0 and counts["neither"] == 0
@@ -94,9 +94,9 @@ def test_a_second_measurement_and_verdicts_that_change(two):
     (c,) = elsewhere.comparisons({"fresh": own, "as shipped": own}).values()
     assert elsewhere.changes(c) is None and dict(elsewhere.facts(c))["off"] == 0
     assert elsewhere.titles(c)[0] != elsewhere.titles(c)[1]
-    judged = provenance.judged(two, SYSTEM)
+    judged = judge.everywhere(load.claims(), two)
     changed, one, other = provenance.changed(judged), *(df.set_index("id")["verdict"] for df in judged.values())
-    given = (one != measures.NOT_MEASURED) & (other != measures.NOT_MEASURED)
-    assert set(changed["id"]) == set(one.index[given & (one != other)])
-    assert "#claim-abstract-speedup" in elsewhere.summary(changed, two)
+    assert set(changed["id"]) == set(
+        one.index[((one != measures.NOT_MEASURED) & (other != measures.NOT_MEASURED)) & (one != other)]
+    )
     assert provenance.changed({"one": judged["NVIDIA H200"]}).empty

@@ -16,8 +16,10 @@ SHIPPED = paths.RECORDED / "nvidia-h200"
 
 def test_records_without_a_race(tmp_path, monkeypatch):
     monkeypatch.setattr(headline.load, "claims", lambda: [])
-    alone = {"wide": synthetic.experiment("wide").query("variant == 'cusparse_alg1'")}
-    folder, target = synthetic.folder(tmp_path, alone), tmp_path / "readme.svg"
+    folder, target = (
+        synthetic.folder(tmp_path, {"wide": synthetic.experiment("wide").query("variant == 'cusparse_alg1'")}),
+        tmp_path / "readme.svg",
+    )
     with pytest.raises(FileNotFoundError, match="no records of a kernel beside a library"):
         headline.readme(folder, target)
     assert not target.exists()
@@ -33,7 +35,9 @@ def test_the_figure_in_the_readme_stands_alone_and_is_that_of_the_shipped_record
     assert here.tag == "{http://www.w3.org/2000/svg}svg", "without it a browser shows no picture"
     assert "prefers-color-scheme: dark" in text
     assert set(re.findall(r"https?://([^/\"]+)", text)) == {"www.w3.org"}, "it asks no other host"
-    assert here.get("aria-label") == shipped.get("aria-label") and texts(here) == texts(shipped), headline.REDRAW
+    assert here.get("aria-label") == shipped.get("aria-label") and texts(here) == texts(shipped), (
+        "python -m artifact.drawing.headline readme"
+    )
     assert "NVIDIA H100" in shipped.get("aria-label") and "verdicts on its claims" in texts(here)
     assert headline.main(["readme", "--gpu", "abacus"]) == 2
     assert re.fullmatch("error: .*nvidia-h200.*\n", capsys.readouterr().err)
@@ -47,10 +51,14 @@ def test_the_speedup_in_the_readme_is_that_of_the_records():
     text = (paths.ROOT / "README.md").read_text(encoding="utf-8")
     pattern = r"([\d.]+) \(N = (\d+)\) to ([\d.]+) times \(N = (\d+)\) the fastest of cuSPARSE's CSR .* over (\d+) real"
     low, first, high, last, matrices = re.search(pattern, text).groups()
-    df = records.read(SHIPPED / "async_sparse" / "spmm.csv")
-    times = df.pivot_table(index=list(records.POINT), columns="variant", values="median_us")
-    library = times[[v for v in times if v.startswith("cusparse_")]].min(axis=1)
-    mean = (library / times["auto_fp32"]).groupby("n").apply(records.geomean)
+    times = records.read(SHIPPED / "async_sparse" / "spmm.csv").pivot_table(
+        index=list(records.POINT), columns="variant", values="median_us"
+    )
+    mean = (
+        (times[[v for v in times if v.startswith("cusparse_")]].min(axis=1) / times["auto_fp32"])
+        .groupby("n")
+        .apply(records.geomean)
+    )
     assert f"{mean[int(first)]:.2f}" == low == f"{mean.min():.2f}"
     assert f"{mean[int(last)]:.2f}" == high == f"{mean.max():.2f}"
     assert times.index.get_level_values("label").nunique() == int(matrices)

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from drawn import words
+from drawn import legible, on_a_page, texts, words
 
-from artifact import paths
-from artifact.book import html, tables, text
+from artifact import paths, registry
+from artifact.book import figures, text
 from artifact.book.facts import tree
 from artifact.drawing import provenance
 from artifact.drawing.pages import appendix, front, ledger, machine
@@ -45,8 +45,8 @@ def judged(known, origin):
 
 def shown(name: str, df: pd.DataFrame | None, facts=()) -> str:
     """A table of a page as HTML."""
-    spec = tables.specs("book")[name]
-    return tables.styled(tables.rows(spec, dict(facts)) if df is None else df, spec, dict(facts)).to_html()
+    spec = figures.specs("book", "tables")[name]
+    return figures.styled(figures.rows(spec, dict(facts)) if df is None else df, spec, dict(facts)).to_html()
 
 
 # ---------------------------------------------------------------- the machine, the method
@@ -58,16 +58,20 @@ def test_tensor_cores():
     page = machine.Page(NOTHING, "", H200, df)
     known = dict(machine.facts(page, {}))
     assert (known["tflops.mma_sp"], known["tflops.wgmma_sp_ra"], known["mhz.low"]) == (600, 1500, 1980)
-    least = 1500e6 / (2 * 4096 * H200["sm_count"])
-    assert known["inside.wgmma_sp_ra.low"] == pytest.approx(least) and known["inside.wgmma_sp_ra.high"] == 1980
+    assert (
+        known["inside.wgmma_sp_ra.low"] == pytest.approx(1500e6 / (2 * 4096 * H200["sm_count"]))
+        and known["inside.wgmma_sp_ra.high"] == 1980
+    )
     assert "1.50×" in shown("tensor", page.tensor) and "nan" not in shown("tensor", page.tensor)
-    hidden = machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan))
-    assert not any(name.startswith("mhz") for name, _ in machine.facts(hidden, {}))
+    assert not any(
+        name.startswith("mhz")
+        for name, _ in machine.facts(machine.Page(NOTHING, "", H200, df.assign(sm_mhz=np.nan)), {})
+    )
 
 
 def test_a_machine_without_ceilings():
     page = machine.Page(NOTHING, NOTHING.banner())
-    assert page.roofs is page.tensor is machine.roofs_table(page) is None
+    assert page.roofs is page.tensor is machine.roofs_table(page.roofs) is None
     assert not any(name.startswith("balance") for name, _ in machine.facts(page, {}))
 
 
@@ -92,8 +96,9 @@ def test_the_roofline_tells_formats_apart_and_leaves_tensor_cores_out(gpu_folder
     for system in ("nm_cuda_core", "nm_spmm", "tensor_core_24"):
         records.write(folder / system / "square.csv", synthetic.experiment("square", room=system))
     every, roofs = machine.intensities(folder), machine.roofs(synthetic.ceilings(), H200)
-    formats = ("CSR", "2:4", "N:M vectors")
-    assert set(every) == {f"{format}, {kind} bytes" for format in formats for kind in ("requested", "least")}
+    assert set(every) == {
+        f"{format}, {kind} bytes" for format in ("CSR", "2:4", "N:M vectors") for kind in ("requested", "least")
+    }
     assert {name: every[name] for name in alone} == alone
     for here in ({}, alone, every):
         fig, data = machine.roofline(roofs, here)
@@ -121,7 +126,7 @@ def test_what_matters_first_is_computed(judged):
     assert markup.count("<li>") == 1 + measured["source"].nunique() and "nan" not in markup
     named = re.findall(r'href="#claim-([^"]*)"', markup)
     assert named and set(df.set_index("id").loc[named, "verdict"]).isdisjoint({measures.REPRODUCED})
-    assert ledger.fared({}) == ledger.bars({}) == ledger.table({}, {}) == front.fare({}) == ""
+    assert ledger.fared({}) == ledger.bars({}) == ledger.ledger({}) == front.fare({}) == ""
 
 
 def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch, tmp_path, origin):
@@ -129,8 +134,7 @@ def test_the_numbers_behind_a_verdict_are_copied_beside_the_figures(monkeypatch,
     known = load.claims()
     (files,) = ledger.numbers(known, origin, tmp_path / "none").values()
     assert set(files) == {claim.id for claim in known}
-    measured = "../figures/records/nvidia-h200/casper_sparse/wide.csv"
-    assert files["wide-speedup"] == {measured: "wide"}
+    assert files["wide-speedup"] == {"../figures/records/nvidia-h200/casper_sparse/wide.csv": "wide"}
     for to in {to for own in files.values() for to in own}:
         assert (tmp_path / to.removeprefix("../")).read_text() and to.endswith(".csv")
     assert ledger.numbers(known, NOTHING) == {}
@@ -149,11 +153,11 @@ def test_findings_have_numbers_with_links_and_are_left_out_without():
 
 def test_only_verdicts_have_badges_and_the_style_sheet_knows_each():
     with pytest.raises(jinja2.UndefinedError):
-        html.part("badge", "maybe")
+        text.part("badge", "maybe")
     sheet = (paths.ROOT / "book" / "_static" / "custom.css").read_text()
     assert sheet.count("{") == sheet.count("}")  # a brace too many hides the rule behind it
     for verdict in measures.VERDICTS:
-        (name,) = re.findall(r'class="([\w-]+)"', html.part("badge", verdict))
+        (name,) = re.findall(r'class="([\w-]+)"', text.part("badge", verdict))
         assert f".{name} {{ color:" in sheet, verdict
 
 
@@ -169,8 +173,7 @@ def test_verdicts_and_minutes_of_every_gpu(of_records):
     told = tree(dict(appendix.facts(of_records)))["gpus"]
     assert list(told) == list(of_records.folders)
     for gpu, folder in of_records.folders.items():
-        verdicts = judge.counted(of_records.judged[gpu])["verdict"]
-        assert told[gpu]["verdicts"] == verdicts.value_counts().to_dict()
+        assert told[gpu]["verdicts"] == judge.counted(of_records.judged[gpu])["verdict"].value_counts().to_dict()
         took, spent = list(told[gpu]["took"].values()), durations.durations(folder)
         assert took == sorted(took, reverse=True) and sum(took) == pytest.approx(told[gpu]["once"])
         assert told[gpu]["once"] == pytest.approx(spent.loc[~spent["repeat"], "minutes"].sum())
@@ -183,8 +186,11 @@ def test_times_and_contributions(of_records):
     square = table[table["experiment"].eq("square") & table["notebook"].str.contains("casper")]
     assert square["figure"].item() == "Fig. 5"
     assert square["H200: min (s)"].item().startswith("– ("), "one stamp tells no minutes"
-    df = appendix.contributions(of_records, "abstract-speedup", "abstract-memory-throughput")
-    row = df.set_index("number").loc["C1"]
+    row = (
+        appendix.contributions(of_records, "abstract-speedup", "abstract-memory-throughput")
+        .set_index("number")
+        .loc["C1"]
+    )
     assert "ledger.html#claim-abstract-speedup" in row["claim"] and row["tried"].endswith("Fig. 4, Fig. 5, Fig. 6")
     assert "of 54 points" in row["here"] and "at_least = 1" in row["here"] and "H100: " in row["here"]
 
@@ -200,8 +206,13 @@ def test_the_appendix_says_what_it_can_without_records(known):
     page, nothing = text.page("reviewers"), appendix.Appendix(NOTHING, known)
     page.add(appendix.facts(nothing))
     assert appendix.times(nothing) is None
-    unknown = {block for block in page.blocks if page(block).startswith("*This was not measured")}
-    assert unknown == {"memory", "together", "verdicts", "carried", "longest"}
+    assert {block for block in page.blocks if page(block).startswith("*This was not measured")} == {
+        "memory",
+        "together",
+        "verdicts",
+        "carried",
+        "longest",
+    }
 
 
 def test_a_transcript_is_what_the_commands_print():
@@ -209,3 +220,69 @@ def test_a_transcript_is_what_the_commands_print():
     assert said.startswith("```console\n$ python -m artifact claims --help\n") and "more lines" in said
     assert said.count("[exit code 0]") == said.count("[exit code 2]") == 1
     assert max(map(len, said.splitlines())) <= appendix.WIDE
+
+
+# ---------------------------------------------------------------- the map of the systems
+
+
+def test_the_patterns_are_what_they_are_called():
+    anywhere, blocks, vectors, elements = (
+        np.array([[cell == "#" for cell in row] for row in grid.split()]) for grid in front.EXAMPLES
+    )
+    assert all(grid.shape == (8, 8) and grid.any() for grid in (anywhere, blocks))
+    assert set(blocks.reshape(4, 2, 4, 2).sum(axis=(1, 3)).flat) == {0, 4}
+    assert (vectors.reshape(2, 4, 2, 4).any(axis=3).sum(axis=1) == 2).all()
+    assert (elements.reshape(8, 2, 4).sum(axis=2) == 2).all()
+
+
+def system(name: str, unit: str, *patterns: str) -> dict:
+    return {
+        "room": name,
+        "name": name,
+        "cite": name,
+        "format": "CSR",
+        "precision": "FP32",
+        "unit": unit,
+        "patterns": list(patterns),
+        "written_for": "a GPU",
+        "idea": "an idea",
+        "claims": "a claim",
+        "title": name,
+        "order": 1,
+        "state": "built",
+    }
+
+
+CUDA, TENSOR = registry.UNITS
+ANYWHERE, BLOCKS, VECTORS, ELEMENTS = registry.PATTERNS
+
+
+def test_cards_that_would_lie_on_one_another_get_lanes():
+    data = pd.DataFrame(
+        [
+            system("a", CUDA, ANYWHERE),
+            system("b", CUDA, ANYWHERE),
+            system("c", CUDA, BLOCKS),
+            system("d", CUDA, ANYWHERE, BLOCKS),
+            system("e", TENSOR, ANYWHERE),
+        ]
+    )
+    assert front.lanes(data) == [0, 1, 0, 2, 0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 12])
+def test_the_map_holds_any_number_of_systems(monkeypatch, count):
+    made = [system(f"system {i}", registry.UNITS[i % 3 == 2], registry.PATTERNS[i % 2]) for i in range(count)]
+    columns = list(system("x", CUDA, ANYWHERE))
+    monkeypatch.setattr(front, "systems", lambda _: pd.DataFrame(made, columns=columns))
+    fig, data = front.systems_map(None)
+    cards = [p for p in fig.axes[0].patches if hasattr(p, "get_boxstyle") and p.get_facecolor()[3] == 0]
+    boxes = [card.get_window_extent() for card in cards]
+    assert len(boxes) == len(data) == count
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
+        assert fig.axes[0].get_window_extent().containsx(box.x1)
+        assert box.y0 > 0
+    said = texts(on_a_page(fig))
+    assert all(f"system {i}" in said for i in range(count))
+    legible(fig)

@@ -13,7 +13,7 @@ from artifact.book import facts, text
 from artifact.drawing import provenance
 from artifact.drawing.pages import which, yours
 from artifact.measure import records
-from artifact.recommend import model
+from artifact.recommend import landscape, model
 from artifact.user_kernel import benchmark, header
 
 NOTHING = provenance.Origin("nvidia-h200", None, False)
@@ -45,8 +45,14 @@ def test_without_records_pages_say_so():
 )
 def test_the_map_in_words_has_one_line_for_each_outcome(below, behind, said):
     made = text.page("which")
-    known = {"pattern": "blocks", "precision": "FP32", "least": 0.01, "most": 0.5}
-    made.add(facts.flat({"map.blocks FP32": {"below": below, "behind": behind} | known}))
+    made.add(
+        facts.flat(
+            {
+                "map.blocks FP32": {"below": below, "behind": behind}
+                | {"pattern": "blocks", "precision": "FP32", "least": 0.01, "most": 0.5}
+            }
+        )
+    )
     (line,) = made("map").splitlines()
     assert said in line
 
@@ -117,3 +123,38 @@ def test_a_published_kernel_stands_in_where_no_trial_was_held(origin):
     assert system.VARIANTS[first].published and first == dict(told)["trial.name"]
     assert isinstance(data, pd.DataFrame) and set(data["variant"]) > {first}
     legible(fig)
+
+
+# ---------------------------------------------------------------- when to use a format
+
+GPU = paths.RECORDED / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def points():
+    return landscape.points(GPU)
+
+
+@pytest.mark.parametrize("system", registry.find())
+def test_the_paragraph_has_the_numbers_of_the_records(system, points, monkeypatch):
+    monkeypatch.setattr(landscape, "points", lambda folder: points)
+    text, df = which.of_system(GPU, system), points[points["room"] == system].dropna(subset="speedup")
+    groups = df.groupby(["precision", "pattern"])
+    assert len(df) and len(text.splitlines()) == len(groups)
+    assert "nan" not in text and "inf" not in text.split()
+    for (precision, pattern), some in groups:
+        (line,) = [t for t in text.splitlines() if f" {precision}:" in t and pattern.lower() in t.lower()]
+        assert f"{(some['speedup'] > 1).sum()} of {len(some)} points" in line
+        if pattern != landscape.REAL:
+            for _, at in some.groupby("density"):
+                assert f"{records.geomean(at['speedup']):.2f}×" in line
+
+
+def test_a_crossing_is_told_where_there_is_one(points, monkeypatch):
+    df = points[(points["room"] == "casper_sparse") & (points["pattern"] != landscape.REAL)]
+    monkeypatch.setattr(landscape, "points", lambda _: df.assign(speedup=np.where(df["density"] > 0.02, 0.5, 2.0)))
+    assert "so that sparse pays below 2.24 %" in which.of_system(GPU, "casper_sparse")
+
+
+def test_without_records_it_is_not_measured_yet(tmp_path):
+    assert which.of_system(tmp_path, "casper_sparse").endswith("is not measured yet.")

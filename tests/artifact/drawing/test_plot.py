@@ -22,8 +22,7 @@ def test_sizes_of_an_axis_have_one_notation(values, labels):
     ax.plot(values, values)
     plot.sizes(ax, values)
     fig.canvas.draw()
-    shown = [t.get_text().replace("\u202f", " ") for t in ax.get_xticklabels()]
-    assert shown == labels
+    assert [t.get_text().replace("\u202f", " ") for t in ax.get_xticklabels()] == labels
 
 
 @pytest.mark.parametrize(
@@ -80,11 +79,9 @@ def test_lines_are_named_where_they_end():
 @pytest.mark.parametrize(("width", "rows"), [(8.3, 1), (5.0, 2), (1.0, 6)])
 def test_a_legend_is_one_row_or_as_even_as_fits(width, rows):
     fig, ax = plt.subplots(figsize=(width, 3), layout="constrained")
-    lines = {f"contender {i}": ax.plot([0, 1], [i, i])[0] for i in range(6)}
-    plot.legend(fig, lines, columns=4)
+    plot.legend(fig, {f"contender {i}": ax.plot([0, 1], [i, i])[0] for i in range(6)}, columns=4)
     (legend,) = fig.legends
     fig.canvas.draw()
-    places = {round(text.get_window_extent().y0) for text in legend.get_texts()}
-    assert len(places) == rows
+    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == rows
     if rows < 6:
         assert legend.get_window_extent().width <= fig.bbox.width

@@ -54,8 +54,11 @@ def contrast(a: str, b: str) -> float:
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-    xyz = to_xyz @ np.clip(rgb, 0, 1) / (0.9505, 1, 1.089)
+    xyz = (
+        np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        @ np.clip(rgb, 0, 1)
+        / (0.9505, 1, 1.089)
+    )
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
@@ -77,8 +80,9 @@ def in_the_dark(colour: str) -> str:
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("on_a_page", [str, in_the_dark])
 def test_the_main_roles_are_told_apart_by_everyone(sight, on_a_page):
-    roles = [on_a_page(style.PALETTE[r]) for r in ("published", "baseline", "best", "bound", "claim")]
-    for a, b in itertools.combinations(roles, 2):
+    for a, b in itertools.combinations(
+        [on_a_page(style.PALETTE[r]) for r in ("published", "baseline", "best", "bound", "claim")], 2
+    ):
         apart = lab(SIGHT[sight] @ linear(a)) - lab(SIGHT[sight] @ linear(b))
         assert np.linalg.norm(apart) > 12, (a, b)
 

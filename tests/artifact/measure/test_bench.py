@@ -181,8 +181,13 @@ def test_machine_samples_are_summarised():
         Sample(1980.0, math.nan, "software power cap"),
         Sample(1950.0, 500.0, "software power cap + power brake"),
     ]
-    assert bench.summarise_samples(seen) == (1950, 500, "power brake + software power cap")
-    assert [bench.summarise_samples(x).throttle for x in ([Sample(1.0, 1.0, "idle")], [])] == ["none", ""]
+    for samples, found in (
+        (seen, (1950, 500, "power brake + software power cap")),
+        ([Sample(1.0, 1.0, "idle")], (1, 1, "none")),
+        ([], (pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True), "")),
+    ):
+        timing = bench.timings({"a": [1.0]}, samples, {"a": 1})["a"]
+        assert (timing.sm_mhz, timing.power_w, timing.throttle) == found
 
 
 def test_the_machine_is_watched_until_the_gpu_is_done():

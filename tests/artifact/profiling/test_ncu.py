@@ -20,7 +20,7 @@ from artifact import cli, paths, registry
 from artifact.measure import device, records
 from artifact.profiling import ncu
 from artifact.profiling.ncu import MARKER
-from artifact.verdicts import evidence, load, quantities
+from artifact.verdicts import evidence, load
 
 # ---------------------------------------------------------------- reports
 # Nsight Compute's format (its Customization Guide, and extras/FileFormat/*.proto), as far as needed.
@@ -613,7 +613,7 @@ def test_shapes_make_problems(system):
 def test_contenders_of_claims_on_counters_are_profiled():
     for claim in load.claims():
         if "counters" in claim.experiment:
-            named = {*quantities.contenders(claim.rule.quantity.keywords.get("of", ()))} - {
+            named = {*evidence.contenders(claim.rule.quantity.keywords.get("of", ()))} - {
                 evidence.BEST
             }  # whichever algorithm that is at a point
             assert named <= set(PROFILES[claim.room]["contenders"]), claim.id

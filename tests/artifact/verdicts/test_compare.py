@@ -28,13 +28,20 @@ def few_claims(monkeypatch):
 OTHER = {"gpu": "NVIDIA L4", "slug": "nvidia-l4"}
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """Made-up records; tests only read them."""
+    return synthetic.folder(tmp_path_factory.mktemp("shipped"))
+
+
 @pytest.fixture
-def compared(tmp_path):
-    """Compare made-up records with usual ones."""
+def compared(tmp_path, usual):
+    """Compare made-up records with the usual ones."""
 
     def make(fresh=None, gpu=None, with_ceilings=True, **how):
-        made = synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings)
-        return compare.compare(made, synthetic.folder(tmp_path / "shipped"), **how)
+        return compare.compare(
+            synthetic.folder(tmp_path / "fresh", fresh, **gpu or {}, with_ceilings=with_ceilings), usual, **how
+        )
 
     return make
 
@@ -47,11 +54,9 @@ def ours(factor):
 @pytest.mark.parametrize(
     "fresh,agree",
     [
-        (frames(), True),
         (frames(jitter=0.01), True),
-        *((frames(scale=scale), True) for scale in (1.05, 1.09, 0.95, 0.91)),  # another machine, the same speedups
+        *((frames(scale=scale), True) for scale in (1.09, 0.91)),  # another machine, the same speedups
         *((frames(scale=scale), False) for scale in (1.12, 0.88)),  # much faster is no agreement either
-        *((frames(speedup=speedup), False) for speedup in (0.5, 3.0)),
         (frames(jitter=0.3), False),  # errors of both signs do not cancel
         *((ours(factor), True) for factor in (1.04, 0.96)),  # speedups have the narrower tolerance
         *((ours(factor), False) for factor in (1.07, 0.93)),
@@ -60,7 +65,6 @@ def ours(factor):
 def test_exit_codes_on_the_same_gpu(compared, fresh, agree):
     result = compared(fresh)
     assert result.same_gpu and result.agrees == agree == result.summary["agrees"].all()
-    assert result.exit_code == (compare.AGREE if agree else compare.DIFFER)
     assert ("The records agree." in compare.report(result)) == agree
 
 
@@ -78,7 +82,7 @@ def test_ratios_are_those_of_the_fresh_records_over_the_shipped(compared):
 def test_changed_verdicts_within_tolerance_are_told_with_the_times_and_are_no_difference(compared):
     result = compared(frames(speedup=1.3), speedup_tolerance=9, time_tolerance=9)
     (row,) = result.verdicts[result.verdicts["id"] == "wide-speedup"].to_dict("records")
-    assert result.exit_code == compare.AGREE and not result.verdicts["agrees"].all()
+    assert result.agrees and not result.verdicts["agrees"].all()
     assert [row["fresh_value"], row["shipped_value"]] == pytest.approx([1.3, 0.7])
     assert row["times"] == pytest.approx({"warp_per_row": 0.7 / 1.3, "cusparse_best": 1})
     assert all(said in compare.report(result) for said in ("abstract-speedup", "0.60×", "the tolerances decide"))
@@ -98,10 +102,10 @@ def test_what_two_verdicts_rest_on(here, there, basis):
     assert compare._basis(tuple(here), tuple(there)) == basis
 
 
-@pytest.mark.parametrize("how,code", [({"scale": 8.0}, compare.AGREE), ({"speedup": 1.3}, compare.DIFFER)])
-def test_on_another_gpu_the_claims_decide(compared, how, code):
+@pytest.mark.parametrize("how,agree", [({"scale": 8.0}, True), ({"speedup": 1.3}, False)])
+def test_on_another_gpu_the_claims_decide(compared, how, agree):
     result = compared(frames(**how, gpu=OTHER["gpu"]), OTHER, with_ceilings=False)
-    assert not result.same_gpu and result.exit_code == code and "Different GPUs" in compare.report(result)
+    assert not result.same_gpu and result.agrees == agree and "Different GPUs" in compare.report(result)
 
 
 def test_on_another_gpu_times_are_no_disagreement_and_speedups_are(compared):
@@ -118,7 +122,7 @@ def test_exit_codes_are_those_that_scripts_know():
 def test_what_one_side_did_not_measure_is_no_difference(compared, left, covered):
     result = compared({name: df for name, df in frames().items() if name in left}, with_ceilings=False)
     assert set(result.points["experiment"]) == set(left) and not result.ceilings
-    assert result.exit_code == compare.AGREE and (result.covered, result.total) == (covered, 54)
+    assert result.agrees and (result.covered, result.total) == (covered, 54)
     assert f"cover {covered} of the 54 shipped points" in compare.report(result)
 
 
@@ -175,14 +179,14 @@ def test_verdicts_that_the_fresh_records_do_not_give_are_no_agreement(tmp_path, 
     monkeypatch.setattr(compare.load, "claims", lambda: claims)
     fresh = synthetic.folder(tmp_path / "fresh", frames(gpu=OTHER["gpu"]), **OTHER)
     with nullcontext() if enough else pytest.raises(ValueError, match="gives only 2 of the 5 .* gives, too few"):
-        assert compare.compare(fresh, shipped).exit_code == compare.AGREE
+        assert compare.compare(fresh, shipped).agrees
 
 
-@pytest.mark.parametrize("scale,code", [(1.01, compare.AGREE), (1.5, compare.DIFFER)])
-def test_records_without_a_baseline_compare_times(tmp_path, scale, code):
+@pytest.mark.parametrize("scale,agree", [(1.01, True), (1.5, False)])
+def test_records_without_a_baseline_compare_times(tmp_path, scale, agree):
     made = (synthetic.experiment("wide", scale=s).query("variant == 'warp_per_row'") for s in (scale, 1.0))
     sides = [synthetic.folder(tmp_path / str(at), {"wide": df}) for at, df in enumerate(made)]
-    assert compare.compare(*sides).exit_code == code
+    assert compare.compare(*sides).agrees == agree
 
 
 def test_ceilings_are_those_that_both_have(tmp_path):
@@ -199,5 +203,9 @@ def test_verdicts_are_counted_apart_by_what_they_rest_on():
         ("c", given, given, compare.NO_GPU, True),
         ("d", given, none, compare.OWN, True),
     ]
-    df = pd.DataFrame(rows, columns=["id", "fresh", "shipped", "basis", "agrees"])
-    assert compare.counted(df) == {"own": 2, "kept": 1, "no_gpu": 1, "two_kinds": ("b",)}
+    assert compare.counted(pd.DataFrame(rows, columns=["id", "fresh", "shipped", "basis", "agrees"])) == {
+        "own": 2,
+        "kept": 1,
+        "no_gpu": 1,
+        "two_kinds": ("b",),
+    }

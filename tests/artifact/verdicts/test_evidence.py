@@ -23,11 +23,12 @@ FEW = [claim for claim in CASPER if "wide" in claim.experiment][:3]
 @pytest.mark.parametrize("library", ["cublas_handle", "cublas", "cpu_blas", "cusparselt"])
 def test_a_library_is_never_the_best_of_the_system(library):
     """And a system whose baseline is another library than cuSPARSE is read all the same."""
-    made = {
-        name: df[~df["variant"].str.startswith("cusparse")].replace("rows_per_warp", library)
-        for name, df in frames().items()
-    }
-    df = evidence(made).frame(ALL)  # the library is the fastest of all
+    df = evidence(
+        {
+            name: df[~df["variant"].str.startswith("cusparse")].replace("rows_per_warp", library)
+            for name, df in frames().items()
+        }
+    ).frame(ALL)  # the library is the fastest of all
     assert set(df.loc[df["variant"] == "room_best", "best_of"]) == {"l2_panels"}
     assert "cusparse_best" not in set(df["variant"])
     assert set(evidence().frame(ALL).query("variant == 'room_best'")["best_of"]) == {"rows_per_warp"}
@@ -103,24 +104,22 @@ def test_runs_of_one_measurement_are_one_experiment_of_means():
     one = runs.frame(["wide"])
     assert set(one["experiment"]) == {"wide"}
     key = list(records.KEY)
-    ratio = df.set_index(key)["median_us"] / one.set_index(key)["median_us"]
-    assert np.allclose(ratio, 2)
+    assert np.allclose(df.set_index(key)["median_us"] / one.set_index(key)["median_us"], 2)
 
 
 def test_rows_of_some_variants_are_in_the_order_of_the_records():
     e, names = evidence(), ["cusparse_default", "warp_per_row"]
     frame = e.frame(ALL)
-    rows = e.rows((*ALL, "counters"), names)
+    rows = evidence_.rows(e, (*ALL, "counters"), *names)
     assert rows.equals(frame[frame["variant"].isin(names)]) and 0 < len(rows) < len(frame)
     with pytest.raises(evidence_.NotMeasured, match="'nobody' was not measured in wide, square"):
-        e.rows(["wide", "square"], ["warp_per_row", "nobody"])
+        e.frame(["wide", "square"], "warp_per_row", "nobody")
 
 
 def test_a_ratio_is_of_the_points_that_both_have():
     made = frames(2.0)
     wide = made["wide"]
-    without = (wide["variant"] == "cusparse_alg2") & (wide["n"] == 1024)
-    made["wide"] = wide[~without].sample(frac=1, random_state=1)
+    made["wide"] = wide[~((wide["variant"] == "cusparse_alg2") & (wide["n"] == 1024))].sample(frac=1, random_state=1)
     ratio = evidence(made).ratio(["wide"], "warp_per_row", "cusparse_alg2")
     of = made["wide"].set_index([*evidence_.INDEX, "variant"])["median_us"].unstack()
     expected = (of["cusparse_alg2"] / of["warp_per_row"]).dropna()

@@ -119,8 +119,13 @@ def test_typed_minutes_are_of_experiments_that_exist(system):
     for experiment, said in TYPED[system].items():
         assert any(evidence.place(experiment, folder, system).is_file() for folder in gpus), experiment
         theirs = evidence.SERIES in experiment or experiment.startswith(evidence.OTHERS)
-        path = evidence.place(experiment, HOME, system)
-        told = 0 if theirs else None if experiment == records.COUNTERS else durations.of_record(path)
+        told = (
+            0
+            if theirs
+            else None
+            if experiment == records.COUNTERS
+            else durations.of_record(evidence.place(experiment, HOME, system))
+        )
         assert told is None or abs(said - told) <= (0 if theirs else max(0.1, told / 2)), experiment
 
 
@@ -142,8 +147,12 @@ def test_the_profiler_is_told_which_counters_claims_use():
 
 def evidence_of(claim) -> set[str]:
     """The words of a claim that look like counters."""
-    said = claim.rule.written["quantity"].values()
-    return {w for value in said for w in (value if isinstance(value, list) else [value]) if "__" in str(w)}
+    return {
+        w
+        for value in claim.rule.written["quantity"].values()
+        for w in (value if isinstance(value, list) else [value])
+        if "__" in str(w)
+    }
 
 
 @pytest.mark.parametrize("claim", KNOWN, ids=lambda claim: claim.id)
@@ -154,7 +163,10 @@ def test_a_claim_is_whole(claim):
     assert not load_.counters_wanted([claim]) or "counters" in claim.experiment
     named = quantity.keywords.get("ceiling", "" if quantity.func.__name__ in ("ceiling", "roofline_transition") else 1)
     assert "ceilings" in claim.experiment or not isinstance(named, str)
-    sign = {"at_least": ("partly", "limit"), "at_most": ("limit", "partly"), "near": ("factor", "partly")}
-    weaker, stronger = sign.get(expect.func.__name__, ("tolerance", "partly"))
+    weaker, stronger = {
+        "at_least": ("partly", "limit"),
+        "at_most": ("limit", "partly"),
+        "near": ("factor", "partly"),
+    }.get(expect.func.__name__, ("tolerance", "partly"))
     assert expect.keywords.get(weaker, 0) <= (expect.keywords.get(stronger) or np.inf)
     assert claim.depends_on == load_.METHOD or (claim.gpu and quantity.func.__name__ not in measures.OF_PROGRAMS)

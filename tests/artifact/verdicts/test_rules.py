@@ -9,10 +9,10 @@ import pytest
 import synthetic
 from judging import ALL, SPEEDUP, evidence, frames, outcome
 
-from artifact.verdicts import measures, quantities
-from artifact.verdicts.evidence import NotMeasured
+from artifact.verdicts import evidence as quantities
+from artifact.verdicts import measures
+from artifact.verdicts.evidence import INDEX, NotMeasured, Values
 from artifact.verdicts.measures import NOT_REPRODUCED, PARTLY, REPRODUCED
-from artifact.verdicts.quantities import INDEX, Values
 
 FAST, SLOW = {"at_least": 1.1, "partly": 1.0}, {"at_most": 0.97, "partly": 1.0}
 NEAR = {"near": [1.0, 1.5], "factor": 1.2, "partly": 2.4}
@@ -220,8 +220,7 @@ def test_a_verdict_at_a_threshold_says_so(speedup, reduce, expect, close):
     ],
 )
 def test_a_verdict_by_other_quantities(made, counted, quantity, reduce, expect, expected):
-    got = outcome(evidence(frames(**made), synthetic.counters(counted)), quantity, reduce, expect)
-    assert got.verdict == expected
+    assert outcome(evidence(frames(**made), synthetic.counters(counted)), quantity, reduce, expect).verdict == expected
 
 
 @pytest.mark.parametrize(
@@ -250,8 +249,12 @@ def test_memory_limits_at_a_share_of_the_points(at_points, expected):
     table = synthetic.counters({"warp_per_row": {"dram": 80}})
     table.loc[table["density"] == 0.05, "value"] = 5
     expect = {"memory_limits_from": 0.6, "at_points": at_points}
-    memory = {"memory_use": "warp_per_row", "metric": "dram"}
-    assert outcome(evidence(frames(tflops=10.0), table), memory, POINTS, expect).verdict == expected
+    assert (
+        outcome(
+            evidence(frames(tflops=10.0), table), {"memory_use": "warp_per_row", "metric": "dram"}, POINTS, expect
+        ).verdict
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,12 +282,12 @@ def test_lines_are_judged_one_by_one(expect, expected):
     ],
 )
 def test_the_threshold_is_where_the_verdict_changes(expect, threshold):
-    e = evidence(frames(1.0))
-    assert outcome(e, SPEEDUP, POINTS, expect).threshold == pytest.approx(threshold)
+    assert outcome(evidence(frames(1.0)), SPEEDUP, POINTS, expect).threshold == pytest.approx(threshold)
     for end, sign in zip(threshold, (1, -1), strict=True):
         for away in (0.001, -0.001) if end else ():
-            inside = outcome(evidence(frames(end + sign * away)), SPEEDUP, MEAN, expect).verdict == REPRODUCED
-            assert inside == (away > 0) or expect is SPANS
+            assert (outcome(evidence(frames(end + sign * away)), SPEEDUP, MEAN, expect).verdict == REPRODUCED) == (
+                away > 0
+            ) or expect is SPANS
 
 
 # ---------------------------------------------------------------- quantities in numbers
@@ -328,8 +331,9 @@ COUNTED = {
 )
 def test_a_quantity_in_numbers(ask, value):
     made = {name: df.assign(prepare_bytes=4.0 * df["nnz"]) for name, df in frames(0.5, tflops=2.0, gbps=1e3).items()}
-    e = evidence(made, synthetic.counters(COUNTED)).only({"density": 0.01})
-    found = measures.part("quantity", ask, "casper_sparse", "the test")(e, ALL)
+    found = measures.part("quantity", ask, "casper_sparse", "the test")(
+        evidence(made, synthetic.counters(COUNTED)).only({"density": 0.01}), ALL
+    )
     assert np.allclose(found.all, value) and len(found.all) == 18
 
 
@@ -360,8 +364,10 @@ def test_a_mean_of_rates_is_of_all_matrices_of_the_source(matrices, enough):
 def test_the_largest_of_a_column_is_that_of_the_worst_contender(of, expected):
     made = frames(rel_err=1e-9)
     made["wide"].loc[made["wide"]["variant"] == "any_n", "rel_err"] = 5e-6
-    expect = {"at_most": 1e-6, "partly": 1e-5}
-    assert outcome(evidence(made), {"column": "rel_err", "of": of}, "largest", expect).verdict == expected
+    assert (
+        outcome(evidence(made), {"column": "rel_err", "of": of}, "largest", {"at_most": 1e-6, "partly": 1e-5}).verdict
+        == expected
+    )
 
 
 def test_the_true_density_is_that_of_generated_matrices_in_the_sparse_operand():
@@ -398,8 +404,9 @@ def test_memory_use_without_counters_is_between_least_and_requested_bytes(least,
     """Where both bounds give one verdict, that stands; what comes from DRAM of all that is asked for nobody counted."""
     made = frames(tflops=30.0)
     for df in made.values():
-        per = synthetic.COPY_GBPS * 1e3 * df["median_us"]
-        df[["least_bytes", "requested_bytes"]] = np.outer(per, [least, requested])
+        df[["least_bytes", "requested_bytes"]] = np.outer(
+            synthetic.COPY_GBPS * 1e3 * df["median_us"], [least, requested]
+        )
     asked = evidence(made), {"memory_use": "warp_per_row", "metric": "dram"}, POINTS
     expect = {"memory_limits_from": 0.6, "at_points": 0.9}
     if expected is None:
@@ -511,8 +518,9 @@ def test_what_cannot_be_reduced_is_not_measured(reduce, says):
 
 @pytest.mark.parametrize("shown,expected", [(["any_n"], "any_n "), ("any_n", "0.")])
 def test_who_is_meant_is_said_where_the_rule_lists_contenders(shown, expected):
-    got = outcome(evidence(), {"speedup": shown, "over": "l2_panels"}, POINTS, {"at_least": 1, "partly": 0})
-    assert got.measured.startswith(expected)
+    assert outcome(
+        evidence(), {"speedup": shown, "over": "l2_panels"}, POINTS, {"at_least": 1, "partly": 0}
+    ).measured.startswith(expected)
 
 
 @pytest.mark.parametrize("metric", sorted(quantities.COUNTERS))

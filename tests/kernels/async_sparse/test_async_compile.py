@@ -3,7 +3,6 @@ the instructions that each idea is about, and what no instantiation may be."""
 
 import math
 import re
-from functools import cache
 from itertools import product
 
 import compiled
@@ -23,18 +22,13 @@ SPECIALISED = (*published.PAIRS, "unit_ring")
 KINDS = {"BF16": "x16.F32.BF16", "F16": "x16.F32", "TF32": "x8.F32.TF32"}
 
 
-@cache
-def of_hopper() -> compiled.Reports:
+@pytest.fixture(scope="module")
+def reports():
     """Of every entry that the system declares, and what clears and rounds cut windows."""
     jobs = {(kernel.source, e) for kernel in system.VARIANTS.values() for e in kernel.entries}
     jobs |= {(windows.WCSR_SOURCE, e) for e in ("round_cut<BF16, 64>", "round_cut<F16, 64>")}
     jobs |= {(windows.SOURCE, f"clear_cut<{window}>") for window in windows.HEIGHTS}
     return compiled.reports(compiled.cubins(sorted(jobs), family.TARGETS))
-
-
-@pytest.fixture
-def reports():
-    return of_hopper()
 
 
 def of(reports, *names: str):
@@ -122,26 +116,22 @@ def test_groups_share_an_sm_as_they_say_and_hardly_spill(target):
     """A register may be spilled outside the inner loop; elsewhere than on Hopper, for which it is tuned, a few."""
     whole = [c for c in EVERY if target == "sm_90a" or c.rows in (1, 4)]
     ordered = [in_order(c) for c in any_csr.POOLS["fp32"] if isinstance(c, Union) and not c.order]
-    configs = [(c, "tf32") for c in whole + ordered]
+    configs: list[tuple] = [(c, "tf32") for c in whole + ordered]
     configs += [(c, "bfloat16") for c in HALF + [c for c in ordered if windows.made_for(c, "bfloat16")]]
+    # … and windows in order.
+    hopper = [in_order(c) for c in any_csr.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
+    configs += [(c, "tf32") for c in hopper] * (target in family.TARGETS)
     wanted = {any_csr.entry_of(c, 4, dtype): (c, dtype) for c, dtype in configs}
     found = compiled.reports(compiled.cubins(wanted, [target]))
     for (_, entry), (config, dtype) in wanted.items():
         used, mix = found[entry, target]
         assert used.spill_loads <= (4 if target == "sm_90a" else 16), f"{entry}: {used}"
-        assert windows.blocks_of(config, dtype) <= blocks_of(used, 32 * windows.WARPS), f"{entry}: {used}"
-        values = 32 * (1 if dtype == "tf32" else 2) * config.vec * config.loads // 32
-        assert count(mix, "FFMA") >= config.rows * values * config.unroll, entry
+        if isinstance(config, Union):
+            assert windows.blocks_of(config, dtype) <= blocks_of(used, 32 * windows.WARPS), f"{entry}: {used}"
+            values = (1 if dtype == "tf32" else 2) * config.vec * config.loads
+            assert count(mix, "FFMA") >= config.rows * values * config.unroll, entry
         counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
         assert not config.in_order or counts and all(".INC" in op for op in counts), entry
-
-
-def test_windows_in_order_count_by_atomics_and_add_without():
-    configs = [in_order(c) for c in any_csr.POOLS["tf32"] if isinstance(c, Windows) and not c.order]
-    found = compiled.reports(compiled.cubins({any_csr.entry_of(c, 4) for c in configs}, family.TARGETS))
-    for (entry, _), (used, mix) in found.items():
-        counts = [op for op in mix if re.match(r"ATOM|RED(G|\.|$)", op)]
-        assert counts and all(".INC" in op for op in counts) and used.spill_loads <= 4, entry
 
 
 def test_blocks_mma_is_copies_of_16_bytes_ldmatrix_and_tensor_cores_in_every_family():

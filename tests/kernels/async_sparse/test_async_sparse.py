@@ -481,6 +481,7 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
     for m, n, k, block in ((300, 1536, 200, 64), (301, 77, 133, (128, 32)), (64, 1, 64, 64), (1, 8, 1, 32)):
         p = system.problem(m, n, k, 0.3, block=block, dtype=dtype, layout=layout)
         shape, of_block = family.shape_of(p), 64 if name == "unit_ring" else 1
+        assert 1 in (m, n) or shape.b_order + shape.c_order == operands.LAYOUTS[layout]
         try:
             bound = system.prepare(name, p, device)
         except ValueError as error:
@@ -503,6 +504,9 @@ def test_kernels_for_blocks_are_launched_for_every_tile(device, name, dtype, lay
         assert not maps or maps[0].box == (64, step) and maps[1].box in ((width, step), (step, 64))
         assert not maps or maps[0].shape[0] % 64 == 0, "lower blocks are stacked"
         assert [x.size for x in bound.scratch if x.dtype == np.uint32] == [2] * (name == "unit_ring")
+        counters = [x.size for x in bound.keep[3] if np.ndim(x) and getattr(x, "dtype", 0) == np.uint32]
+        expected = {"unit_ring": [2], **dict.fromkeys(("opt6_atomic", "opt6_stealing"), [np.prod(how.grid) + 1])}
+        assert counters == expected.get(name, [])
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bfloat16"])
@@ -530,7 +534,7 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             groups = windows.CONFIGS[name].groups or 1 + (n > 128)
             count, panels = map(int, arguments[3:5])
             assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
-            assert count >= ceil(p.m / 16)
+            assert count >= ceil(p.m / 16) and how.block == 128 * (groups + 1)
         elif name.startswith("union"):
             panels = ceil(n / windows.columns_of(windows.fitted(Union(), n, dtype), dtype))
             count, each = map(int, arguments[1:3])
@@ -561,7 +565,7 @@ def test_warps_have_many_tasks_where_rows_of_b_are_far(pretended):  # noqa: F811
         assert arguments[2] == of_a_warp * windows.WARPS
 
 
-def test_what_kernels_do_not_take_says_who_does(device):
+def test_what_kernels_do_not_take_says_who_does(device, monkeypatch):
     row, low = (system.problem(130, 64, 130, 0.5, **x) for x in ({"layout": "row"}, {"block": 32}))
     tall = replace(system.problem(64, 8, 64, 0), n=2**26, make_device=system.problem(64, 8, 64, 0).device)
     float32, tf32, half_ = (
@@ -578,6 +582,8 @@ def test_what_kernels_do_not_take_says_who_does(device):
     cases += [("windows", half_, ["B is bfloat16"]), ("union_rows", half_, ["union_half"])]
     for name, p, words in cases:
         says([name, *words], lambda name=name, p=p: system.prepare(name, p, device))
+    monkeypatch.setattr(launch, "prepare_auto", lambda name, p, device: p)
+    assert all(system.prepare(name, float32, device) is float32 for name in any_csr.KERNELS), "as it is, not in blocks"
     says(["groups of 3 rows"], lambda: Union(3).prepare("union_rows", float32, device))
     assert system.prepare("opt0", row, device).steps and jit.arch_of(H200) in family.TARGETS
 
@@ -627,10 +633,7 @@ def test_every_family_has_configurations_that_repeat(kept):
         assert autotune.choices.parse_knobs(autotune.knobs(config), make) == config
     for config in (Union(), Windows()):
         assert in_order(config) != config and "in_order" not in autotune.knobs(config)
-
-
-def test_whole_rows_are_in_order():
-    assert in_order(Union(chunk=0)) == Union(chunk=0)
+    assert in_order(Union(chunk=0)) == Union(chunk=0), "whole rows"
     assert [in_order(x) for x in ("split_rows", "any_n")] == ["in_flight", "any_n"]
 
 

@@ -21,17 +21,21 @@ def cubin(name: str, arch: str) -> jit.Cubin:
 
 def test_sizes_are_whole_multiples_of_what_a_block_takes():
     """The kernels have no loop for a remainder."""
-    assert launch.COPY_BYTES % (16 * launch.COPY_THREADS) == 0
-    assert launch.L2_BYTES % (16 * launch.THREADS * launch.L2_UNROLL) == 0
-    assert launch.SHARED_WORDS // 4 % launch.THREADS == 0
     laps = launch.SHARED_WORDS // 4 // launch.THREADS
-    assert launch.SHARED_ROUNDS * launch.SHARED_UNROLL % laps == 0
+    for whole, part in (
+        (launch.COPY_BYTES, 16 * launch.COPY_THREADS),
+        (launch.L2_BYTES, 16 * launch.THREADS * launch.L2_UNROLL),
+        (launch.SHARED_WORDS, 4 * launch.THREADS),
+        (launch.SHARED_ROUNDS * launch.SHARED_UNROLL, laps),
+        (launch.FMA_ITERATIONS, 8),
+        (launch.MMA_K, 16),
+        (launch.MMA_SP_K, 64),
+    ):
+        assert whole % part == 0
     assert 4 * launch.SHARED_WORDS <= 48 * 1024, "static shared memory"
-    assert launch.FMA_ITERATIONS % 8 == 0
     # Below the L2 of every target, above the L1 of all of an SM's neighbours.
     assert 2**20 < launch.L2_BYTES <= 32 * 2**20 < launch.COPY_BYTES
     assert launch.TENSOR_THREADS == 32 * launch.MMA_WARPS == 2 * launch.WGMMA_M
-    assert launch.MMA_K % 16 == 0 and launch.MMA_SP_K % 64 == 0
     # A, which is stored in half of its columns where it is sparse, and B: 227 KiB are a block's.
     dense = 2 * launch.WGMMA_K * (launch.WGMMA_M + launch.WGMMA_N)
     sparse = 2 * launch.WGMMA_SP_K * (launch.WGMMA_M // 2 + launch.WGMMA_N)

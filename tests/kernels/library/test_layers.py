@@ -302,13 +302,6 @@ def test_a_state_has_all_of_a_layer_and_nothing_else(bias):
     assert torch.equal(other(x), made(x))
 
 
-def test_buffers_travel_with_the_module(model):
-    layers.sparsify(model, 0.5)
-    moved = model.to("meta")
-    assert {b.device.type for b in moved.buffers()} == {"meta"}
-    assert moved(torch.empty(2, 3, 192, dtype=torch.bfloat16, device="meta")).shape == (2, 3, 192)
-
-
 # ------------------------------------------------------------------------------------- operators
 
 

@@ -59,9 +59,10 @@ def test_gated_is_silu_of_one_product_times_the_other(shape, density, dtype):
     ffn, x = layers.SparseFFN(gate, up, down, masks), torch.randn(tokens, inputs, device="cuda", dtype=dtype)
     weights = (layers.masked(w.weight, masks[p]) for p, w in (("gate_proj", gate), ("up_proj", up)))
     g, u = (x.double() @ w.double().t() for w in weights)
-    for _ in range(3):  # the counter of tiles is as it was
+    for _ in range(2):  # the counter of tiles is as it was, and bits are the same each time
         got = layers.block_linear()(x, ffn.val, ffn.index, ffn.col_idx, features, "gated")
         close(got, torch.nn.functional.silu(g) * u)
+        assert torch.equal(got, layers.block_linear()(x, ffn.val, ffn.index, ffn.col_idx, features, "gated"))
 
 
 def test_gated_holds_where_silu_is_nearly_nothing_or_all_of_its_input():
@@ -165,13 +166,3 @@ def test_graphs_of_one_layer_overlap_with_each_other_and_with_launches(poisoned,
         torch.cuda.synchronize()
         for y, x in (*outs, *found):
             close(y, x.double() @ weight.t())
-
-
-# ------------------------------------------------------------------------------------- as nn.Linear
-
-
-def test_a_layer_has_the_same_bits_each_time():
-    ffn, _ = ffn_and_masked(0.3)
-    x = torch.randn(1, 2000, 896, device="cuda").bfloat16()
-    first = ffn(x)
-    assert all(torch.equal(ffn(x), first) for _ in range(20))

@@ -158,6 +158,7 @@ def test_blocks_that_are_nowhere_are_refused_as_blocks(change, words, side):
         ("dia", {"data": np.ones(5)}, ["DIA values are (5,)"]),
         ("dia", {"offsets": np.array([0.5])}, ["DIA offsets is 1-dimensional float64"]),
         ("lil", {"data": [[1.0] * 10**6, [], []]}, ["LIL row 0 has 1 columns and 1000000 values"]),
+        ("lil", {"data": [[], [], []]}, ["LIL row 0 has 1 columns and 0 values"]),
         ("lil", {"rows": [[0]]}, ["LIL has 1 lists of columns"]),
         ("lil", {"rows": [[10**6], [], []]}, ["CSR col_idx[0] is 1000000"]),
         ("dok", {"_dict": {(10**6, 0): 1.0}}, ["1000000", "3"]),
@@ -384,6 +385,8 @@ def test_torch_pointers_that_are_wrong_are_refused(layout, pointers, words, torc
     whole = torch.eye(3) if layout in ("csr", "csc") else torch.kron(torch.eye(3), torch.ones(2, 2))
     spoiled = remade(torch, whole, layout, 2, pointers=lambda _: torch.tensor(pointers))
     says(words, lambda: operands.operand(spoiled))
+    longer = remade(torch, whole, layout, 2, values=lambda val: torch.cat([val, val[:1]]))
+    says(["4"], lambda: operands.operand(longer))
 
 
 def test_torch_coordinates_that_repeat_or_only_say_that_they_are_in_order(torch):

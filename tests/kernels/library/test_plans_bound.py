@@ -94,17 +94,6 @@ def test_a_call_points_the_kernel_to_its_arrays_and_to_no_other(
     assert [step[2].partition(":")[0] for step in device.launched].count("combine") == (n > 1)
 
 
-def test_values_that_change_are_read_where_they_are(pretended):
-    device = pretended(racing.H200)
-    made = kernels.plan(KINDS["csr"], 64, in_place=True, tune=False)
-    b, out, values = array(K, 64, "float32", "C"), array(M, 64, "float32", "C"), as_array(np.ones(made.a.nnz, "f4"))
-    for given, at, other in ((None, made.a.val, values), (values, values, made.a.val)):
-        device.launched.clear()
-        made(b, out, values=given)
-        found = set().union(*(addresses(step[3:]) for step in device.launched))
-        assert address(at) in found and address(other) not in found
-
-
 @pytest.mark.parametrize("how", [{}, {"accuracy": "tf32"}, {"in_place": True}])
 def test_a_plan_that_is_asked_to_adds_up_in_one_order(how, pretended):
     pretended(racing.H200)

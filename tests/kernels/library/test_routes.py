@@ -206,7 +206,9 @@ def test_a_problem_is_what_the_system_would_make_of_the_same_operands(kind, dtyp
     named = slots.device()
     for x, slot, operand in ((b, named.a if made.turned else named.b, Operand.B), (c, named.c, Operand.OUT)):
         slot = half.array_of(slot)
-        assert (slot.shape, slot.strides, slot.dtype) == (x.shape, x.strides, x.dtype) and slot.data.ptr is operand
+        for name in ("shape", "strides", "dtype", "itemsize", "size", "nbytes", "ndim"):
+            assert getattr(slot, name) == getattr(x, name) and slot.data.ptr is operand
+        assert slot.flags.c_contiguous == x.flags.c_contiguous and slot.flags.f_contiguous == x.flags.f_contiguous
 
 
 @pytest.mark.parametrize(

@@ -289,10 +289,6 @@ def test_a_matrix_that_is_gone_is_said():
 TALL, WIDE = 129, 200
 
 
-def on_a_gpu(test):
-    return pytest.mark.gpu(pytest.mark.usefixtures("open_gpu")(test))
-
-
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(SEED)
@@ -316,7 +312,8 @@ def derived(product, x, w, g, h, u) -> list:
     return [y, *first, *torch.autograd.grad((first[0] * h).sum() + (first[1] * u).sum(), (x, w))]
 
 
-@on_a_gpu
+@pytest.mark.gpu
+@pytest.mark.usefixtures("open_gpu")
 @pytest.mark.parametrize("n", [1, 16, 33, 128])
 def test_gradients_hold_where_places_repeat_and_rows_and_columns_are_empty(n):
     a = repeated()
@@ -333,7 +330,8 @@ def test_gradients_hold_where_places_repeat_and_rows_and_columns_are_empty(n):
         close(found.detach(), expected.detach(), 2e-5)
 
 
-@on_a_gpu
+@pytest.mark.gpu
+@pytest.mark.usefixtures("open_gpu")
 @pytest.mark.parametrize("kind", ["csr", "bcsr64 bfloat16", "2:4 bfloat16", "nm"])
 def test_a_vector_and_no_columns_at_all_on_another_stream(kind):
     (a, right), name = of_format(kind, 192, 256), kind.partition(" ")[2] or "float32"

@@ -10,8 +10,8 @@ import pandas as pd
 
 from artifact.book.facts import Fact, part
 from artifact.book.study import Study, given, where
+from artifact.book.text import listed
 from artifact.drawing import plot
-from artifact.drawing.formatting import listed
 from artifact.drawing.provenance import folders
 from artifact.measure import records
 from artifact.measure.run import Run

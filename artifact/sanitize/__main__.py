@@ -315,7 +315,7 @@ def never_loaded(kernels: dict[str, dict[str, bool]], root: Path = paths.ROOT / 
     """Kernels in the sources that no system has loaded, a line each."""
     ran = {name for found in kernels.values() for name in found}
     return [
-        f"{name} of {path.relative_to(root)} is run by no case: add one to its system's sanitize.py, or to "
+        f"{name} of {path.relative_to(root)} is run by no case: add one to its system's sanitize.toml or .py, or to "
         "artifact/sanitize/cases.py"
         for path in sorted(root.rglob("*.cu*"))
         for name in dict.fromkeys(_GLOBAL.findall(path.read_text(encoding="utf-8")))

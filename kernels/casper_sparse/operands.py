@@ -128,7 +128,7 @@ def _row_ptr(xp, m: int, k: int, density: float, seed: int):
     counts = xp.empty(m, xp.int32)
     _generate(xp, "row_counts", np.int32(m), low, high, np.uint32(seed), counts)
     row_ptr = xp.zeros(m + 1, xp.int64)
-    xp.cumsum(counts, out=row_ptr[1:])
+    row_ptr[1:] = xp.cumsum(counts, dtype=xp.int64)
     return row_ptr
 
 

@@ -102,13 +102,14 @@ class Plan:
         config: Any = None,
         bound: Launch | None = None,
         note: str = "",
+        stream=None,
     ):
         self.m, self.k = operands.size_of(way.a)
         self.n, self.dtype, self.accuracy = n, dtype, accuracy
         self.a, self.device = way.a, device  #: A as the kernels read it; the GPU, a `cuda.core.Device`
         self.room = way.room  #: whose kernel it is
         self.b_order, self.out_order = tuple(way.orders[0])
-        self.in_place = way.in_place
+        self.in_place, self.stream = way.in_place, stream
         self.deterministic = deterministic  #: whether the same B gives the same bits in every call
         self._way, self._config = way, config  # what was chosen: None where there is nothing to multiply
         self._note = note
@@ -118,6 +119,7 @@ class Plan:
         self._known: tuple[dict[tuple, tuple], dict[tuple, tuple]] = ({}, {})
         self._lock = threading.Lock()
         bound = bound or Launch("", [], None)
+        self.prepare_ms = bound.prepare_ms
         scratch = [x for x in map(half.array_of, bound.scratch) if x.nbytes]
         at = tuple(x.data.ptr for x in scratch)
         places = {address: SCRATCH + i for i, address in enumerate(at)}
@@ -143,6 +145,11 @@ class Plan:
         )
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Return (m, k), the shape of A."""
+        return self.m, self.k
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a caller may want to know.
 
@@ -166,6 +173,8 @@ class Plan:
             alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
         b_as_it_is, b_first, b_past = self._known[B].get(how) or self._examined(b, how, B)
+        if stream is None:
+            stream = self.stream
         pointer = dense.current(b, self._ordinal) if stream is None else dense.address_of(stream)
         if out is None:
             require(beta == 0.0, f"beta is {beta!r}, but there is no out to add: give one")
@@ -339,6 +348,7 @@ def plan(
     deterministic: bool = False,
     check: bool = True,
     device: int | None = None,
+    stream=None,
 ) -> Plan:
     """Make ready to multiply A (m, k) by any B (k, n): convert A, choose the kernel, lay out its arguments.
 
@@ -351,7 +361,7 @@ def plan(
     kernels on A, some tenths of a second, and keep what was learnt; without it, the best by prediction is taken.
     deterministic: the same B gives the same bits in every call; otherwise sums of long rows of CSR are added up in the
     order in which their parts come to an end. check: look at A's indices before kernels follow them.
-    device: CUDA's number of the GPU; A's own, or the current one.
+    device: CUDA's number of the GPU; A's own, or the current one. stream: of calls that name none.
 
     Waits for the GPU, before and after. Raises ValueError, one sentence, for what no kernel multiplies; NoGpu where
     there is no GPU, or no CuPy, with which A is converted.
@@ -387,7 +397,7 @@ def plan(
             explicit=accuracy is not None,
             in_place=in_place,
         )
-        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic)
+        return built(way, int(n), dtype, asked, device_now, tune, deterministic=deterministic, stream=stream)
 
 
 def built(
@@ -399,6 +409,7 @@ def built(
     tune: bool,
     choice: str = "",
     deterministic: bool = False,
+    stream=None,
 ) -> Plan:
     """Return the plan of a way, on a current device; choice: one made before, which is tried first."""
     config = bound = None
@@ -416,7 +427,7 @@ def built(
                 config = routes.in_order(config) if deterministic else config
                 bound = routes.prepare(way, config, p, device)
         device.sync()
-    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note)
+    return Plan(way, n, dtype, accuracy, device, deterministic, config, bound, note, stream)
 
 
 def spmm(
@@ -484,8 +495,8 @@ def _origin(room: str, device) -> dict[str, str]:
     return {"room": room, "gpu": autotune.choices.slug(device), "nvrtc": jit.nvrtc_version(), "kernels": kernels}
 
 
-def load_plan(path, *, device: int | None = None, tune: bool = True) -> Plan:
-    """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one.
+def load_plan(path, *, device: int | None = None, tune: bool = True, stream=None) -> Plan:
+    """Return the plan that `Plan.save` wrote, on a GPU of CUDA's number, or the current one; stream: as `plan` has it.
 
     A is checked. The kernel is the one that was chosen; where the GPU, the compiler or the system's kernels are others,
     it is chosen anew. Raises ValueError, one sentence, for a file that is none of these, or is damaged;
@@ -513,6 +524,7 @@ def load_plan(path, *, device: int | None = None, tune: bool = True) -> Plan:
             tune,
             about["choice"] if holds else "",
             about["deterministic"],
+            stream,
         )
 
 

@@ -23,7 +23,7 @@ def loop(sass: str) -> str:
     labels = {found[1]: at for at, line in enumerate(lines) if (found := _LABEL.match(line))}
     ends = {at: labels.get(to[1], at) for at, line in enumerate(lines) if (to := _BRANCH.search(line))}
     work = [bool((found := _INSTRUCTION.search(line)) and found[1] == "FFMA") for line in lines]
-    held = [(end - at, at, end + 1) for end, at in ends.items() if at < end and 2 * sum(work[at:end]) >= sum(work) > 0]
+    held = [(end - at, at, end + 1) for end, at in ends.items() if 2 * sum(work[at:end]) >= sum(work) > 0]
     _, begin, end = min(held, default=(0, 0, 0))
     return "\n".join(lines[begin:end])
 

@@ -315,11 +315,10 @@ def table1(df: pd.DataFrame | None, stated: pd.DataFrame, n: int) -> pd.DataFram
         rates = here.groupby("variant")["tflops"].agg(records.geomean).reset_index()
         known.append(rates.assign(wcsr_speedup=[over(here, WCSR, v) for v in rates["variant"]], density=d))
     table = pd.concat(known).fillna({"source": "here"})
-    cells = table.assign(
+    wide = table.assign(
         cell=table["tflops"].map("{:.2f}".format)
         + table["wcsr_speedup"].map(" ({:.2f}×)".format, na_action="ignore").fillna("")
-    )
-    wide = cells.pivot(index=["variant", "source"], columns="density", values="cell")
+    ).pivot(index=["variant", "source"], columns="density", values="cell")
     wide = wide.loc[[v for v in dict.fromkeys((*SHOWN, *said["variant"])) if v in wide.index]].reset_index()
     return wide.assign(kernel=[called(v) + OTHERWISE.get(v, "") for v in wide["variant"]]).rename(
         columns={d: head for head, d in DENSITIES.items()}
@@ -630,7 +629,7 @@ def thread_block() -> Drawn:
     ring, twice = 2.35 + 0.82 * np.arange(experiments.STAGES), np.array([0.2, 1.8])
     texts = [f"warpgroup {i}\nconsumer: WGMMA\n{consumer} registers a thread" for i in (1, 2)]
     producing = f"warpgroup 0\nproducer: one thread\n{producer} registers a thread"
-    fig = sketch.picture(
+    return sketch.picture(
         (-0.05, 8.0),
         (3.5, -0.1),
         (sketch.box, 0, 0.9, producing, CLAIM, 1.75, 1.3),
@@ -646,8 +645,7 @@ def thread_block() -> Drawn:
         (sketch.put, 2.95, 2.76, "full[q]: both tiles have landed"),
         (sketch.put, ring + 0.36, 0.05, [f"stage {q}" for q in range(experiments.STAGES)]),
         height=3.9,
-    )
-    return fig, pd.DataFrame({"stage": range(experiments.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
+    ), pd.DataFrame({"stage": range(experiments.STAGES), "A bytes": stage["A"], "B bytes": stage["B"]}).assign(
         registers=experiments.WARPGROUP * sum(experiments.REGISTERS), shared_bytes=3 * sum(stage.values())
     )
 

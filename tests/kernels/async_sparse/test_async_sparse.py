@@ -534,7 +534,7 @@ def test_kernels_for_csr_multiply_all_tasks_in_all_panels(device, name, dtype):
             groups = windows.CONFIGS[name].groups or 1 + (n > 128)
             count, panels = map(int, arguments[3:5])
             assert how.grid == min(132 * (3 - groups), count * panels) and panels == ceil(n / (128 * groups))
-            assert count >= ceil(p.m / 16)
+            assert count >= ceil(p.m / 16) and how.block == 128 * (groups + 1)
         elif name.startswith("union"):
             panels = ceil(n / windows.columns_of(windows.fitted(Union(), n, dtype), dtype))
             count, each = map(int, arguments[1:3])

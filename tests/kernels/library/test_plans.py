@@ -163,9 +163,10 @@ def test_a_matrix_of_zeros_launches_no_kernel_but_writes_out(shape, device):
     assert y.size or not device.combined and not p._buffers.keep
 
 
-def test_a_new_out_is_of_the_plans_order_on_the_stream_of_the_call(device):
+def test_a_new_out_is_of_the_plans_order_on_the_stream_of_the_call_or_else_of_the_plan(device):
     p, right = planned(device, orders="CF"), formats.to_dense(A) @ b()
-    for given, stream in ((None, None), (6, 6), (SimpleNamespace(ptr=5), 5)):
+    for own, given, stream in ((None, None, None), (None, 6, 6), (SimpleNamespace(ptr=5), None, 5), (5, 6, 6)):
+        p.stream = own
         assert np.array_equal(p(b(), stream=given), right)
         assert device.empty == ((M, N), "float32", "F", 0, stream) and p.launched[-1][0] == (stream or CURRENT)
     says(["beta is 1.0", "no out"], lambda: p(b(), beta=1.0))

@@ -170,7 +170,8 @@ def test_layers_share_what_is_quantised(device):
     with torch.no_grad():
         assert torch.equal(sparse(x, sparse.quantise(x)), sparse(x))
         numbers, unit = sparse.quantise(x)
-        assert (numbers.float().abs().amax(-1) == 448).all()
+        largest = x.float().abs().amax(-1, keepdim=True)
+        assert (numbers.float().abs().amax(-1) == 448).all() and torch.allclose(unit, largest / 448, rtol=1e-6)
         for wrong in ((numbers[:, :128], unit), (numbers, unit[:3]), (numbers.view(torch.uint8), unit)):
             says(["bring what quantise makes of it"], lambda wrong=wrong: sparse(x, wrong))
 

@@ -167,6 +167,8 @@ def test_large_products_want_large_tiles_and_small_ones_parts_for_every_multipro
     assert best.kernel == "stream" and any(replace(c, depth=turned.depth) == turned for c in (best, *others))
     assert 1 < predicted(best, 4096, 4096, 4096) / (4096**3 / 2 / 128 / SMS) < 1.8
     assert max(c.split for c in family.candidates(problem(512, 512, 32), H200)) == 1, "a split needs steps to share"
+    depths = [family.named("bulk", problem(keep=keep), H200).depth for keep in (16, 32)]
+    assert depths == [64, 32], "half as deep where a ring of dense steps has no room"
 
 
 # ----------------------------------------------------------------------------------------- trials

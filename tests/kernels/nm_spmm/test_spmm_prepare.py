@@ -138,6 +138,7 @@ def test_tensor_cores_share_tiles_among_all_multiprocessors(here, variant, m, n,
     _, config, given_ = bound.steps[at]
     assert config.grid == min(132, math.prod(along)) and config.block == 384
     assert config.shmem_size <= 227 * 1024 - 1024 and config.shmem_size == tensor.SHARED[variant]
+    assert kernels[at].endswith({"bf16": ">", "tf32": f"{str(m % 4 == 0).lower()}>"}[variant])
     (start, index, values), a = bound.keep[1], bound.keep[2]
     of, unit = arguments(family.HERE, kernels[at], given_), 8 if variant == "bf16" else 4
     matrices = {"a": a, "start": start, "index": index, "values": values}

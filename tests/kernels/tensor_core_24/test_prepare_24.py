@@ -173,7 +173,9 @@ def test_what_does_not_go_with_the_product_is_one_sentence(h200):
         for name in ("wgmma_keep", "mma_sp") if "activation" not in extra else ("wgmma_keep",):
             says(words, lambda name=name, extra=extra: system.prepare(name, p, h200, **extra))
     e4m3 = problem_of(FP8[0], 64, 64, 128)
-    says(["e4m3"], lambda: fp8.prepare("fp8_tall", p, h200))
+    for dtype in ("bfloat16", "float16"):
+        other = problem_of(Wgmma(), 64, 72, 128, dtype=dtype)
+        says(["e4m3"], lambda other=other: fp8.prepare("fp8_tall", other, h200))
     says(["'tanh'"], lambda: prepare(FP8[0], e4m3, h200, activation="tanh"))
     says(["scales in place of alpha"], lambda: prepare(FP8[0], e4m3, h200, alpha=2.0))
     says(["no FP8 variant 'auto'"], lambda: fp8.prepare("auto", e4m3, h200))

@@ -1,6 +1,7 @@
 """What the chapter measures, and what its tables, figures and rules are computed from."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -112,6 +113,14 @@ def test_a_library_that_fails_is_left_out_at_a_matrix_and_not_asked_again(measur
     asked.clear()
     get(both, "spmm")
     assert asked == []
+
+
+def test_a_kernel_of_ours_that_fails_ends_the_measurement(measuring):
+    both = measuring[0](("union_rows",), ("cusparse_alg2",))
+    both.variants = lambda names=(): {"union_rows": Mock(side_effect=ValueError("out of resources"))}
+    both.measure = lambda experiment, problems, offered: offered["union_rows"](problems[0])
+    with pytest.raises(ValueError, match="^out of resources$"):
+        get(both, "spmm")
 
 
 def test_block_contenders_are_left_out_where_blocks_are_too_many(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifact.book.study import Counters, Study
+from artifact.book.study import Study
 from artifact.measure import run
 from artifact.systems.nm_cuda_core import experiments, facts
 from artifact.systems.nm_cuda_core.experiments import VARIANTS, measure
@@ -74,16 +74,6 @@ def test_own_problem_is_compiled():
     table = experiments.own(own, "sm_90a")
     assert list(table["variant"]) == VARIANTS and (table["FFMA"] > 0).all() and (table["useful"] < 1).all()
     assert "2, 8" in " ".join(table["kernel"])
-
-
-# ---------------------------------------------------------------- facts
-
-
-def test_counters_that_a_gpu_does_not_have_are_no_facts(study):
-    without, pipe = Study(study.run), facts.PIPES["dram"]
-    without.__dict__["counters"] = Counters(study.counters.rows[study.counters.rows["metric"] != pipe])
-    everything, some = (dict(facts.flat(facts.counted(s))) for s in (study, without))
-    assert set(everything) - set(some) == {f"busy.{v}.dram" for v in ("baseline", "verbatim", "zigzag")}
 
 
 # ---------------------------------------------------------------- readings of a cuBLAS call

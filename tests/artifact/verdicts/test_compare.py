@@ -209,3 +209,11 @@ def test_verdicts_are_counted_apart_by_what_they_rest_on():
         "no_gpu": 1,
         "two_kinds": ("b",),
     }
+
+
+def test_a_verdict_by_counters_on_one_side_alone_is_told(tmp_path, few_claims, monkeypatch):
+    sides = [synthetic.folder(tmp_path / side) for side in compare.SIDES]
+    synthetic.write_counters(sides[1] / "casper_sparse", {"warp_per_row": {"dram": 80}})
+    use = judging.rule({"dram_use": "warp_per_row", "metric": "dram"}, "median", {"at_least": 0.1, "partly": 0})
+    monkeypatch.setattr(compare.load, "claims", lambda: [replace(few_claims[0], rule=use)])
+    assert compare.compare(*sides).verdicts["basis"].tolist() == [compare.TWO_KINDS]

@@ -29,7 +29,7 @@ def now() -> int | None:
         error, device = driver.cuCtxGetDevice()
     except Exception:  # no driver, which `open_device` says better
         return None
-    return None if int(error) else int(device)
+    return None if error else int(device)
 
 
 def open_device(ordinal: int = 0):

@@ -38,14 +38,19 @@ class Dense(NamedTuple):
     readonly: bool = False  #: whether its library says that nobody may write it
 
 
-@functools.cache
-def _library(kind: type) -> str:
-    """Whose class of arrays it is: "torch", "cupy" or "another"."""
-    for name, base in (("torch", "Tensor"), ("cupy", "ndarray")):
-        module = sys.modules.get(name)
-        if module is not None and issubclass(kind, getattr(module, base)):
-            return name
-    return "another"
+class _Libraries(dict[type, str]):
+    """Whose class of arrays it is: "torch", "cupy" or "another", found out once: every call asks."""
+
+    def __missing__(self, kind: type) -> str:
+        def is_of(name: str, base: str) -> bool:
+            module = sys.modules.get(name)
+            return module is not None and issubclass(kind, getattr(module, base))
+
+        found = "torch" if is_of("torch", "Tensor") else "cupy" if is_of("cupy", "ndarray") else "another"
+        return self.setdefault(kind, found)
+
+
+_libraries = _Libraries()
 
 
 def describe(x, name: str) -> Dense:
@@ -55,7 +60,7 @@ def describe(x, name: str) -> Dense:
     """
     if type(x) is Half:
         return describe(x.bits, name)._replace(dtype=x.dtype)
-    library = _library(x.__class__)
+    library = _libraries[x.__class__]
     if library == "torch":
         if not x.is_cuda:
             raise ValueError(_on_host(name, x))
@@ -72,18 +77,18 @@ def describe(x, name: str) -> Dense:
 
 def place(x, name: str) -> tuple[int, tuple]:
     """(address, all else that tells how an array lies): what every call asks, without what `describe` makes of it."""
-    given, holds = x, ""
-    if type(x) is Half:
-        x, holds = x.bits, x.dtype
-    library = _library(x.__class__)
+    library = _libraries[x.__class__]
     if library == "cupy":
         memory = x.data
-        return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id, holds)
+        return memory.ptr, (x.shape, x.strides, x.dtype, memory.device_id)
     if library == "torch" and x.layout is sys.modules["torch"].strided:
         if x.requires_grad:
             require_no_grad(x, name)
-        return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), holds, x.is_neg())
-    found = describe(given, name)
+        return x.data_ptr(), (x.shape, x.stride(), x.dtype, x.get_device(), x.is_neg())
+    if type(x) is Half:
+        at, how = place(x.bits, name)
+        return at, (*how, x.dtype)
+    found = describe(x, name)
     return found.ptr, found[1:]
 
 
@@ -246,7 +251,7 @@ def empty(like, shape: tuple[int, ...], dtype: str, order: str, device: int, str
     """
     turned = order == "F" and len(shape) == 2
     made = shape[::-1] if turned else shape
-    if _library(like.__class__) == "torch":
+    if _libraries[like.__class__] == "torch":
         torch = sys.modules["torch"]
         with nullcontext() if stream is None else torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
             x = torch.empty(made, dtype=getattr(torch, dtype), device=like.device)
@@ -280,7 +285,7 @@ def address_of(stream) -> int:
 
 def current(like, device: int) -> int:
     """Return the address of the current stream of the library of `like`: PyTorch's, or else CuPy's."""
-    if _library(like.__class__) == "torch":
+    if _libraries[like.__class__] == "torch":
         return sys.modules["torch"]._C._cuda_getCurrentRawStream(device)  # a tenth of the time of what is public
     cupy = sys.modules.get("cupy")
     return cupy.cuda.get_current_stream(device).ptr if cupy is not None else 0

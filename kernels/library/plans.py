@@ -131,6 +131,7 @@ class Plan:
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
         self._of_captures: dict[int, Buffers] = {}
+        self._flows: dict[int, Any] = {}  #: streams by address
         self._enqueue: Callable = core.launch
 
     @property
@@ -169,6 +170,9 @@ class Plan:
         `Half`, too. values: float32 (nnz,), A's values in this call, for a plan made with in_place. stream: PyTorch's,
         CuPy's, cuda.core's or an address. Raises ValueError, one sentence, for what does not fit the plan.
         """
+        if current.now() != self._ordinal:
+            with current.opened(self._ordinal):
+                return self(b, out, values=values, alpha=alpha, beta=beta, stream=stream)
         if alpha is not _ONE or beta is not _ZERO:
             alpha, beta = dense.factor("alpha", alpha), dense.factor("beta", beta)
         at, how = dense.place(b, "B")
@@ -190,20 +194,12 @@ class Plan:
             x, y = dense.describe(b, "B"), dense.describe(out, "out")
             said = "is B itself" if x.ptr == y.ptr else "overlaps B in memory"
             require(dense.apart(x, y), f"out {said}: give another array")
-        flow = workspace.stream_at(pointer, self.device)
-        given = b, at, b_as_it_is, out, to, out_as_it_is, values_at, alpha, beta, pointer, flow
-        if current.now() == self._ordinal:  # a context that does nothing takes longer than to ask
-            self._enqueued(*given)
-        else:
-            with current.opened(self._ordinal):
-                self._enqueued(*given)
-        return out
-
-    def _enqueued(
-        self, b, at: int, b_as_it_is: bool, out, to: int, out_as_it_is: bool, values_at: int, alpha, beta, pointer, flow
-    ) -> None:
-        with self._lock:
-            mine = self._buffers_for(pointer)
+        flow = self._flows.get(pointer) or self._flows.setdefault(pointer, workspace.stream_at(pointer, self.device))
+        self._lock.acquire()  # `with` takes twice as long
+        try:
+            mine = self._buffers
+            if pointer != mine.last or pointer not in current.LASTING:
+                mine = self._buffers_for(pointer)
             if not b_as_it_is or at % ALIGNMENT:
                 stage = self._stage(B, mine)
                 dense.combine(dense.describe(b, "B"), stage, 1.0, 0.0, self.device, flow)
@@ -220,6 +216,9 @@ class Plan:
                 source = target if plain else self._stage(OUT, mine)
                 dense.combine(source, target, alpha, beta, self.device, flow)
             mine.done(pointer)
+        finally:
+            self._lock.release()
+        return out
 
     def _buffers_for(self, pointer: int) -> Buffers:
         """Return the buffers of a call on the stream at an address, which nothing uses before this call does."""

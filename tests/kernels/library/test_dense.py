@@ -65,7 +65,7 @@ class Tensor:
 
 def test_a_view_with_signs_to_be_changed_is_refused_and_lies_otherwise(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, strided="strided"))
-    dense._library.cache_clear()
+    dense._libraries.clear()
     plain, negative = Tensor(), Tensor(True)
     assert dense.describe(plain, "B") == Dense(0x1000, (3, 4), (4, 1), "float32", 1)
     says(["B is a view", "resolve_neg()"], lambda: dense.describe(negative, "B"))

@@ -266,15 +266,22 @@ def test_a_call_waits_for_the_one_before_that_has_its_buffers(calls, expected, s
 @pytest.mark.parametrize(("before", "order"), [(None, [1]), (1, [1]), (3, [1, 3])])
 def test_a_gpu_is_current_meanwhile_and_the_one_before_afterwards(before, order, device, monkeypatch):
     """Whatever happens; a call that is on its GPU already asks for nothing."""
-    opened, made = [], planned(device)
-    monkeypatch.setattr(current, "now", lambda: before)
+    opened, made, at = [], planned(device), [before]
+
+    def become_current(ordinal: int) -> int:
+        opened.append(ordinal)
+        at.append(ordinal)
+        return ordinal
+
+    monkeypatch.setattr(current, "now", lambda: at[-1])
     for name in ("current_device", "open_device"):
-        monkeypatch.setattr(current.gpu, name, lambda ordinal: opened.append(ordinal) or ordinal)
+        monkeypatch.setattr(current.gpu, name, become_current)
     with pytest.raises(KeyError), current.opened(1) as ordinal:
         assert ordinal == 1 == opened[-1]
         raise KeyError
     assert opened == order
     opened.clear()
+    at.append(before)
     made(b(), out())
     assert opened == [0, before][: 1 + (before is not None)]
 

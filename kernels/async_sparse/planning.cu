@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(THREADS)
     to[(size_t)rows * 8] = isfinite(big) ? tf32(x - big) : 0.f;
 }
 
-// ---- tasks (tasks.py): of rows, groups or windows, all of which are called rows here
+// ---- tasks (planning.py): of rows, groups or windows, all of which are called rows here
 
 struct Counts {
     unsigned long long parts;      // tasks of all rows

@@ -1,5 +1,5 @@
 // How rows that are too long for one task are cut, and where their parts lie in a table of tasks
-// (async_sparse/tasks.py).
+// (async_sparse/planning.py).
 #pragma once
 
 // Tasks of a row of so many entries, each with `chunk` at most; 0: one.

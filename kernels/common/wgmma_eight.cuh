@@ -4,7 +4,7 @@
 // Both operands are K-major in shared memory: rows of k values, of A compressed to k/2; the
 // instruction transposes nothing. A step is k = 64: 32 bytes of a row of A, 64 of a row of B.
 // Metadata is one word of each of the 128 threads, and there is no selector but 0
-// (formats/two_four_eight.py, words).
+// (formats/two_four.py, words).
 //
 // Sums are float32 in registers, but the tensor cores of sm_90 keep only 13 bits behind the leading
 // one while they add (DeepSeek-AI, "DeepSeek-V3 Technical Report", section 3.5.2: 14 bits in all):

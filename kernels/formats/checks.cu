@@ -2,7 +2,7 @@
 //
 // found[kind] is the first place of a fault of that kind; before the launch every byte of it is
 // 0xff, "none". Nothing is read through a pointer or an index that was not looked at first.
-// checks.py numbers the kinds and says the faults.
+// Which fault it is, the host says, which looks for itself (arrays.py).
 //
 // Template:  P, I  type of pointers and of indices: int or long long
 //            Bits  a stored value as it lies: unsigned (float32) or u16

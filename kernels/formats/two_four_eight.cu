@@ -1,4 +1,4 @@
-// compress_eight: a matrix of 8-bit numbers to 2:4 (two_four.cuh; two_four_eight.py makes the same
+// compress_eight: a matrix of 8-bit numbers to 2:4 (two_four.cuh; two_four.py makes the same
 // bits with NumPy). A group is one register.
 //
 //   dense  x0 x1 x2 x3 │ x4 x5 x6 x7 │ ... │ x28 x29 x30 x31   32 columns of one row: one thread,

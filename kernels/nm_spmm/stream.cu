@@ -2,7 +2,7 @@
 // SMs (stream-K).
 //
 // 512 tiles on 132 SMs are 3.88 waves that take the time of 4. Here a block follows a list that was
-// made offline (schedule.py): first a share of the tiles that do not fill a wave, cut along k, then
+// made offline (launch.py): first a share of the tiles that do not fill a wave, cut along k, then
 // whole tiles.
 //
 //   block        0              1              2          steps of the shared tiles, one after the

@@ -163,9 +163,9 @@ for name, system in trial.rooms().items():
     compiled = dict(line.split() for line in lines)
     assert compiled.keys() == kernels.systems().keys()
     assert all(Path(path).is_relative_to(site) for path in compiled.values())
-    kept = list((caches / NAME / "cubin").glob("*.cubin"))
+    kept = list((caches / NAME / "cubin").glob("*.kernel"))
     assert len(kept) == len(compiled)
-    assert not [path for path in site.rglob("*") if path.suffix == ".cubin"]
+    assert not [path for path in site.rglob("*") if path.suffix == ".kernel"]
 
 
 def test_the_shipped_choices_are_there_and_as_current_as_in_the_checkout(site, tmp_path, capsys, monkeypatch):

@@ -5,6 +5,7 @@ only names changed. Where it is another, delete the rows and let `auto` choose a
 """
 
 import argparse
+import functools
 import importlib
 from pathlib import Path
 
@@ -22,11 +23,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     parser.add_argument("--stamp", metavar="ROOM", choices=systems(), help="say so of SYSTEM's files")
     chosen = parser.parse_args(arguments).stamp
+    digest = functools.cache(choices.digest)  # of sources that most rows share
     for name, system in systems().items():
         for path in sorted(system.shipped.glob("*.csv")):
             changed = choices.stamp(system, path) if name == chosen else 0
             rows = choices.read(system, path).values()
-            now = sum(c.kernels == choices.digest(system.sources(c.config)) for c in rows)
+            now = sum(c.kernels == digest(frozenset(system.sources(c.config))) for c in rows)
             print(
                 f"{name}/{path.name}: {now} of {len(rows)} choices are of today's kernels"
                 f"{f' ({changed} stamped)' if name == chosen else ''}, made with NVRTC "

@@ -1,5 +1,6 @@
 """Contenders from a user's folder: loaded by path or name, compiled without a GPU, refused with a sentence."""
 
+import contextlib
 import re
 import sys
 from dataclasses import replace
@@ -112,8 +113,21 @@ def test_what_is_no_contender_is_refused(module, problem, what, error, says):
         benchmark.load(what).prepare(problem, None)
 
 
-def test_the_python_template_loads_without_a_gpu():
-    assert benchmark.load(f"{TEMPLATES}/template.py:prepare", "mine").name == "mine"
+def test_the_python_template_launches_what_it_prepares_and_says_what_it_does_not_take(monkeypatch):
+    """A column of C for each thread, a row for each row of the grid, of which there are 65535 at most."""
+    launched = []
+    cuda = SimpleNamespace(ExternalStream=contextlib.nullcontext)
+    cupy = SimpleNamespace(RawKernel=lambda source, name: lambda *how: launched.append(how), cuda=cuda)
+    mine = benchmark.load(f"{TEMPLATES}/template.py:prepare", "mine")
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    operands = SimpleNamespace(a=SimpleNamespace(row_ptr=0, col_idx=1, val=2), b=3, c=4)
+    problem = SimpleNamespace(m=65535, n=130, device=lambda: operands)
+    bound = mine.prepare(problem, None)
+    bound.launch(SimpleNamespace(handle=7))
+    assert mine.name == "mine" and launched == [((2, 65535), (128,), (130, 0, 1, 2, 3, 4))] and bound.result() == 4
+    problem.m += 1
+    with pytest.raises(ValueError, match="65536"):
+        mine.prepare(problem, None)
 
 
 @pytest.mark.parametrize("text", ["import sys\nsys.exit(0)\n", "raise SystemExit\n"])

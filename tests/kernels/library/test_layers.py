@@ -150,6 +150,13 @@ def of_blocks(row_ptr=BLOCKS[0], col_idx=BLOCKS[1], val=BLOCKS[2], bias=None):
     return layers.BlockSparseLinear(77, 130, row_ptr, col_idx, val, bias)
 
 
+def of_two_dtypes():
+    layer, x = of_blocks(), torch.zeros(3, 77).half()
+    return torch.ops.sparsity_on_trial.block_linear(
+        x, layer.val.bfloat16(), layer.index, layer.col_idx, 130, "unit_ring"
+    )
+
+
 def ffn(of_up: int = 320, of_down: int = 320, up_dtype=torch.float32):
     projections = nn.Linear(192, 320, bias=False), nn.Linear(192, of_up, bias=False, dtype=up_dtype)
     return layers.SparseFFN(*projections, nn.Linear(of_down, 192), ONES)
@@ -173,6 +180,7 @@ def ffn(of_up: int = 320, of_down: int = 320, up_dtype=torch.float32):
         (["col_idx[0] is 2", "0 to 1"], lambda: of_blocks(col_idx=BLOCKS[1] + 2)),
         (["col_idx[0] is -1"], lambda: of_blocks(col_idx=BLOCKS[1] - 1)),
         (["bias is 3", "130 outputs"], lambda: of_blocks(bias=torch.zeros(3))),
+        (["input is torch.float16", "blocks are torch.bfloat16"], of_two_dtypes),
         (["320 x 192", "256 x 192"], lambda: ffn(of_up=256)),
         (["alike"], lambda: ffn(of_down=256)),
         (["float32", "bfloat16"], lambda: ffn(up_dtype=torch.bfloat16)),

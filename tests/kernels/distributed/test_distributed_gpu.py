@@ -47,6 +47,9 @@ def test_without_memory_for_groups_of_rows_single_ones_multiply(here, monkeypatc
     whole = several_gpus.whole(MESH)
     several_gpus.check(whole, whole, comm.alone(), here)
     assert "rows=1" not in asked[0] and "rows=1" in asked[-1]
+    a = csr.from_scipy(sp.random_array((90, 90), density=0.1, rng=np.random.default_rng(0)).tocsr())
+    with pytest.raises(MemoryError):  # who asks for a kernel gets no other
+        here.product(csr.to_device(a), 8, "float32", None, False, choice="union_rows rows=2")
 
 
 def test_pieces_are_those_of_the_host(here):

@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 def drawn(fig) -> None:
     """Lay a figure out, once."""
     if fig.stale:
-        fig.canvas.draw()
+        fig.draw_without_rendering()
 
 
 def visible(text) -> bool:

@@ -177,8 +177,8 @@ class PreparedKernel(Protocol):
 class Launch:
     """The usual `PreparedKernel`: a fixed list of (kernel, config, arguments) to enqueue.
 
-    Arguments are NumPy's numbers, addresses, and tensor maps as `tma.Mapped`; where it is bound to `Slot`s, an address
-    may be an `Operand`, which a plan fills in.
+    Arguments are NumPy's numbers, addresses, tensor maps as `tma.Mapped`, and arrays, which it keeps and whose
+    addresses kernels get; where it is bound to `Slot`s, an address may be an `Operand`, which a plan fills in.
     """
 
     name: str
@@ -186,16 +186,19 @@ class Launch:
     output: Any
     prepare_ms: float = 0.0
     prepare_bytes: int = 0
-    keep: tuple = ()  #: device arrays that the raw pointers in `steps` refer to
+    keep: tuple = ()  #: device arrays that raw pointers in `steps` refer to
     accumulates: bool = False  #: the kernels add to the output, so a launch clears it first
     #: arrays that launches write besides the output: counters and sums, zeros before the first one, and copies
     scratch: tuple = ()
 
-    #: the steps as they were given; in `steps`, which are launched, tensor maps are encoded
+    #: the steps as they were given, whose arrays live as long; with addresses for these; in `steps`, which are
+    #: launched, tensor maps are encoded
+    given: list[tuple[Any, Any, tuple]] = field(init=False, repr=False)
     named: list[tuple[Any, Any, tuple]] = field(init=False)
 
     def __post_init__(self):
-        self.named = self.steps
+        self.given = self.steps
+        self.named = [(kernel, config, tuple(map(_addressed, given))) for kernel, config, given in self.steps]
         self.steps = [(kernel, config, tuple(map(_encoded, given))) for kernel, config, given in self.named]
 
     def launch(self, stream) -> None:
@@ -210,6 +213,10 @@ class Launch:
         return self.output
 
 
+def _addressed(x):
+    return x if isinstance(x, tma.Mapped) else workspace.argument(x)
+
+
 def _encoded(x):
     """Return an argument as kernels take it: tensor maps of what is there are encoded, before a capture forbids it."""
     return tma.encoded(x) if isinstance(x, tma.Mapped) and not isinstance(x.address, Operand) else x
@@ -218,18 +225,15 @@ def _encoded(x):
 def step(
     job: tuple[Path, str], device, grid, block, arguments: Iterable, shared: int = 0, cluster=None
 ) -> tuple[Any, Any, tuple]:
-    """Return a launch (kernel, config, arguments) of a template instantiation, compiled and loaded.
+    """Return a step of a `Launch`, (kernel, config, arguments), of a template instantiation, compiled and loaded.
 
-    job: (source, entry). grid, block: numbers, or a tuple of them. arguments: Python's integers become int32, arrays
-    their addresses, None an address of nothing; NumPy's numbers and tensor maps stay. shared: bytes of dynamic shared
-    memory. cluster: its blocks, of which the grid then counts clusters.
+    job: (source, entry). grid, block: numbers, or a tuple of them. arguments: Python's integers become int32, None an
+    address of nothing; arrays, NumPy's numbers and tensor maps stay. shared: bytes of dynamic shared memory. cluster:
+    its blocks, of which the grid then counts clusters.
     """
     how = workspace.config(grid, block, shared, cluster)
-    return jit.loaded(*job, device, shared), how, tuple(map(_argument, arguments))
-
-
-def _argument(x):
-    return np.int32(x) if isinstance(x, int) else x if isinstance(x, tma.Mapped) else workspace.argument(x)
+    given = (np.int32(x) if isinstance(x, int) else 0 if x is None else x for x in arguments)
+    return jit.loaded(*job, device, shared), how, tuple(given)
 
 
 @dataclass(frozen=True)

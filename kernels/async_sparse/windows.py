@@ -172,7 +172,7 @@ class WcsrTile:
             prepare_ms,
             a.nbytes + work.nbytes + sums.nbytes,
             need=A_BYTES + self.width * LINE,  # a step of A and of B
-            keep=(val, work),
+            keep=(val,),
             around=(cut, ()) if clears else ((), cut),
         )
 
@@ -265,7 +265,6 @@ class Windows:
             prepare_ms,
             made.nbytes + planning.bytes_of(last),
             need=stages(config) * stage_bytes(config),
-            keep=(made,),
             scratch=last[1::2],
             around=(planning.of_cut(SOURCE, entry, cut, made.order, dense.c, problem.m, device), ()),
         )

@@ -127,7 +127,7 @@ class Plan:
             Step(kernel, step_config, list(given), list(places_of(named, places)))
             for (kernel, step_config, given), (_, _, named) in zip(bound.steps, bound.named, strict=True)
         ]
-        self._keep = bound.keep
+        self._keep = bound
         self._sizes = tuple(x.nbytes for x in scratch)
         self._buffers = Buffers(at, keep=scratch)
         self._of_captures: dict[int, Buffers] = {}

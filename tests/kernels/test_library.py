@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from refused import says
 
@@ -117,3 +118,10 @@ def test_the_kernels_stand_alone():
 def test_former_names_are_aliases(former, name, now):
     module, _, attribute = now.rpartition(".")
     assert getattr(importlib.import_module(former), name) == getattr(importlib.import_module(module), attribute)
+
+
+def test_a_launch_keeps_the_arrays_that_its_steps_were_given_and_hands_on_their_addresses():
+    """Also of what runs before the kernel, which nobody else may hold."""
+    array = SimpleNamespace(data=SimpleNamespace(ptr=64))
+    bound = contract.Launch("", [("kernel", "grid", (np.int32(3), array, 128))], None)
+    assert bound.steps == bound.named == [("kernel", "grid", (3, 64, 128))] and bound.given[0][2][1] is array

@@ -191,7 +191,7 @@ def test_values_are_the_plans_own_until_others_are_given(device):
 
 
 def test_only_what_is_named_changes_and_the_same_arrays_are_not_laid_out_again(device, monkeypatch):
-    p = planned(device, arguments=(np.int32(Operand.OUT), 0, int(Operand.OUT), 2.5))
+    p = planned(device, arguments=(np.int32(Operand.OUT), 0, int(Operand.OUT), np.float32(2.5)))
     x, y, z = b(), out(), out()
     p(x, y), p(x, z), p(x, y)
     monkeypatch.setattr(plans.Step, "at", lambda *_: pytest.fail("laid out again"))

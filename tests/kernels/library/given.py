@@ -46,7 +46,7 @@ def on_gpu(x: np.ndarray, dtype: str = "float32", how: str = "C"):
 
     bits = half.to_bits(x, dtype) if dtype in half.DTYPES else x
     flat = cupy.empty((6 if how == "gaps" else 1) * x.size + 1, bits.dtype)
-    flat.data.memset(0xFF, flat.nbytes)
+    flat.data.memset_async(0xFF, flat.nbytes)  # on the current stream, as what follows
     if how == "gaps":
         made = flat[:-1].reshape(2 * x.shape[0], 3 * x.shape[1])[::2, ::3]
     else:

@@ -1,5 +1,8 @@
 // CUDA's kernels on the host: a thread is a fiber, which waits for its block or its warp; blocks run one after the other.
+// A fiber is made once and goes on from block to block, by _setjmp and _longjmp: swapcontext asks the kernel each time.
+#undef _FORTIFY_SOURCE  // its longjmp takes another stack for an error
 #include <math.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <string.h>
 #include <ucontext.h>
@@ -28,45 +31,55 @@ static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 static float2 make_float2(float x, float y) { return {x, y}; }
 
 struct Fiber {
-    ucontext_t at;
+    jmp_buf at;
     std::vector<char> stack;
-    bool done;
+    bool begun, done;
     int waits;  // 0: not; 1: for its warp; 2: for its block
 };
 static std::vector<Fiber> fibers;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::function<void()> work;
 static unsigned long long slots[1024];
 
+static void leave()
+{
+    if (!_setjmp(fibers[threadIdx.x].at)) _longjmp(scheduler, 1);
+}
 static void wait_for(int whom)
 {
-    Fiber& me = fibers[threadIdx.x];
-    me.waits = whom;
-    swapcontext(&me.at, &scheduler);
+    fibers[threadIdx.x].waits = whom;
+    leave();
 }
 static void run_fiber()
 {
-    work();
-    fibers[threadIdx.x].done = true;
-    swapcontext(&fibers[threadIdx.x].at, &scheduler);
+    for (;;) {
+        work();
+        fibers[threadIdx.x].done = true;
+        leave();
+    }
+}
+static void enter(Fiber& f)
+{
+    if (_setjmp(scheduler)) return;
+    if (f.begun) _longjmp(f.at, 1);
+    f.begun = true;
+    ucontext_t at;
+    getcontext(&at);
+    f.stack.resize(1 << 16);
+    at.uc_stack.ss_sp = f.stack.data(), at.uc_stack.ss_size = f.stack.size(), at.uc_link = nullptr;
+    makecontext(&at, run_fiber, 0);
+    setcontext(&at);
 }
 static void run_block(int threads)
 {
-    fibers.resize(threads);
-    for (int t = 0; t < threads; ++t) {
-        Fiber& f = fibers[t];
-        f.done = false, f.waits = 0;
-        f.stack.resize(1 << 16);
-        getcontext(&f.at);
-        f.at.uc_stack.ss_sp = f.stack.data(), f.at.uc_stack.ss_size = f.stack.size(), f.at.uc_link = nullptr;
-        makecontext(&f.at, run_fiber, 0);
-    }
+    if ((int)fibers.size() < threads) fibers.resize(threads);
+    for (int t = 0; t < threads; ++t) fibers[t].done = false, fibers[t].waits = 0;
     for (bool some = true; some;) {
         some = false;
         for (int t = 0; t < threads; ++t)
             if (!fibers[t].done && !fibers[t].waits) {
                 some = true, threadIdx.x = t;
-                swapcontext(&scheduler, &fibers[t].at);
+                enter(fibers[t]);
             }
         if (some) continue;
         auto arrived = [&](int from, int to, int whom) {
@@ -82,8 +95,8 @@ static void run_block(int threads)
         for (int t = 0; t < threads; t += 32) some |= arrived(t, std::min(t + 32, threads), 1);
         if (!some) some = arrived(0, threads, 2);
     }
-    for (Fiber& f : fibers)
-        if (!f.done) __builtin_trap();  // somebody waits for who does not come
+    for (int t = 0; t < threads; ++t)
+        if (!fibers[t].done) __builtin_trap();  // somebody waits for who does not come
 }
 
 static void __syncthreads() { wait_for(2); }

@@ -102,6 +102,11 @@ class Claim:
     depends_on: str = METHOD
     reason: str = ""
     extension: bool = False  #: no claim of the source
+    kind: str = ""  #: of its tolerances
+    fact: str = ""  #: what it is one reading of, with others that have the same
+    stand_in: str = ""  #: what it is judged by in place of the source's own
+    set: bool = False  #: is over the source's own set of matrices
+    mechanism: bool = False  #: says why, which a rebuilding decides only where it is as fast as the source's
 
     @property
     def minutes(self) -> float:
@@ -122,6 +127,8 @@ class Untested:
 
 # ---------------------------------------------------------------- loading
 
+#: Keys of a claim that are taken as they are.
+PLAIN = ("id", "where", "says", "reason", "extension", "kind", "fact", "stand_in", "set", "mechanism")
 #: A [[claim]] as a file has it.
 TABLE = registry.keys(
     dict.fromkeys(("id", "where", "says"), str)
@@ -130,7 +137,8 @@ TABLE = registry.keys(
     {"at": dict[Literal[tuple(records.COLUMNS)], Any]}  # type: ignore[misc]
     | {"note": str | list[str], "reason": str}
     | {"contradicts": list[str], "gpu": list[str], "depends_on": Literal["gpu", "method"]}
-    | dict.fromkeys(("repeats", "extension"), bool),
+    | dict.fromkeys(("kind", "fact", "stand_in"), str)
+    | dict.fromkeys(("repeats", "extension", "set", "mechanism"), bool),
 )
 
 
@@ -226,7 +234,7 @@ def _claim(table: Mapping[str, Any], system: registry.System, data: Mapping[str,
         contradicts=tuple(table.get("contradicts", ())),
         gpu=tuple(table.get("gpu", series or system.gpus)),
         depends_on=table.get("depends_on", GPU if of_source and not all(programs) else METHOD),
-        **{key: table[key] for key in ("id", "where", "says", "reason", "extension") if key in table},
+        **{key: table[key] for key in PLAIN if key in table},
     )
 
 

@@ -3,7 +3,8 @@
 `matrices.csv`, here or in a system's folder, lists them with their names in the SuiteSparse Matrix
 Collection, whence they come as Matrix Market files: `python -m artifact matrices --download` fetches
 them. The environment variable SPARSITY_MATRICES names the folder, which holds `<name>.npz`
-(`scipy.sparse.save_npz`), `<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack.
+(`scipy.sparse.save_npz`), `<name>.mtx`, or `<name>/<name>.mtx`, as the collection's archives unpack. A list may also
+name patterns of `families.py`, which need no file.
 """
 
 import os
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from artifact.measure.families import FAMILIES
 from kernels.formats import csr, matrix_market
 
 VARIABLE = "SPARSITY_MATRICES"
@@ -39,8 +41,9 @@ def listed(path: Path = LIST) -> pd.DataFrame:
 
 
 def present(matrices: pd.DataFrame, where: Path) -> pd.DataFrame:
-    """Those of a list that are in the folder, in its order."""
-    return matrices[[find(name, where) is not None for name in matrices["name"]]].reset_index(drop=True)
+    """Return those of a list that are in the folder, or made without a file, in its order."""
+    here = [name in FAMILIES or find(name, where) is not None for name in matrices["name"]]
+    return matrices[here].reset_index(drop=True)
 
 
 def left_out(matrices: pd.DataFrame, there: pd.DataFrame) -> str:
@@ -124,9 +127,11 @@ def load(name: str, where: Path) -> csr.Csr:
     Standard-normal float32 values, seeded by the name. Raises FileNotFoundError that says what was
     looked for, ValueError where the file holds no matrix.
     """
-    if (path := find(name, where)) is None:
+    path = find(name, where)
+    if path is None and name not in FAMILIES:
         raise FileNotFoundError(
             f"matrix {name} is not in the folder of {VARIABLE}: expected {name}.npz, {name}.mtx or {name}/{name}.mtx"
         )
-    a, rng = read(path), np.random.default_rng(zlib.crc32(name.encode()))
+    a = csr.from_scipy(FAMILIES[name]()) if path is None else read(path)
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
     return replace(a, val=rng.standard_normal(a.nnz, dtype=np.float32))

@@ -450,7 +450,8 @@ def test_matrices_that_are_here_are_counted(capsys, monkeypatch, tmp_path):
     (tmp_path / "rajat01.mtx").touch()
     assert printed(capsys, "matrices").startswith("1 of 24 listed")
     every, few = (
-        int(printed(capsys, "matrices", "--room", "async_sparse", *more).split()[2]) for more in ((), ("--most", "50000"))
+        int(printed(capsys, "matrices", "--room", "async_sparse", *most).split()[2])
+        for most in ((), ("--most", "50000"))
     )
     assert 2 < few < 100 < every
 

@@ -169,7 +169,6 @@ def fared(judged: Judged) -> Markup:
         measured=len(measured),
         holds=holds.sum(),
         share=f"{holds.mean():.0%}",
-        close=(measured["close"] != "").sum(),
         consistent=(holds & measured["own"].astype(bool)).sum(),
         sources=sources,
     )

@@ -198,7 +198,7 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     lines = [
         *((key, row[key]) for key in "id source where says gpu published measured".split()),
         ("verdict", measures.said(row["verdict"], claim.extension)),
-        *((key, row[key]) for key in ("reason", "why")),
+        *((key, row[key]) for key in ("sure", "reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, judge.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in judge.rules([claim]).itertuples()),
@@ -211,6 +211,7 @@ def _all(_, df) -> str:
     lines = [
         f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}"
         + " (extension, not counted)" * row.extension
+        + f" ({row.sure.partition(';')[0]})" * bool(row.sure)
         for row in df.itertuples()
     ]
     return "\n".join([*lines, "", judge.totals(df)])

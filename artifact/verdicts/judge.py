@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,11 +47,13 @@ from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED
 
 #: Of a verdict: the claim; its numbers: the value that was judged, between low and high, in `unit`, and the threshold
 #: within which it is as claimed; in words what was measured and why; what it rests on. own: a series of the source's
-#: own decides it, and nothing that was measured here.
+#: own decides it, and nothing that was measured here. probability: of the verdict, see `uncertainty`; sure: in words.
 LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
+    *("probability", "sure"),
 )
+STABILITY = "stability.csv"  #: beside the records of a GPU: how sure its verdicts are
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
 #: GPUs that are one chip with another memory -> the chip.
@@ -67,7 +70,7 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
     """
     claims, folder = list(claims), Path(folder)
     known = {claim.id: claim for claim in (*load.claims(), *claims)}
-    of, rows = cache(partial(Evidence, folder)), []
+    of, rows, drawn = cache(partial(Evidence, folder)), [], drawings(folder)
 
     @cache
     def outcome(i: str) -> Outcome:
@@ -76,16 +79,34 @@ def judge(claims: Iterable[Claim], folder: str | Path) -> pd.DataFrame:
 
     for claim in claims:
         came, e = outcome(claim.id), of(claim.room).only(claim.rule.at, claim.rule.repeats)
-        told, ours = came.verdict in (NOT_MEASURED, REPRODUCED), not any(SERIES in name for name in claim.experiment)
-        elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, folder.name) for said in claim.gpu)
+        told = came.verdict in (NOT_MEASURED, REPRODUCED)
+        verdict = carried(claim, came.verdict, folder.name)
+        sure = drawn.get((claim.id, verdict), {"probability": np.nan})
         more = {
-            "verdict": NOT_CARRIED if came.verdict == NOT_REPRODUCED and elsewhere else came.verdict,
+            "verdict": verdict,
+            "probability": sure["probability"],
+            "sure": "" if np.isnan(sure["probability"]) else measures.say("sure", sure),
             "reason": came.why * (came.verdict == NOT_MEASURED) if told else filled(claim, e, came, outcome),
             "gpu": ", ".join(claim.gpu),
             "own": bool(claim.experiment) and all(SERIES in experiment for experiment in claim.experiment),
         }
         rows.append({key: getattr(came, key, getattr(claim, key, None)) for key in LEDGER_COLUMNS} | more)
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def drawings(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return (claim, verdict) -> its row of what `uncertainty` wrote beside the records of a GPU; nothing without."""
+    if not (path := folder / STABILITY).is_file():
+        return {}
+    df = pd.read_csv(path).fillna({"next": ""})
+    return {(row["claim"], row["verdict"]): row for row in df.to_dict("records")}
+
+
+def carried(claim: Claim, verdict: str, gpu: str) -> str:
+    """Return a rule's verdict on the records of a GPU, or that the claim does not carry over to it."""
+    ours = not any(SERIES in name for name in claim.experiment)
+    elsewhere = claim.depends_on == load.GPU and ours and not any(same_gpu(said, gpu) for said in claim.gpu)
+    return NOT_CARRIED if verdict == NOT_REPRODUCED and elsewhere else verdict
 
 
 def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
@@ -283,6 +304,7 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
         "published": df["published"],
         "measured": df["measured"],
         "verdict": pd.Series(words, df.index) + df["extension"].map({True: " (extension, not counted)", False: ""}),
+        "how sure": df["sure"],
         "reason": df["reason"],
     }
     return f"{len(by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"

@@ -70,8 +70,9 @@ class Reduced:
     lines: bool = False
     #: The lines themselves, what tells one from the others -> values in order, for expectations on their course.
     course: Sequence[tuple[Mapping[str, Any], pd.Series]] = ()
-    #: How values of any choice of points become one, for expectations that compare choices.
-    again: Callable[[pd.Series], float] | None = None
+    #: How values of any choice of points become one, for expectations that compare choices, and for resamples.
+    again: Callable[[Any], float] | None = None
+    groups: np.ndarray | None = None  #: row of `of.all` -> which of `values` it is part of
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
 
 
@@ -94,42 +95,43 @@ def geometric_mean(v: Values, of: str = "all") -> Reduced:
 
 def mean(v: Values) -> Reduced:
     """Return the arithmetic mean over all points."""
-    return _reduced(v, pd.Series.mean)
+    return _reduced(v, np.mean)
 
 
 def median(v: Values, of: str = "all") -> Reduced:
     """Return the median over all points, or over those of "each n"."""
-    return _reduced(v, pd.Series.median, of)
+    return _reduced(v, np.median, of)
 
 
 def largest(v: Values) -> Reduced:
     """Return the largest value of any point."""
-    return _reduced(v, pd.Series.max)
+    return _reduced(v, np.max)
 
 
 def smallest(v: Values) -> Reduced:
     """Return the smallest value of any point."""
-    return _reduced(v, pd.Series.min)
+    return _reduced(v, np.min)
 
 
 def quantile(v: Values, share: float) -> Reduced:
     """Return the value below which this share of the points lies: 0.1 is what nine in ten points reach."""
-    return _reduced(v, lambda s: s.quantile(share))
+    return _reduced(v, partial(np.quantile, q=share))
 
 
-def _reduced(v: Values, take: Callable[[pd.Series], float], of: str = "all") -> Reduced:
+def _reduced(v: Values, take: Callable[[Any], float], of: str = "all") -> Reduced:
     """Reduce each contender's values by `take`, or those of each of GROUPS."""
-    return Reduced(v, v.all.groupby(level=["contender", *GROUPS[of]], sort=False).agg(take), again=take)
+    groups = v.all.groupby(level=["contender", *GROUPS[of]], sort=False)
+    return Reduced(v, groups.agg(take), again=take, groups=groups.ngroup().to_numpy())
 
 
 def share_of_points_above(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is over `limit`."""
-    return _share(v, v.all > limit)
+    return _share(v, lambda values: values > limit)
 
 
 def share_of_points_below(v: Values, limit: float) -> Reduced:
     """Return the share of the points whose value is under `limit`."""
-    return _share(v, v.all < limit)
+    return _share(v, lambda values: values < limit)
 
 
 def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) -> Reduced:
@@ -137,11 +139,17 @@ def share_of_points_at_least(v: Values, limit: float, tolerance: float = 0.0) ->
 
     A value may be under it by the relative `tolerance`.
     """
-    return _share(v, v.all * (1 + tolerance) >= limit)
+    return _share(v, lambda values: values * (1 + tolerance) >= limit)
 
 
-def _share(v: Values, held: pd.Series) -> Reduced:
-    return Reduced(v, pd.Series([held.mean()]), data={"held": held})
+def _share(v: Values, holds: Callable[[Any], Any]) -> Reduced:
+    return Reduced(
+        v,
+        pd.Series([np.mean(holds(v.all))]),
+        again=lambda values: float(np.mean(holds(values))),
+        groups=np.zeros(len(v.all), dtype=int),
+        data={"held": holds(v.all)},
+    )
 
 
 def trend(
@@ -289,6 +297,7 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
 
 def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
     """Return the verdict, and the farthest distance: the factor by which a value lies outside, 1 inside."""
+    values = np.asarray(values, dtype=float)  # hundreds of resamples come here
     with np.errstate(divide="ignore"):
         off = np.maximum(1.0, np.maximum(between[0] / values, values / between[1])) * (1 - 1e-9)
     shares = [(off <= limit).mean() >= OFTEN for limit in (factor, partly)]
@@ -317,7 +326,8 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
     """
     low, high = between
     often = 1.0 if r.lines else OFTEN
-    inside, wider = (float(r.values.between(low - by, high + by).mean()) for by in (tolerance, partly or tolerance))
+    values, wide = np.asarray(r.values, dtype=float), (tolerance, partly or tolerance)
+    inside, wider = (float(((low - by <= values) & (values <= high + by)).mean()) for by in wide)
     by_mean = partly is None and not r.lines and inside < 0.5
     half = wider >= OFTEN if partly is not None else inside >= 0.5
     half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
@@ -446,14 +456,12 @@ def outcome(rule: Rule, e: Evidence, experiments: Iterable[str]) -> Outcome:
 def judged(rule: Rule, values: Values) -> Outcome:
     """Return what the rule makes of values. Raises NotMeasured where they do not decide."""
     reduced = rule.reduce(values)
-    found = rule.expect(reduced)
-    ends = pd.Series([line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]], dtype=float)
-    judged_by = pd.Series(reduced.values if len(reduced.values) else ends, dtype=float)
+    found, judged_by = rule.expect(reduced), numbers(reduced)
     below = Outcome(
         found.verdict,
         *told(rule, reduced, found),
         values=values,
-        value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
+        value=middle(judged_by),
         low=judged_by.min(),
         high=judged_by.max(),
         unit="" if reduced.lines else values.unit.strip() if values.scale == 1 else "",
@@ -467,6 +475,17 @@ def judged(rule: Rule, values: Values) -> Outcome:
         how = _said_of(rule.quantity, "how", {"v": values, **values.data})
         raise NotMeasured(f"{how} These leave it between {below.measured} and {above.measured}.")
     return replace(below, measured=f"between {below.measured} and {above.measured}")
+
+
+def numbers(reduced: Reduced) -> np.ndarray:
+    """Return what is judged, of courses their last value over their first."""
+    ends = [line.iloc[-1] / line.iloc[0] for _, line in reduced.course if line.iloc[0]]
+    return np.asarray(reduced.values if len(reduced.values) else ends, dtype=float)
+
+
+def middle(values: np.ndarray) -> float:
+    """Return the mean of values, geometric where all are positive."""
+    return records.geomean(values) if len(values) and (values > 0).all() else float(np.mean(values))
 
 
 def table(part: str, system: str) -> dict[str, Callable[..., Any]]:

@@ -198,7 +198,7 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
     lines = [
         *((key, row[key]) for key in "id source where says gpu published measured".split()),
         ("verdict", measures.said(row["verdict"], claim.extension)),
-        *((key, row[key]) for key in ("close", "reason", "why")),
+        *((key, row[key]) for key in ("reason", "why")),
         ("experiment", f"{', '.join(claim.experiment)} ({durations.said(claim.minutes)} minutes to measure)"),
         *((key, judge.written(value)) for key, value in claim.rule.written.items()),
         *(("", f"{rule.name}: {rule.definition}") for rule in judge.rules([claim]).itertuples()),
@@ -207,11 +207,10 @@ def _one(chosen: Sequence[load.Claim], df) -> str:
 
 
 def _all(_, df) -> str:
-    """Verdicts for a terminal, a line for each claim, and one more for what is close."""
+    """Verdicts for a terminal, a line for each claim."""
     lines = [
         f"{measures.said(row.verdict, row.extension):<30}  {row.id:<28}  {row.measured}"
         + " (extension, not counted)" * row.extension
-        + f"\n{'':<62}{row.close}" * bool(row.close)
         for row in df.itertuples()
     ]
     return "\n".join([*lines, "", judge.totals(df)])

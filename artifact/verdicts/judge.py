@@ -49,7 +49,7 @@ from artifact.verdicts.measures import NOT_CARRIED, NOT_MEASURED, NOT_REPRODUCED
 #: own decides it, and nothing that was measured here.
 LEDGER_COLUMNS = (
     *("id", "room", "source", "where", "says", "published", "value", "low", "high", "unit", "threshold", "points"),
-    *("measured", "verdict", "close", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
+    *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
 )
 #: Suffixes of files that verdicts follow from.
 FOLLOWED = (".py", ".toml", ".j2", ".csv", ".json")
@@ -283,7 +283,7 @@ def markdown(df: pd.DataFrame, gpu: str) -> str:
         "published": df["published"],
         "measured": df["measured"],
         "verdict": pd.Series(words, df.index) + df["extension"].map({True: " (extension, not counted)", False: ""}),
-        "reason": (df["reason"] + " " + df["close"]).str.strip(),
+        "reason": df["reason"],
     }
     return f"{len(by_evidence(df)[0])} claims on {gpu}: {totals(df)}\n\n{table(pd.DataFrame(shown))}"
 

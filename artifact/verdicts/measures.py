@@ -2,9 +2,8 @@
 
 A quantity (`evidence`) is a value at every point. A reducer is a function of these values and of what the claim says
 of it: `reduce = "geometric mean"`, or with a parameter `reduce = { quantile = 0.1 }`. An expectation is a function of
-what was reduced and of what the claim says, as in `expect = { at_least = 1.10, partly = 1.0 }`. It returns the verdict,
-and which value lies close to a threshold that would change it (`edge`): within 5% of the threshold, or within half of
-a tolerance that is narrower. All three return numbers.
+what was reduced and of what the claim says, as in `expect = { at_least = 1.10, partly = 1.0 }`. It returns the verdict.
+All three return numbers.
 
 A claim may also name what its system adds in its own `artifact/systems/<system>/measures.py`, found by looking.
 
@@ -38,7 +37,6 @@ NOT_CARRIED = "does not carry over to this GPU"  #: which of those not reproduce
 NOT_MEASURED = "not measured on this GPU"
 VERDICTS = (REPRODUCED, PARTLY, NOT_REPRODUCED, NOT_CARRIED, NOT_MEASURED)
 OFTEN = 0.9  #: "nine in ten" of the points
-EDGE = 0.05  #: of a threshold, relative: a verdict that lies closer says so
 
 
 #: What is said of an extension, an open question of a source or a kernel of ours: nothing was claimed, so that nothing
@@ -245,20 +243,7 @@ class Judged:
 
     verdict: str
     threshold: tuple[float | None, float | None] = (None, None)  #: between which what is judged is as claimed
-    edge: tuple[float, float, float] | None = None  #: by how much a value lies close to a limit, the two
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
-
-
-def edge(values: Iterable[float], limits: Mapping[float, float]) -> tuple[float, float, float] | None:
-    """Return by how much a value is off a limit, the value and the limit, of those that lie closest.
-
-    None where none is close.
-
-    limits: limit → what counts as close, relative. A value that is the limit itself, as "all points" are, lies on no
-    edge.
-    """
-    apart = [(abs(v / limit - 1), v, limit) for v in values for limit in limits if limit]
-    return min((pair for pair in apart if 1e-8 < pair[0] <= limits[pair[2]]), default=None)
 
 
 def grade(value: float, reproduced: float, partly: float) -> str:
@@ -288,11 +273,7 @@ def at_most(r: Reduced, limit: float, partly: float) -> Judged:
 
 
 def _bound(r: Reduced, limit: float, partly: float, threshold: tuple[float | None, float | None], sign: int) -> Judged:
-    return Judged(
-        all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]),
-        threshold,
-        edge(r.values, dict.fromkeys((limit, partly), EDGE)),
-    )
+    return Judged(all_of([grade(sign * value, sign * limit, sign * partly) for value in r.values]), threshold)
 
 
 def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> Judged:
@@ -303,17 +284,7 @@ def near(r: Reduced, between: Sequence[float], factor: float, partly: float) -> 
     """
     groups = [pd.Series([value]) for value in r.values] if r.lines else [r.values]
     verdicts, off = zip(*(_near(group, between, factor, partly) for group in groups), strict=True)
-    return _by_factors(all_of(verdicts), off, between, factor, partly)
-
-
-def _by_factors(verdict: str, off: Sequence[float], between: Sequence[float], factor: float, partly: float) -> Judged:
-    """Return what is judged by the factors by which values lie outside: close is closer than half of the tolerance."""
-    return Judged(
-        verdict,
-        (between[0] / factor, between[1] * factor),
-        edge(off, {limit: min(EDGE, (limit - 1) / 2) for limit in (factor, partly)}),
-        {"off": off},
-    )
+    return Judged(all_of(verdicts), (between[0] / factor, between[1] * factor), {"off": off})
 
 
 def _near(values: pd.Series, between: Sequence[float], factor: float, partly: float) -> tuple[str, float]:
@@ -334,7 +305,8 @@ def spans(r: Reduced, between: Sequence[float], factor: float, partly: float) ->
     inside, _ = _near(r.values, between, factor, partly)
     ends = zip((r.values.min(), r.values.max()), between, strict=True)
     verdicts, off = zip(*(_near(pd.Series([v]), (end, end), factor, partly) for v, end in ends), strict=True)
-    return _by_factors(max(inside, all_of(verdicts), key=VERDICTS.index), off, between, factor, partly)
+    verdict = max(inside, all_of(verdicts), key=VERDICTS.index)
+    return Judged(verdict, (between[0] / factor, between[1] * factor), {"off": off})
 
 
 def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float | None = None) -> Judged:
@@ -349,13 +321,8 @@ def within(r: Reduced, between: Sequence[float], tolerance: float, partly: float
     by_mean = partly is None and not r.lines and inside < 0.5
     half = wider >= OFTEN if partly is not None else inside >= 0.5
     half = half or (by_mean and low - tolerance <= records.geomean(r.values) <= high + tolerance)
-    if several := len(r.values) > 1:
-        close = edge([inside], dict.fromkeys((often, 0.5) if partly is None else (OFTEN,), EDGE))
-    else:
-        narrow = {by: min(EDGE, by / 2 / max(low, high, by)) for by in (tolerance, partly) if by}
-        close = edge(r.values, {end: narrow[by] for by in narrow for end in (low - by, high + by)})
     verdict = REPRODUCED if inside >= often else PARTLY if half else NOT_REPRODUCED
-    return Judged(verdict, (low - tolerance, high + tolerance), close, {"inside": inside, "several": several})
+    return Judged(verdict, (low - tolerance, high + tolerance), {"inside": inside})
 
 
 def rises(r: Reduced, change: float, each_step: bool = False) -> Judged:
@@ -400,11 +367,9 @@ def larger_in(r: Reduced, larger: Sequence[str], than_in: Sequence[str], by: flo
     best, others = value(contenders(larger)), {name: value([name]) for name in contenders(than_in)}
     above = [best > (1 + by) * other for other in others.values()]
     even = all(abs(best - other) <= by * other for other in others.values())
-    limits = [other * (1 + sign * by) for other in others.values() for sign in (1, -1)]
     return Judged(
         REPRODUCED if all(above) else PARTLY if any(above) or even else NOT_REPRODUCED,
         (max(others.values()) * (1 + by), None),
-        edge([best], dict.fromkeys(limits, min(EDGE, by / 2))),
         {"best": best, "others": others},
     )
 
@@ -419,7 +384,6 @@ def memory_limits_from(r: Reduced, busy: float, at_points: float) -> Judged:
     more, both = (used > fma).mean(), ((used > fma) & (used >= busy)).mean()
     return Judged(
         REPRODUCED if both >= at_points else PARTLY if more >= at_points else NOT_REPRODUCED,
-        edge=edge([both], {at_points: EDGE}),
         data={"both": both},
     )
 
@@ -463,7 +427,6 @@ class Outcome:
     verdict: str
     measured: str  #: value with its unit
     why: str
-    close: str = ""  #: a sentence where the verdict lies close to a threshold
     values: Values | None = None  #: what it was judged by
     #: What it rests on: experiments, "counters", "ceilings"; nothing where it follows from programs alone.
     rests: tuple[str, ...] = ()
@@ -489,7 +452,7 @@ def judged(rule: Rule, values: Values) -> Outcome:
     below = Outcome(
         found.verdict,
         *told(rule, reduced, found),
-        values,
+        values=values,
         value=records.geomean(judged_by) if (judged_by > 0).all() and len(judged_by) else judged_by.mean(),
         low=judged_by.min(),
         high=judged_by.max(),
@@ -542,15 +505,15 @@ def part(key: str, words: Mapping[Any, Any], system: str, name: str) -> partial:
 OF_QUANTITIES = ("name", "tail", "how", "called", "above", "below", "at_least")
 
 
-def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str, str]:
-    """Return what was measured, why the verdict is as it is, and what lies close, in words."""
+def told(rule: Rule, r: Reduced, judged: Judged) -> tuple[str, str]:
+    """Return what was measured, and why the verdict is as it is, in words."""
     seen: dict[str, Any] = {what: _said_of(rule.quantity, what, {"v": r.of, **r.of.data}) for what in OF_QUANTITIES}
     named = not isinstance(rule.quantity.keywords.get("of", ""), str) if r.of.named is None else r.of.named
     seen |= {"tail": f" {seen['tail']}".rstrip(), "v": r.of, "each": r.values, "r": r, "named": named}
-    seen |= {"edge": judged.edge, **r.data, **judged.data}
+    seen |= {**r.data, **judged.data}
     measured = _said_of(rule.expect, "measured", seen) or _said_of(rule.reduce, "measured", seen)
     why = (_said_of(rule.expect, "asked", seen), _said_of(rule.reduce, "why", seen), seen["how"])
-    return measured, " ".join(filter(None, why)), _said_of(rule.expect, "close", seen) if judged.edge else ""
+    return measured, " ".join(filter(None, why))
 
 
 def _said_of(part: partial, what: str, seen: Mapping[str, Any]) -> str:

@@ -372,8 +372,8 @@ def test_each_cell_holds_a_verdict_what_was_measured_and_why(df):
         cell = own.find("td", {"data-label": GPU})
         assert cell["data-verdict"] == measures.said(row["verdict"], row["extension"])
         seen = "".join(cell.text.split())
-        assert all("".join(said.split()) in seen for said in (row["measured"], row["close"], row["why"])), row["id"]
-        assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == bool(row["close"]) + (
+        assert all("".join(said.split()) in seen for said in (row["measured"], row["why"])), row["id"]
+        assert len(cell.find("p", class_="judged").find_previous_siblings("p")) == (
             bool(row["reason"]) and row["verdict"] != measures.NOT_MEASURED
         )
         assert bool(cell.find("small")) == row["extension"] and own.find("a", href=f"#claim-{row['id']}")

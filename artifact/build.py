@@ -166,8 +166,8 @@ def book(notebooks: Path, target: Path) -> None:
         for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
             _as_page(notebooks / notebook.name, source / notebook.name)
         shutil.copy(paths.ROOT / ".github" / "ISSUE_TEMPLATE" / "dispute.yml", source)
-        for system, page in rebuilt.pages().items():
-            records.write_text(source / f"{page}.md", rebuilt.page(system))
+        for system, named in rebuilt.pages().items():
+            records.write_text(source / f"{named}.md", rebuilt.page(system))
         options = ["--path-output", str(aside), "-W", "-n", "--keep-going", "-q"]
         result = subprocess.run(  # not by its script, which need not be on the PATH
             [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(source), *options],

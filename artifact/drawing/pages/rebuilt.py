@@ -26,7 +26,8 @@ from artifact.verdicts import evidence, judge, load
 CHOICE = registry.keys(dict.fromkeys(("name", "where", "open", "here", "why", "otherwise"), str), {})
 REPLY = registry.keys(dict.fromkeys(("claim", "by", "text"), str) | {"date": date}, {})
 PROTOCOLS = dict.fromkeys(("protocol", "here"), dict[str, str])
-SCHEMA = registry.keys({}, PROTOCOLS | {"choice": list[CHOICE], "reply": list[REPLY]})
+TABLES = {"choice": list[CHOICE], "reply": list[REPLY]}  # type: ignore[valid-type]
+SCHEMA = registry.keys({}, PROTOCOLS | TABLES)
 
 
 def pages() -> dict[str, str]:

@@ -70,9 +70,9 @@ class Reduced:
     lines: bool = False
     #: The lines themselves, what tells one from the others -> values in order, for expectations on their course.
     course: Sequence[tuple[Mapping[str, Any], pd.Series]] = ()
-    #: How values of any choice of points become one, for expectations that compare choices, and for resamples.
-    again: Callable[[Any], float] | None = None
-    groups: np.ndarray | None = None  #: row of `of.all` -> which of `values` it is part of
+    #: How values of any choice of points are reduced, for expectations that compare choices, and for resamples.
+    again: Callable[[Any], Any] | None = None
+    groups: np.ndarray | None = None  #: row of `of.all` -> number of the choice that it is part of
     data: Mapping[str, Any] = field(default_factory=dict)  #: what else its words name
 
 
@@ -81,7 +81,7 @@ class Reduced:
 
 def each_point(v: Values) -> Reduced:
     """Every point counts by itself."""
-    return Reduced(v, v.all)
+    return Reduced(v, v.all, again=np.asarray, groups=np.zeros(len(v.all), dtype=int))
 
 
 def geometric_mean(v: Values, of: str = "all") -> Reduced:

@@ -33,7 +33,7 @@ from artifact.verdicts.evidence import Evidence, NotMeasured, Values
 
 #: Resamples of a claim; of one whose reducer or expectation looks at more than numbers, which takes milliseconds each.
 RESAMPLES, FEWER = 1000, 200
-RUNS = 8  #: other runs that are drawn from, half of them in either direction of the scatter
+RUNS = 4  #: other runs that are drawn from, half of them in either direction of the scatter
 NEAREST = 10  #: points of second runs, by their time, one of which lends a point its scatter
 ENDS = (2.5, 97.5)  #: of an interval, in per cent
 #: Expectations that look at `values` alone.
@@ -48,11 +48,6 @@ ONE, SECOND = "each as recorded", "half with a second run"
 SCATTER = "half with the scatter of other second runs"
 
 
-def seeded(*words: object) -> np.random.Generator:
-    """Return a random generator that these words seed."""
-    return np.random.default_rng(zlib.crc32(repr(words).encode()))
-
-
 # ---------------------------------------------------------------- another run
 
 
@@ -62,8 +57,9 @@ def scatter(folder: Path, system: str) -> pd.DataFrame:
 
     point, count: which, and its rows; time: logarithm of its first; ratio: of the second time over the first.
     """
-    files = sorted(folder.glob(f"{system}/repeat/*.csv")) or sorted(folder.glob("*/repeat/*.csv"))
-    pairs = [(records.read(path.parents[1] / path.name), records.read(path)) for path in files]
+    again = sorted(folder.glob(f"{system}/{records.REPEAT}")) or sorted(folder.glob(f"*/{records.REPEAT}"))
+    names = [(place, f"{name}.csv") for place in again for name in records.experiments(place)]
+    pairs = [(records.read(place.parent / name), records.read(place / name)) for place, name in names]
     both = [a.merge(b, on=list(records.KEY), suffixes=("", "_again")) for a, b in pairs]
     df = pd.concat(both, ignore_index=True) if both else pd.DataFrame(columns=[*records.COLUMNS, "median_us_again"])
     of = df.groupby(["room", "experiment", *records.POINT], sort=False)["median_us"]
@@ -79,7 +75,11 @@ def another(e: Evidence, name: str, run: int) -> pd.DataFrame:
     if evidence.SERIES in name:
         return df
     df = df[~df["variant"].isin([evidence.BEST, evidence.ROOM_BEST])]
-    pool, rng, factor = scatter(e.folder, e.room), seeded(e.room, name, run), np.ones(len(df))
+    pool, rng, factor = (
+        scatter(e.folder, e.room),
+        np.random.default_rng(zlib.crc32(f"{e.room} {name} {run}".encode())),
+        np.ones(len(df)),
+    )
     if len(pool):
         of = df.groupby(list(records.POINT), sort=False)["median_us"]
         first = np.flatnonzero(~pool["point"].duplicated())
@@ -125,8 +125,8 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
     lines = max(len(base.course), len(base.values)) if base.lines else 0
     code, strata, kind = inputs(rule, runs[0], lines)
     lines *= kind == "lines"
-    plain = rule.expect.func in PLAIN and (base.groups is not None or rule.reduce.func is measures.each_point)
-    rng, count = seeded(claim.room, *strata.index), RESAMPLES if plain else FEWER
+    plain = rule.expect.func in PLAIN and base.groups is not None
+    count, rng = RESAMPLES if plain else FEWER, np.random.default_rng(zlib.crc32(repr(list(strata.index)).encode()))
     _, of, size = np.unique(np.zeros(lines) if lines else strata.to_numpy(str), return_inverse=True, return_counts=True)
     first = (np.cumsum(size) - size)[of]
     drawn = np.argsort(of, kind="stable")[(first + rng.random((count, len(of))) * size[of]).astype(int)]
@@ -138,13 +138,9 @@ def resampled(claim: load.Claim, runs: Sequence[Values]) -> tuple[list[str], lis
         here, often = values[run[code], every], np.bincount(units, minlength=len(of))
         rows = every if lines else np.repeat(every, often[code])
         try:
-            if plain and base.groups is None:
-                r = replace(base, values=here[rows])
-            elif plain:
-                of_row = base.groups[rows]
-                r = replace(
-                    base, values=np.array([base.again(here[rows][of_row == g]) for g in range(len(base.values))])
-                )
+            if plain:
+                parts = (here[rows][base.groups[rows] == g] for g in range(base.groups.max() + 1))
+                r = replace(base, values=np.hstack([base.again(part) for part in parts]))
             else:
                 r = again(rule, runs[0], rows, here, units if lines else None)
             found.append((rule.expect(r).verdict, measures.middle(measures.numbers(r))))
@@ -212,31 +208,20 @@ def stability(claims: Iterable[load.Claim], folder: Path) -> tuple[pd.DataFrame,
 
 def tally(judged: pd.DataFrame, draws: pd.DataFrame) -> pd.DataFrame:
     """Return how many claims have which verdict, and the interval of that number among resamples."""
-    known = judged["id"].isin(draws)
-    every = [
-        judge.counts(judged.assign(verdict=judged["verdict"].mask(known, judged["id"].map(row))))
-        for _, row in draws.iterrows()
-    ]
-    count = pd.DataFrame([judge.counts(judged), *every]).fillna(0).astype(int)
+    known, ids = judged["id"].isin(draws), judged["id"]
+    every = [judged["verdict"].mask(known, ids.map(row)) for _, row in draws.iterrows()]
+    count = pd.DataFrame([judge.counts(judged.assign(verdict=v)) for v in (judged["verdict"], *every)]).fillna(0)
     low, high = np.percentile(count[1:], ENDS, axis=0)
     return pd.DataFrame({"verdict": count.columns, "count": count.iloc[0], "low": low, "high": high})
 
 
-def write(folder: Path) -> Path:
-    """Write what is known of the claims by the records in `folder` beside them, and return where."""
-    claims = load.claims()
-    table, draws = stability(claims, folder)
-    for name, df in ((judge.STABILITY, table), (TALLY, tally(judge.kept(claims, folder), draws))):
+def write(folder: Path) -> None:
+    """Write what is known of the claims by the records of a GPU beside them."""
+    table, draws = stability(load.claims(), folder)
+    for name, df in ((judge.STABILITY, table), (TALLY, tally(judge.kept(load.claims(), folder), draws))):
         records.write_text(folder / name, df.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
-    return folder / judge.STABILITY
-
-
-def main() -> None:
-    """Write the tables of every GPU with records."""
-    with ProcessPoolExecutor() as pool:
-        for path in pool.map(write, [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]):
-            print(path.relative_to(paths.ROOT))
 
 
 if __name__ == "__main__":
-    main()
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(write, [paths.RECORDED / gpu for gpu in records.list_gpus(paths.RECORDED)]))

@@ -53,6 +53,7 @@ LEDGER_COLUMNS = (
     *("measured", "verdict", "reason", "why", "minutes", "gpu", "extension", "own", "rests"),
     *("probability", "sure"),
 )
+LISTS = ("rests", "threshold")  #: of these, what JSON has as lists
 STABILITY = "stability.csv"  #: beside the records of a GPU: how sure its verdicts are
 #: Beside the folders of the GPUs' records: the verdict on each claim by the records of each.
 SHIPPED = "verdicts.csv"
@@ -128,7 +129,7 @@ def kept(claims: Iterable[Claim], folder: Path) -> pd.DataFrame:
         table = {"state": state, "verdicts": df.astype(object).where(df.notna(), None).to_dict("records")}
         records.write_json(place, table)
     df = pd.DataFrame(table["verdicts"], columns=list(LEDGER_COLUMNS)).set_index("id", drop=False)
-    df = df.assign(**{key: df[key].map(tuple) for key in ("rests", "threshold")})
+    df = df.assign(probability=df["probability"].astype(float), **{key: df[key].map(tuple) for key in LISTS})
     return df.loc[[claim.id for claim in claims]].reset_index(drop=True)
 
 
